@@ -1,0 +1,119 @@
+"""Frozen configuration of the engine and the server.
+
+Owns names, defaults, bounds and their errors; imports no torch. A plugin's own options are its own Struct,
+filled from `plugin_options[NAME]`; the core knows none of them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from specserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+DEVICES = ("cpu", "cuda")
+BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64)
+DEMO_MODEL = "demo"
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that shapes an engine. Sizes are in tokens unless the name says otherwise."""
+
+    model: str = DEMO_MODEL
+    """A directory in Hugging Face format, a name from the entry-point group `specserve.models`, or a hub id."""
+    dtype: str = "auto"
+    device: str = "cpu"
+    threads: int | None = None
+    """CPU threads of torch; None: the number of cores this process may use."""
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 512
+    """The budget of one step: decode and prefill rows and guesses together."""
+    max_model_len: int | None = None
+    """Context length; None: the model's own, at most 32768."""
+    max_waiting: int = 1024
+    block_size: int = 16
+    kv_memory: str | None = None
+    """Bytes for the KV cache, with K, M or G; None: what max_num_seqs full contexts need, at most a quarter of free memory."""
+    prefix_cache: bool = True
+    chunked_prefill: bool = True
+    max_draft_tokens: int = 32
+    """The widest draft of one request."""
+    attention: str = "auto"
+    graphs: str = "none"
+    draft_fault_limit: int = 5
+    """Faults in a row after which a drafter is switched off."""
+    plugins: tuple[str, ...] = ()
+    no_plugins: tuple[str, ...] = ()
+    default_plugins: bool = True
+    allow_undeclared: bool = False
+    plugin_options: dict[str, dict[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        choose("dtype", self.dtype, DTYPES)
+        choose("device", self.device, DEVICES)
+        choose("graphs", self.graphs, ("none", "full", "piecewise"))
+        if self.block_size not in BLOCK_SIZES:
+            raise ConfigError(f"block_size must be one of {', '.join(map(str, BLOCK_SIZES))}; got {self.block_size}.")
+        for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting", "draft_fault_limit"):
+            at_least(name, getattr(self, name), 1)
+        at_least("max_draft_tokens", self.max_draft_tokens, 0)
+        for name in ("threads", "max_model_len"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
+        if self.kv_memory is not None:
+            parse_bytes(self.kv_memory)
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The HTTP side."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_key: str | None = None
+    served_model_name: str | None = None
+    max_body_bytes: int = 16 * 2**20
+    drain_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port must be between 0 and 65535 (0 picks a free one); got {self.port}.")
+
+
+def choose(name: str, got: str, allowed: tuple[str, ...]) -> None:
+    if got not in allowed:
+        raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {got!r}.")
+
+
+def at_least(name: str, got: int, least: int) -> None:
+    if got < least:
+        raise ConfigError(f"{name} must be at least {least}; got {got}.")
+
+
+def parse_bytes(text: str) -> int:
+    """`"512M"` -> 536870912. Suffixes K, M, G are powers of 1024; no suffix is bytes."""
+    scale = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:].upper(), 1)
+    digits = text[:-1] if scale > 1 else text
+    try:
+        size = int(float(digits) * scale)
+    except ValueError:
+        size = 0
+    if size <= 0:
+        raise ConfigError(f"a memory size is a positive number with K, M or G, such as 512M or 2G; got {text!r}.")
+    return size
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a configuration file; its errors name the file."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"--config: no file at {path}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config: {path} is not valid TOML: {error}.") from None

@@ -1,0 +1,87 @@
+"""The live state of one sequence: the only mutable type that the stages of a step share.
+
+A request is a list of tokens and one number: `computed`, how many of them have their KV written. What is
+prompt, what is generated and what is still to do are differences of those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from specserve.types import SpeculationFigures
+
+if TYPE_CHECKING:
+    from specserve.types import Draft, FinishReason, GenerateRequest, SamplingParams, SpeculationParams
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """`blocks` holds the ids of its KV blocks in order; token i lives in slot blocks[i // size] * size + i % size."""
+
+    id: str
+    tokens: list[int]
+    prompt_len: int
+    params: SamplingParams
+    speculation: SpeculationParams
+    namespace: str
+    priority: int
+    seed: int
+    arrival: float
+    """Seconds of time.monotonic."""
+    order: int
+    """The engine's own arrival count; ties of priority break by it."""
+    max_len: int
+    """Tokens at which it ends: prompt plus max_tokens, within the context."""
+    computed: int = 0
+    draft: Draft | None = None
+    blocks: list[int] = field(default_factory=list)
+    hashes: list[bytes] = field(default_factory=list)
+    """Chain hash of each full block that was looked up or cached."""
+    cached_tokens: int = 0
+    finish_reason: FinishReason | None = None
+    stop_string: str | None = None
+    num_preemptions: int = 0
+    first_scheduled: float | None = None
+    first_token: float | None = None
+    processors: list[Any] = field(default_factory=list)
+    """`ProcessorState`s of this request, in order of application; empty for most."""
+    stop_text: Any = None
+    """A `StopStrings` watcher, or None where no stop string was asked."""
+    num_spec_steps: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_draft_tokens: int = 0
+    acceptance_histogram: list[int] = field(default_factory=list)
+
+    @classmethod
+    def admit(cls, wire: GenerateRequest, *, seed: int, arrival: float, order: int, max_len: int) -> Request:
+        return cls(
+            id=wire.request_id,
+            tokens=list(wire.prompt_token_ids),
+            prompt_len=len(wire.prompt_token_ids),
+            params=wire.params,
+            speculation=wire.speculation,
+            namespace=wire.namespace,
+            priority=wire.priority,
+            seed=seed,
+            arrival=arrival,
+            order=order,
+            max_len=max_len,
+        )
+
+    @property
+    def num_generated(self) -> int:
+        return len(self.tokens) - self.prompt_len
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Scheduling order: lower first."""
+        return self.priority, self.order
+
+    def figures(self) -> SpeculationFigures:
+        return SpeculationFigures(
+            self.num_spec_steps,
+            self.num_draft_tokens,
+            self.num_accepted_draft_tokens,
+            tuple(self.acceptance_histogram),
+        )

@@ -1,0 +1,188 @@
+"""The shared vocabulary: what a client asks, what a drafter guesses, what a step computes and finds.
+
+Everything here is frozen and complete when it is made. No torch at run time: `specserve --help` and the
+compatibility commands read this module too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.request import Request
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
+    """Per-request control of speculation. It changes speed, never tokens."""
+
+    enabled: bool = True
+    max_draft_tokens: int | None = None
+    """At most this many guesses per verify step; None leaves it to the planner."""
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How the tokens of one request are chosen. `specserve.admission` checks the ranges.
+
+    Temperature 0 is greedy. `seed` None draws one at admission. `logprobs` k asks for the chosen token's
+    log-probability and the k most likely ones, raw (before every processor); `prompt_logprobs` the same for
+    the prompt. `bad_words` are token sequences that must not be completed.
+    """
+
+    max_tokens: int = 16
+    min_tokens: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: dict[int, float] | None = None
+    allowed_token_ids: tuple[int, ...] | None = None
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    seed: int | None = None
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One sequence to generate: what crosses the border into the engine."""
+
+    request_id: str
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams = SamplingParams()
+    speculation: SpeculationParams = SpeculationParams()
+    namespace: str = ""
+    """Keys the prefix cache and whatever a drafter shares across requests: adapter@version, cache salt."""
+    priority: int = 0
+    """Lower runs first; equal priorities run in order of arrival."""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A tree of guessed tokens that hangs from the last committed token.
+
+    `parents[i]` is the node before node i, -1 for the root; a parent precedes its children; None is a
+    chain. `survival[i]` estimates P(node i and its ancestors are all accepted), in [0, 1]; None: unknown.
+    """
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...] | None = None
+    survival: tuple[float, ...] | None = None
+    source: str = ""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """Compute tokens [start, start+length) of a request; the last `drafted` of them are guesses.
+
+    Prefill is (n, 0), decode (1, 0), verify (1+k, k). `scored` trailing rows get logits: 0 while the
+    committed tokens are not all computed, drafted+1 afterwards, every row when the prompt is scored.
+    """
+
+    request: Request
+    start: int
+    length: int
+    drafted: int
+    scored: int
+    draft: Draft | None = None
+
+    @property
+    def known(self) -> int:
+        """How many of the rows are committed tokens."""
+        return self.length - self.drafted
+
+    @property
+    def reaches_end(self) -> bool:
+        """Does this span decide at least one new token?"""
+        return self.start + self.known == len(self.request.tokens)
+
+
+class TokenLogprobs(NamedTuple):
+    """Raw log-probabilities at one position: the token's own, and the k best as (ids, values)."""
+
+    token_id: int
+    logprob: float
+    top_ids: tuple[int, ...]
+    top_logprobs: tuple[float, ...]
+
+
+class ForwardOutput(NamedTuple):
+    """What the runner computed: logits [scored rows, vocab], float32, and hidden states by layer [rows, hidden]."""
+
+    logits: Tensor
+    hidden: dict[int, Tensor]
+
+
+class SpanVerdict(NamedTuple):
+    """What one span decided. Spans that end inside the prompt decide nothing: empty `tokens`."""
+
+    path: tuple[int, ...]
+    """Accepted draft nodes from the root on."""
+    tokens: tuple[int, ...]
+    """The new tokens: those of `path`, then one target token more, unless a stop cut them."""
+    finish_reason: FinishReason | None
+    logprobs: tuple[TokenLogprobs, ...] | None
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """One `SpanVerdict` per span of the batch, in its order; on the host: this is the step's one copy."""
+
+    spans: list[SpanVerdict]
+
+
+class SpeculationFigures(msgspec.Struct, frozen=True):
+    """What speculation did for one request. Plain decoding has mean acceptance length 1."""
+
+    num_spec_steps: int
+    num_draft_tokens: int
+    num_accepted_draft_tokens: int
+    acceptance_histogram: tuple[int, ...]
+    """[a] counts the verify steps that accepted a guesses."""
+
+
+class Delta(msgspec.Struct, frozen=True):
+    """What one step gave one request. The last one of a request has a finish_reason and the figures.
+
+    `accepted` of the tokens, from the front, were guesses. Deltas merge: see `merge`.
+    """
+
+    request_id: str
+    tokens: tuple[int, ...]
+    finish_reason: FinishReason | None = None
+    logprobs: tuple[TokenLogprobs, ...] | None = None
+    prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
+    accepted: tuple[bool, ...] = ()
+    """Per token: was it a guess that the target confirmed?"""
+    stop_string: str | None = None
+    """The stop string that ended the request."""
+    cached_tokens: int = 0
+    """Prompt tokens that the prefix cache served."""
+    figures: SpeculationFigures | None = None
+    error: str | None = None
+
+    def merge(self, later: Delta) -> Delta:
+        """This delta followed by `later`, as one."""
+        both = self.logprobs, later.logprobs
+        prompt = self.prompt_logprobs, later.prompt_logprobs
+        return Delta(
+            self.request_id,
+            self.tokens + later.tokens,
+            later.finish_reason,
+            None if both == (None, None) else (both[0] or ()) + (both[1] or ()),
+            None if prompt == (None, None) else (prompt[0] or ()) + (prompt[1] or ()),
+            self.accepted + later.accepted,
+            later.stop_string,
+            max(self.cached_tokens, later.cached_tokens),
+            later.figures,
+            later.error,
+        )
