@@ -1,0 +1,59 @@
+"""Counters of one engine, as plain numbers that the step loop bumps and any thread may read.
+
+Knows no exposition format: `specserve.server.metrics` turns them into Prometheus text under the names that
+existing dashboards scrape.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+
+
+class Histogram:
+    """Counts per bucket of upper bounds `SECONDS`, the last one unbounded."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.total = 0.0
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(SECONDS, seconds)] += times
+        self.total += seconds * times
+
+
+@dataclass(slots=True)
+class EngineMetrics:
+    """Gauges are set once per step; counters only grow."""
+
+    num_requests_running: int = 0
+    num_requests_waiting: int = 0
+    kv_cache_usage: float = 0.0
+    num_steps: int = 0
+    prompt_tokens: int = 0
+    generation_tokens: int = 0
+    num_preemptions: int = 0
+    prefix_cache_queries: int = 0
+    prefix_cache_hits: int = 0
+    """Both in tokens."""
+    request_success: Counter[str] = field(default_factory=Counter)
+    """By finish reason."""
+    time_to_first_token: Histogram = field(default_factory=Histogram)
+    inter_token_latency: Histogram = field(default_factory=Histogram)
+    e2e_request_latency: Histogram = field(default_factory=Histogram)
+    request_queue_time: Histogram = field(default_factory=Histogram)
+    num_drafts: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    accepted_per_position: Counter[int] = field(default_factory=Counter)
+    """How often the guess at depth d (0 first) was accepted."""
+    drafter_faults: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By (drafter, reason)."""
+    drafters_disabled: set[str] = field(default_factory=set)
+    graph_steps: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By (mode, reason)."""
