@@ -245,8 +245,16 @@ class Projection(Protocol):
     name: str
     in_features: int
     out_features: int
+    weight: Tensor
+    """[out, in]; read it to pack it."""
+    bias: Tensor | None
     parts: Mapping[str, slice]
     """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
+
+    @property
+    def has_deltas(self) -> bool:
+        """A kernel that fuses this projection with its neighbours must decline when this is true."""
+        ...
 
     def add_delta(self, delta: Any) -> None: ...
 

@@ -37,13 +37,18 @@ class Request:
     draft: Draft | None = None
     blocks: list[int] = field(default_factory=list)
     hashes: list[bytes] = field(default_factory=list)
-    """Chain hash of each full block that was looked up or cached."""
+    """Chain hash of each full block that was looked up or published."""
+    num_published: int = 0
+    """Leading blocks that the prefix cache knows."""
     cached_tokens: int = 0
     finish_reason: FinishReason | None = None
     stop_string: str | None = None
     num_preemptions: int = 0
+    num_prompt_scored: int = 0
+    """Prompt tokens whose log-probability was delivered."""
     first_scheduled: float | None = None
-    first_token: float | None = None
+    last_token: float | None = None
+    """When the newest token came; None before the first."""
     processors: list[Any] = field(default_factory=list)
     """`ProcessorState`s of this request, in order of application; empty for most."""
     stop_text: Any = None

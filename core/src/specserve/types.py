@@ -94,6 +94,9 @@ class Span(msgspec.Struct, frozen=True):
     drafted: int
     scored: int
     draft: Draft | None = None
+    """The guesses that this step verifies."""
+    proposed: Draft | None = None
+    """What the drafter had proposed; the planner chose `draft` from it and learns from all of it."""
 
     @property
     def known(self) -> int:

@@ -1,0 +1,114 @@
+"""Which requests the engine takes, and the reasons it gives for the others.
+
+Every limit that a client can hit is checked here, before anything is allocated; names are the wire's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.errors import RequestError
+
+if TYPE_CHECKING:
+    from specserve.types import GenerateRequest, SamplingParams
+
+MAX_LOGPROBS = 20
+MAX_STOPS = 16
+MAX_BIASED_TOKENS = 1024
+MAX_BAD_WORDS = 256
+
+
+class Limits(NamedTuple):
+    """What this engine can hold."""
+
+    vocab_size: int
+    max_model_len: int
+    cache_tokens: int
+
+
+def check_request(request: GenerateRequest, limits: Limits) -> None:
+    """Raise a `RequestError` unless the engine can serve the request to its end."""
+    prompt = request.prompt_token_ids
+    if not prompt:
+        refuse("prompt", "the prompt has no tokens; give at least one")
+    ids_in_range("prompt", prompt, limits.vocab_size)
+    if len(prompt) >= limits.max_model_len:
+        refuse(
+            "prompt",
+            f"the prompt has {len(prompt)} tokens; the context holds {limits.max_model_len}, one of them for the "
+            "answer. Shorten it or pass truncate_prompt_tokens",
+            code="context_length_exceeded",
+        )
+    if len(prompt) >= limits.cache_tokens:
+        refuse(
+            "prompt",
+            f"the prompt has {len(prompt)} tokens; the KV cache holds {limits.cache_tokens}. Shorten it, or start the "
+            "server with more --kv-memory",
+            code="context_length_exceeded",
+        )
+    check_sampling(request.params, limits)
+    most = request.speculation.max_draft_tokens
+    if most is not None and most < 0:
+        refuse("speculation.max_draft_tokens", f"must be at least 0; got {most}")
+
+
+def check_sampling(p: SamplingParams, limits: Limits) -> None:
+    within("max_tokens", p.max_tokens, 1, 2**31 - 1)
+    within("min_tokens", p.min_tokens, 0, p.max_tokens)
+    within("temperature", p.temperature, 0.0, 100.0)
+    within("top_k", p.top_k, -1, 2**31 - 1)
+    if not 0.0 < p.top_p <= 1.0:
+        refuse("top_p", f"must be above 0 and at most 1; got {p.top_p}")
+    within("min_p", p.min_p, 0.0, 1.0)
+    if not 0.0 < p.repetition_penalty <= 100.0:
+        refuse("repetition_penalty", f"must be above 0 and at most 100; got {p.repetition_penalty}")
+    within("presence_penalty", p.presence_penalty, -2.0, 2.0)
+    within("frequency_penalty", p.frequency_penalty, -2.0, 2.0)
+    if p.seed is not None:
+        within("seed", p.seed, -(2**63), 2**64 - 1)
+    for name, count in (("logprobs", p.logprobs), ("prompt_logprobs", p.prompt_logprobs)):
+        if count is not None:
+            within(name, count, 0, MAX_LOGPROBS)
+    check_token_lists(p, limits)
+
+
+def check_token_lists(p: SamplingParams, limits: Limits) -> None:
+    at_most("stop", len(p.stop), MAX_STOPS)
+    if any(not stop for stop in p.stop):
+        refuse("stop", "a stop string must not be empty")
+    ids_in_range("stop_token_ids", p.stop_token_ids, limits.vocab_size)
+    if p.logit_bias:
+        at_most("logit_bias", len(p.logit_bias), MAX_BIASED_TOKENS)
+        ids_in_range("logit_bias", p.logit_bias, limits.vocab_size)
+        for value in p.logit_bias.values():
+            within("logit_bias", value, -100.0, 100.0)
+    if p.allowed_token_ids is not None:
+        if not p.allowed_token_ids:
+            refuse("allowed_token_ids", "must name at least one token, or be left out")
+        ids_in_range("allowed_token_ids", p.allowed_token_ids, limits.vocab_size)
+    at_most("bad_words", len(p.bad_words), MAX_BAD_WORDS)
+    for word in p.bad_words:
+        if not word:
+            refuse("bad_words", "a bad word must not be empty")
+        ids_in_range("bad_words", word, limits.vocab_size)
+
+
+def refuse(param: str, message: str, *, code: str | None = None) -> None:
+    raise RequestError(f"{param}: {message}." if not message.startswith("the ") else f"{message}.", param=param, code=code)
+
+
+def within(param: str, got: float, least: float, most: float) -> None:
+    if math.isnan(got) or not least <= got <= most:
+        refuse(param, f"must be between {least} and {most}; got {got}")
+
+
+def at_most(param: str, count: int, most: int) -> None:
+    if count > most:
+        refuse(param, f"at most {most} entries are allowed; got {count}")
+
+
+def ids_in_range(param: str, ids: object, vocab_size: int) -> None:
+    for token in ids:  # type: ignore[attr-defined]
+        if not 0 <= token < vocab_size:
+            refuse(param, f"token ids are between 0 and {vocab_size - 1}; got {token}")

@@ -1,0 +1,129 @@
+"""The rows of one forward pass, and the one place that says how many query tokens each request has.
+
+A `Batch` is born complete from spans whose KV blocks are allocated. Attention, LoRA planning, graph shapes
+and memory read query lengths here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from specserve.trees import depths_of, is_chain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.types import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """spans in row order; rows of a span are contiguous: its committed tokens, then its guesses in node order."""
+
+    spans: tuple[Span, ...]
+    input_ids: Tensor
+    """[T] int64."""
+    positions: Tensor
+    """[T] int64: a guess at depth d of a request with n committed tokens has position n - 1 + d."""
+    slots: Tensor
+    """[T] int64: where each row's KV goes; guess j of a request goes to slot n + j of its blocks."""
+    scored_rows: Tensor | None
+    """[S] int64 rows that get logits; None when all do."""
+    query_lens: tuple[int, ...]
+    """Rows of each span."""
+    row_offsets: tuple[int, ...]
+    """First row of each span."""
+    scored_offsets: tuple[int, ...]
+    """First row of each span in the logits."""
+    num_rows: int
+    num_scored: int
+    lora: Any = None
+
+
+class BatchBuilder:
+    """Lays spans out as rows. On CUDA it fills pinned staging buffers in turn, so that filling one
+    does not wait for the copy of another."""
+
+    def __init__(self, block_size: int, device: torch.device) -> None:
+        self.block_size = block_size
+        self.device = device
+        self.staging = Staging()
+
+    def build(self, spans: Sequence[Span], lora: Any = None) -> Batch:
+        ids: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        scored: list[int] = []
+        row_offsets: list[int] = []
+        scored_offsets: list[int] = []
+        size = self.block_size
+        for span in spans:
+            request, start, length = span.request, span.start, span.length
+            row_offsets.append(len(ids))
+            scored_offsets.append(len(scored))
+            blocks = request.blocks
+            if length == 1:  # plain decoding: the case that must be quick
+                ids.append(request.tokens[start])
+                positions.append(start)
+                slots.append(blocks[start // size] * size + start % size)
+            else:
+                known = length - span.drafted
+                ids += request.tokens[start : start + known]
+                positions += range(start, start + known)
+                if span.draft is not None:
+                    ids += span.draft.tokens
+                    end = start + known
+                    positions += [end - 1 + d for d in depths_of(span.draft)] if not is_chain(span.draft) else range(
+                        end, end + span.drafted
+                    )
+                slots += [blocks[p // size] * size + p % size for p in range(start, start + length)]
+            if span.scored:
+                scored += range(len(ids) - span.scored, len(ids))
+        num_rows, num_scored = len(ids), len(scored)
+        rows = self.to_device([ids, positions, slots])
+        everything = num_scored == num_rows
+        return Batch(
+            spans=tuple(spans),
+            input_ids=rows[0],
+            positions=rows[1],
+            slots=rows[2],
+            scored_rows=None if everything else self.to_device([scored])[0],
+            query_lens=tuple(span.length for span in spans),
+            row_offsets=tuple(row_offsets),
+            scored_offsets=tuple(scored_offsets),
+            num_rows=num_rows,
+            num_scored=num_scored,
+            lora=lora,
+        )
+
+    def to_device(self, rows: list[list[int]]) -> Tensor:
+        """[len(rows), n] int64 on the device."""
+        host = torch.tensor(rows, dtype=torch.int64)
+        if self.device.type != "cuda":
+            return host
+        return self.staging.fill(host).to(self.device, non_blocking=True)
+
+
+class Staging:
+    """Pinned host buffers used in turn. A step copies at most twice, so with four of them a buffer is
+    filled again only after the step before the last one, whose verdict is known, had read it."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Tensor] = []
+        self.turn = 0
+
+    def fill(self, host: Tensor) -> Tensor:
+        turn, self.turn = self.turn, (self.turn + 1) % 4
+        if turn == len(self.buffers):
+            self.buffers.append(self.pinned(host.numel()))
+        elif self.buffers[turn].numel() < host.numel():
+            self.buffers[turn] = self.pinned(host.numel())
+        return self.buffers[turn][: host.numel()].view(host.shape).copy_(host)
+
+    def pinned(self, size: int) -> Tensor:
+        return torch.empty(max(4096, 2 * size), dtype=torch.int64, pin_memory=True)

@@ -1,0 +1,82 @@
+"""Survival estimates held against what happened.
+
+Every proposal, verified or not, is scored for free against the tokens that the target then gave: a guess
+whose ancestors all came true is a hit or a miss as soon as the token at its depth is known. What a drafter
+says survives with probability .7 is then corrected to what its guesses of that kind did; one that says
+nothing is judged by depth alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.trees import ROOT, depths_of, parents_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.types import Draft
+
+PRIOR_TRIALS = 8.0
+FORGETTING = 0.995
+"""Weight of the past per trial: about 200 trials are remembered."""
+UNKNOWN_RATE = 0.6
+"""Where a drafter gives no estimate: the prior chance that a guess is right when its parent was."""
+BUCKETS = 10
+
+
+class Rate:
+    """An exponentially forgetting share of hits around a prior."""
+
+    __slots__ = ("hits", "trials")
+
+    def __init__(self) -> None:
+        self.hits = self.trials = 0.0
+
+    def add(self, hit: bool) -> None:
+        self.hits = self.hits * FORGETTING + hit
+        self.trials = self.trials * FORGETTING + 1.0
+
+    def value(self, prior: float) -> float:
+        return (self.hits + prior * PRIOR_TRIALS) / (self.trials + PRIOR_TRIALS)
+
+
+class Calibration:
+    """One table of conditional rates: by source and stated conditional survival, or by source and depth."""
+
+    def __init__(self) -> None:
+        self.rates: dict[tuple[str, str, int], Rate] = {}
+
+    def survival(self, draft: Draft) -> list[float]:
+        """P(node and its ancestors are accepted), for every node; never above its parent's."""
+        survival: list[float] = []
+        for parent, (kind, bucket, prior) in zip(parents_of(draft), conditionals(draft), strict=True):
+            rate = self.rates.get((draft.source, kind, bucket))
+            own = prior if rate is None else rate.value(prior)
+            survival.append(own * (1.0 if parent == ROOT else survival[parent]))
+        return survival
+
+    def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
+        """`tokens`: what the target gave after the draft's root."""
+        came_true = {ROOT}
+        for node, (parent, depth, (kind, bucket, _)) in enumerate(
+            zip(parents_of(draft), depths_of(draft), conditionals(draft), strict=True)
+        ):
+            if parent not in came_true or depth > len(tokens):
+                continue
+            hit = draft.tokens[node] == tokens[depth - 1]
+            if hit:
+                came_true.add(node)
+            self.rates.setdefault((draft.source, kind, bucket), Rate()).add(hit)
+
+
+def conditionals(draft: Draft) -> list[tuple[str, int, float]]:
+    """(kind, bucket, stated P(node right | parent right)) of every node."""
+    if draft.survival is None:
+        return [("depth", min(depth, 16), UNKNOWN_RATE) for depth in depths_of(draft)]
+    stated = []
+    for parent, own in zip(parents_of(draft), draft.survival, strict=True):
+        before = 1.0 if parent == ROOT else draft.survival[parent]
+        conditional = min(1.0, own / before) if before > 0 else 0.0
+        stated.append(("stated", min(int(conditional * BUCKETS), BUCKETS - 1), conditional))
+    return stated

@@ -1,0 +1,130 @@
+"""Applies a verdict: tokens onto requests, accepted tree paths to their place in the KV cache, ends, counts.
+
+The last stage of a step that touches requests. What it returns is all that leaves the engine.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from specserve.types import Delta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from specserve.batch import Batch
+    from specserve.kv.cache import KVCache
+    from specserve.metrics import EngineMetrics
+    from specserve.request import Request
+    from specserve.scheduler import Scheduler
+    from specserve.types import Span, SpanVerdict, Verdict
+
+
+class Committer:
+    """`on_end` hears of every request that ends, after its blocks are free."""
+
+    def __init__(
+        self, scheduler: Scheduler, cache: KVCache, metrics: EngineMetrics, on_end: Callable[[Request], None]
+    ) -> None:
+        self.scheduler, self.cache, self.metrics, self.on_end = scheduler, cache, metrics, on_end
+
+    def commit(self, batch: Batch, verdict: Verdict) -> list[Delta]:
+        """One delta per request that got tokens or prompt log-probabilities."""
+        now = time.monotonic()
+        self.move_accepted(batch, verdict)
+        deltas = []
+        for span, decided in zip(batch.spans, verdict.spans, strict=True):
+            if span.drafted:
+                self.count_speculation(span, decided)
+            if decided.tokens:
+                deltas.append(self.append(span, decided, now))
+            else:
+                self.scheduler.settle(span, 0)
+                if decided.prompt_logprobs:
+                    span.request.num_prompt_scored += len(decided.prompt_logprobs)
+                    deltas.append(Delta(span.request.id, (), prompt_logprobs=decided.prompt_logprobs))
+        return deltas
+
+    def append(self, span: Span, decided: SpanVerdict, now: float) -> Delta:
+        request, tokens, accepted = span.request, decided.tokens, len(decided.path)
+        is_first = request.last_token is None
+        request.tokens += tokens
+        for processor in request.processors:
+            processor.commit(tokens)
+        self.scheduler.settle(span, accepted)
+        self.count_tokens(request, len(tokens), now)
+        if decided.prompt_logprobs:
+            request.num_prompt_scored += len(decided.prompt_logprobs)
+        ended = decided.finish_reason is not None
+        if ended:
+            self.end(request, decided, now)
+        return Delta(
+            request.id,
+            tokens,
+            decided.finish_reason,
+            decided.logprobs,
+            decided.prompt_logprobs,
+            flags(accepted, len(tokens)),
+            request.stop_string,
+            request.cached_tokens if is_first else 0,
+            request.figures() if ended else None,
+        )
+
+    def end(self, request: Request, decided: SpanVerdict, now: float) -> None:
+        request.finish_reason = decided.finish_reason
+        self.metrics.request_success[decided.finish_reason or ""] += 1
+        self.metrics.e2e_request_latency.add(now - request.arrival)
+        self.scheduler.remove(request)
+        self.on_end(request)
+
+    def move_accepted(self, batch: Batch, verdict: Verdict) -> None:
+        """Accepted guesses that are not already the leading ones of their span move there."""
+        source: list[int] = []
+        target: list[int] = []
+        size = self.scheduler.block_size
+        for span, decided in zip(batch.spans, verdict.spans, strict=True):
+            if not decided.path or decided.path[-1] == len(decided.path) - 1:
+                continue
+            blocks, first = span.request.blocks, span.start + span.known
+            for i, node in enumerate(decided.path):
+                if node != i:
+                    source.append(blocks[(first + node) // size] * size + (first + node) % size)
+                    target.append(blocks[(first + i) // size] * size + (first + i) % size)
+        self.cache.move(source, target)
+
+    def count_tokens(self, request: Request, count: int, now: float) -> None:
+        metrics = self.metrics
+        if request.last_token is None:
+            metrics.prompt_tokens += request.prompt_len
+            metrics.time_to_first_token.add(now - request.arrival)
+            if count > 1:
+                metrics.inter_token_latency.add(0.0, count - 1)
+        else:
+            metrics.inter_token_latency.add((now - request.last_token) / count, count)
+        request.last_token = now
+        metrics.generation_tokens += count
+
+    def count_speculation(self, span: Span, decided: SpanVerdict) -> None:
+        request, accepted, metrics = span.request, len(decided.path), self.metrics
+        request.num_spec_steps += 1
+        request.num_draft_tokens += span.drafted
+        request.num_accepted_draft_tokens += accepted
+        histogram = request.acceptance_histogram
+        histogram += [0] * (accepted + 1 - len(histogram))
+        histogram[accepted] += 1
+        metrics.num_drafts += 1
+        metrics.num_draft_tokens += span.drafted
+        metrics.num_accepted_tokens += accepted
+        for depth in range(accepted):
+            metrics.accepted_per_position[depth] += 1
+
+
+PLAIN = (False,)
+
+
+def flags(accepted: int, count: int) -> tuple[bool, ...]:
+    """Per token: was it a confirmed guess?"""
+    if count == 1 and not accepted:
+        return PLAIN
+    return (True,) * accepted + (False,) * (count - accepted)

@@ -1,0 +1,229 @@
+"""What config.json and generation_config.json say, in one spelling.
+
+Owns the supported architectures and their unwritten rules (Qwen2's biases, which layers have a window); accepts
+unknown keys; knows nothing about tensors. Every complaint is a ModelError that names the file.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from specserve.errors import ModelError
+from specserve.models.rope_config import RopeConfig, rope_fields
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+}
+FLOAT_DTYPES = ("float32", "bfloat16", "float16")
+
+
+class GenerationDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """Sampling values that the model's authors recommend; None where they say nothing."""
+
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+
+
+class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A decoder's numbers. `family` is one of llama, mistral, qwen2, qwen3."""
+
+    family: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    max_position_embeddings: int
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    tied: bool
+    """The output head is the embedding; the checkpoint has no lm_head."""
+    dtype: str
+    """What the checkpoint says its weights are; float32 when it is silent."""
+    rope: RopeConfig
+    sliding_windows: tuple[int | None, ...]
+    """Per layer: how many keys a query sees, itself included; None for all."""
+    eos_token_ids: tuple[int, ...]
+    bos_token_id: int | None = None
+    generation: GenerationDefaults = GenerationDefaults()
+
+    @property
+    def rotary_dim(self) -> int:
+        """How many of a head's dimensions are rotated."""
+        return int(self.head_dim * self.rope.partial_rotary_factor)
+
+
+def read_config(path: Path) -> ModelConfig:
+    """The configuration of the model in directory `path`."""
+    file = path / "config.json"
+    raw = read_json(file)
+    generation = path / "generation_config.json"
+    return parse_config(raw, read_json(generation) if generation.exists() else {}, where=str(file))
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A JSON object from a file of the model directory."""
+    try:
+        raw = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise ModelError(
+            f"model directory {file.parent} has no {file.name}. A model is a directory in Hugging Face format: "
+            "config.json, *.safetensors and tokenizer.json."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} is not readable JSON: {error}. Download the file again.") from None
+    if not isinstance(raw, dict):
+        raise ModelError(f"{file} must hold a JSON object; got {type(raw).__name__}.")
+    return raw
+
+
+def parse_config(raw: dict[str, Any], generation: dict[str, Any], *, where: str) -> ModelConfig:
+    """Both files' contents as one ModelConfig; `where` names the file in errors."""
+    family = _family(raw, where)
+    _refuse_unsupported(raw, where)
+    fields = _sizes(raw) | {
+        "family": family,
+        "norm_eps": raw.get("rms_norm_eps", 1e-6),
+        "qkv_bias": family == "qwen2" or (family in ("llama", "qwen3") and raw.get("attention_bias", False)),
+        "o_bias": family in ("llama", "qwen3") and raw.get("attention_bias", False),
+        "mlp_bias": family == "llama" and raw.get("mlp_bias", False),
+        "qk_norm": family == "qwen3",
+        "tied": raw.get("tie_word_embeddings", False),
+        "dtype": _dtype(raw, where),
+        "rope": rope_fields(raw, where),
+        "sliding_windows": (),
+        "eos_token_ids": _token_ids(generation.get("eos_token_id", raw.get("eos_token_id"))),
+        "bos_token_id": raw.get("bos_token_id"),
+        "generation": {k: v for k, v in generation.items() if k in GenerationDefaults.__struct_fields__},
+    }
+    try:
+        config = msgspec.convert(fields, ModelConfig)
+    except msgspec.ValidationError as error:
+        raise ModelError(f"{where}: {error}. Correct the file or download it again.") from None
+    _check_sizes(config, where)
+    return msgspec.structs.replace(config, sliding_windows=_sliding_windows(raw, config, where))
+
+
+def _family(raw: dict[str, Any], where: str) -> str:
+    names = raw.get("architectures") or []
+    for name in names:
+        if name in ARCHITECTURES:
+            return ARCHITECTURES[name]
+    if not names and raw.get("model_type") in ARCHITECTURES.values():
+        return str(raw["model_type"])
+    raise ModelError(
+        f"{where}: architecture {', '.join(map(str, names)) or raw.get('model_type')!r} is not supported. "
+        f"Supported: {', '.join(ARCHITECTURES)}."
+    )
+
+
+def _refuse_unsupported(raw: dict[str, Any], where: str) -> None:
+    """What changes the arithmetic and is not implemented is refused, never ignored."""
+    if raw.get("quantization_config"):
+        method = raw["quantization_config"].get("quant_method", "unknown")
+        raise ModelError(f"{where}: quantised weights ({method}) are not supported. Use the unquantised checkpoint.")
+    if (act := raw.get("hidden_act", "silu")) not in ("silu", "swish"):
+        raise ModelError(f"{where}: hidden_act must be silu; got {act!r}.")
+
+
+def _sizes(raw: dict[str, Any]) -> dict[str, Any]:
+    """Sizes by our names. An absent one is left out, so that the conversion complains about it by name."""
+    names = {
+        "vocab_size": "vocab_size",
+        "hidden_size": "hidden_size",
+        "intermediate_size": "intermediate_size",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+        "max_position_embeddings": "max_position_embeddings",
+    }
+    sizes = {ours: raw[theirs] for theirs, ours in names.items() if theirs in raw}
+    heads = raw.get("num_attention_heads")
+    kv_heads = raw.get("num_key_value_heads")
+    sizes["num_kv_heads"] = heads if kv_heads is None else kv_heads
+    head_dim = raw.get("head_dim")
+    if head_dim is None and isinstance(heads, int) and heads > 0 and isinstance(raw.get("hidden_size"), int):
+        head_dim = raw["hidden_size"] // heads
+    return sizes | {"head_dim": head_dim}
+
+
+def _check_sizes(config: ModelConfig, where: str) -> None:
+    sizes = (
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_layers",
+        "num_heads",
+        "num_kv_heads",
+        "head_dim",
+        "max_position_embeddings",
+    )
+    for name in sizes:
+        if getattr(config, name) < 1:
+            raise ModelError(f"{where}: {name} must be at least 1; got {getattr(config, name)}.")
+    if config.num_heads % config.num_kv_heads:
+        raise ModelError(
+            f"{where}: num_attention_heads ({config.num_heads}) must be a multiple of "
+            f"num_key_value_heads ({config.num_kv_heads})."
+        )
+    if config.rotary_dim % 2 or not 0 < config.rotary_dim <= config.head_dim:
+        raise ModelError(
+            f"{where}: the rotated part of a head must be even and at most head_dim ({config.head_dim}); "
+            f"got {config.rotary_dim}."
+        )
+    if config.rope.rope_theta <= 0 or (config.rope.factor or 1.0) <= 0:
+        raise ModelError(f"{where}: rope_theta and the rotary factor must be positive; got {config.rope}.")
+
+
+def _dtype(raw: dict[str, Any], where: str) -> str:
+    dtype = raw.get("dtype") or raw.get("torch_dtype") or "float32"
+    dtype = str(dtype).removeprefix("torch.")
+    if dtype not in FLOAT_DTYPES:
+        raise ModelError(f"{where}: dtype must be one of {', '.join(FLOAT_DTYPES)}; got {dtype!r}.")
+    return dtype
+
+
+def _token_ids(value: Any) -> Any:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _sliding_windows(raw: dict[str, Any], config: ModelConfig, where: str) -> tuple[int | None, ...]:
+    window = raw.get("sliding_window")
+    if config.family == "llama" or (config.family != "mistral" and not raw.get("use_sliding_window", False)):
+        window = None
+    if window is None:
+        return (None,) * config.num_layers
+    if not isinstance(window, int) or window < 1:
+        raise ModelError(f"{where}: sliding_window must be a positive number of tokens or null; got {window!r}.")
+    if config.family == "mistral":
+        return (window,) * config.num_layers
+    kinds = raw.get("layer_types")
+    if kinds is None:
+        first = raw.get("max_window_layers", 28)
+        kinds = ["sliding_attention" if layer >= first else "full_attention" for layer in range(config.num_layers)]
+    known = {"sliding_attention", "full_attention"}
+    if len(kinds) != config.num_layers or not known.issuperset(kinds):
+        raise ModelError(
+            f"{where}: layer_types must name one of {', '.join(sorted(known))} for each of the "
+            f"{config.num_layers} layers; got {kinds!r}."
+        )
+    return tuple(window if kind == "sliding_attention" else None for kind in kinds)

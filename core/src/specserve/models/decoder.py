@@ -1,0 +1,118 @@
+"""The decoder: the row-wise pieces of a Llama-like model between attention calls.
+
+Owns the order of operations and nothing else: arithmetic belongs to the kernel set, adapters to the projections,
+keys and values to the attention back-end, tiles to the runner. Rows map to rows; no piece looks at another row.
+Letters: T rows, H hidden size, V vocabulary, d head_dim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from specserve import protocols
+    from specserve.models.config import ModelConfig
+    from specserve.models.rope import RotaryTable
+    from specserve.projection import Projection
+    from specserve.protocols import KernelSet
+
+NO_ROWS = slice(0, 0)
+
+
+class Rotation(NamedTuple):
+    """cos, sin: [T, 1, rotary_dim] float32, one row per position of a tile; the same for every layer."""
+
+    cos: Tensor
+    sin: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderLayer:
+    """Weights of one layer. The head norms are None where the family has none."""
+
+    input_norm: Tensor
+    qkv_proj: Projection
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    o_proj: Projection
+    post_attention_norm: Tensor
+    gate_up_proj: Projection
+    down_proj: Projection
+
+
+class DecoderModel:
+    """Inference only, plain tensors; the caller holds torch.inference_mode. Made by `loader.load_model`."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        kernels: KernelSet,
+        *,
+        embedding: Tensor,
+        layers: tuple[DecoderLayer, ...],
+        final_norm: Tensor,
+        lm_head: Projection,
+        rotary: RotaryTable,
+        projections: Mapping[str, Projection],
+    ) -> None:
+        self.config = config
+        self.kernels = kernels
+        self.num_layers = config.num_layers
+        self.vocab_size = config.vocab_size
+        self.hidden_size = config.hidden_size
+        self.num_heads = config.num_heads
+        self.num_kv_heads = config.num_kv_heads
+        self.head_dim = config.head_dim
+        self.scale = config.head_dim**-0.5
+        self.sliding_windows = config.sliding_windows
+        self.max_model_len = rotary.cos.shape[0]
+        self.dtype = embedding.dtype
+        self.device = embedding.device
+        self.projections: Mapping[str, protocols.Projection] = projections
+        self.embedding = embedding
+        self.layers = layers
+        self.final_norm = final_norm
+        self.lm_head = lm_head
+        self.rotary = rotary
+        self._qkv_heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """ids: [T] int64 -> [T, H]."""
+        return self.embedding.index_select(0, ids)
+
+    def rotation(self, positions: Tensor) -> Rotation:
+        """positions: [T] int64, below max_model_len. Once per tile, for all layers."""
+        return Rotation(self.rotary.cos.index_select(0, positions), self.rotary.sin.index_select(0, positions))
+
+    def attention_input(self, layer: int, x: Tensor, rotation: Rotation, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        """x: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors."""
+        weights, kernels, eps = self.layers[layer], self.kernels, self.config.norm_eps
+        num_q, num_kv, _ = self._qkv_heads
+        qkv = weights.qkv_proj(kernels.rms_norm(x, weights.input_norm, eps), rows)
+        qkv = qkv.view(-1, num_q + 2 * num_kv, self.head_dim)
+        if weights.q_norm is not None and weights.k_norm is not None:
+            q, k, v = qkv.split_with_sizes(self._qkv_heads, 1)
+            q, k = kernels.rms_norm(q, weights.q_norm, eps), kernels.rms_norm(k, weights.k_norm, eps)
+            qk = torch.cat((q, k), 1)
+        else:
+            qk, v = qkv.split_with_sizes((num_q + num_kv, num_kv), 1)
+        q, k = kernels.rotary(qk, rotation.cos, rotation.sin).split_with_sizes((num_q, num_kv), 1)
+        return q, k, v
+
+    def attention_output(self, layer: int, x: Tensor, attn: Tensor, rows: slice) -> Tensor:
+        """x: [T, H] as `attention_input` got it; attn: [T, heads, d] -> the layer's output [T, H], a fresh tensor."""
+        weights, kernels = self.layers[layer], self.kernels
+        x = x + weights.o_proj(attn.flatten(1), rows)
+        gate_up = weights.gate_up_proj(kernels.rms_norm(x, weights.post_attention_norm, self.config.norm_eps), rows)
+        return x.add_(weights.down_proj(kernels.silu_and_multiply(gate_up), rows))
+
+    def head(self, x: Tensor, rows: slice = NO_ROWS) -> Tensor:
+        """x: [T, H], the last layer's output -> logits [T, V] float32."""
+        return self.lm_head(self.kernels.rms_norm(x, self.final_norm, self.config.norm_eps), rows).float()

@@ -1,0 +1,167 @@
+"""From a model directory to a DecoderModel.
+
+Owns the checkpoint's tensor names, their fusion into one projection per matrix product, the resolution of dtype and
+context length; knows nothing about batches, caches or plugins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.errors import ModelError
+from specserve.models.config import read_config
+from specserve.models.decoder import DecoderLayer, DecoderModel
+from specserve.models.rope import RotaryTable, rotary_table, supported_length
+from specserve.models.weights import Checkpoint
+from specserve.projection import Projection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve.models.config import ModelConfig
+    from specserve.protocols import KernelSet
+
+DEFAULT_LEN_LIMIT = 32768
+"""The default context length is at most this: a KV cache for more should be asked for."""
+
+
+def load_model(
+    path: Path,
+    *,
+    kernels: KernelSet,
+    dtype: str = "auto",
+    device: str = "cpu",
+    max_model_len: int | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> DecoderModel:
+    """Load the model in directory `path`; `on_progress(bytes_done, bytes_total)` is called per tensor.
+
+    Everything that can be wrong is found before weights are allocated; the complaints are ModelErrors.
+    """
+    config = read_config(path)
+    length = resolve_length(config, max_model_len)
+    rotary = rotary_table(config, length)
+    checkpoint = Checkpoint(path, on_progress)
+    checkpoint.check(expected_shapes(config))
+    target = torch.device(device)
+    kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
+    model = _Assembly(config, kernels, checkpoint, target, kind).model(
+        RotaryTable(rotary.cos.to(target), rotary.sin.to(target))
+    )
+    checkpoint.finish()
+    return model
+
+
+def resolve_length(config: ModelConfig, max_model_len: int | None) -> int:
+    """The context length to serve: what was asked for, or the model's own, at most 32768."""
+    longest = supported_length(config)
+    if max_model_len is None:
+        return min(longest, DEFAULT_LEN_LIMIT)
+    if not 1 <= max_model_len <= longest:
+        raise ModelError(
+            f"max_model_len must be between 1 and {longest}, which is what the model's config.json supports; "
+            f"got {max_model_len}. Ask for less, or scale the rotation in config.json (rope_parameters)."
+        )
+    return max_model_len
+
+
+def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Every tensor of the checkpoint with its shape."""
+    hidden, inner = config.hidden_size, config.intermediate_size
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config.vocab_size, hidden),
+        "model.norm.weight": (hidden,),
+    }
+    if not config.tied:
+        shapes["lm_head.weight"] = (config.vocab_size, hidden)
+    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    linears = {
+        "self_attn.q_proj": (q_size, hidden, config.qkv_bias),
+        "self_attn.k_proj": (kv_size, hidden, config.qkv_bias),
+        "self_attn.v_proj": (kv_size, hidden, config.qkv_bias),
+        "self_attn.o_proj": (hidden, q_size, config.o_bias),
+        "mlp.gate_proj": (inner, hidden, config.mlp_bias),
+        "mlp.up_proj": (inner, hidden, config.mlp_bias),
+        "mlp.down_proj": (hidden, inner, config.mlp_bias),
+    }
+    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
+    if config.qk_norm:
+        norms |= {"self_attn.q_norm": config.head_dim, "self_attn.k_norm": config.head_dim}
+    for layer in range(config.num_layers):
+        prefix = f"model.layers.{layer}."
+        shapes |= {f"{prefix}{name}.weight": (size,) for name, size in norms.items()}
+        shapes |= {f"{prefix}{name}.weight": (rows, columns) for name, (rows, columns, _) in linears.items()}
+        shapes |= {f"{prefix}{name}.bias": (rows,) for name, (rows, _, biased) in linears.items() if biased}
+    return shapes
+
+
+class _Assembly:
+    """Reads tensors in the model's order and puts the parts of a projection into one weight."""
+
+    def __init__(
+        self, config: ModelConfig, kernels: KernelSet, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.config = config
+        self.kernels = kernels
+        self.checkpoint = checkpoint
+        self.device = device
+        self.dtype = dtype
+        self.shapes = expected_shapes(config)
+        self.projections: dict[str, Projection] = {}
+
+    def model(self, rotary: RotaryTable) -> DecoderModel:
+        config = self.config
+        embedding = self.joined(("model.embed_tokens.weight",))
+        layers = tuple(self.layer(index) for index in range(config.num_layers))
+        head = embedding if config.tied else self.joined(("lm_head.weight",))
+        self.projections["lm_head"] = lm_head = Projection("lm_head", head, None, self.kernels.linear)
+        return DecoderModel(
+            config,
+            self.kernels,
+            embedding=embedding,
+            layers=layers,
+            final_norm=self.joined(("model.norm.weight",)),
+            lm_head=lm_head,
+            rotary=rotary,
+            projections=self.projections,
+        )
+
+    def layer(self, index: int) -> DecoderLayer:
+        prefix, qk_norm = f"model.layers.{index}.", self.config.qk_norm
+        return DecoderLayer(
+            input_norm=self.joined((f"{prefix}input_layernorm.weight",)),
+            qkv_proj=self.projection(index, "qkv_proj", "self_attn", ("q_proj", "k_proj", "v_proj")),
+            q_norm=self.joined((f"{prefix}self_attn.q_norm.weight",)) if qk_norm else None,
+            k_norm=self.joined((f"{prefix}self_attn.k_norm.weight",)) if qk_norm else None,
+            o_proj=self.projection(index, "o_proj", "self_attn", ("o_proj",)),
+            post_attention_norm=self.joined((f"{prefix}post_attention_layernorm.weight",)),
+            gate_up_proj=self.projection(index, "gate_up_proj", "mlp", ("gate_proj", "up_proj")),
+            down_proj=self.projection(index, "down_proj", "mlp", ("down_proj",)),
+        )
+
+    def projection(self, index: int, name: str, block: str, parts: tuple[str, ...]) -> Projection:
+        paths = [f"model.layers.{index}.{block}.{part}" for part in parts]
+        slices, start = {}, 0
+        for part, path in zip(parts, paths, strict=True):
+            rows = self.shapes[f"{path}.weight"][0]
+            slices[part] = slice(start, start + rows)
+            start += rows
+        weight = self.joined(tuple(f"{path}.weight" for path in paths))
+        biased = f"{paths[0]}.bias" in self.shapes
+        bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None
+        full = f"layers.{index}.{name}"
+        self.projections[full] = Projection(full, weight, bias, self.kernels.linear, slices)
+        return self.projections[full]
+
+    def joined(self, names: tuple[str, ...]) -> Tensor:
+        """The named tensors stacked along their first dimension, in the model's dtype, on its device."""
+        shapes = [self.shapes[name] for name in names]
+        out = torch.empty((sum(shape[0] for shape in shapes), *shapes[0][1:]), dtype=self.dtype, device=self.device)
+        for name, piece in zip(names, out.split_with_sizes([shape[0] for shape in shapes]), strict=True):
+            piece.copy_(self.checkpoint.take(name))
+        return out

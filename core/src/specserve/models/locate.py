@@ -1,0 +1,73 @@
+"""From the name of a model to its directory.
+
+Owns the three places where a name is looked up: the file system, the entry-point group `specserve.models`, the hub.
+Knows nothing about what is in the directory.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from specserve.errors import ModelError
+
+GROUP = "specserve.models"
+HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
+"""What is downloaded: never pickles, never code."""
+
+
+def locate_model(name: str) -> Path:
+    """The directory of the model `name`: a directory, a name that an installed package offers, or a hub id."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise ModelError(f"model {name!r} is a file. Pass the directory that holds it, with its config.json.")
+    offered = entry_points(group=GROUP)
+    if name in offered.names:
+        return _offered(offered[name])
+    if HUB_ID.fullmatch(name):
+        return _download(name)
+    known = ", ".join(sorted(offered.names)) or "none installed"
+    raise ModelError(
+        f"no model {name!r}: there is no such directory, and no installed package offers the name (known: {known}). "
+        "Pass a directory in Hugging Face format, a known name, or a hub id such as org/name."
+    )
+
+
+def _offered(entry: EntryPoint) -> Path:
+    """An entry point is a Path, or a function that returns one."""
+    try:
+        target = entry.load()
+        path = Path(target() if callable(target) else target)
+    except Exception as error:
+        raise ModelError(
+            f"model {entry.name!r} is offered by {entry.value}, which fails: {type(error).__name__}: {error}. "
+            "Reinstall the package that offers it."
+        ) from error
+    if not path.is_dir():
+        raise ModelError(
+            f"model {entry.name!r} is offered by {entry.value}, but its directory {path} does not exist. "
+            "Reinstall the package that offers it."
+        )
+    return path
+
+
+def _download(name: str) -> Path:
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise ModelError(
+            f"model {name!r} is not a directory here, and downloading it from the hub needs huggingface_hub. "
+            "Run pip install 'specserve[hub]', or pass the directory of a downloaded model."
+        ) from None
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except Exception as error:  # the hub's own tree of errors, plus whatever its HTTP client raises
+        reason = str(error).strip().splitlines() or [""]
+        raise ModelError(
+            f"model {name!r} is not a directory here and cannot be downloaded: {type(error).__name__}: {reason[0]} "
+            "Check the name and the network, or pass the directory of a downloaded model."
+        ) from error

@@ -1,0 +1,148 @@
+"""Reading a checkpoint's tensors from safetensors files, single or sharded.
+
+Owns the file formats and their complaints; never unpickles (a pickle runs code of whoever wrote it). Shapes are
+checked from the headers before anything is allocated. Knows nothing about what the tensors mean.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError, safe_open
+
+from specserve.errors import ModelError
+from specserve.models.config import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from torch import Tensor
+
+    Progress = Callable[[int, int], None]
+
+log = logging.getLogger(__name__)
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+ITEM_SIZES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2}
+HARMLESS = ("rotary_emb.inv_freq", "lm_head.weight")
+"""Extra tensors that hold nothing new: a buffer of old exporters, and the head where config.json ties it."""
+AGAIN = "Download the model again."
+
+
+class Checkpoint:
+    """The tensors of one model directory, by name. Born with every header read; `take` reads data."""
+
+    def __init__(self, path: Path, on_progress: Progress | None = None) -> None:
+        self.path = path
+        self._on_progress = on_progress
+        self._files: dict[str, Any] = {}
+        self._where: dict[str, str] = {}
+        for file, names in _listing(path).items():
+            self._files[file] = opened = _open(path / file)
+            held = set(opened.keys())
+            if absent := sorted(set(names or ()) - held):
+                raise ModelError(f"{path / file} lacks tensor {absent[0]}, which {INDEX} puts there. {AGAIN}")
+            self._where |= dict.fromkeys(names if names is not None else held, file)
+        self._done = 0
+        self._total = sum(self._num_bytes(name) for name in self._where)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._where)
+
+    def check(self, expected: Mapping[str, tuple[int, ...]]) -> None:
+        """Every expected tensor is there, floating point and of that shape; others are reported once."""
+        for name, shape in expected.items():
+            header = self._header(name)
+            if (got := tuple(header.get_shape())) != shape:
+                raise ModelError(
+                    f"{self._file(name)}: tensor {name} has shape {list(got)}, but config.json says {list(shape)}. "
+                    "The weights and config.json are not of the same model."
+                )
+            if (kind := header.get_dtype()) not in ITEM_SIZES:
+                raise ModelError(
+                    f"{self._file(name)}: tensor {name} has type {kind}; allowed: {', '.join(ITEM_SIZES)}. "
+                    "Use the unquantised checkpoint."
+                )
+        extra = sorted(name for name in self.names - set(expected) if not name.endswith(HARMLESS))
+        if extra:
+            log.warning("%s: %d tensors are not used, the first is %s", self.path, len(extra), extra[0])
+
+    def take(self, name: str) -> Tensor:
+        """The tensor, read from disk; counts as progress."""
+        self._header(name)
+        try:
+            tensor: Tensor = self._files[self._where[name]].get_tensor(name)
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{self._file(name)}: tensor {name} cannot be read: {error}. {AGAIN}") from None
+        self._done += self._num_bytes(name)
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+        return tensor
+
+    def finish(self) -> None:
+        """Nothing more will be read: progress ends at the total even where tensors were not used."""
+        if self._on_progress is not None and self._done < self._total:
+            self._done = self._total
+            self._on_progress(self._done, self._total)
+
+    def _header(self, name: str) -> Any:
+        if name not in self._where:
+            raise ModelError(
+                f"{self.path}: tensor {name} is missing; {len(self._where)} others are there. "
+                f"The weights and config.json are not of the same model, or a file is missing. {AGAIN}"
+            )
+        return self._files[self._where[name]].get_slice(name)
+
+    def _num_bytes(self, name: str) -> int:
+        header = self._header(name)
+        size = ITEM_SIZES.get(header.get_dtype(), 1)
+        for length in header.get_shape():
+            size *= length
+        return size
+
+    def _file(self, name: str) -> Path:
+        return self.path / self._where[name]
+
+
+def _listing(path: Path) -> dict[str, Iterable[str] | None]:
+    """File names with the tensors that the index puts there; None: whatever the file holds."""
+    if (path / INDEX).exists():
+        return _index(path)
+    if (path / SINGLE).exists():
+        return {SINGLE: None}
+    pickles = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth") for file in path.glob(kind))
+    if pickles:
+        raise ModelError(
+            f"{path} has only pickled weights ({pickles[0]}). Loading a pickle runs code from the file, so it is "
+            "refused. Convert the weights to safetensors, or use a revision that has them."
+        )
+    raise ModelError(f"{path} has no weights: neither {SINGLE} nor {INDEX}. {AGAIN}")
+
+
+def _index(path: Path) -> dict[str, Iterable[str] | None]:
+    weight_map = read_json(path / INDEX).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise ModelError(f"{path / INDEX} has no weight_map. {AGAIN}")
+    shards: dict[str, list[str]] = {}
+    for tensor, file in weight_map.items():
+        if not isinstance(file, str) or "/" in file or "\\" in file or not file.endswith(".safetensors"):
+            raise ModelError(f"{path / INDEX}: {tensor} must be in a .safetensors file beside the index; got {file!r}.")
+        shards.setdefault(file, []).append(tensor)
+    missing = sorted(file for file in shards if not (path / file).exists())
+    if missing:
+        raise ModelError(
+            f"{path}: shard {missing[0]} is missing, and so are {len(missing) - 1} of the other "
+            f"{len(shards) - 1} that {INDEX} names. {AGAIN}"
+        )
+    return dict(shards)
+
+
+def _open(file: Path) -> Any:
+    try:
+        return safe_open(file, framework="pt", device="cpu")
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{file} is truncated or not a safetensors file: {error}. {AGAIN}") from None

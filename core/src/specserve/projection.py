@@ -1,0 +1,69 @@
+"""A named linear map of the model that others may adapt.
+
+Owns one kernel and the list of additive deltas, so that no order of wrapping exists; knows nothing about what the
+deltas are (adapters) or what a kernel does with the weight (packing, fusing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from torch import Tensor
+
+from specserve.errors import PluginError
+
+Kernel = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+"""`kernel(x, weight, bias) -> out`; out is a fresh tensor. A kernel may keep a packed copy and ignore the weight."""
+Delta = Callable[[Tensor, Tensor, slice], None]
+"""`delta(x, out, rows)` adds its part to `out` in place; rows: which rows of the batch x holds."""
+
+DEFAULT_OWNER = "the core"
+
+
+class Projection:
+    """weight: [out, in]; bias: [out] or None; `parts` maps checkpoint names to slices of the output."""
+
+    def __init__(
+        self,
+        name: str,
+        weight: Tensor,
+        bias: Tensor | None,
+        kernel: Kernel,
+        parts: Mapping[str, slice] | None = None,
+    ) -> None:
+        self.name = name
+        self.weight = weight
+        self.bias = bias
+        self.out_features, self.in_features = weight.shape
+        self.parts: Mapping[str, slice] = MappingProxyType(
+            dict(parts or {name.rpartition(".")[2]: slice(0, self.out_features)})
+        )
+        self.kernel_owner = DEFAULT_OWNER
+        self._kernel = kernel
+        self._deltas: tuple[Delta, ...] = ()
+
+    @property
+    def has_deltas(self) -> bool:
+        """A kernel that fuses this projection with its neighbours must decline when this is true."""
+        return bool(self._deltas)
+
+    def add_delta(self, delta: Delta) -> None:
+        self._deltas += (delta,)
+
+    def set_kernel(self, kernel: Kernel, owner: str) -> None:
+        """Replace the kernel. Only one owner may: which of two runs must not depend on the order of plugins."""
+        if self.kernel_owner not in (DEFAULT_OWNER, owner):
+            raise PluginError(
+                f"{owner} cannot set the kernel of projection {self.name}: {self.kernel_owner} has set it already. "
+                f"Enable only one of {self.kernel_owner} and {owner}."
+            )
+        self._kernel = kernel
+        self.kernel_owner = owner
+
+    def __call__(self, x: Tensor, rows: slice) -> Tensor:
+        """x: [T, in] -> [T, out], a fresh tensor."""
+        out = self._kernel(x, self.weight, self.bias)
+        for delta in self._deltas:
+            delta(x, out, rows)
+        return out

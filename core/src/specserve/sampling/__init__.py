@@ -1,0 +1,1 @@
+"""From logits to tokens: seeds, noise, logits processors, cut-offs and log-probabilities."""

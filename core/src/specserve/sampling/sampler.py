@@ -1,0 +1,90 @@
+"""The target token of a row: a pure function of its logits, its parameters and the noise of its index.
+
+argmax(processed logit / temperature + Gumbel noise), ties to the lower id; greedy has no noise. Every
+operation here is either exact per element or runs row by row inside torch, so a row's token cannot depend
+on which rows are asked for together (tests/sampling holds it to that).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from specserve.sampling.cutoffs import apply_cutoffs, has_cutoff
+from specserve.sampling.noise import gumbel_noise
+from specserve.sampling.seeds import row_key
+from specserve.types import TokenLogprobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.request import Request
+
+SLICE = 32
+"""Rows that get noise at a time, which bounds memory at large vocabularies."""
+
+
+class Row(NamedTuple):
+    """A scored row to decide: its index in the logits, whose it is, and the guesses before it."""
+
+    index: int
+    request: Request
+    path: tuple[int, ...]
+
+
+def is_plain_greedy(request: Request) -> bool:
+    return request.params.temperature == 0.0 and not request.processors
+
+
+def argmax_tokens(logits: Tensor) -> list[int]:
+    """logits: [n, V]. The first of equal maxima wins."""
+    tokens: list[int] = logits.argmax(-1).tolist()
+    return tokens
+
+
+def target_tokens(logits: Tensor, rows: Sequence[Row]) -> list[int]:
+    """logits: [scored rows, V] float32. The target token of each of `rows`."""
+    tokens: list[int] = []
+    for begin in range(0, len(rows), SLICE):
+        tokens += sample_slice(logits, rows[begin : begin + SLICE])
+    return tokens
+
+
+def sample_slice(logits: Tensor, rows: Sequence[Row]) -> list[int]:
+    x = logits[[row.index for row in rows]]
+    noisy: list[int] = []
+    for i, (_, request, path) in enumerate(rows):
+        for processor in request.processors:
+            x[i] = processor.apply(x[i], path)
+        if request.params.temperature > 0.0:
+            noisy.append(i)
+    if noisy:
+        add_noise(x, rows, noisy)
+    return argmax_tokens(x)
+
+
+def add_noise(x: Tensor, rows: Sequence[Row], noisy: list[int]) -> None:
+    """Scale by temperature, cut off and add the Gumbel noise to the given rows of x, in place."""
+    keys = [row_key(rows[i].request.seed, rows[i].request.num_generated + len(rows[i].path)) for i in noisy]
+    temperatures = torch.tensor([rows[i].request.params.temperature for i in noisy], device=x.device)
+    warm = x[noisy] / temperatures[:, None]
+    for at, i in enumerate(noisy):
+        if has_cutoff(rows[i].request.params):
+            warm[at] = apply_cutoffs(warm[at], rows[i].request.params)
+    x[noisy] = warm + gumbel_noise(keys, x.shape[1], x.device)
+
+
+def token_logprobs(logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
+    """logits: [n, V] raw. Each row's log-probability of its token and its `counts[i]` best, by (value, lower id)."""
+    found = []
+    for logprobs, token, count in zip(torch.log_softmax(logits, -1), tokens, counts, strict=True):
+        top: list[tuple[float, int]] = []
+        if count:
+            worst = torch.topk(logprobs, min(count, len(logprobs))).values[-1]
+            ids = torch.nonzero(logprobs >= worst)[:, 0]  # more than `count` where values tie
+            top = sorted(zip((-logprobs[ids]).tolist(), ids.tolist(), strict=True))[:count]
+        found.append(TokenLogprobs(token, float(logprobs[token]), tuple(i for _, i in top), tuple(-v for v, _ in top)))
+    return found

@@ -1,0 +1,38 @@
+"""Server-sent events as OpenAI's clients read them: `data: JSON`, blank line; `data: [DONE]` at the end.
+
+No comments and no event names: some clients decode every line. One write per event.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+class EventStream:
+    """`async with EventStream(request) as events`: prepared on entry; [DONE] on a clean exit only."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self.response = web.StreamResponse(headers=HEADERS)
+
+    async def __aenter__(self) -> EventStream:
+        await self.response.prepare(self._request)
+        return self
+
+    async def send(self, body: Any) -> None:
+        await self.response.write(b"data: " + msgspec.json.encode(body) + b"\n\n")
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.response.write(b"data: [DONE]\n\n")
+            await self.response.write_eof()

@@ -1,0 +1,169 @@
+"""The bodies that clients send, as msgspec Structs: names, types and caps of every field.
+
+Owns decoding and its errors. Every field may be missing or null, and unknown ones are ignored. Knows nothing
+about sampling; ranges that depend on the model are the engine's to check.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from specserve.errors import RequestError
+
+MAX_CHOICES = 128
+MAX_PROMPTS = 1024
+"""Also the most sequences (prompts times n) of one request."""
+MAX_STOPS = 32
+MAX_STOP_LENGTH = 1024
+MAX_LOGPROBS = 20
+MAX_BIASES = 1024
+MAX_BAD_WORDS = 256
+MAX_MESSAGES = 4096
+INT32 = 2**31 - 1
+
+Count = Annotated[int, Meta(ge=0, le=INT32)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Logprobs = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
+TokenIds = list[Count]
+Text = Annotated[str, Meta(max_length=MAX_STOP_LENGTH)]
+Texts = Annotated[list[Text], Meta(max_length=MAX_STOPS)]
+
+
+class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """Our extension: per-request control of speculation."""
+
+    enabled: bool | None = None
+    max_draft_tokens: Annotated[int, Meta(ge=0, le=4096)] | None = None
+
+
+class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What completions and chat share."""
+
+    model: str | None = None
+    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: Count | None = None
+    min_tokens: Count | None = None
+    temperature: float | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=INT32)] | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: Int64 | None = None
+    stop: Text | Texts | None = None
+    stop_token_ids: Annotated[TokenIds, Meta(max_length=MAX_BIASES)] | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    ignore_eos: bool | None = None
+    logit_bias: Annotated[dict[str, float], Meta(max_length=MAX_BIASES)] | None = None
+    allowed_token_ids: Annotated[TokenIds, Meta(min_length=1)] | None = None
+    bad_words: Annotated[list[Text], Meta(max_length=MAX_BAD_WORDS)] | None = None
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=INT32)] | None = None
+    prompt_logprobs: Logprobs | None = None
+    return_token_ids: bool | None = None
+    add_special_tokens: bool | None = None
+    priority: Annotated[int, Meta(ge=-INT32, le=INT32)] | None = None
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    speculation: Speculation | None = None
+
+
+class CompletionBody(SamplingBody, frozen=True, kw_only=True):
+    """POST /v1/completions."""
+
+    prompt: str | list[str | Count | TokenIds] | None = None
+    best_of: Count | None = None
+    echo: bool | None = None
+    logprobs: Logprobs | None = None
+    suffix: str | None = None
+
+
+class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
+    type: str | None = None
+    text: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    role: str
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+
+
+class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
+    type: str | None = None
+
+
+class ChatBody(SamplingBody, frozen=True, kw_only=True):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)] | None = None
+    max_completion_tokens: Count | None = None
+    logprobs: bool | None = None
+    top_logprobs: Logprobs | None = None
+    add_generation_prompt: bool | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    response_format: ResponseFormat | None = None
+
+
+class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """POST /tokenize: a prompt or messages."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)] | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """POST /detokenize."""
+
+    model: str | None = None
+    tokens: TokenIds | None = None
+
+
+B = TypeVar("B", bound=msgspec.Struct)
+PATH = re.compile(r" - at `\$\.?(?:\[\.\.\.\])?(?P<path>[^`]*)`$")
+
+
+def decode_body(data: bytes, kind: type[B]) -> B:
+    """The body, or RequestError that names the field."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        message = str(error)
+        found = PATH.search(message)
+        param = (found["path"] or None) if found else None
+        where = f"{param}: " if param else ""
+        raise RequestError(f"{where}{PATH.sub('', message)}.", param=param and re.split(r"[.\[]", param)[0]) from None
+    except msgspec.DecodeError as error:
+        raise RequestError(f"the body is not valid JSON: {error}.") from None
+    except UnicodeDecodeError:
+        raise RequestError("the body is not valid UTF-8.") from None
+    except RecursionError:
+        raise RequestError("the body nests too deeply.") from None
+
+
+def message_dict(message: Message) -> dict[str, Any]:
+    """A message as chat templates read it; text parts are joined."""
+    content = message.content
+    if isinstance(content, list):
+        for part in content:
+            if part.type != "text" or part.text is None:
+                raise RequestError(f"only text content is served; got a part of type {part.type!r}.", param="messages")
+        content = "\n".join(part.text or "" for part in content)
+    name = {} if message.name is None else {"name": message.name}
+    return {"role": message.role, "content": content or "", **name}

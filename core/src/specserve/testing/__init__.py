@@ -1,0 +1,1 @@
+"""What plugin authors test with: toy checkpoints, fakes and the conformance kit."""

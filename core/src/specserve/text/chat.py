@@ -1,0 +1,107 @@
+"""Chat templates: messages -> prompt text, in a sandbox.
+
+Owns finding a model's template and rendering it. Templates come from the model directory only, never from a
+request; the sandbox forbids what a hostile one would try. Knows nothing about tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from specserve.errors import ModelError, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+class TemplateRefusal(jinja2.TemplateError):
+    """`raise_exception` of a template."""
+
+
+class ChatTemplate:
+    """One compiled template with the special tokens that it may write."""
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None) -> None:
+        try:
+            self._template = ENVIRONMENT.from_string(source)
+        except jinja2.TemplateError as error:
+            raise ModelError(f"the model's chat template is not valid: {error}.") from error
+        self._special_tokens = dict(special_tokens or {})
+
+    def render(self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> str:
+        values = {"add_generation_prompt": True, **self._special_tokens, **variables, "messages": messages}
+        try:
+            return self._template.render(values)
+        except RecursionError as error:
+            raise RequestError("the chat template nests too deeply on these messages.", param="messages") from error
+        except Exception as error:  # whatever a template does wrong on these messages is the request's 400
+            message = f"the model's chat template refuses these messages: {error}"
+            raise RequestError(message, param="messages") from error
+
+    @staticmethod
+    def render_or_refuse(
+        template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]
+    ) -> str:
+        if template is None:
+            raise RequestError(
+                "this model has no chat template; use /v1/completions, or add chat_template.jinja to its directory.",
+                param="messages",
+            )
+        return template.render(messages, variables)
+
+
+def find_chat_template(path: Path, settings: Mapping[str, Any]) -> ChatTemplate | None:
+    """chat_template.jinja, else `chat_template` of tokenizer_config.json: a string or a list of named ones."""
+    names = {name: token_content(settings.get(name)) for name in SPECIAL_NAMES}
+    special_tokens = {name: content for name, content in names.items() if content is not None}
+    file = path / "chat_template.jinja"
+    if file.is_file():
+        try:
+            return ChatTemplate(file.read_text(encoding="utf-8"), special_tokens)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"{file} is not readable: {error}.") from error
+    source = settings.get("chat_template")
+    if isinstance(source, list):
+        named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
+        source = named.get("default")
+    return ChatTemplate(source, special_tokens) if isinstance(source, str) else None
+
+
+def token_content(token: object) -> str | None:
+    """A special token is written as a string or as an object with `content`."""
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) else None
+
+
+def make_environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = strftime_now
+    return environment
+
+
+def to_json(value: object, indent: int | None = None) -> str:
+    """Plain JSON: jinja2's own filter escapes for HTML."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def raise_exception(message: str) -> None:
+    raise TemplateRefusal(message)
+
+
+def strftime_now(form: str) -> str:
+    return datetime.now().strftime(form)
+
+
+ENVIRONMENT = make_environment()

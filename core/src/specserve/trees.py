@@ -1,0 +1,63 @@
+"""Shape questions about a draft: paths, depths, children, prefixes. Parent links alone answer them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.types import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ROOT = -1
+
+
+def parents_of(draft: Draft) -> tuple[int, ...]:
+    """The parent of every node; a chain's are the nodes before."""
+    return draft.parents if draft.parents is not None else tuple(range(-1, len(draft.tokens) - 1))
+
+
+def is_chain(draft: Draft | None) -> bool:
+    """Is every node the child of the one before? A tree may be one too."""
+    return draft is None or draft.parents is None or draft.parents == tuple(range(-1, len(draft.tokens) - 1))
+
+
+def depths_of(draft: Draft) -> list[int]:
+    """Depth of every node; a child of the root has depth 1."""
+    depths: list[int] = []
+    for parent in parents_of(draft):
+        depths.append(1 if parent == ROOT else depths[parent] + 1)
+    return depths
+
+
+def paths_of(draft: Draft) -> list[tuple[int, ...]]:
+    """For every node the nodes from the root to it, itself included."""
+    paths: list[tuple[int, ...]] = []
+    for node, parent in enumerate(parents_of(draft)):
+        paths.append((node,) if parent == ROOT else (*paths[parent], node))
+    return paths
+
+
+def children_of(draft: Draft) -> dict[int, dict[int, int]]:
+    """parent -> {token: child}. Of duplicate siblings the first counts."""
+    children: dict[int, dict[int, int]] = {}
+    for node, (parent, token) in enumerate(zip(parents_of(draft), draft.tokens, strict=True)):
+        children.setdefault(parent, {}).setdefault(token, node)
+    return children
+
+
+def keep(draft: Draft, nodes: Iterable[int]) -> Draft | None:
+    """The draft cut down to `nodes`, which must hold every kept node's parent; None when none are left."""
+    kept = sorted(nodes)
+    if not kept:
+        return None
+    if len(kept) == len(draft.tokens):
+        return draft
+    new = {ROOT: ROOT} | {node: i for i, node in enumerate(kept)}
+    parents = parents_of(draft)
+    return Draft(
+        tokens=tuple(draft.tokens[node] for node in kept),
+        parents=None if draft.parents is None else tuple(new[parents[node]] for node in kept),
+        survival=None if draft.survival is None else tuple(draft.survival[node] for node in kept),
+        source=draft.source,
+    )

@@ -1,0 +1,117 @@
+"""Drafter-invariant verification: what the target says decides, whatever was guessed.
+
+For each span that reaches the end of its request's tokens, the target token of the last committed row is
+computed; while it equals a child in the draft, that child is accepted and its own row is asked. Where none
+does, the target token is the bonus. So a request's tokens are those of plain decoding by construction; a
+draft only decides how many of them one step finds. Stops cut here, token by token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.sampling.sampler import Row, argmax_tokens, is_plain_greedy, target_tokens, token_logprobs
+from specserve.stopping import cut
+from specserve.trees import ROOT, children_of
+from specserve.types import SpanVerdict, TokenLogprobs, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.batch import Batch
+    from specserve.types import ForwardOutput, Span
+
+NOTHING = SpanVerdict((), (), None, None, None)
+
+
+class Walk:
+    """One span's way down its draft."""
+
+    __slots__ = ("children", "first", "node", "path", "span", "tokens")
+
+    def __init__(self, span: Span, first: int) -> None:
+        self.span = span
+        self.first = first
+        """Row, in the logits, of the last committed token; node n is row first + 1 + n."""
+        self.node = ROOT
+        self.path: list[int] = []
+        self.tokens: list[int] = []
+        self.children = {} if span.draft is None else children_of(span.draft)
+
+    @property
+    def row(self) -> int:
+        return self.first + 1 + self.node
+
+    def take(self, token: int) -> bool:
+        """The target says `token`: step to the child that guessed it. False where the walk ends."""
+        self.tokens.append(token)
+        child = self.children.get(self.node, {}).get(token)
+        if child is None:
+            return False
+        self.path.append(child)
+        self.node = child
+        return True
+
+
+class DrafterInvariantVerifier:
+    name = "drafter-invariant"
+    lossless = True
+
+    def __init__(self, eos_token_ids: Sequence[int]) -> None:
+        self.eos_token_ids = frozenset(eos_token_ids)
+
+    @torch.inference_mode()
+    def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
+        logits = output.logits
+        walks: dict[int, Walk] = {}
+        for i, (span, offset) in enumerate(zip(batch.spans, batch.scored_offsets, strict=True)):
+            if span.scored and span.reaches_end:
+                walks[i] = Walk(span, offset + span.scored - 1 - span.drafted)
+        self.walk_greedy(logits, [w for w in walks.values() if is_plain_greedy(w.span.request)])
+        self.walk_by_level(logits, [w for w in walks.values() if not is_plain_greedy(w.span.request)])
+        return Verdict([self.conclude(batch, output, i, walks.get(i)) for i in range(len(batch.spans))])
+
+    def walk_greedy(self, logits: torch.Tensor, walks: list[Walk]) -> None:
+        """Greedy targets of all rows in one call: cheaper than going level by level, and exact."""
+        if walks:
+            targets = argmax_tokens(logits)
+            for walk in walks:
+                while walk.take(targets[walk.row]):
+                    pass
+
+    def walk_by_level(self, logits: torch.Tensor, walks: list[Walk]) -> None:
+        """Everything else: only rows that a walk reaches are processed, one level of all walks at a time."""
+        while walks:
+            rows = [Row(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]
+            walks = [walk for walk, token in zip(walks, target_tokens(logits, rows), strict=True) if walk.take(token)]
+
+    def conclude(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
+        span = batch.spans[i]
+        prompt = prompt_logprobs(span, output, batch.scored_offsets[i])
+        if walk is None:
+            return NOTHING if prompt is None else SpanVerdict((), (), None, None, prompt)
+        request = span.request
+        count, reason, _ = cut(request, walk.tokens, self.eos_token_ids)
+        tokens, path = tuple(walk.tokens[:count]), tuple(walk.path[:count])
+        logprobs: tuple[TokenLogprobs, ...] | None = None
+        wanted = request.params.logprobs
+        if wanted is not None:
+            rows = [walk.first, *(walk.first + 1 + node for node in walk.path)][:count]
+            logprobs = tuple(token_logprobs(output.logits[rows], tokens, [wanted] * count))
+        return SpanVerdict(path, tokens, reason, logprobs, prompt)
+
+
+def prompt_logprobs(span: Span, output: ForwardOutput, offset: int) -> tuple[TokenLogprobs, ...] | None:
+    """Log-probabilities of the prompt tokens that follow this span's scored prompt rows."""
+    request = span.request
+    wanted = request.params.prompt_logprobs
+    if wanted is None or not span.scored:
+        return None
+    begin = span.start + span.length - span.scored
+    end = min(span.start + span.length, request.prompt_len - 1)
+    if begin >= end:
+        return None
+    tokens = request.tokens[begin + 1 : end + 1]
+    return tuple(token_logprobs(output.logits[offset : offset + end - begin], tokens, [wanted] * len(tokens)))

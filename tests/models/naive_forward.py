@@ -1,0 +1,50 @@
+"""A whole forward pass out of a DecoderModel's pieces, with attention written out: one softmax over a full matrix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.kernels import TorchKernels
+from specserve.models.loader import load_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve.models.decoder import DecoderModel
+
+TILE = 32
+
+
+def load(path: Path, **options) -> DecoderModel:
+    return load_model(path, kernels=TorchKernels(), **options)
+
+
+def forward(model: DecoderModel, token_ids: Sequence[int]) -> Tensor:
+    """Logits of every position, [T, V]."""
+    num_rows = -(-len(token_ids) // TILE) * TILE
+    ids = torch.tensor([*token_ids, *[0] * (num_rows - len(token_ids))])
+    positions = torch.arange(num_rows).clamp(max=model.max_model_len - 1)
+    tiles = [slice(start, start + TILE) for start in range(0, num_rows, TILE)]
+    rotations = [model.rotation(positions[tile]) for tile in tiles]
+    x = torch.cat([model.embed(ids[tile]) for tile in tiles])
+    for layer in range(model.num_layers):
+        pieces = [model.attention_input(layer, x[t], r, t) for t, r in zip(tiles, rotations, strict=True)]
+        q, k, v = (torch.cat(parts) for parts in zip(*pieces, strict=True))
+        attn = attention(model, q, k, v, model.sliding_windows[layer])
+        x = torch.cat([model.attention_output(layer, x[t], attn[t], t) for t in tiles])
+    return torch.cat([model.head(x[t]) for t in tiles])[: len(token_ids)]
+
+
+def attention(model: DecoderModel, q: Tensor, k: Tensor, v: Tensor, window: int | None) -> Tensor:
+    """q: [T, heads, d]; k, v: [T, kv_heads, d] -> [T, heads, d]."""
+    groups = model.num_heads // model.num_kv_heads
+    q, k, v = (x.float().transpose(0, 1) for x in (q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)))
+    distance = torch.arange(q.shape[1])[:, None] - torch.arange(q.shape[1])
+    hidden = distance < 0 if window is None else (distance < 0) | (distance >= window)
+    scores = (q @ k.transpose(1, 2) * model.scale).masked_fill(hidden, float("-inf"))
+    return (scores.softmax(-1) @ v).transpose(0, 1).to(model.dtype)

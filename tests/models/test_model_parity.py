@@ -1,0 +1,113 @@
+"""Random checkpoints give the same logits and the same greedy tokens as transformers does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from naive_forward import forward, load
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from specserve.testing.toy import write_checkpoint
+
+transformers_logging.disable_progress_bar()
+transformers_logging.set_verbosity_error()
+
+PROMPT = torch.randint(0, 300, (40,), generator=torch.Generator().manual_seed(7)).tolist()
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+CASES = {
+    "llama": {},
+    "llama-one-kv-head": {"num_key_value_heads": 1},
+    "llama-without-gqa": {"num_key_value_heads": None},
+    "llama-head-dim-from-hidden": {"head_dim": None, "hidden_size": 192},
+    "llama-wide-heads": {"head_dim": 64},
+    "llama-biases": {"attention_bias": True, "mlp_bias": True},
+    "llama-tied": {"tie_word_embeddings": True},
+    "llama-linear": {"rope_scaling": {"type": "linear", "factor": 4.0}},
+    "llama-llama3": {"rope_scaling": LLAMA3},
+    "llama-new-spelling": {"rope_theta": None, "rope_parameters": LLAMA3 | {"rope_theta": 5000.0}},
+    "llama-yarn": {"rope_scaling": YARN},
+    "mistral": {},
+    "mistral-window": {"sliding_window": 16},
+    "qwen2": {"rope_theta": 1e6},
+    "qwen2-tied": {"tie_word_embeddings": True},
+    "qwen2-window-unused": {"sliding_window": 16, "use_sliding_window": False},
+    "qwen2-window": {"sliding_window": 16, "use_sliding_window": True, "max_window_layers": 1},
+    "qwen2-yarn": {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 0.4}},
+    "qwen3": {"rms_norm_eps": 1e-6},
+    "qwen3-biases-tied": {"attention_bias": True, "tie_word_embeddings": True, "head_dim": 64},
+    "qwen3-layer-types": {
+        "sliding_window": 16,
+        "use_sliding_window": True,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+}
+
+
+def reference(path):
+    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_logits_and_greedy_tokens_are_those_of_transformers(tmp_path, case):
+    path = write_checkpoint(tmp_path, architecture=case.split("-")[0], seed=3, **CASES[case])
+    oracle = reference(path)
+    oracle.generation_config.eos_token_id = None
+    text = oracle.generate(torch.tensor([PROMPT]), max_new_tokens=64, do_sample=False, pad_token_id=0)[0]
+    ours, theirs = forward(load(path), text.tolist()), oracle(text[None]).logits[0]
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+    # Greedy text is where each argmax is the next token: equal at every step, so equal as a whole.
+    assert ours[len(PROMPT) - 1 : -1].argmax(-1).tolist() == text[len(PROMPT) :].tolist()
+    assert len(text[len(PROMPT) :].unique()) > 8, "the toy's text has collapsed: it would hide mistakes"
+
+
+def test_dynamic_rotation_is_that_of_transformers_at_the_served_length(tmp_path):
+    rope = {"type": "dynamic", "factor": 4.0}
+    path = write_checkpoint(tmp_path, rope_scaling=rope, max_position_embeddings=16)
+    ours = forward(load(path, max_model_len=len(PROMPT)), PROMPT)
+    torch.testing.assert_close(ours, reference(path)(torch.tensor([PROMPT])).logits[0], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(("length", "served"), [(16, 16), (40, 64)])
+def test_longrope_is_that_of_transformers_on_its_side_of_the_boundary(tmp_path, length, served):
+    short, long = [1.0 + i / 16 for i in range(16)], [2.0 + i for i in range(16)]
+    rope = {"type": "longrope", "short_factor": short, "long_factor": long, "original_max_position_embeddings": 16}
+    path = write_checkpoint(tmp_path, rope_scaling=rope, max_position_embeddings=64)
+    ours = forward(load(path, max_model_len=served), PROMPT[:length])
+    theirs = reference(path)(torch.tensor([PROMPT[:length]])).logits[0]
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3"])
+def test_half_precision_stays_as_near_to_float32_as_transformers_does(tmp_path, architecture, dtype):
+    path = write_checkpoint(tmp_path, architecture=architecture, dtype=dtype)
+    model = load(path)
+    assert model.dtype == getattr(torch, dtype)
+    exact = forward(load(path, dtype="float32"), PROMPT)
+    theirs = AutoModelForCausalLM.from_pretrained(path, dtype=model.dtype).eval()(torch.tensor([PROMPT])).logits[0]
+    our_error, their_error = (forward(model, PROMPT) - exact).abs().mean(), (theirs.float() - exact).abs().mean()
+    assert our_error < 1.2 * their_error
+
+
+def test_a_later_token_changes_no_earlier_row(tmp_path):
+    model = load(write_checkpoint(tmp_path))
+    whole, part = forward(model, PROMPT), forward(model, [*PROMPT[:20], 1, 2, 3])
+    assert torch.equal(whole[:20], part[:20])
+
+
+def test_the_pieces_leave_their_inputs_alone(tmp_path):
+    model = load(write_checkpoint(tmp_path))
+    x, rows = torch.randn(32, model.hidden_size), slice(0, 32)
+    attn, kept = torch.randn(32, model.num_heads, model.head_dim), x.clone()
+    model.attention_input(0, x, model.rotation(torch.arange(32)), rows)
+    model.attention_output(0, x, attn, rows)
+    model.head(x)
+    assert torch.equal(x, kept)

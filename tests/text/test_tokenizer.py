@@ -1,0 +1,88 @@
+"""Ids to text and back, and a token at a time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specserve.errors import ModelError
+from specserve.text.tokenizer import MAX_PENDING, HfTokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def streamed(tokenizer: HfTokenizer, ids: Sequence[int], prompt: Sequence[int] = ()) -> list[str]:
+    stream = tokenizer.stream(prompt)
+    return [stream.push(token_id) for token_id in ids]
+
+
+@given(text=st.text())
+@settings(deadline=None)
+def test_a_stream_gives_the_whole_text(tokenizer: HfTokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    # A text that ends in U+FFFD itself looks like a character that is not complete.
+    assert "".join(streamed(tokenizer, ids)) == text.rstrip("\ufffd") or "\ufffd" in text
+
+
+@given(text=st.text(alphabet=st.characters(exclude_characters="\ufffd")), cut=st.integers(0, 50))
+@settings(deadline=None)
+def test_a_stream_continues_after_a_prompt_cut_anywhere(tokenizer: HfTokenizer, text: str, cut: int) -> None:
+    ids = tokenizer.encode(text)
+    pieces = streamed(tokenizer, ids[cut:], ids[:cut])
+    assert text.endswith("".join(pieces))
+    assert len("".join(pieces)) >= len(tokenizer.decode(ids[cut:]).lstrip("\ufffd"))
+
+
+def test_an_incomplete_character_waits_for_its_last_byte(tokenizer: HfTokenizer) -> None:
+    pieces = streamed(tokenizer, tokenizer.encode("\U0001f40d"))
+    assert len(pieces) > 1
+    assert pieces == [""] * (len(pieces) - 1) + ["\U0001f40d"]
+
+
+def test_bytes_that_are_no_character_are_shown_and_the_next_character_is_whole(tokenizer: HfTokenizer) -> None:
+    ids = tokenizer.encode("\U0001f40d")
+    text = "".join(streamed(tokenizer, [ids[-1]] * (3 * MAX_PENDING) + ids))
+    assert text.startswith("\ufffd" * MAX_PENDING)
+    assert text.endswith("\U0001f40d")
+
+
+def test_special_tokens_are_skipped_only_when_asked(tokenizer: HfTokenizer) -> None:
+    ids = tokenizer.encode("a<|end|>b")
+    assert "".join(streamed(tokenizer, ids)) == "ab"
+    stream = tokenizer.stream((), skip_special_tokens=False)
+    assert "".join(stream.push(i) for i in ids) == "a<|end|>b"
+
+
+def test_a_part_of_a_character_is_named_by_its_bytes(tokenizer: HfTokenizer) -> None:
+    ids = tokenizer.encode("\U0001f40d")
+    assert b"".join(tokenizer.token_bytes(i) for i in ids) == "\U0001f40d".encode()
+    assert tokenizer.token_text(ids[-1]) == "bytes:\\x8d"
+
+
+def test_the_directory_gives_eos_ids_and_sampling_defaults(tokenizer: HfTokenizer) -> None:
+    assert tokenizer.eos_token_ids == (7, 9)
+    assert tokenizer.sampling_defaults == {"temperature": 0.5}
+
+
+def test_eos_falls_back_to_config_and_then_to_the_tokenizer(model_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(model_dir, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "generation_config.json").unlink()
+    assert HfTokenizer.from_dir(tmp_path).eos_token_ids == (7,)
+    (tmp_path / "config.json").write_text(json.dumps({}))
+    tokenizer = HfTokenizer.from_dir(tmp_path)
+    assert tokenizer.decode(tokenizer.eos_token_ids, skip_special_tokens=False) == "<|end|>"
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "not json"])
+def test_a_missing_or_broken_tokenizer_is_a_model_error(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        HfTokenizer.from_dir(tmp_path)
