@@ -14,6 +14,14 @@ kernels = TorchKernels()
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 
+@pytest.fixture
+def three_threads():
+    """Three do not divide 32 rows: torch then cuts a large call inside a row."""
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(1)
+
+
 @each_dtype
 def test_the_norm_has_the_bits_of_transformers(dtype):
     norm = LlamaRMSNorm(320, eps=1e-5).to(dtype)
@@ -51,7 +59,23 @@ def test_a_partial_rotation_passes_the_rest_through():
 
 def test_activation_multiplies_the_two_halves():
     gate, up = torch.randn(2, 32, 48)
-    assert torch.equal(kernels.silu_and_multiply(torch.cat((gate, up), -1)), F.silu(gate) * up)
+    torch.testing.assert_close(kernels.silu_and_multiply(torch.cat((gate, up), -1)), F.silu(gate) * up)
+
+
+@each_dtype
+@pytest.mark.parametrize("size", [100, 2432, 4850])
+def test_a_row_does_not_depend_on_its_place_in_the_tile(three_threads, dtype, size):
+    x, gain, weight = (torch.randn(*shape).to(dtype) for shape in ((1, 2 * size), (2 * size,), (40, 2 * size)))
+    x = x.expand(32, -1).contiguous()
+    heads = x[:, : 100 * (size // 50)].view(32, -1, 20)
+    cos, sin = torch.randn(2, 1, 1, 20).expand(-1, 32, -1, -1)
+    outs = (
+        kernels.linear(x, weight, None),
+        kernels.rms_norm(x, gain, 1e-6),
+        kernels.silu_and_multiply(x),
+        kernels.rotary(heads, cos, sin),
+    )
+    assert all(torch.equal(out, out[:1].expand_as(out)) for out in outs)
 
 
 @each_dtype

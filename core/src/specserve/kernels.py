@@ -15,6 +15,10 @@ import torch.nn.functional as F
 if TYPE_CHECKING:
     from torch import Tensor
 
+SERIAL_ELEMENTS = 32768
+"""Above this many elements torch shares an element-wise call among its threads and may cut inside a row. At a cut the
+last few elements take a scalar path whose exp differs in the last bit, so a row's bits would depend on its place."""
+
 
 class TorchKernels:
     """`specserve.protocols.KernelSet` for every device and dtype that torch serves."""
@@ -41,4 +45,14 @@ class TorchKernels:
 
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         size = gate_up.shape[-1] // 2
-        return F.silu(gate_up[..., :size]).mul_(gate_up[..., size:])
+        gate, up = gate_up[..., :size], gate_up[..., size:]
+        if gate.numel() <= SERIAL_ELEMENTS or gate.device.type != "cpu":
+            return F.silu(gate).mul_(up)
+        out = gate.contiguous()
+        for block in out.split_with_sizes(_blocks(size, SERIAL_ELEMENTS // gate.shape[0]), -1):
+            F.silu(block, inplace=True)
+        return out.mul_(up)
+
+
+def _blocks(size: int, block: int) -> list[int]:
+    return [min(block, size - start) for start in range(0, size, block)]

@@ -16,7 +16,7 @@ from specserve.errors import EngineDeadError, SpecserveError
 from specserve.text.assemble import TextAssembler
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from specserve.protocols import TextStream
     from specserve.server.contract import ServedEngine
@@ -36,7 +36,6 @@ class Piece(NamedTuple):
     offsets: list[int]
     logprobs: tuple[TokenLogprobs, ...]
     finish_reason: str | None
-    first: bool
 
 
 @dataclass(slots=True)
@@ -51,7 +50,6 @@ class Choice:
     discard_output: bool = False
     """max_tokens 0: the prompt alone was asked for, though the engine generates a token."""
     pieces: list[Piece] = field(default_factory=list)
-    started: bool = False
     num_tokens: int = 0
     cached_tokens: int = 0
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()
@@ -71,11 +69,10 @@ class Choice:
         text, offsets = self.assembler.push(
             delta.tokens, finish_reason=delta.finish_reason, stop_string=delta.stop_string
         )
-        first, self.started = not self.started, True
         if self.discard_output:
-            return Piece("", (), (), [], (), delta.finish_reason, first)
+            return Piece("", (), (), [], (), delta.finish_reason)
         self.num_tokens += len(delta.tokens)
-        return Piece(text, delta.tokens, delta.accepted, offsets, delta.logprobs or (), delta.finish_reason, first)
+        return Piece(text, delta.tokens, delta.accepted, offsets, delta.logprobs or (), delta.finish_reason)
 
     def whole(self) -> Piece:
         """All pieces as one."""
@@ -86,7 +83,6 @@ class Choice:
             [offset for piece in self.pieces for offset in piece.offsets],
             tuple(entry for piece in self.pieces for entry in piece.logprobs),
             self.finish_reason,
-            True,
         )
 
 
@@ -96,7 +92,7 @@ def make_choice(index: int, request: GenerateRequest, stream: TextStream, **extr
     return Choice(index, request, assembler, **extras)
 
 
-async def run_choices(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncIterator[tuple[Choice, Piece]]:
+async def run_choices(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, Piece], None]:
     """Pieces as they come. Close it (`aclosing`) to abort what still runs."""
     async with aclosing(merge(engine, choices)) as deltas:
         async for choice, delta in deltas:
@@ -107,7 +103,7 @@ async def run_choices(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncI
         raise EngineDeadError("the engine ended before the request did.")
 
 
-async def merge(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncIterator[tuple[Choice, Delta]]:
+async def merge(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, Delta], None]:
     if len(choices) == 1:
         async with aclosing(engine.submit(choices[0].request)) as stream:
             async for delta in stream:

@@ -12,13 +12,13 @@ import msgspec
 
 from specserve.errors import RequestError
 from specserve.sampling.seeds import choice_seed
-from specserve.server.wire import MAX_BIASES, MAX_PROMPTS
+from specserve.server.wire import MAX_PROMPTS
 from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.server.contract import ServedEngine, ServedTokenizer
+    from specserve.server.contract import ServedTokenizer
     from specserve.server.wire import SamplingBody
 
 MODEL_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -97,7 +97,6 @@ def bad_words(body: SamplingBody, tokenizer: ServedTokenizer) -> tuple[tuple[int
             ids = tokenizer.encode(text, add_special_tokens=False)
             if ids:
                 found[tuple(ids)] = None
-    assert len(found) <= MAX_BIASES
     return tuple(found)
 
 
@@ -113,29 +112,21 @@ def truncate(ids: Sequence[int], body: SamplingBody, max_model_len: int) -> tupl
 
 
 def make_requests(
-    engine: ServedEngine,
-    request_id: str,
-    prompts: Sequence[tuple[int, ...]],
-    params: Sequence[SamplingParams],
-    body: SamplingBody,
-    namespace: str,
+    request_id: str, prompts: Sequence[tuple[tuple[int, ...], SamplingParams]], body: SamplingBody, namespace: str
 ) -> list[GenerateRequest]:
-    """n requests per prompt, prompt after prompt, each checked by the engine."""
+    """n requests per prompt, prompt after prompt; choice j of prompt i has a seed of its own."""
     n = body.n or 1
     if len(prompts) * n > MAX_PROMPTS:
         raise RequestError(f"prompts times n must be at most {MAX_PROMPTS}; got {len(prompts)} x {n}.", param="n")
-    requests = [
+    return [
         GenerateRequest(
             request_id=f"{request_id}-{i * n + j}",
             prompt_token_ids=prompt,
-            params=msgspec.structs.replace(sampling, seed=choice_seed(sampling.seed, i, j)),
+            params=msgspec.structs.replace(params, seed=choice_seed(params.seed, i, j)),
             speculation=speculation_params(body),
             namespace=namespace,
             priority=body.priority or 0,
         )
-        for i, (prompt, sampling) in enumerate(zip(prompts, params, strict=True))
+        for i, (prompt, params) in enumerate(prompts)
         for j in range(n)
     ]
-    for request in requests:
-        engine.check(request)
-    return requests

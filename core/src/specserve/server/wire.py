@@ -17,11 +17,11 @@ from specserve.errors import RequestError
 MAX_CHOICES = 128
 MAX_PROMPTS = 1024
 """Also the most sequences (prompts times n) of one request."""
-MAX_STOPS = 32
+MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
 MAX_LOGPROBS = 20
 MAX_BIASES = 1024
-MAX_BAD_WORDS = 256
+MAX_BAD_WORDS = 128
 MAX_MESSAGES = 4096
 INT32 = 2**31 - 1
 

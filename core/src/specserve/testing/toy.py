@@ -66,7 +66,7 @@ def write_checkpoint(
     tensors = {name: _random(name, shape, generator).to(kind) for name, shape in shapes.items()}
     if "lm_head.weight" not in shapes:
         # A tied head scores the embedding just read highest, and text sticks to one token, unless it is small.
-        tensors["model.embed_tokens.weight"] *= 1 / math.sqrt(raw["hidden_size"])
+        tensors["model.embed_tokens.weight"] *= 2 / math.sqrt(raw["hidden_size"])
     _save(path, tensors, shards)
     write_tokenizer(path)
     return path
@@ -77,7 +77,7 @@ def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Te
     if name.endswith("norm.weight"):
         return 1.0 + 0.2 * noise
     if name.endswith("bias"):
-        return 0.3 * noise
+        return 0.2 * noise
     if "embed_tokens" in name:
         return noise
     # Variance 1 in, variance about 1 out; twice as much in attention makes it look at few keys and not at all.

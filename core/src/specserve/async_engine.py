@@ -1,0 +1,222 @@
+"""The engine for asyncio: one thread runs `step`, the event loop hands its deltas to their readers.
+
+Only msgspec Structs cross the border, in both directions: commands through an inbox, deltas through one
+`call_soon_threadsafe` per step. A reader that is slow finds its deltas merged into one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from specserve.errors import EngineDeadError, RequestError
+from specserve.types import Delta
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from specserve.assembly import Assembled
+    from specserve.config import EngineConfig
+    from specserve.metrics import EngineMetrics
+    from specserve.plugins import InProcessPlugin, PluginHost
+    from specserve.protocols import Metric
+    from specserve.text.tokenizer import HfTokenizer
+    from specserve.types import GenerateRequest
+
+logger = logging.getLogger(__name__)
+
+
+class Mailbox:
+    """One slot for one reader: what arrives before it is read merges."""
+
+    __slots__ = ("arrived", "content")
+
+    def __init__(self) -> None:
+        self.content: Delta | EngineDeadError | None = None
+        self.arrived = asyncio.Event()
+
+    def put(self, content: Delta | EngineDeadError) -> None:
+        if isinstance(self.content, Delta) and isinstance(content, Delta):
+            content = self.content.merge(content)
+        self.content = content
+        self.arrived.set()
+
+    async def take(self) -> Delta:
+        await self.arrived.wait()
+        self.arrived.clear()
+        content, self.content = self.content, None
+        if isinstance(content, EngineDeadError):
+            raise content
+        assert content is not None
+        return content
+
+
+class AsyncEngine:
+    """Made by `start`, inside a running event loop; every method but `check` belongs to that loop."""
+
+    def __init__(self, assembled: Assembled, plugins: PluginHost) -> None:
+        self.engine, self.config = assembled.engine, assembled.config
+        self.tokenizer: HfTokenizer = assembled.tokenizer
+        self.description, self.plugins = assembled.description, plugins
+        self.created = int(time.time())
+        self.status = "ready"
+        self.loop = asyncio.get_running_loop()
+        self.death: asyncio.Future[BaseException] = self.loop.create_future()
+        self.mailboxes: dict[str, Mailbox] = {}
+        self.inbox: deque[Callable[[], None]] = deque()
+        self.wake = threading.Event()
+        self.stopping = False
+        self.thread = threading.Thread(target=self.run, name="specserve-step", daemon=True)
+        self.thread.start()
+
+    @classmethod
+    async def start(
+        cls,
+        config: EngineConfig,
+        *,
+        extra: Mapping[str, InProcessPlugin] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> AsyncEngine:
+        """Load the plugins and the model, off the loop. Raises ConfigError and its kind."""
+        from specserve.assembly import assemble  # torch: not at import time
+        from specserve.plugins import PluginHost
+
+        host = PluginHost.start(config, extra or {})
+        return cls(await asyncio.to_thread(assemble, config, host, on_progress), host)
+
+    # --- what the server reads ----------------------------------------------------------------------
+
+    @property
+    def model_name(self) -> str:
+        return self.config.model
+
+    @property
+    def max_model_len(self) -> int:
+        return self.engine.parts.limits.max_model_len
+
+    @property
+    def vocab_size(self) -> int:
+        return self.engine.parts.limits.vocab_size
+
+    @property
+    def metrics(self) -> EngineMetrics:
+        return self.engine.metrics
+
+    @property
+    def lossless(self) -> bool:
+        return self.engine.verifier.lossless
+
+    def describe(self) -> dict[str, Any]:
+        return self.description
+
+    def observer_metrics(self) -> list[Metric]:
+        return self.engine.observer_metrics()
+
+    # --- requests -----------------------------------------------------------------------------------
+
+    def check(self, request: GenerateRequest) -> None:
+        """Raise a `RequestError` unless the request can be served."""
+        self.engine.check(request)
+
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        """The request's deltas up to the one with a finish_reason. Closing the generator aborts the request
+        and frees its blocks by the next step."""
+        self.check(request)
+        if self.status == "dead":
+            raise EngineDeadError("the engine has stopped; restart the server")
+        if request.request_id in self.mailboxes:
+            raise RequestError(f"a request with id {request.request_id!r} is running already.", param="request_id")
+        mailbox = self.mailboxes[request.request_id] = Mailbox()
+        finished = False
+        try:
+            self.send(lambda: self.add(request))
+            while not finished:
+                delta = await mailbox.take()
+                finished = delta.finish_reason is not None
+                yield delta
+        finally:
+            del self.mailboxes[request.request_id]
+            if not finished:
+                self.send(lambda: self.engine.abort(request.request_id))
+
+    async def failed(self) -> BaseException:
+        """Wait for the step loop to die; returns what killed it."""
+        return await asyncio.shield(self.death)
+
+    async def stop(self, drain_seconds: float = 0.0) -> None:
+        """Let running requests finish for so long, then end the thread. Whoever still waits gets an error."""
+        if self.status == "ready":
+            self.status = "draining"
+        until = self.loop.time() + drain_seconds
+        while self.mailboxes and self.thread.is_alive() and self.loop.time() < until:
+            await asyncio.sleep(0.01)
+        self.send(self.finish)
+        await asyncio.to_thread(self.thread.join)
+        self.fail_everyone(EngineDeadError("the server is shutting down"))
+
+    def deliver(self, deltas: list[Delta]) -> None:
+        for delta in deltas:
+            mailbox = self.mailboxes.get(delta.request_id)
+            if mailbox is not None:
+                mailbox.put(delta)
+
+    def fail_everyone(self, error: EngineDeadError) -> None:
+        for mailbox in self.mailboxes.values():
+            mailbox.put(error)
+
+    # --- the step thread ----------------------------------------------------------------------------
+
+    def send(self, command: Callable[[], None]) -> None:
+        """Have the step thread run this before its next step."""
+        self.inbox.append(command)
+        self.wake.set()
+
+    def add(self, request: GenerateRequest) -> None:
+        try:
+            self.engine.add(request)
+        except Exception as error:
+            logger.exception("request %s could not be started", request.request_id)
+            self.post([Delta(request.request_id, (), "error", error=f"{type(error).__name__}: {error}")])
+
+    def finish(self) -> None:
+        self.stopping = True
+
+    def post(self, deltas: list[Delta]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed under us: nobody is left to read
+            self.loop.call_soon_threadsafe(self.deliver, deltas)
+
+    def run(self) -> None:
+        try:
+            self.step_until_stopped()
+        except BaseException as error:
+            logger.exception("the step loop died")
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(self.die, error)
+
+    def step_until_stopped(self) -> None:
+        engine = self.engine
+        while not self.stopping:
+            self.wake.clear()
+            while self.inbox:
+                self.inbox.popleft()()
+            if engine.has_work:
+                deltas = engine.step()
+                if deltas:
+                    self.post(deltas)
+                if not engine.has_work:
+                    engine.check_integrity()
+            elif not self.stopping:
+                self.wake.wait()
+
+    def die(self, error: BaseException) -> None:
+        self.status = "dead"
+        dead = EngineDeadError(f"the engine died: {type(error).__name__}: {error}")
+        dead.__cause__ = error
+        self.fail_everyone(dead)
+        if not self.death.done():
+            self.death.set_result(error)

@@ -1,0 +1,76 @@
+"""The live state of one server application: its engine, and whether it takes requests.
+
+Owns the answer to "may I serve now?". Knows no route.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from specserve.errors import EngineDeadError
+from specserve.server.errors import UnavailableError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from specserve.config import ServerConfig
+    from specserve.server.contract import ServedEngine
+
+    GuestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True, eq=False)
+class ServerState:
+    """`loading` is the task that loads the engine; `engine` its result, None before and after a failure."""
+
+    config: ServerConfig
+    engine: ServedEngine | None = None
+    loading: asyncio.Task[None] | None = None
+    guest: GuestHandler | None = None
+    """Serves the routes of plugins; they are known only once the engine is."""
+    draining: bool = False
+
+    @property
+    def status(self) -> str:
+        """loading, ready, draining or dead."""
+        if self.engine is not None:
+            return "draining" if self.draining and self.engine.status == "ready" else self.engine.status
+        if self.draining:
+            return "draining"
+        return "dead" if self.loading is not None and self.loading.done() else "loading"
+
+
+STATE = web.AppKey("specserve_state", ServerState)
+
+
+def state_of(request: web.Request) -> ServerState:
+    return request.config_dict[STATE]
+
+
+def engine_of(request: web.Request) -> ServedEngine:
+    """The engine, if it takes requests now."""
+    state = state_of(request)
+    engine = loaded_engine(request)
+    if state.status == "dead":
+        raise EngineDeadError("the engine has died; the server's log says why.")
+    if state.status != "ready":
+        raise UnavailableError(f"the server is {state.status}.")
+    return engine
+
+
+def loaded_engine(request: web.Request) -> ServedEngine:
+    """The engine, if it is loaded, whatever became of it since."""
+    state = state_of(request)
+    if state.engine is None:
+        raise UnavailableError(f"the server is {state.status}.")
+    return state.engine
+
+
+def served_name(request: web.Request) -> str:
+    """The base model's name on the wire."""
+    state = state_of(request)
+    return state.config.served_model_name or loaded_engine(request).model_name
