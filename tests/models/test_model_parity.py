@@ -35,6 +35,7 @@ CASES = {
     "llama-new-spelling": {"rope_theta": None, "rope_parameters": LLAMA3 | {"rope_theta": 5000.0}},
     "llama-yarn": {"rope_scaling": YARN},
     "mistral": {},
+    "mistral-without-window": {"sliding_window": None},
     "mistral-window": {"sliding_window": 16},
     "qwen2": {"rope_theta": 1e6},
     "qwen2-tied": {"tie_word_embeddings": True},

@@ -1,38 +1,22 @@
-"""A small byte-level tokenizer, trained in memory, in a model directory."""
+"""The tiny tokenizer and its model directory."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tiny_tokenizer import write_model_dir
 
 from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-TEXT = "def add(a, b):\n    return a + b\n\n\nclass Point:\n    x = 0\n# naïve café 漢字 🙂\n"
-
 
 @pytest.fixture(scope="session")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model")
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=320, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator([TEXT], trainer)
-    tokenizer.add_special_tokens([AddedToken("<|end|>", special=True)])
-    tokenizer.save(str(path / "tokenizer.json"))
-    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-    settings = {"eos_token": "<|end|>", "chat_template": template}
-    (path / "tokenizer_config.json").write_text(json.dumps(settings))
-    (path / "config.json").write_text(json.dumps({"eos_token_id": 7}))
-    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9], "temperature": 0.5}))
+    write_model_dir(path)
     return path
 
 

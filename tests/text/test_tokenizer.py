@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specserve.errors import ModelError
+from specserve.errors import ModelError, RequestError
 from specserve.text.tokenizer import MAX_PENDING, HfTokenizer
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def streamed(tokenizer: HfTokenizer, ids: Sequence[int], prompt: Sequence[int] =
     return [stream.push(token_id) for token_id in ids]
 
 
-@given(text=st.text())
+@given(text=st.text(st.characters(codec="utf-8")))
 @settings(deadline=None)
 def test_a_stream_gives_the_whole_text(tokenizer: HfTokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
@@ -31,7 +31,7 @@ def test_a_stream_gives_the_whole_text(tokenizer: HfTokenizer, text: str) -> Non
     assert "".join(streamed(tokenizer, ids)) == text.rstrip("\ufffd") or "\ufffd" in text
 
 
-@given(text=st.text(alphabet=st.characters(exclude_characters="\ufffd")), cut=st.integers(0, 50))
+@given(text=st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\ufffd")), cut=st.integers(0, 50))
 @settings(deadline=None)
 def test_a_stream_continues_after_a_prompt_cut_anywhere(tokenizer: HfTokenizer, text: str, cut: int) -> None:
     ids = tokenizer.encode(text)
@@ -51,6 +51,11 @@ def test_bytes_that_are_no_character_are_shown_and_the_next_character_is_whole(t
     text = "".join(streamed(tokenizer, [ids[-1]] * (3 * MAX_PENDING) + ids))
     assert text.startswith("\ufffd" * MAX_PENDING)
     assert text.endswith("\U0001f40d")
+
+
+def test_half_a_surrogate_pair_is_a_request_error(tokenizer: HfTokenizer) -> None:
+    with pytest.raises(RequestError, match="Unicode"):
+        tokenizer.encode("\ud800")
 
 
 def test_special_tokens_are_skipped_only_when_asked(tokenizer: HfTokenizer) -> None:

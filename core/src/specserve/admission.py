@@ -31,19 +31,19 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
     """Raise a `RequestError` unless the engine can serve the request to its end."""
     prompt = request.prompt_token_ids
     if not prompt:
-        refuse("prompt", "the prompt has no tokens; give at least one")
+        refuse("prompt", "it has no tokens; give at least one")
     ids_in_range("prompt", prompt, limits.vocab_size)
     if len(prompt) >= limits.max_model_len:
         refuse(
             "prompt",
-            f"the prompt has {len(prompt)} tokens; the context holds {limits.max_model_len}, one of them for the "
+            f"it has {len(prompt)} tokens; the context holds {limits.max_model_len}, one of them for the "
             "answer. Shorten it or pass truncate_prompt_tokens",
             code="context_length_exceeded",
         )
     if len(prompt) >= limits.cache_tokens:
         refuse(
             "prompt",
-            f"the prompt has {len(prompt)} tokens; the KV cache holds {limits.cache_tokens}. Shorten it, or start the "
+            f"it has {len(prompt)} tokens; the KV cache holds {limits.cache_tokens}. Shorten it, or start the "
             "server with more --kv-memory",
             code="context_length_exceeded",
         )
@@ -95,7 +95,7 @@ def check_token_lists(p: SamplingParams, limits: Limits) -> None:
 
 
 def refuse(param: str, message: str, *, code: str | None = None) -> None:
-    raise RequestError(f"{param}: {message}." if not message.startswith("the ") else f"{message}.", param=param, code=code)
+    raise RequestError(f"{param}: {message}.", param=param, code=code)
 
 
 def within(param: str, got: float, least: float, most: float) -> None:

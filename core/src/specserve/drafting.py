@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.trees import ROOT, keep, parents_of
+from specserve.trees import ROOT, keep, parents_of, shallow
 from specserve.types import Draft
 
 if TYPE_CHECKING:
@@ -81,12 +82,17 @@ class Drafting:
             raise DraftFault("wrong number of drafts")
         for span, draft, limit in zip(batch.spans, drafts, limits, strict=True):
             if draft is not None:
-                self.guarded(lambda r=span.request, d=draft, n=limit: set_draft(r, self.checked(d, n)))  # type: ignore[misc]
+                self.guarded(partial(self.place_one, span.request, draft, limit))
 
-    def checked(self, draft: Draft, limit: int) -> Draft | None:
-        """The draft in normal form, or a `DraftFault`."""
+    def place_one(self, request: Request, draft: Draft, limit: int) -> None:
+        """Put the draft in normal form on its request, less what lies beyond the request's end: the last
+        token needs no guess, it comes as a bonus."""
         checked = check_draft(draft, limit, self.vocab_size)
-        return checked and msgspec.structs.replace(checked, source=draft.source or self.drafter.name)
+        if checked is not None:
+            checked = shallow(checked, request.max_len - len(request.tokens) - 1)
+        if checked is not None:
+            checked = msgspec.structs.replace(checked, source=draft.source or self.drafter.name)
+        request.draft = checked
 
     def guarded(self, action: Callable[[], None]) -> None:
         if not self.enabled:
@@ -108,10 +114,6 @@ class Drafting:
             self.enabled = False
             self.metrics.drafters_disabled.add(name)
             logger.error("drafter %s is switched off after %d faults in a row", name, self.faults_in_a_row)
-
-
-def set_draft(request: Request, draft: Draft | None) -> None:
-    request.draft = draft
 
 
 def check_draft(draft: Draft, limit: int, vocab_size: int) -> Draft | None:

@@ -31,7 +31,7 @@ KERNEL = {
     "kernel.cpu": "native kernels for CPUs",
     "kernel.cuda": "native kernels for CUDA devices",
 }
-"""Changes speed and not meaning. A plugin works with these unless it declares a conflict; its provider is on by default."""
+"""Changes speed and not meaning. A plugin works with these unless it declares a conflict; providers are default-on."""
 
 GUEST = {
     "draft.chain": "guesses the next tokens as one line",

@@ -32,16 +32,13 @@ class TorchKernels:
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         # torch's own weight argument multiplies before the rounding to x's dtype; checkpoints were trained with the
         # rounding first. Same bits as float, square, mean, rsqrt, multiply written out, in two calls.
-        return F.rms_norm(x, weight.shape, None, eps).mul_(weight)
+        return torch.rms_norm(x, weight.shape, None, eps).mul_(weight)
 
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        # x * cos is float32 by promotion; the rolled operand stays in x's dtype, so it costs no conversion.
         size = cos.shape[-1]
-        if size == x.shape[-1]:
-            return (x * cos).addcmul_(x.roll(size // 2, -1), sin).to(x.dtype)
-        turned = x[..., :size]
+        turned = x[..., :size].float()
         turned = (turned * cos).addcmul_(turned.roll(size // 2, -1), sin).to(x.dtype)
-        return torch.cat((turned, x[..., size:]), -1)
+        return turned if size == x.shape[-1] else torch.cat((turned, x[..., size:]), -1)
 
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         size = gate_up.shape[-1] // 2

@@ -46,6 +46,13 @@ def children_of(draft: Draft) -> dict[int, dict[int, int]]:
     return children
 
 
+def shallow(draft: Draft, depth: int) -> Draft | None:
+    """The nodes at most `depth` deep; None when there are none."""
+    if len(draft.tokens) <= depth:
+        return draft
+    return keep(draft, [node for node, d in enumerate(depths_of(draft)) if d <= depth])
+
+
 def keep(draft: Draft, nodes: Iterable[int]) -> Draft | None:
     """The draft cut down to `nodes`, which must hold every kept node's parent; None when none are left."""
     kept = sorted(nodes)

@@ -23,6 +23,8 @@ ARCHITECTURES = {
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
 }
+ABSENT_WINDOW = 4096
+"""What transformers assumes where the key is absent; an explicit null is no window."""
 FLOAT_DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -99,7 +101,7 @@ def parse_config(raw: dict[str, Any], generation: dict[str, Any], *, where: str)
     """Both files' contents as one ModelConfig; `where` names the file in errors."""
     family = _family(raw, where)
     _refuse_unsupported(raw, where)
-    fields = _sizes(raw) | {
+    fields = _sizes(raw, family) | {
         "family": family,
         "norm_eps": raw.get("rms_norm_eps", 1e-6),
         "qkv_bias": family == "qwen2" or (family in ("llama", "qwen3") and raw.get("attention_bias", False)),
@@ -144,7 +146,7 @@ def _refuse_unsupported(raw: dict[str, Any], where: str) -> None:
         raise ModelError(f"{where}: hidden_act must be silu; got {act!r}.")
 
 
-def _sizes(raw: dict[str, Any]) -> dict[str, Any]:
+def _sizes(raw: dict[str, Any], family: str) -> dict[str, Any]:
     """Sizes by our names. An absent one is left out, so that the conversion complains about it by name."""
     names = {
         "vocab_size": "vocab_size",
@@ -158,7 +160,7 @@ def _sizes(raw: dict[str, Any]) -> dict[str, Any]:
     heads = raw.get("num_attention_heads")
     kv_heads = raw.get("num_key_value_heads")
     sizes["num_kv_heads"] = heads if kv_heads is None else kv_heads
-    head_dim = raw.get("head_dim")
+    head_dim = raw.get("head_dim", 128 if family == "qwen3" else None)  # Qwen3's does not follow from the others
     if head_dim is None and isinstance(heads, int) and heads > 0 and isinstance(raw.get("hidden_size"), int):
         head_dim = raw["hidden_size"] // heads
     return sizes | {"head_dim": head_dim}
@@ -207,7 +209,7 @@ def _token_ids(value: Any) -> Any:
 
 
 def _sliding_windows(raw: dict[str, Any], config: ModelConfig, where: str) -> tuple[int | None, ...]:
-    window = raw.get("sliding_window")
+    window = raw.get("sliding_window", ABSENT_WINDOW)
     if config.family == "llama" or (config.family != "mistral" and not raw.get("use_sliding_window", False)):
         window = None
     if window is None:

@@ -1,6 +1,6 @@
 """From the name of a model to its directory.
 
-Owns the three places where a name is looked up: the file system, the entry-point group `specserve.models`, the hub.
+Owns the three places where a name is looked up: the entry-point group `specserve.models`, the file system, the hub.
 Knows nothing about what is in the directory.
 """
 
@@ -19,15 +19,19 @@ HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
 
 
 def locate_model(name: str) -> Path:
-    """The directory of the model `name`: a directory, a name that an installed package offers, or a hub id."""
+    """The directory of the model `name`: a name that an installed package offers, a directory, or a hub id.
+
+    An offered name wins over a directory of that name (`./demo` means the directory), so that the default
+    model does not depend on where the command is typed.
+    """
+    offered = entry_points(group=GROUP)
+    if name in offered.names:
+        return _offered(offered[name])
     path = Path(name).expanduser()
     if path.is_dir():
         return path
     if path.exists():
         raise ModelError(f"model {name!r} is a file. Pass the directory that holds it, with its config.json.")
-    offered = entry_points(group=GROUP)
-    if name in offered.names:
-        return _offered(offered[name])
     if HUB_ID.fullmatch(name):
         return _download(name)
     known = ", ".join(sorted(offered.names)) or "none installed"

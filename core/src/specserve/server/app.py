@@ -109,13 +109,14 @@ async def key_middleware(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def guest_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A path that the core does not have may be a plugin's."""
+    """A path that the core does not have may be a plugin's: its application routes the request anew, on a
+    clone, since aiohttp keeps the first route that a request object had."""
     try:
         return await handler(request)
     except web.HTTPNotFound:
         state = state_of(request)
         if state.engine is None:
             raise UnavailableError(f"the server is {state.status}.") from None
-        if request.match_info.http_exception is None or state.guest is None:
+        if state.guest is None:
             raise
-    return await state.guest(request)
+    return await state.guest(request.clone())

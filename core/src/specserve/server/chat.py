@@ -15,7 +15,7 @@ from specserve.server.choices import make_choice
 from specserve.server.logprobs import chat_logprobs, prompt_logprobs
 from specserve.server.models import lease_model, namespace_of
 from specserve.server.respond import Job, new_id, respond
-from specserve.server.sampling import make_requests, sampling_params, truncate
+from specserve.server.sampling import check_requests, make_requests, sampling_params, truncate
 from specserve.server.state import engine_of, served_name
 from specserve.server.wire import ChatBody, Message, decode_body, message_dict
 
@@ -65,13 +65,11 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     body = decode_body(await request.read(), ChatBody)
     with lease_model(engine, body.model, served_name(request)) as model:
         job = await asyncio.to_thread(make_job, engine, body, model.name, namespace_of(model, body.cache_salt))
-        for choice in job.choices:
-            engine.check(choice.request)
         return await respond(request, engine, job)
 
 
 def make_job(engine: ServedEngine, body: ChatBody, model: str, namespace: str) -> Job:
-    """Renders and tokenises, so it belongs in a thread."""
+    """Renders, tokenises and checks, so it belongs in a thread."""
     refuse_unsupported(body)
     tokenizer = engine.tokenizer
     ids = encode_messages(tokenizer, body.messages, add_generation_prompt=body.add_generation_prompt is not False)
@@ -85,10 +83,11 @@ def make_job(engine: ServedEngine, body: ChatBody, model: str, namespace: str) -
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     params = sampling_params(body, tokenizer, max_tokens=max_tokens, logprobs=logprobs, echo_logprobs=None)
     id = new_id("chatcmpl")
+    requests = make_requests(id, [(prompt, params)], body, namespace)
+    check_requests(engine, requests, body)
     skip = body.skip_special_tokens is not False
     choices = [
-        make_choice(i, one, tokenizer.stream(prompt, skip_special_tokens=skip))
-        for i, one in enumerate(make_requests(id, [(prompt, params)], body, namespace))
+        make_choice(i, one, tokenizer.stream(prompt, skip_special_tokens=skip)) for i, one in enumerate(requests)
     ]
     return Job(id=id, model=model, body=body, shape=ChatShape(tokenizer, body), choices=choices)
 

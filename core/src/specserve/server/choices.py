@@ -7,12 +7,13 @@ completions nor chat.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specserve.errors import EngineDeadError, SpecserveError
+from specserve.errors import EngineDeadError
+from specserve.server.errors import GenerationError
 from specserve.text.assemble import TextAssembler
 
 if TYPE_CHECKING:
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from specserve.protocols import TextStream
     from specserve.server.contract import ServedEngine
     from specserve.types import Delta, GenerateRequest, SpeculationFigures, TokenLogprobs
-
-
-class GenerationError(SpecserveError):
-    """The engine ended a request with finish_reason "error"."""
 
 
 class Piece(NamedTuple):
@@ -135,9 +132,7 @@ async def merge(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncGenerat
     finally:
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def usage(choices: Sequence[Choice], n: int) -> dict[str, Any]:

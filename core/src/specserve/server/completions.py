@@ -14,7 +14,7 @@ from specserve.server.choices import make_choice
 from specserve.server.logprobs import echoed_logprobs, join_logprobs, legacy_logprobs, prompt_logprobs
 from specserve.server.models import lease_model, namespace_of
 from specserve.server.respond import Job, new_id, respond
-from specserve.server.sampling import make_requests, sampling_params, truncate
+from specserve.server.sampling import check_requests, make_requests, sampling_params, truncate
 from specserve.server.state import engine_of, served_name
 from specserve.server.wire import MAX_PROMPTS, CompletionBody, decode_body
 
@@ -76,13 +76,11 @@ async def completions(request: web.Request) -> web.StreamResponse:
     body = decode_body(await request.read(), CompletionBody)
     with lease_model(engine, body.model, served_name(request)) as model:
         job = await asyncio.to_thread(make_job, engine, body, model.name, namespace_of(model, body.cache_salt))
-        for choice in job.choices:
-            engine.check(choice.request)
         return await respond(request, engine, job)
 
 
 def make_job(engine: ServedEngine, body: CompletionBody, model: str, namespace: str) -> Job:
-    """Tokenises, so it belongs in a thread."""
+    """Tokenises and checks, so it belongs in a thread."""
     refuse_unsupported(body)
     max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
     # Nothing to generate still takes one forward; the engine's token of it is not shown.
@@ -99,6 +97,7 @@ def make_job(engine: ServedEngine, body: CompletionBody, model: str, namespace: 
     )
     id = new_id("cmpl")
     requests = make_requests(id, [(prompt.ids, params) for prompt in prompts], body, namespace)
+    check_requests(engine, requests, body)
     skip = body.skip_special_tokens is not False
     choices = [
         make_choice(

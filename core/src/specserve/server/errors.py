@@ -24,6 +24,10 @@ NO_RETRY = {"x-should-retry": "false"}
 logger = logging.getLogger(__name__)
 
 
+class GenerationError(Exception):
+    """The engine ended a request with finish_reason "error"; the message is its own."""
+
+
 class UnavailableError(Exception):
     """The engine is loading or draining: 503, try again."""
 
@@ -52,6 +56,8 @@ def describe_error(error: BaseException) -> tuple[int, dict[str, Any], dict[str,
         return 503, error_body(str(error) or "the engine has died.", "server_error", code="engine_dead"), NO_RETRY
     if isinstance(error, web.HTTPException):
         return error.status, error_body(http_message(error), "invalid_request_error", code=error.status), {}
+    if isinstance(error, GenerationError):
+        return 500, error_body(str(error), "server_error", code="generation_failed"), NO_RETRY
     logger.error("a request failed", exc_info=error)
     return 500, error_body("internal error; the server's log has the details.", "server_error"), NO_RETRY
 

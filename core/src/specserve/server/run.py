@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -18,6 +18,8 @@ from specserve.server.app import make_app
 from specserve.server.state import STATE, ServerState
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from specserve.config import ServerConfig
     from specserve.server.app import EngineStarter
 
@@ -106,13 +108,15 @@ async def drain(state: ServerState, signals: Signals) -> None:
         await state.engine.stop(0.0)
 
 
-async def first_of(*waits: asyncio.Task[None] | object) -> None:
-    """Wait for one of them. Coroutines among the others are cancelled; a task that was passed in is not."""
+async def first_of(*waits: Awaitable[Any]) -> None:
+    """Wait for one of them; its error is raised. The others are cancelled, but no task that was passed in is
+    cancelled or has its error raised: it has an owner."""
+    own = [asyncio.ensure_future(wait) for wait in waits if not isinstance(wait, asyncio.Task)]
     given = [wait for wait in waits if isinstance(wait, asyncio.Task)]
-    own = [asyncio.ensure_future(wait) for wait in waits if asyncio.iscoroutine(wait)]
-    try:
-        await asyncio.wait([*given, *own], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in own:
-            task.cancel()
-        await asyncio.gather(*own, return_exceptions=True)
+    done, _ = await asyncio.wait([*given, *own], return_when=asyncio.FIRST_COMPLETED)
+    for task in own:
+        task.cancel()
+    await asyncio.gather(*own, return_exceptions=True)
+    for task in own:
+        if task in done:
+            task.result()

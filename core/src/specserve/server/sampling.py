@@ -18,7 +18,7 @@ from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.server.contract import ServedTokenizer
+    from specserve.server.contract import ServedEngine, ServedTokenizer
     from specserve.server.wire import SamplingBody
 
 MODEL_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -130,3 +130,9 @@ def make_requests(
         for i, (prompt, params) in enumerate(prompts)
         for j in range(n)
     ]
+
+
+def check_requests(engine: ServedEngine, requests: Sequence[GenerateRequest], body: SamplingBody) -> None:
+    """Ask the engine about one choice of each prompt: the others differ in nothing that it could refuse."""
+    for request in requests[:: body.n or 1]:
+        engine.check(request)

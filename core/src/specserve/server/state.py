@@ -48,7 +48,7 @@ STATE = web.AppKey("specserve_state", ServerState)
 
 
 def state_of(request: web.Request) -> ServerState:
-    return request.config_dict[STATE]
+    return request.app[STATE]
 
 
 def engine_of(request: web.Request) -> ServedEngine:

@@ -1,1 +1,6 @@
-"""What plugin authors test with: toy checkpoints, fakes and the conformance kit."""
+"""Test kit for the core and for plugin authors: a toy model, engines in a line, scripted drafters, an
+independent reference, and the assertion that matters: `assert_lossless`.
+
+Start with `specserve.testing.engines` and `specserve.testing.drafters`; the pytest fixtures come with the
+package (`toy_model`).
+"""

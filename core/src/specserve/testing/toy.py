@@ -52,11 +52,11 @@ def write_checkpoint(
 ) -> Path:
     """Write a random model of `architecture` (llama, mistral, qwen2, qwen3) into directory `path`; returns `path`.
 
-    `config_overrides` are keys of config.json; None removes one.
+    `config_overrides` are keys of config.json; None is written as null.
     """
     classes = {family: name for name, family in ARCHITECTURES.items()}
     raw = DEFAULTS | {"architectures": [classes[architecture]], "model_type": architecture, "torch_dtype": dtype}
-    raw = {key: value for key, value in (raw | config_overrides).items() if value is not None}
+    raw |= config_overrides
     path.mkdir(parents=True, exist_ok=True)
     _write_json(path / "config.json", raw)
     _write_json(path / "generation_config.json", {"eos_token_id": [EOS_ID]})
@@ -74,15 +74,15 @@ def write_checkpoint(
 
 def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     noise = torch.randn(shape, generator=generator)
+    # Queries and keys are twice as long as neutral, so that attention looks at a few keys and not at all alike.
+    scale = 2.0 if any(part in name for part in ("q_proj", "k_proj", "q_norm", "k_norm")) else 1.0
     if name.endswith("norm.weight"):
-        return 1.0 + 0.2 * noise
+        return scale * (1.0 + 0.2 * noise)
     if name.endswith("bias"):
         return 0.2 * noise
     if "embed_tokens" in name:
         return noise
-    # Variance 1 in, variance about 1 out; twice as much in attention makes it look at few keys and not at all.
-    scale = 2.0 if "q_proj" in name or "k_proj" in name else 1.0
-    return noise * (scale / math.sqrt(shape[1]))
+    return noise * (scale / math.sqrt(shape[1]))  # variance 1 in, variance about 1 out
 
 
 def _save(path: Path, tensors: dict[str, Tensor], shards: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.decoders import DecodeStream
 
-from specserve.errors import ModelError
+from specserve.errors import ModelError, RequestError
 from specserve.text.chat import ChatTemplate, find_chat_template
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ class HfTokenizer:
         )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        ids: list[int] = self._rust.encode(text, add_special_tokens=add_special_tokens).ids
+        try:
+            ids: list[int] = self._rust.encode(text, add_special_tokens=add_special_tokens).ids
+        except TypeError:
+            raise RequestError("the text is not valid Unicode: it holds half of a surrogate pair.") from None
         return ids
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:

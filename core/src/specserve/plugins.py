@@ -1,0 +1,208 @@
+"""The plugin host: the enabled plugins of one engine, loaded, and the way their hooks are called.
+
+Owns the order (the core's own part first, then guests as they were enabled) and the rule that a role with one
+owner has one. What is enabled is decided in `enabling` from declarations, before anything is imported; how one
+plugin is imported is `loading`'s. Knows nothing about what the hooks return.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.discovery import discover, token_problems
+from specserve.enabling import Decision, decide
+from specserve.errors import ConfigError, PluginError
+from specserve.features import did_you_mean
+from specserve.loading import BUILTIN, HOOKS, LoadedPlugin, check_hooks, load, load_builtin, way_out
+from specserve.wording import verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specserve.config import EngineConfig
+
+__all__ = ["InProcessPlugin", "PluginHost"]
+
+
+class PluginHost:
+    """Made by `start`; does not change afterwards."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        installed: Mapping[str, PluginDeclaration],
+        decision: Decision,
+        plugins: tuple[LoadedPlugin, ...],
+    ) -> None:
+        self.config, self.installed, self.decision = config, installed, decision
+        self.plugins = plugins
+        self.implementers = {
+            hook: [plugin for plugin in plugins if getattr(plugin.manager.hook, hook).get_hookimpls()]
+            for hook in HOOKS
+        }
+
+    @classmethod
+    def start(
+        cls, config: EngineConfig, extra: Mapping[str, InProcessPlugin] | None = None, *, builtin: Any = None
+    ) -> PluginHost:
+        """Decide, then import, register and check every enabled plugin. Raises ConfigError and its kind.
+
+        `extra`: plugins handed over as objects; handing one over enables it, after those of `config.plugins`
+        unless it is named there. `builtin` stands in for `specserve.builtin` in tests.
+        """
+        extra = extra or {}
+        installed = {**discover(), **{name: checked(name, plugin) for name, plugin in extra.items()}}
+        failed: dict[str, str] = {}
+        while True:
+            decision = decide(config, installed, handed_over=extra, failed=failed)
+            refuse_homeless_options(config, installed, decision)
+            plugins = load_all(config, extra, decision, failed)
+            if plugins is not None:
+                return cls(config, installed, decision, (load_builtin(builtin), *plugins))
+
+    # --- calling hooks ------------------------------------------------------------------------------
+
+    def collect(self, hook: str, **arguments: Any) -> list[tuple[str, Any]]:
+        """Every plugin's answer that is not None, with the plugin's name: the core's own first, then guests.
+
+        `options` is each plugin's own, and `config` the host's unless given; both need not be passed.
+        """
+        takes = HOOKS[hook]
+        assert set(arguments) <= set(takes), f"{hook} takes {takes}; got {sorted(arguments)}"
+        if "config" in takes:
+            arguments.setdefault("config", self.config)
+        answers = []
+        for plugin in self.implementers[hook]:
+            own = {**arguments, "options": plugin.options} if "options" in takes else arguments
+            answers += [(plugin.name, answer) for answer in plugin.call(hook, **own)]
+        return answers
+
+    def single(self, hook: str, **arguments: Any) -> tuple[str, Any] | None:
+        """The one answer to a role that has one owner; a guest's goes before the core's own. Two guests are refused."""
+        answers = self.collect(hook, **arguments)
+        guests = [answer for answer in answers if answer[0] != BUILTIN]
+        if len(guests) > 1:
+            names = [name for name, _ in guests]
+            raise PluginError(
+                f"{' and '.join(names)} both answer {hook}, which only one plugin may own. "
+                f"Keep one: remove --plugin or pass --no-plugin for {' or '.join(dict.fromkeys(names))}."
+            )
+        return next(iter(guests or answers), None)
+
+    def options(self, name: str) -> msgspec.Struct | None:
+        """The effective options of a loaded plugin; None for one that takes none."""
+        return next(plugin.options for plugin in self.plugins if plugin.name == name)
+
+    def check_pending(self) -> None:
+        """Raise PluginError for a hook that is not specified. `start` has done it for every plugin."""
+        for plugin in self.plugins:
+            check_hooks(plugin.name, plugin.manager, plugin.manager.get_plugin(plugin.name))
+
+    # --- saying what runs ---------------------------------------------------------------------------
+
+    @property
+    def loaded_names(self) -> tuple[str, ...]:
+        """Enabled plugins in order, without the core's own part."""
+        return tuple(plugin.name for plugin in self.plugins if plugin.name != BUILTIN)
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the enabled plugins provide under this configuration."""
+        return self.decision.resolution.provided
+
+    def banner(self) -> list[str]:
+        """One line per enabled plugin, per default plugin that is off, and per risk that was allowed."""
+        lines = []
+        for member in self.decision.resolution.members:
+            declared = member.declaration
+            provides = ", ".join(member.features) or "nothing under this configuration"
+            lines.append(f"plugin {declared.name} {declared.version} ({declared.dist}): {provides}")
+        lines += [f"plugin {name} is switched off: {reason}" for name, reason in self.decision.switched_off.items()]
+        undeclared = self.decision.resolution.of("undeclared")
+        return lines + [f"warning: {verdict(finding)} Allowed by --allow-undeclared." for finding in undeclared]
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Every installed plugin, enabled ones first, in plain values: the body of /v1/plugins."""
+        enabled = [self.describe_enabled(plugin) for plugin in self.plugins if plugin.name != BUILTIN]
+        names = set(self.loaded_names)
+        reasons = self.decision.switched_off
+        off = [describe_off(d, reasons.get(name)) for name, d in self.installed.items() if name not in names]
+        return enabled + sorted(off, key=lambda entry: (entry["reason"] is None, entry["name"]))
+
+    def describe_enabled(self, plugin: LoadedPlugin) -> dict[str, Any]:
+        resolution = self.decision.resolution
+        member = next(member for member in resolution.members if member.name == plugin.name)
+        own = [finding for finding in resolution.findings if plugin.name in (finding.left, finding.right)]
+        others = {id(f): f.right if f.left == plugin.name else f.left for f in own}
+        return {
+            **identity(member.declaration),
+            "features": list(member.features),
+            "features_off": member.absent,
+            "enabled": True,
+            "reason": None,
+            "options": msgspec.to_builtins(plugin.options) if plugin.options is not None else {},
+            "compatibility": [{"with": others[id(f)], "verdict": f.kind, "sentence": verdict(f)} for f in own],
+            "undeclared": [others[id(f)] for f in own if f.kind == "undeclared"],
+        }
+
+
+def load_all(
+    config: EngineConfig, extra: Mapping[str, InProcessPlugin], decision: Decision, failed: dict[str, str]
+) -> list[LoadedPlugin] | None:
+    """Every enabled plugin, or None when a default one fails: it is added to `failed`, and the rest is decided anew."""
+    plugins = []
+    for declaration in decision.enabled:
+        name = declaration.name
+        handed_over = extra[name].plugin if name in extra else None
+        try:
+            plugins.append(load(declaration, handed_over, config.plugin_options.get(name, {})))
+        except PluginError as error:
+            if name in config.plugins or name in extra:
+                raise
+            failed[name] = str(error).removesuffix(f" {way_out(name)}")
+            return None
+    return plugins
+
+
+def checked(name: str, plugin: InProcessPlugin) -> PluginDeclaration:
+    """The declaration of a plugin that was handed over, held to the same spelling as an installed one's."""
+    declared = plugin.declaration
+    assert declared.name == name, f"handed over as {name!r}, declared as {declared.name!r}"
+    problems = (*declared.problems, *token_problems(declared, {declared.dist}))
+    return msgspec.structs.replace(declared, problems=problems)
+
+
+def refuse_homeless_options(
+    config: EngineConfig, installed: Mapping[str, PluginDeclaration], decision: Decision
+) -> None:
+    """Options for a plugin that does not run are a mistake, unless it is one that was switched off."""
+    enabled = [declaration.name for declaration in decision.enabled]
+    for name in config.plugin_options:
+        if name in enabled or name in decision.switched_off or name in config.no_plugins:
+            continue
+        if name in installed:
+            raise ConfigError(f"options are given for plugin {name}, which is not enabled. Add --plugin {name}.")
+        raise ConfigError(
+            f"options are given for plugin {name}, which is not installed{did_you_mean(name, installed)} "
+            f"(enabled: {', '.join(enabled) or 'none'})."
+        )
+
+
+def identity(declared: PluginDeclaration) -> dict[str, Any]:
+    return {"name": declared.name, "version": declared.version, "distribution": declared.dist}
+
+
+def describe_off(declared: PluginDeclaration, reason: str | None) -> dict[str, Any]:
+    return {
+        **identity(declared),
+        "features": list(declared.provides),
+        "features_off": {},
+        "enabled": False,
+        "reason": reason,
+        "options": {},
+        "compatibility": [],
+        "undeclared": [],
+    }

@@ -1,0 +1,124 @@
+"""Engines for tests: made in one line, run to the end, compared.
+
+Owns how a test builds an engine with in-process plugins and what it reads from a run. Needs no server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.assembly import Assembled, assemble
+from specserve.config import EngineConfig
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.planning import VerifyAll
+from specserve.plugins import PluginHost
+from specserve.testing.drafters import DrafterPlugin
+from specserve.types import Delta, GenerateRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from specserve.engine import Engine
+    from specserve.metrics import EngineMetrics
+    from specserve.protocols import Drafter, DraftPlanner
+    from specserve.types import TokenLogprobs
+
+DEFAULTS: dict[str, Any] = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M", "default_plugins": False}
+
+
+class Output(NamedTuple):
+    """All that one request gave."""
+
+    tokens: list[int]
+    logprobs: list[TokenLogprobs]
+    prompt_logprobs: list[TokenLogprobs]
+    finish_reason: str | None
+    deltas: list[Delta]
+
+
+class Run(NamedTuple):
+    """Outputs by request id, and the engine's counters afterwards."""
+
+    outputs: dict[str, Output]
+    metrics: EngineMetrics
+
+    def tokens(self) -> dict[str, list[int]]:
+        return {request_id: output.tokens for request_id, output in self.outputs.items()}
+
+    def decided(self) -> dict[str, tuple[Any, ...]]:
+        """What must not depend on speculation, batching or chunking: everything but the grouping into deltas."""
+        return {request_id: tuple(output[:4]) for request_id, output in self.outputs.items()}
+
+
+def drafter_plugin(make: Callable[[], Drafter], planner: DraftPlanner | None = None) -> InProcessPlugin:
+    """A plugin named `drafter` that provides chains and trees."""
+    declaration = PluginDeclaration(
+        name="drafter", provides={"draft.chain": "a test's drafter", "draft.tree": "a test's drafter"}
+    )
+    return InProcessPlugin(DrafterPlugin(make, planner), declaration)
+
+
+def make_engine(
+    model: Path | str,
+    drafter: Drafter | None = None,
+    *,
+    planner: DraftPlanner | None = None,
+    extra: Mapping[str, InProcessPlugin] | None = None,
+    **options: Any,
+) -> Assembled:
+    """An engine on `model`, one thread and a small cache unless `options` (fields of EngineConfig) say otherwise.
+
+    A drafter's proposals are all verified unless a planner is given.
+    """
+    plugins = dict(extra or {})
+    if drafter is not None:
+        plugins["drafter"] = drafter_plugin(lambda: drafter, planner or VerifyAll(32))
+    names = (*options.pop("plugins", ()), *plugins)
+    config = EngineConfig(model=str(model), plugins=names, **(DEFAULTS | options))
+    return assemble(config, PluginHost.start(config, plugins))
+
+
+def run_requests(engine: Engine, requests: Iterable[GenerateRequest]) -> Run:
+    """Serve them to their end and check the engine's conservation laws."""
+    outputs: dict[str, Output] = {}
+
+    def on_delta(delta: Delta) -> None:
+        output = outputs.get(delta.request_id) or Output([], [], [], None, [])
+        output.tokens.extend(delta.tokens)
+        output.logprobs.extend(delta.logprobs or ())
+        output.prompt_logprobs.extend(delta.prompt_logprobs or ())
+        output.deltas.append(delta)
+        outputs[delta.request_id] = output._replace(finish_reason=delta.finish_reason)
+
+    engine.run(requests, on_delta)
+    return Run(outputs, engine.metrics)
+
+
+def run(
+    model: Path | str, requests: Iterable[GenerateRequest], drafter: Drafter | None = None, **options: Any
+) -> Run:
+    """`make_engine` and `run_requests` in one."""
+    return run_requests(make_engine(model, drafter, **options).engine, requests)
+
+
+def assert_lossless(
+    model: Path | str,
+    requests: Sequence[GenerateRequest],
+    make_drafter: Callable[[Mapping[str, Sequence[int]]], Drafter],
+    **options: Any,
+) -> Run:
+    """Tokens, log-probabilities and ends are the same without a drafter and with the one that `make_drafter`
+    makes from the expected outputs. Returns the speculative run, for its acceptance counts."""
+    plain = run(model, requests, **options)
+    speculative = run(model, requests, make_drafter(plain.tokens()), **options)
+    assert not speculative.metrics.drafter_faults, speculative.metrics.drafter_faults
+    for request_id, expected in plain.decided().items():
+        assert speculative.decided()[request_id] == expected, f"request {request_id} differs under speculation"
+    return speculative
+
+
+def accepted(run: Run) -> tuple[int, int]:
+    """(accepted, drafted) over all requests of a run."""
+    return run.metrics.num_accepted_tokens, run.metrics.num_draft_tokens

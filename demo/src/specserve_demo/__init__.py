@@ -1,0 +1,6 @@
+"""Where the demo model lies."""
+
+from pathlib import Path
+
+MODEL_DIR = Path(__file__).parent / "model"
+"""A directory in Hugging Face format: safetensors, tokenizer, chat template."""

@@ -1,0 +1,5 @@
+"""What holds where this plugin meets a feature. Imports nothing heavy: the commands that explain read it."""
+
+from specserve.declare import Compatible
+
+LORA = Compatible("a guess comes from the request's own tokens alone, so no adapter can make it wrong to share")

@@ -1,0 +1,21 @@
+"""The demo model, and a clean thread count after every test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from specserve.models.locate import locate_model
+
+
+@pytest.fixture(autouse=True)
+def one_thread_afterwards():
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def demo_model() -> Path:
+    return locate_model("demo")

@@ -1,0 +1,102 @@
+"""A drafter that breaks its contract costs speculation, never a request."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from specserve.protocols import DrafterNeeds
+from specserve.testing.drafters import OracleDrafter
+from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.requests import toy_request, varied_requests
+from specserve.types import Draft
+
+FAULTS = {
+    "raised ZeroDivisionError": lambda n: 1 / 0,
+    "wrong number of drafts": lambda n: [None] * (n + 1),
+    "not a Draft": lambda n: [(1, 2)] * n,
+    "token out of range": lambda n: [Draft(tokens=(5, 10**6))] * n,
+    "tokens is not one-dimensional": lambda n: [Draft(tokens=3)] * n,
+    "a parent does not precede its child": lambda n: [Draft(tokens=(1, 2), parents=(1, 0))] * n,
+    "parents of another length than tokens": lambda n: [Draft(tokens=(1, 2), parents=(-1,))] * n,
+    "survival outside 0..1": lambda n: [Draft(tokens=(1,), survival=(math.nan,))] * n,
+    "survival of another length than tokens": lambda n: [Draft(tokens=(1,), survival=())] * n,
+    "more tokens than the limit": lambda n: [Draft(tokens=(1,) * 1000)] * n,
+}
+
+
+class FaultyDrafter:
+    name = "faulty"
+    needs = DrafterNeeds()
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def start(self, request):
+        pass
+
+    def stop(self, request):
+        pass
+
+    def propose(self, batch, output, verdict, limits):
+        answer = self.answer(len(batch.spans))
+        wanted = [a if i >= len(limits) or limits[i] else None for i, a in enumerate(answer)]
+        return wanted
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("reason", FAULTS)
+def test_a_fault_is_counted_and_the_tokens_are_the_plain_ones(toy_model, reason):
+    requests = varied_requests(8)
+    faulty = run(toy_model, requests, FaultyDrafter(FAULTS[reason]))
+    assert faulty.decided() == run(toy_model, requests).decided()
+    assert set(faulty.metrics.drafter_faults) == {("faulty", reason)}
+    assert faulty.metrics.drafters_disabled == {"faulty"}
+
+
+def test_a_drafter_that_recovers_in_time_stays_on(toy_model):
+    requests = varied_requests(8)
+    expected = run(toy_model, requests).tokens()
+
+    class Shaky(OracleDrafter):
+        calls = 0
+
+        def propose(self, *arguments):
+            self.calls += 1
+            if self.calls % 3 == 0:
+                raise RuntimeError("every third time")
+            return super().propose(*arguments)
+
+    shaky = run(toy_model, requests, Shaky(expected, 2))
+    assert shaky.tokens() == expected
+    assert shaky.metrics.drafter_faults["oracle", "raised RuntimeError"] > 1
+    assert not shaky.metrics.drafters_disabled
+    assert shaky.metrics.num_accepted_tokens > 0
+
+
+@pytest.mark.parametrize("hook", ["start", "stop"])
+def test_a_fault_at_the_ends_of_a_request_is_isolated_too(toy_model, hook):
+    requests = varied_requests(4)
+    drafter = FaultyDrafter(lambda n: [None] * n)
+    setattr(drafter, hook, lambda request: {}["missing"])
+    assert run(toy_model, requests, drafter).decided() == run(toy_model, requests).decided()
+
+
+def test_duplicate_siblings_are_merged_with_their_subtrees(toy_model):
+    request = [toy_request("0", range(1, 30), max_tokens=20, ignore_eos=True)]
+    expected = run(toy_model, request).tokens()["0"]
+    assert len(expected) >= 4
+
+    class Twins(OracleDrafter):
+        def draft(self, request, limit):
+            tokens = self.future(request)[:2]
+            if len(tokens) < 2:
+                return None
+            # the second twin carries the right child: merging must not lose it
+            return Draft(tokens=(tokens[0], tokens[0], tokens[1]), parents=(-1, -1, 1))
+
+    engine = make_engine(toy_model, Twins({"0": expected}, 3)).engine
+    outcome = run_requests(engine, request)
+    assert outcome.tokens()["0"] == expected
+    assert 2 in range(len(outcome.outputs["0"].deltas[-1].figures.acceptance_histogram))

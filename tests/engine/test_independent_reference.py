@@ -1,0 +1,61 @@
+"""The engine against transformers and a plain-Python sampler: no code in common but the toy checkpoint."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specserve.testing.engines import run
+from specserve.testing.reference import reference_generate
+from specserve.testing.requests import toy_request
+from specserve.testing.toy import write_checkpoint
+from specserve.types import SamplingParams
+
+EXTRA = {"llama": {}, "mistral": {"sliding_window": 48}, "qwen2": {}, "qwen3": {}}
+
+
+def transformers_logits(directory):
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+
+    @torch.inference_mode()
+    def next_logits(tokens):
+        return model(torch.tensor([tokens])).logits[0, -1].tolist()
+
+    return next_logits
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("architecture", EXTRA)
+def test_greedy_tokens_are_those_of_transformers(tmp_path, architecture):
+    model = write_checkpoint(tmp_path / "model", architecture=architecture, **EXTRA[architecture])
+    prompts = [list(range(5, 5 + n)) for n in (1, 20, 90)]
+    requests = [toy_request(str(i), p, max_tokens=64, ignore_eos=True) for i, p in enumerate(prompts)]
+    got = run(model, requests, max_num_batched_tokens=50).tokens()
+    next_logits = transformers_logits(model)
+    greedy = SamplingParams(temperature=0.0, max_tokens=64, ignore_eos=True)
+    for i, prompt in enumerate(prompts):
+        assert got[str(i)] == reference_generate(next_logits, prompt, greedy, ())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_seeded_samples_are_those_of_the_reference_loop(toy_model):
+    next_logits = transformers_logits(toy_model)
+    variants = [{}, {"top_k": 7}, {"top_p": 0.8}, {"min_p": 0.1}, {"top_k": 40, "top_p": 0.9, "min_p": 0.02}]
+    requests = [
+        toy_request(str(i), range(3, 9 + i), max_tokens=12, temperature=0.7 + 0.1 * (i % 4), seed=i, **variants[i % 5])
+        for i in range(20)
+    ]
+    got = run(toy_model, requests).tokens()
+    for request in requests:
+        expected = reference_generate(next_logits, request.prompt_token_ids, request.params, (317,))
+        assert got[request.request_id] == expected
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_the_demo_model_speaks_like_transformers(demo_model):
+    prompt = list(range(300, 340))
+    got = run(demo_model, [toy_request("a", prompt, max_tokens=64, ignore_eos=True)], dtype="float32").tokens()["a"]
+    greedy = SamplingParams(temperature=0.0, max_tokens=64, ignore_eos=True)
+    assert got == reference_generate(transformers_logits(demo_model), prompt, greedy, ())

@@ -1,0 +1,146 @@
+"""What start-up enables, what it refuses, and what it says."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_site import HOOKS
+
+from specserve.errors import PluginError
+
+if TYPE_CHECKING:
+    from fake_site import Install, Start
+
+KERNELS = "from specserve.hookspecs import hookimpl\n\n@hookimpl\ndef make_kernels(device):\n    return 'native ' + device\n"
+
+
+def test_installed_is_not_enabled_and_not_imported(install: Install, start: Start) -> None:
+    install("a")
+    install("b", plugin="raise RuntimeError('imported')")
+    host = start("a")
+    assert host.loaded_names == ("a",)
+    assert host.features == {"draft.chain"}
+    assert "fake_b.plugin" not in sys.modules
+
+
+def test_a_missing_plugin_is_named_with_the_nearest_one(install: Install, start: Start) -> None:
+    install("ngram")
+    with pytest.raises(PluginError, match=r"plugin ngrm is not installed; did you mean 'ngram'\?"):
+        start("ngrm")
+
+
+def test_conflicting_plugins_stop_start_up_before_either_is_imported(install: Install, start: Start) -> None:
+    install("eagle", provides="draft.model", conflicts={"draft.chain": "FAILS"})
+    install("ngram")
+    with pytest.raises(PluginError, match="eagle cannot run with ngram: both want the same thing. Remove --plugin"):
+        start("eagle", "ngram")
+    assert "fake_eagle.plugin" not in sys.modules
+
+
+def test_undeclared_plugins_stop_start_up_unless_allowed(install: Install, start: Start) -> None:
+    install("a")
+    install("b", provides="lora.target")
+    with pytest.raises(PluginError, match="a and b are undeclared.*Missing: .*--allow-undeclared"):
+        start("a", "b")
+    host = start("a", "b", allow_undeclared=True)
+    assert any(line.startswith("warning: a and b are undeclared") for line in host.banner())
+    assert [entry["undeclared"] for entry in host.describe()] == [["b"], ["a"]]
+
+
+def test_allow_undeclared_does_not_allow_a_conflict(install: Install, start: Start) -> None:
+    install("a")
+    install("b", provides="lora.target", conflicts={"draft.chain": "FAILS"})
+    with pytest.raises(PluginError, match="a cannot run with b"):
+        start("a", "b", allow_undeclared=True)
+
+
+def test_a_plugin_that_fails_to_import_stops_start_up_with_the_reason(install: Install, start: Start) -> None:
+    install("a", plugin="import a_module_that_is_not_there")
+    with pytest.raises(PluginError, match=r"plugin a \(dist-a 1.0\) failed to import .*a_module_that_is_not_there"):
+        start("a")
+
+
+def test_a_misspelt_hook_stops_start_up_with_the_right_one(install: Install, start: Start) -> None:
+    install("a", plugin=HOOKS.replace("make_draft_planner", "make_draft_planer"))
+    with pytest.raises(PluginError, match="plugin a implements 'make_draft_planer'.*did you mean 'make_draft_planner'"):
+        start("a")
+
+
+def test_a_hook_without_its_marker_stops_start_up(install: Install, start: Start) -> None:
+    install("a", plugin=HOOKS + "\ndef make_verifier():\n    return None\n")
+    with pytest.raises(PluginError, match="plugin a defines make_verifier without the marker"):
+        start("a")
+
+
+def test_a_plugin_without_hooks_stops_start_up(install: Install, start: Start) -> None:
+    install("a", plugin="")
+    with pytest.raises(PluginError, match="plugin a implements no hook"):
+        start("a")
+
+
+def test_a_hook_with_an_unknown_argument_stops_start_up(install: Install, start: Start) -> None:
+    install("a", plugin=HOOKS.replace("planner()", "planner(confg)"))
+    with pytest.raises(PluginError, match=r"plugin a implements hook make_draft_planner .*\(config, options\).*confg"):
+        start("a")
+
+
+def test_kernel_plugins_are_on_by_default(install: Install, start: Start) -> None:
+    install("cpu", provides="kernel.cpu", plugin=KERNELS)
+    assert start().loaded_names == ("cpu",)
+    assert start(no_plugins=("cpu",)).loaded_names == ()
+    assert start(default_plugins=False).loaded_names == ()
+    assert start("cpu", default_plugins=False).loaded_names == ("cpu",)
+
+
+def test_a_default_plugin_that_conflicts_is_switched_off_with_its_reason(install: Install, start: Start) -> None:
+    install("cpu", provides="kernel.cpu", plugin=KERNELS, conflicts={"graph.full": "FAILS"})
+    host = start(graphs="full")
+    assert host.banner() == ["plugin cpu is switched off: cpu cannot run with graph.full: both want the same thing."]
+    assert host.describe()[0]["reason"] == "cpu cannot run with graph.full: both want the same thing."
+
+
+def test_a_default_plugin_that_fails_to_import_is_switched_off_with_its_reason(install: Install, start: Start) -> None:
+    install("cpu", provides="kernel.cpu", plugin="raise OSError('no such library')")
+    install("ngram")
+    host = start("ngram")
+    assert host.loaded_names == ("ngram",)
+    assert "plugin cpu is switched off: plugin cpu (dist-cpu 1.0) failed to import" in host.banner()[1]
+    with pytest.raises(PluginError, match="no such library"):
+        start("cpu")
+
+
+def test_a_default_plugin_that_does_not_fit_the_device_is_switched_off(install: Install, start: Start) -> None:
+    compat = (
+        "from specserve.declare import Provides\n"
+        "CPU = Provides('on CPUs', lambda config: None if config.device == 'cpu' else 'the device is not a CPU')"
+    )
+    install("cpu", provides={"kernel.cpu": "CPU"}, compat=compat, plugin=KERNELS)
+    assert start().loaded_names == ("cpu",)
+    assert start(device="cuda").banner() == ["plugin cpu is switched off: kernel.cpu: the device is not a CPU."]
+
+
+def test_asking_for_a_plugin_and_excluding_it_is_refused(install: Install, start: Start) -> None:
+    install("a")
+    with pytest.raises(PluginError, match="asked for with --plugin and excluded"):
+        start("a", no_plugins=("a",))
+
+
+def test_a_misspelt_exclusion_is_refused_but_an_absent_plugin_may_be_excluded(install: Install, start: Start) -> None:
+    install("cpu", provides="kernel.cpu", plugin=KERNELS)
+    assert start(no_plugins=("somethingelse",)).loaded_names == ("cpu",)
+    with pytest.raises(PluginError, match="did you mean 'cpu'"):
+        start(no_plugins=("cpuu",))
+
+
+def test_describe_lists_enabled_plugins_first_then_the_others(install: Install, start: Start) -> None:
+    install("a")
+    install("b", provides="lora.target", compatible={"draft.chain": "WORKS"})
+    install("c", provides="draft.tree")
+    entries = start("b", "a").describe()
+    assert [(entry["name"], entry["enabled"]) for entry in entries] == [("b", True), ("a", True), ("c", False)]
+    assert entries[0]["compatibility"] == [
+        {"with": "a", "verdict": "compatible", "sentence": "b works with a: it works."}
+    ]
+    assert entries[0]["distribution"] == "dist-b"

@@ -1,0 +1,141 @@
+"""An engine that says what it is told to, token by token, and remembers what was asked and aborted."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from specserve.errors import RequestError
+from specserve.metrics import EngineMetrics
+from specserve.text.stops import StopStrings
+from specserve.types import Delta, SpeculationFigures, TokenLogprobs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from specserve.protocols import Metric
+    from specserve.text.tokenizer import HfTokenizer
+    from specserve.types import GenerateRequest
+
+MAX_MODEL_LEN = 256
+
+
+@dataclass
+class FakePlugins:
+    """`answers` by hook name: what each plugin returns, or a function of the hook's arguments."""
+
+    answers: dict[str, Any] = field(default_factory=dict)
+
+    def describe(self) -> list[dict[str, Any]]:
+        return [{"name": "fake", "enabled": True}]
+
+    def collect(self, hook: str, **arguments: Any) -> list[tuple[str, Any]]:
+        answer = self.answers.get(hook)
+        if answer is None:
+            return []
+        return [("fake", answer(**arguments) if callable(answer) else answer)]
+
+
+@dataclass
+class FakeEngine:
+    """Generates the tokens of `says`, `width` per step, `width - 1` of each step's tokens having been guessed."""
+
+    tokenizer: HfTokenizer
+    says: str = "hello wörld 🙂!"
+    width: int = 2
+    delay: float = 0.0
+    error_after: int | None = None
+    endless: bool = False
+    model_name: str = "fake-model"
+    max_model_len: int = MAX_MODEL_LEN
+    created: int = 1700000000
+    status: str = "ready"
+    metrics: EngineMetrics = field(default_factory=EngineMetrics)
+    plugins: FakePlugins = field(default_factory=FakePlugins)
+    observed: list[Metric] = field(default_factory=list)
+    asked: list[GenerateRequest] = field(default_factory=list)
+    running: set[str] = field(default_factory=set)
+    aborted: list[str] = field(default_factory=list)
+    stopped: list[float] = field(default_factory=list)
+    death: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def check(self, request: GenerateRequest) -> None:
+        if len(request.prompt_token_ids) >= self.max_model_len:
+            raise RequestError("the prompt is too long.", param="prompt", code="context_length_exceeded")
+
+    def describe(self) -> dict[str, Any]:
+        return {"model": self.model_name, "verifier": "drafter-invariant", "lossless": True}
+
+    def observer_metrics(self) -> Iterable[Metric]:
+        return self.observed
+
+    async def stop(self, drain_seconds: float = 0.0) -> None:
+        self.stopped.append(drain_seconds)
+        self.status = "draining"
+        deadline = asyncio.get_running_loop().time() + drain_seconds
+        while self.running and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.005)
+
+    async def failed(self) -> BaseException:
+        await self.death.wait()
+        self.status = "dead"
+        return RuntimeError("boom")
+
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        self.asked.append(request)
+        self.running.add(request.request_id)
+        finished = False
+        try:
+            for delta in self.deltas(request):
+                await asyncio.sleep(self.delay)
+                finished = delta.finish_reason is not None
+                yield delta
+            while self.endless:
+                await asyncio.sleep(0.001)
+                yield Delta(request.request_id, (self.tokenizer.encode("a")[0],))
+        finally:
+            self.running.discard(request.request_id)
+            if not finished:
+                self.aborted.append(request.request_id)
+
+    def deltas(self, request: GenerateRequest) -> Iterable[Delta]:
+        params = request.params
+        tokens = self.tokenizer.encode(self.says)[: params.max_tokens]
+        watcher = StopStrings(params.stop, self.tokenizer.stream(request.prompt_token_ids), False)
+        steps = [tokens[i : i + self.width] for i in range(0, len(tokens), self.width)]
+        if params.prompt_logprobs is not None:
+            yield Delta(request.request_id, (), prompt_logprobs=logprobs(request.prompt_token_ids[1:]))
+        for i, step in enumerate(steps):
+            stop = None
+            for j, token_id in enumerate(step):
+                stop = watcher.push(token_id)
+                if stop is not None:
+                    step = step[: j + 1]
+                    break
+            if self.error_after == i:
+                yield Delta(request.request_id, (), "error", error="the device is gone")
+                return
+            ends = stop is not None or (i + 1 == len(steps) and not self.endless)
+            yield Delta(
+                request.request_id,
+                tuple(step),
+                ("stop" if stop is not None else "length") if ends else None,
+                logprobs=None if params.logprobs is None else logprobs(step, params.logprobs),
+                accepted=(True,) * (len(step) - 1) + (False,),
+                stop_string=stop,
+                cached_tokens=1,
+                figures=SpeculationFigures(i + 1, 3 * (i + 1), i + 1, (0, i + 1)) if ends else None,
+            )
+            if stop is not None:
+                return
+
+
+def logprobs(tokens: Iterable[int], count: int = 1) -> tuple[TokenLogprobs, ...]:
+    """The chosen token is the best one, with the value of its id; then ever smaller ids, the last impossible."""
+    result = []
+    for token in tokens:
+        ids = tuple(abs(token - k) for k in range(count))
+        values = tuple(-token / 1000 - k if k < 2 else float("-inf") for k in range(count))
+        result.append(TokenLogprobs(token, -token / 1000, ids, values))
+    return tuple(result)

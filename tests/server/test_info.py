@@ -1,0 +1,152 @@
+"""What runs: models, plugins and their routes, tokens, metrics, the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
+
+from specserve.protocols import Metric, ResolvedModel
+
+if TYPE_CHECKING:
+    from fake_engine import FakeEngine
+
+
+async def get(client: Any, path: str) -> Any:
+    answer = await client.get(path)
+    assert answer.status == 200, await answer.text()
+    return await answer.json()
+
+
+async def samples(client: Any) -> dict[tuple[str, ...], float]:
+    answer = await client.get("/metrics")
+    families = text_string_to_metric_families(await answer.text())
+    return {
+        (sample.name, *(value for key, value in sorted(sample.labels.items()) if key != "model_name")): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+async def test_models_have_adapters_with_their_parent(connect: Any, engine: FakeEngine) -> None:
+    engine.plugins.answers["list_models"] = [ResolvedModel("sql", None, "sql@1")]
+    client = await connect(engine, served_model_name="public")
+    base, adapter = (await get(client, "/v1/models"))["data"]
+    assert (base["id"], base["root"], base["parent"]) == ("public", "fake-model", None)
+    assert (adapter["id"], adapter["parent"], adapter["max_model_len"]) == ("sql", "public", engine.max_model_len)
+
+
+async def test_an_adapter_is_pinned_until_the_request_ends(client: Any, engine: FakeEngine) -> None:
+    released: list[str] = []
+
+    def resolve(name: str) -> ResolvedModel | None:
+        return ResolvedModel("sql", "fake-model", "sql@1", lambda: released.append(name)) if name == "sql" else None
+
+    engine.plugins.answers["resolve_model"] = resolve
+    for model in ("sql", "fake-model:sql"):
+        answer = await client.post("/v1/completions", json={"model": model, "prompt": "a", "cache_salt": "s"})
+        assert (await answer.json())["model"] == "sql"
+    assert {request.namespace for request in engine.asked} == {"sql@1\0s"}
+    await client.post("/v1/completions", json={"model": "sql", "prompt": "a", "n": 0})
+    await client.post("/v1/completions", json={"model": "sql", "prompt": [1] * 999})
+    assert released == ["sql"] * 3
+    assert (await client.post("/v1/completions", json={"model": "fake-model:no", "prompt": "a"})).status == 404
+
+
+async def test_a_plugins_routes_are_served_under_the_same_rules(connect: Any, engine: FakeEngine) -> None:
+    async def hello(request: web.Request) -> web.Response:
+        return web.json_response({"hello": request.match_info["name"]})
+
+    def add_routes(app: web.Application, engine: object) -> None:
+        app.router.add_get("/v1/hello/{name}", hello)
+
+    engine.plugins.answers["add_routes"] = add_routes
+    client = await connect(engine, api_key="k")
+    assert (await client.get("/v1/hello/you")).status == 401
+    key = {"Authorization": "Bearer k"}
+    answer = await client.get("/v1/hello/you", headers=key)
+    assert await answer.json() == {"hello": "you"}
+    answer = await client.post("/v1/hello/you", headers=key)
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD")
+    assert (await client.get("/v1/other", headers=key)).status == 404
+
+
+async def test_plugins_and_configuration_are_shown(client: Any) -> None:
+    body = await get(client, "/v1/plugins")
+    assert body["data"][0]["name"] == "fake"
+    assert body["engine"]["lossless"] is True
+
+
+async def test_tokens_go_and_come_back(client: Any, engine: FakeEngine) -> None:
+    answer = await client.post("/tokenize", json={"prompt": "naïve 漢", "return_token_strs": True})
+    body = await answer.json()
+    assert body["tokens"] == engine.tokenizer.encode("naïve 漢")
+    assert (body["count"], body["max_model_len"]) == (len(body["tokens"]), engine.max_model_len)
+    assert len(body["token_strs"]) == body["count"]
+    answer = await client.post("/detokenize", json={"tokens": body["tokens"]})
+    assert await answer.json() == {"prompt": "naïve 漢"}
+    answer = await client.post("/tokenize", json={"messages": [{"role": "user", "content": "a"}]})
+    assert (await answer.json())["tokens"] == engine.tokenizer.encode("user: a\n")
+
+
+async def test_the_openapi_document_names_every_route(client: Any) -> None:
+    document = await get(client, "/openapi.json")
+    assert document["openapi"].startswith("3.")
+    assert {"/v1/completions", "/metrics"} <= set(document["paths"])
+    assert "prompt" in document["components"]["schemas"]["CompletionBody"]["properties"]
+
+
+async def test_version_and_health(client: Any) -> None:
+    assert (await get(client, "/version"))["version"]
+    assert await get(client, "/health") == {"status": "ready"}
+
+
+async def test_metrics_have_the_names_that_dashboards_scrape(client: Any, engine: FakeEngine) -> None:
+    numbers = engine.metrics
+    numbers.num_requests_running, numbers.kv_cache_usage, numbers.generation_tokens = 3, 0.25, 40
+    numbers.num_drafts, numbers.num_accepted_tokens = 5, 12
+    numbers.accepted_per_position[0] = 4
+    numbers.request_success["stop"] = 2
+    numbers.drafter_faults["ngram", "shape"] = 1
+    numbers.drafters_disabled.add("ngram")
+    numbers.graph_steps["full", ""] = 9
+    numbers.time_to_first_token.add(0.03)
+    numbers.time_to_first_token.add(500.0)
+    found = await samples(client)
+    expected = {
+        ("vllm:num_requests_running",): 3,
+        ("vllm:kv_cache_usage_perc",): 0.25,
+        ("vllm:generation_tokens_total",): 40,
+        ("vllm:spec_decode_num_drafts_total",): 5,
+        ("vllm:spec_decode_num_accepted_tokens_total",): 12,
+        ("vllm:spec_decode_num_accepted_tokens_per_pos_total", "0"): 4,
+        ("vllm:request_success_total", "stop"): 2,
+        ("specserve_drafter_faults_total", "ngram", "shape"): 1,
+        ("specserve_drafter_disabled", "ngram"): 1,
+        ("specserve_graph_steps_total", "full", ""): 9,
+        ("vllm:time_to_first_token_seconds_bucket", "0.05"): 1,
+        ("vllm:time_to_first_token_seconds_bucket", "+Inf"): 2,
+        ("vllm:time_to_first_token_seconds_count",): 2,
+        ("vllm:time_to_first_token_seconds_sum",): 500.03,
+    }
+    assert {key: found.get(key) for key in expected} == expected
+    for name in ("inter_token_latency", "e2e_request_latency", "request_queue_time"):
+        assert (f"vllm:{name}_seconds_count",) in found
+
+
+async def test_observers_metrics_are_exposed(client: Any, engine: FakeEngine) -> None:
+    engine.observed = [
+        Metric("adaptive_width", "Width", "gauge", 4.0, (("request", "a"),)),
+        Metric("adaptive_width", "Width", "gauge", 5.0, (("request", "b"),)),
+        Metric("adaptive_changes_total", "Changes", "counter", 7.0),
+    ]
+    found = await samples(client)
+    assert found["adaptive_width", "a"] == 4.0
+    assert found["adaptive_width", "b"] == 5.0
+    assert found["adaptive_changes_total",] == 7.0
+
+
+async def test_two_applications_share_no_registry(connect: Any, engine: FakeEngine, tokenizer: Any) -> None:
+    one, two = await connect(engine), await connect(engine)
+    assert (await samples(one)) == (await samples(two))

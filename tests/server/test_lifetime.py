@@ -1,0 +1,173 @@
+"""Loading, readiness, draining, death: what /health and the exit code say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from specserve.config import ServerConfig
+from specserve.errors import ConfigError, EngineDeadError, ModelError
+from specserve.server.run import serve
+
+if TYPE_CHECKING:
+    from fake_engine import FakeEngine
+
+
+def starter(engine: FakeEngine) -> Any:
+    async def start() -> FakeEngine:
+        return engine
+
+    return start
+
+
+class Server:
+    """`serve` in a task, with what it printed."""
+
+    def __init__(self, engine: FakeEngine, capsys: pytest.CaptureFixture[str], **options: Any) -> None:
+        self.capsys = capsys
+        self.task = asyncio.create_task(serve(starter(engine), ServerConfig(port=0, **options)))
+
+    async def url(self) -> str:
+        async with asyncio.timeout(5):
+            while not (line := self.capsys.readouterr().out):
+                await asyncio.sleep(0.005)
+        assert line.startswith("specserve: ready on http://127.0.0.1:")
+        return line.split()[-1]
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def status_of(url: str) -> int:
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as answer:
+        return answer.status
+
+
+async def complete(url: str, **body: Any) -> tuple[int, Any]:
+    path = f"{url}/v1/completions"
+    async with aiohttp.ClientSession() as session, session.post(path, json={"prompt": "a", **body}) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_a_server_that_loads_says_so(connect: Any, engine: FakeEngine) -> None:
+    go = asyncio.Event()
+
+    async def start() -> FakeEngine:
+        await go.wait()
+        return engine
+
+    client = await connect(start)
+    assert (await client.get("/health")).status == 503
+    answer = await client.post("/v1/completions", json={"prompt": "a"})
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    assert (await client.get("/v1/nowhere")).status == 503
+    go.set()
+    await asyncio.sleep(0.05)
+    assert (await client.get("/health")).status == 200
+
+
+@pytest.mark.parametrize("status", ["draining", "dead"])
+async def test_an_engine_that_does_not_serve_is_503(client: Any, engine: FakeEngine, status: str) -> None:
+    engine.status = status
+    assert await (await client.get("/health")).json() == {"status": status}
+    answer = await client.post("/v1/completions", json={"prompt": "a"})
+    assert answer.status == 503
+    assert (await client.get("/metrics")).status == 200
+
+
+async def test_a_signal_ends_an_idle_server(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server(engine, capsys)
+    assert await status_of(await server.url()) == 200
+    interrupt()
+    assert await server.task == 0
+    assert engine.stopped[0] == 30.0
+
+
+async def test_a_running_request_is_drained(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.delay = 0.05
+    server = Server(engine, capsys)
+    url = await server.url()
+    request = asyncio.create_task(complete(url))
+    while not engine.running:
+        await asyncio.sleep(0.005)
+    interrupt()
+    await asyncio.sleep(0.02)
+    assert await status_of(url) == 503
+    assert (await complete(url))[0] == 503
+    assert (await request)[0] == 200
+    assert await server.task == 0
+    assert engine.aborted == []
+
+
+async def test_a_second_signal_aborts(
+    engine: FakeEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specserve.server.run.WRITE_OUT_SECONDS", 0.1)
+    engine.endless = True
+    server = Server(engine, capsys)
+    request = asyncio.create_task(complete(await server.url()))
+    while not engine.running:
+        await asyncio.sleep(0.005)
+    interrupt()
+    await asyncio.sleep(0.02)
+    assert not server.task.done()
+    interrupt()
+    assert await server.task == 0
+    assert len(engine.aborted) == 1
+    with pytest.raises(aiohttp.ClientError):
+        await request
+
+
+async def test_the_engines_death_is_the_exit_code(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server(engine, capsys)
+    await server.url()
+    engine.death.set()
+    assert await server.task == 1
+    assert "boom" in capsys.readouterr().err
+
+
+async def test_an_engine_that_does_not_load_is_an_error() -> None:
+    async def start() -> Any:
+        raise ModelError("no such model.")
+
+    with pytest.raises(ModelError, match="no such model"):
+        await serve(start, ServerConfig(port=0))
+
+
+async def test_a_port_that_is_taken_is_an_error(engine: FakeEngine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="cannot listen"):
+        await serve(starter(engine), ServerConfig(port=taken.getsockname()[1]))
+
+
+async def test_a_signal_while_loading_ends_the_server(engine: FakeEngine) -> None:
+    async def start() -> FakeEngine:
+        asyncio.get_running_loop().call_later(0.02, interrupt)
+        await asyncio.Event().wait()
+        return engine
+
+    async with asyncio.timeout(5):
+        assert await serve(start, ServerConfig(port=0)) == 0
+
+
+async def test_the_engines_death_reaches_running_requests(
+    engine: FakeEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def dying(request: object) -> Any:
+        engine.death.set()
+        await asyncio.sleep(0.05)
+        if engine.death.is_set():
+            raise EngineDeadError("the engine died: boom")
+        yield
+
+    monkeypatch.setattr(engine, "submit", dying)
+    server = Server(engine, capsys)
+    status, body = await complete(await server.url())
+    assert (status, body["error"]["code"]) == (503, "engine_dead")
+    assert await server.task == 1

@@ -1,0 +1,133 @@
+"""Whatever a client sends wrong, it gets OpenAI's error body and the right status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from specserve.errors import QueueFullError
+
+if TYPE_CHECKING:
+    from fake_engine import FakeEngine
+
+COMPLETIONS = "/v1/completions"
+CHAT = "/v1/chat/completions"
+MESSAGES = [{"role": "user", "content": "a"}]
+
+WRONG: list[tuple[str, dict[str, Any], str | None]] = [
+    (COMPLETIONS, {}, "prompt"),
+    (COMPLETIONS, {"prompt": []}, "prompt"),
+    (COMPLETIONS, {"prompt": [[]]}, "prompt"),
+    (COMPLETIONS, {"prompt": ""}, "prompt"),
+    (COMPLETIONS, {"prompt": ["a", 1]}, "prompt"),
+    (COMPLETIONS, {"prompt": [-1]}, "prompt"),
+    (COMPLETIONS, {"prompt": [10**30]}, "prompt"),
+    (COMPLETIONS, {"prompt": {"a": 1}}, "prompt"),
+    (COMPLETIONS, {"prompt": ["a"] * 1025}, "prompt"),
+    (COMPLETIONS, {"prompt": ["a"] * 20, "n": 100}, "n"),
+    (COMPLETIONS, {"prompt": "a", "n": 0}, "n"),
+    (COMPLETIONS, {"prompt": "a", "n": 10**9}, "n"),
+    (COMPLETIONS, {"prompt": "a", "best_of": 2}, "best_of"),
+    (COMPLETIONS, {"prompt": "a", "max_tokens": 0}, "max_tokens"),
+    (COMPLETIONS, {"prompt": "a", "max_tokens": "many"}, "max_tokens"),
+    (COMPLETIONS, {"prompt": "a", "max_tokens": 2**40}, "max_tokens"),
+    (COMPLETIONS, {"prompt": "a", "stop": ["x"] * 99}, "stop"),
+    (COMPLETIONS, {"prompt": "a", "stop": ""}, "stop"),
+    (COMPLETIONS, {"prompt": "a", "stop": "x" * 10**5}, "stop"),
+    (COMPLETIONS, {"prompt": "a", "logprobs": 500}, "logprobs"),
+    (COMPLETIONS, {"prompt": "a", "logit_bias": {"x": 1}}, "logit_bias"),
+    (COMPLETIONS, {"prompt": "a", "logit_bias": {str(i): 1 for i in range(2000)}}, "logit_bias"),
+    (COMPLETIONS, {"prompt": "a", "bad_words": [" "]}, "bad_words"),
+    (COMPLETIONS, {"prompt": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+    (COMPLETIONS, {"prompt": "a", "suffix": "b"}, "suffix"),
+    (COMPLETIONS, {"prompt": "a", "seed": 2**80}, "seed"),
+    (COMPLETIONS, {"prompt": "a", "speculation": {"max_draft_tokens": -1}}, "speculation"),
+    (COMPLETIONS, {"prompt": "a", "stream": "yes"}, "stream"),
+    (CHAT, {}, "messages"),
+    (CHAT, {"messages": []}, "messages"),
+    (CHAT, {"messages": [{"content": "a"}]}, "messages"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+    (CHAT, {"messages": MESSAGES, "top_logprobs": 2}, "top_logprobs"),
+    (CHAT, {"messages": MESSAGES, "max_tokens": 0}, "max_tokens"),
+    (CHAT, {"messages": MESSAGES, "tools": [{"type": "function"}]}, "tools"),
+    (CHAT, {"messages": MESSAGES, "response_format": {"type": "json_object"}}, "response_format"),
+    ("/tokenize", {}, "messages"),
+    ("/tokenize", {"prompt": "a", "messages": MESSAGES}, "messages"),
+    ("/detokenize", {}, "tokens"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "param"), WRONG)
+async def test_a_wrong_field_is_a_400_that_names_it(
+    client: Any, engine: FakeEngine, path: str, body: dict[str, Any], param: str | None
+) -> None:
+    answer = await client.post(path, json=body)
+    error = (await answer.json())["error"]
+    assert (answer.status, error["type"], error["param"]) == (400, "invalid_request_error", param)
+    assert len(error["message"]) <= 1000
+    assert engine.asked == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"null", b'"a"', b'{"prompt": "\xff"}', b"[" * 100_000, b'{"x":' + b"[" * 100_000,
+     b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "\\ud800"}'],
+)  # fmt: skip
+async def test_a_body_that_is_no_object_is_a_400(client: Any, data: bytes) -> None:
+    answer = await client.post(COMPLETIONS, data=data)
+    assert answer.status == 400
+    assert (await answer.json())["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", COMPLETIONS, 405), ("POST", "/health", 405), ("GET", "/nowhere", 404), ("GET", "/v1/models/none", 404)],
+)
+async def test_routing_errors_are_json_too(client: Any, method: str, path: str, status: int) -> None:
+    answer = await client.request(method, path)
+    assert answer.status == status
+    assert (await answer.json())["error"]["message"]
+    assert status != 405 or answer.headers["Allow"]
+
+
+async def test_a_body_that_is_too_large_is_413(connect: Any, engine: FakeEngine) -> None:
+    client = await connect(engine, max_body_bytes=100)
+    answer = await client.post(COMPLETIONS, json={"prompt": "a" * 200})
+    assert answer.status == 413
+    assert "too large" in (await answer.json())["error"]["message"]
+
+
+async def test_an_unknown_model_is_404(client: Any) -> None:
+    answer = await client.post(COMPLETIONS, json={"prompt": "a", "model": "gpt-x"})
+    assert (answer.status, (await answer.json())["error"]["code"]) == (404, "model_not_found")
+
+
+async def test_a_full_queue_is_429_with_retry_after(
+    client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(request: object) -> None:
+        raise QueueFullError("too many requests wait.", retry_after=7)
+
+    monkeypatch.setattr(engine, "check", full)
+    answer = await client.post(COMPLETIONS, json={"prompt": "a"})
+    assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
+
+
+async def test_a_fault_of_ours_is_a_500_that_tells_nothing(
+    client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine, "check", lambda request: 1 / 0)
+    answer = await client.post(COMPLETIONS, json={"prompt": "a"})
+    assert answer.status == 500
+    assert "division" not in await answer.text()
+    assert "division" in caplog.text
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic sécret"}])
+async def test_every_route_but_health_wants_the_key(connect: Any, engine: FakeEngine, header: dict[str, str]) -> None:
+    client = await connect(engine, api_key="sécret")
+    for method, path in [("POST", COMPLETIONS), ("GET", "/metrics"), ("GET", "/v1/models"), ("GET", "/nowhere")]:
+        assert (await client.request(method, path, headers=header)).status == 401
+    assert (await client.get("/health")).status == 200
+    assert (await client.get("/version", headers={"Authorization": "bearer sécret"})).status == 200
