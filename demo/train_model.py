@@ -228,18 +228,33 @@ def train(output_dir: Path, minutes: float, length: int, batch: int, resume: boo
         step, tokens = step + 1, tokens + ids.numel()
         if step % 20 == 0:
             seconds, cpu = time.time() - began, time.process_time() / 60
-            print(f"step {step} {tokens / 1e6:.2f}M tokens {seconds / 60:.1f} min (cpu {cpu:.1f} core-min) "
-                  f"loss {loss.item():.3f} lr x{scale:.2f} {(tokens / seconds):.0f} tok/s", flush=True)
+            print(
+                f"step {step} {tokens / 1e6:.2f}M tokens {seconds / 60:.1f} min (cpu {cpu:.1f} core-min) "
+                f"loss {loss.item():.3f} lr x{scale:.2f} {(tokens / seconds):.0f} tok/s",
+                flush=True,
+            )
         if time.time() - last_save > 240:
             last_save = time.time()
             write_checkpoint(model, output_dir)
-            torch.save({"model": model.state_dict(), "optimizers": [o.state_dict() for o in optimizers],
-                        "seconds": time.time() - began, "tokens": tokens}, state_path)
+            torch.save(
+                {
+                    "model": model.state_dict(),
+                    "optimizers": [o.state_dict() for o in optimizers],
+                    "seconds": time.time() - began,
+                    "tokens": tokens,
+                },
+                state_path,
+            )
     write_checkpoint(model, output_dir)
     with torch.autocast("cpu", torch.bfloat16):
         loss_value = held_out_loss(model, held_out)
-    result = {"held_out_loss_nats": loss_value, "tokens": tokens, "minutes": (time.time() - began) / 60,
-              "core_minutes": time.process_time() / 60, "held_out_tokens": len(held_out)}
+    result = {
+        "held_out_loss_nats": loss_value,
+        "tokens": tokens,
+        "minutes": (time.time() - began) / 60,
+        "core_minutes": time.process_time() / 60,
+        "held_out_tokens": len(held_out),
+    }
     (output_dir / "training.json").write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result), flush=True)
 

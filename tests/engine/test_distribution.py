@@ -26,9 +26,7 @@ def distribution(model, prompt, top_k):
 @pytest.mark.parametrize("drafted", [False, True])
 def test_pairs_of_sampled_tokens_follow_their_joint_distribution(toy_model, drafted):
     first = distribution(toy_model, PROMPT, 4)
-    joint = {
-        (a, b): p * q for a, p in first.items() for b, q in distribution(toy_model, (*PROMPT, a), 4).items()
-    }
+    joint = {(a, b): p * q for a, p in first.items() for b, q in distribution(toy_model, (*PROMPT, a), 4).items()}
     requests = [
         toy_request(str(i), PROMPT, max_tokens=3, temperature=1.0, top_k=4, seed=i, ignore_eos=True)
         for i in range(SAMPLES)

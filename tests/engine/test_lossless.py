@@ -71,9 +71,7 @@ def test_an_oracle_needs_one_verify_step_per_width_plus_one_tokens(toy_model, wi
 
 
 def test_a_wrong_drafter_is_never_accepted(toy_model):
-    speculative = assert_lossless(
-        toy_model, varied_requests(16), lambda outputs: WrongDrafter(outputs, 4, TOY_VOCAB)
-    )
+    speculative = assert_lossless(toy_model, varied_requests(16), lambda outputs: WrongDrafter(outputs, 4, TOY_VOCAB))
     good, drafted = accepted(speculative)
     assert good == 0
     assert drafted > 100
@@ -120,9 +118,14 @@ def demo_requests(demo_model, count):
         prompt = tokenizer.encode(heads[i % len(heads)] + f"name_{i}" * (1 + i % 9))
         requests.append(
             toy_request(
-                str(i), prompt, max_tokens=24 + i % 17, temperature=(0.0, 0.8, 1.0)[i % 3], seed=i, logprobs=(None, 2)[i % 2],
+                str(i),
+                prompt,
+                max_tokens=24 + i % 17,
+                temperature=(0.0, 0.8, 1.0)[i % 3],
+                seed=i,
+                logprobs=(None, 2)[i % 2],
                 repetition_penalty=(1.0, 1.1)[i % 5 == 0],
-            )  # fmt: skip
+            )
         )
     return requests
 

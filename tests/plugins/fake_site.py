@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specserve.hookspecs import hookimpl
 from specserve.plugins import PluginHost
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Install = Callable[..., None]
 Start = Callable[..., PluginHost]

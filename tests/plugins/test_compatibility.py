@@ -46,9 +46,7 @@ def test_a_conflict_of_either_side_beats_every_compatibility() -> None:
     a = declare("a", "draft.chain", compatible={"lora.target": "yes"})
     b = declare("b", "lora.target", conflicts={"draft.chain": Conflict("its caches would be mixed up.")})
     finding = judge(a, b)
-    assert refusal(finding) == (
-        "a cannot run with b: its caches would be mixed up. Remove --plugin a or --plugin b."
-    )
+    assert refusal(finding) == ("a cannot run with b: its caches would be mixed up. Remove --plugin a or --plugin b.")
 
 
 def test_the_same_feature_twice_is_no_conflict_in_itself() -> None:

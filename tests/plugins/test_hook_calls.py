@@ -102,12 +102,12 @@ def test_a_deliberate_error_of_a_plugin_passes_unchanged(start: Start) -> None:
         def resolve_model(self, name: str) -> None:
             raise ModelNotFoundError(f"no adapter {name}")
 
-    with pytest.raises(ModelNotFoundError, match="^no adapter x$"):
+    with pytest.raises(ModelNotFoundError, match=r"^no adapter x$"):
         start(extra=given(a=Strict())).collect("resolve_model", name="x")
 
 
 def test_a_misspelt_option_is_named_with_the_nearest_one(start: Start) -> None:
-    with pytest.raises(ConfigError, match=r"a\.widht is not an option; did you mean 'width'\? \(options of a: width = 4"):
+    with pytest.raises(ConfigError, match=r"a\.widht is not an option; did you mean 'width'\? \(options of a: w"):
         start(extra=given(a=Drafts()), plugin_options={"a": {"widht": 1}})
 
 

@@ -13,7 +13,13 @@ from specserve.errors import PluginError
 if TYPE_CHECKING:
     from fake_site import Install, Start
 
-KERNELS = "from specserve.hookspecs import hookimpl\n\n@hookimpl\ndef make_kernels(device):\n    return 'native ' + device\n"
+KERNELS = """
+from specserve.hookspecs import hookimpl
+
+@hookimpl
+def make_kernels(device):
+    return "native " + device
+"""
 
 
 def test_installed_is_not_enabled_and_not_imported(install: Install, start: Start) -> None:
@@ -34,7 +40,7 @@ def test_a_missing_plugin_is_named_with_the_nearest_one(install: Install, start:
 def test_conflicting_plugins_stop_start_up_before_either_is_imported(install: Install, start: Start) -> None:
     install("eagle", provides="draft.model", conflicts={"draft.chain": "FAILS"})
     install("ngram")
-    with pytest.raises(PluginError, match="eagle cannot run with ngram: both want the same thing. Remove --plugin"):
+    with pytest.raises(PluginError, match=r"eagle cannot run with ngram: both want the same thing. Remove --plugin"):
         start("eagle", "ngram")
     assert "fake_eagle.plugin" not in sys.modules
 
@@ -42,7 +48,7 @@ def test_conflicting_plugins_stop_start_up_before_either_is_imported(install: In
 def test_undeclared_plugins_stop_start_up_unless_allowed(install: Install, start: Start) -> None:
     install("a")
     install("b", provides="lora.target")
-    with pytest.raises(PluginError, match="a and b are undeclared.*Missing: .*--allow-undeclared"):
+    with pytest.raises(PluginError, match=r"a and b are undeclared.*Missing: .*--allow-undeclared"):
         start("a", "b")
     host = start("a", "b", allow_undeclared=True)
     assert any(line.startswith("warning: a and b are undeclared") for line in host.banner())
@@ -64,7 +70,7 @@ def test_a_plugin_that_fails_to_import_stops_start_up_with_the_reason(install: I
 
 def test_a_misspelt_hook_stops_start_up_with_the_right_one(install: Install, start: Start) -> None:
     install("a", plugin=HOOKS.replace("make_draft_planner", "make_draft_planer"))
-    with pytest.raises(PluginError, match="plugin a implements 'make_draft_planer'.*did you mean 'make_draft_planner'"):
+    with pytest.raises(PluginError, match=r"a implements 'make_draft_planer'.*did you mean 'make_draft_planner'"):
         start("a")
 
 

@@ -51,6 +51,17 @@ def test_a_misspelt_group_stops_start_up(install: Install, start: Start, group: 
         start("a")
 
 
+@pytest.mark.parametrize("value", ["my-package.plugin", "package.plugin:thing", "a b"])
+def test_an_entry_point_that_names_no_module_is_refused_and_hurts_nobody_else(
+    install: Install, start: Start, value: str
+) -> None:
+    install("a", groups={"specserve.plugins": {"a": value}})
+    install("b")
+    assert start("b").loaded_names == ("b",)
+    with pytest.raises(PluginError, match="must name a module"):
+        start("a")
+
+
 def test_a_plugin_that_declares_no_feature_is_refused(install: Install, start: Start) -> None:
     install("a", provides="")
     with pytest.raises(PluginError, match="no feature is declared"):
@@ -75,7 +86,7 @@ def test_a_constant_that_is_missing_or_of_the_wrong_kind_is_refused(
 
 def test_constants_are_read_from_compat_modules_only(install: Install, start: Start) -> None:
     install("a", groups={"specserve.compatible.a": {"lora.target": "fake_a.plugin:HOOKS"}})
-    with pytest.raises(PluginError, match="must name a constant in a .compat module"):
+    with pytest.raises(PluginError, match=r"must name a constant in a .compat module"):
         start("a")
 
 

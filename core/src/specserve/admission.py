@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from specserve.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from specserve.types import GenerateRequest, SamplingParams
 
 MAX_LOGPROBS = 20
@@ -108,7 +110,7 @@ def at_most(param: str, count: int, most: int) -> None:
         refuse(param, f"at most {most} entries are allowed; got {count}")
 
 
-def ids_in_range(param: str, ids: object, vocab_size: int) -> None:
-    for token in ids:  # type: ignore[attr-defined]
+def ids_in_range(param: str, ids: Collection[int], vocab_size: int) -> None:
+    for token in (min(ids), max(ids)) if ids else ():
         if not 0 <= token < vocab_size:
             refuse(param, f"token ids are between 0 and {vocab_size - 1}; got {token}")

@@ -70,7 +70,7 @@ class AsyncEngine:
         self.mailboxes: dict[str, Mailbox] = {}
         self.inbox: deque[Callable[[], None]] = deque()
         self.wake = threading.Event()
-        self.stopping = False
+        self.stop_asked = threading.Event()
         self.thread = threading.Thread(target=self.run, name="specserve-step", daemon=True)
         self.thread.start()
 
@@ -184,7 +184,7 @@ class AsyncEngine:
             self.post([Delta(request.request_id, (), "error", error=f"{type(error).__name__}: {error}")])
 
     def finish(self) -> None:
-        self.stopping = True
+        self.stop_asked.set()
 
     def post(self, deltas: list[Delta]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop was closed under us: nobody is left to read
@@ -200,7 +200,7 @@ class AsyncEngine:
 
     def step_until_stopped(self) -> None:
         engine = self.engine
-        while not self.stopping:
+        while not self.stop_asked.is_set():
             self.wake.clear()
             while self.inbox:
                 self.inbox.popleft()()
@@ -210,8 +210,13 @@ class AsyncEngine:
                     self.post(deltas)
                 if not engine.has_work:
                     engine.check_integrity()
-            elif not self.stopping:
-                self.wake.wait()
+            else:
+                self.rest()
+
+    def rest(self) -> None:
+        """Wait for a command, unless the one that ends the thread has just come."""
+        if not self.stop_asked.is_set():
+            self.wake.wait()
 
     def die(self, error: BaseException) -> None:
         self.status = "dead"

@@ -6,7 +6,7 @@ and memory read query lengths here and nowhere else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +14,7 @@ import torch
 from specserve.trees import depths_of, is_chain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -45,16 +45,21 @@ class Batch:
     lora: Any = None
 
 
+def no_lora(batch: Batch) -> None:
+    """No adapters: the plan of every batch is None."""
+
+
 class BatchBuilder:
     """Lays spans out as rows. On CUDA it fills pinned staging buffers in turn, so that filling one
     does not wait for the copy of another."""
 
-    def __init__(self, block_size: int, device: torch.device) -> None:
+    def __init__(self, block_size: int, device: torch.device, plan_lora: Callable[[Batch], Any] = no_lora) -> None:
         self.block_size = block_size
         self.device = device
+        self.plan_lora = plan_lora
         self.staging = Staging()
 
-    def build(self, spans: Sequence[Span], lora: Any = None) -> Batch:
+    def build(self, spans: Sequence[Span]) -> Batch:
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -78,8 +83,10 @@ class BatchBuilder:
                 if span.draft is not None:
                     ids += span.draft.tokens
                     end = start + known
-                    positions += [end - 1 + d for d in depths_of(span.draft)] if not is_chain(span.draft) else range(
-                        end, end + span.drafted
+                    positions += (
+                        [end - 1 + d for d in depths_of(span.draft)]
+                        if not is_chain(span.draft)
+                        else range(end, end + span.drafted)
                     )
                 slots += [blocks[p // size] * size + p % size for p in range(start, start + length)]
             if span.scored:
@@ -87,7 +94,7 @@ class BatchBuilder:
         num_rows, num_scored = len(ids), len(scored)
         rows = self.to_device([ids, positions, slots])
         everything = num_scored == num_rows
-        return Batch(
+        batch = Batch(
             spans=tuple(spans),
             input_ids=rows[0],
             positions=rows[1],
@@ -98,8 +105,9 @@ class BatchBuilder:
             scored_offsets=tuple(scored_offsets),
             num_rows=num_rows,
             num_scored=num_scored,
-            lora=lora,
         )
+        lora = self.plan_lora(batch)
+        return batch if lora is None else replace(batch, lora=lora)
 
     def to_device(self, rows: list[list[int]]) -> Tensor:
         """[len(rows), n] int64 on the device."""

@@ -28,5 +28,3 @@ def attention_backends() -> Iterable[AttentionFactory]:
 @hookimpl
 def logits_processors() -> Iterable[LogitsProcessor]:
     return [PenaltiesProcessor(), BiasProcessor(), BadWordsProcessor()]
-
-

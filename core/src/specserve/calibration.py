@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.trees import ROOT, depths_of, parents_of
+from specserve.trees import ROOT, children_of, depths_of, parents_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,6 +68,17 @@ class Calibration:
             if hit:
                 came_true.add(node)
             self.rates.setdefault((draft.source, kind, bucket), Rate()).add(hit)
+
+
+def hits_of(draft: Draft, tokens: Sequence[int]) -> int:
+    """How many guesses along one path from the root came true, as far as `tokens` tell."""
+    node, children = ROOT, children_of(draft)
+    for depth, token in enumerate(tokens):
+        child = children.get(node, {}).get(token)
+        if child is None:
+            return depth
+        node = child
+    return len(tokens)
 
 
 def conditionals(draft: Draft) -> list[tuple[str, int, float]]:

@@ -39,7 +39,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_waiting: int = 1024
     block_size: int = 16
     kv_memory: str | None = None
-    """Bytes for the KV cache, with K, M or G; None: what max_num_seqs full contexts need, at most a quarter of free memory."""
+    """Bytes for the KV cache, with K, M or G; None: what max_num_seqs full contexts need, at most a quarter of
+    free memory."""
     prefix_cache: bool = True
     chunked_prefill: bool = True
     max_draft_tokens: int = 32

@@ -6,6 +6,7 @@ agree. What is misspelt is kept as a problem of the plugin, so that listing work
 
 from __future__ import annotations
 
+import re
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,7 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
         points = [point for point in distribution.entry_points if point.group.startswith(PREFIX)]
         if not any(point.group == PLUGINS for point in points):
             continue
-        dist = distribution.metadata["Name"]
+        dist = distribution.metadata["Name"] or "unnamed"
         if canonical(dist) not in seen:
             seen.add(canonical(dist))
             declarations += read_distribution(dist, distribution.version, points)
@@ -51,7 +52,7 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
 def read_distribution(dist: str, version: str, points: list[metadata.EntryPoint]) -> list[PluginDeclaration]:
     """A distribution speaks for its own plugins only: groups that name another plugin are problems."""
     names = [point.name for point in points if point.group == PLUGINS]
-    problems = (*group_problems(dist, names, {point.group for point in points}), *name_problems(names))
+    problems = (*group_problems(dist, names, {point.group for point in points}), *plugin_problems(points))
     groups: dict[tuple[str, str], dict[str, Reference]] = {}
     for point in points:
         kind, _, name = point.group.removeprefix(PREFIX).partition(".")
@@ -61,7 +62,7 @@ def read_distribution(dist: str, version: str, points: list[metadata.EntryPoint]
             name=point.name,
             dist=dist,
             version=version,
-            module=point.module,
+            module=point.value,
             provides={**groups.get(("provides", point.name), {})},
             compatible={**groups.get(("compatible", point.name), {})},
             conflicts={**groups.get(("conflicts", point.name), {})},
@@ -82,10 +83,14 @@ def group_problems(dist: str, names: list[str], groups: set[str]) -> Iterable[st
             yield f"{dist} declares {group!r} but has no plugin {name!r}{did_you_mean(name, names)}"
 
 
-def name_problems(names: list[str]) -> Iterable[str]:
-    for name in names:
+def plugin_problems(points: list[metadata.EntryPoint]) -> Iterable[str]:
+    plugins = {point.name: point.value for point in points if point.group == PLUGINS}
+    for name, module in plugins.items():
         if name == "builtin" or "." in name:
             yield f"a plugin cannot be called {name!r}: 'builtin' is the core's own and a name has no dots"
+        if not re.fullmatch(r"\w+(\.\w+)*", module):
+            yield f"in {PLUGINS}: {name} must name a module, like my_package.plugin; got {module!r}"
+    names = [point.name for point in points if point.group == PLUGINS]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"the entry-point group {PLUGINS!r} names {name!r} twice"
 

@@ -73,9 +73,7 @@ def default_plugins(
     return [declared for name, declared in sorted(installed.items()) if declared.default_on and name not in excluded]
 
 
-def widen(
-    resolution: Resolution, candidate: PluginDeclaration, config: EngineConfig
-) -> tuple[Resolution | None, str]:
+def widen(resolution: Resolution, candidate: PluginDeclaration, config: EngineConfig) -> tuple[Resolution | None, str]:
     """The resolution with one more plugin, or why that plugin stays off: whatever it would newly refuse."""
     try:
         wider = resolve([*(member.declaration for member in resolution.members), candidate], config)

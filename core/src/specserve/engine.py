@@ -15,7 +15,6 @@ from specserve.errors import QueueFullError
 from specserve.request import Request
 from specserve.sampling.seeds import random_seed
 from specserve.text.stops import StopStrings
-from specserve.types import Delta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from specserve.protocols import DraftPlanner, LogitsProcessor, Metric, Observer, Tokenizer, Verifier
     from specserve.runner import Runner
     from specserve.scheduler import Scheduler
-    from specserve.types import GenerateRequest, Verdict
+    from specserve.types import Delta, GenerateRequest, Verdict
 
 
 class EngineParts(NamedTuple):
@@ -82,7 +81,7 @@ class Engine:
         started = (processor.start(request, limits.vocab_size) for processor in self.parts.processors)
         request.processors = [state for state in started if state is not None]
         if params.stop:
-            stream = self.parts.tokenizer.stream(wire.prompt_token_ids)
+            stream = self.parts.tokenizer.stream(wire.prompt_token_ids, skip_special_tokens=params.skip_special_tokens)
             request.stop_text = StopStrings(params.stop, stream, params.include_stop_str_in_output)
         self.requests[request.id] = request
         self.scheduler.add(request)
@@ -97,6 +96,7 @@ class Engine:
             self.metrics.request_success["abort"] += 1
             self.scheduler.remove(request)
             self.forget(request)
+            self.gauge()
 
     def forget(self, request: Request) -> None:
         del self.requests[request.id]
@@ -123,14 +123,17 @@ class Engine:
 
     def watch(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         """Learn and count; nothing here can change a token."""
-        metrics, scheduler = self.metrics, self.scheduler
-        metrics.num_steps += 1
-        metrics.num_requests_running = len(scheduler.running)
-        metrics.num_requests_waiting = len(scheduler.waiting)
-        metrics.kv_cache_usage = scheduler.pool.usage
+        self.metrics.num_steps += 1
+        self.gauge()
         self.planner.learn(batch, verdict, seconds)
         for observer in self.parts.observers:
             observer.observe(batch, verdict)
+
+    def gauge(self) -> None:
+        metrics, scheduler = self.metrics, self.scheduler
+        metrics.num_requests_running = len(scheduler.running)
+        metrics.num_requests_waiting = len(scheduler.waiting)
+        metrics.kv_cache_usage = scheduler.pool.usage
 
     def run(self, requests: Iterable[GenerateRequest], on_delta: Callable[[Delta], None]) -> None:
         """Serve these requests to their end, synchronously: for tests, benches and scripts."""

@@ -77,7 +77,7 @@ def make_verifier(config: EngineConfig, options: Any) -> Verifier | None:
 
 @hookspec
 def logits_processors(config: EngineConfig, options: Any) -> Iterable[LogitsProcessor]:  # type: ignore[empty-body]
-    """Processors that run after the core's own, in order of plugin name."""
+    """Processors that run after the core's own, in the order in which the plugins are enabled."""
 
 
 @hookspec

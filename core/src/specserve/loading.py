@@ -79,9 +79,7 @@ def import_plugin(declaration: PluginDeclaration) -> Any:
         ) from error
 
 
-def register(
-    name: str, declaration: PluginDeclaration | None, plugin: Any, table: Mapping[str, Any]
-) -> LoadedPlugin:
+def register(name: str, declaration: PluginDeclaration | None, plugin: Any, table: Mapping[str, Any]) -> LoadedPlugin:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:

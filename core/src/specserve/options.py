@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Table = dict[str, Any]
 PART = re.compile(r'"([^"]+)"|([^."=\s]+)')
-USAGE = "write --set NAME.key=value, where NAME is a plugin; quote a key with dots: lora.adapters.\"a.b\"=PATH"
+USAGE = 'write --set NAME.key=value, where NAME is a plugin; quote a key with dots: lora.adapters."a.b"=PATH'
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Table]:

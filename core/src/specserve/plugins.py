@@ -40,8 +40,7 @@ class PluginHost:
         self.config, self.installed, self.decision = config, installed, decision
         self.plugins = plugins
         self.implementers = {
-            hook: [plugin for plugin in plugins if getattr(plugin.manager.hook, hook).get_hookimpls()]
-            for hook in HOOKS
+            hook: [plugin for plugin in plugins if getattr(plugin.manager.hook, hook).get_hookimpls()] for hook in HOOKS
         }
 
     @classmethod
@@ -94,7 +93,7 @@ class PluginHost:
 
     def options(self, name: str) -> msgspec.Struct | None:
         """The effective options of a loaded plugin; None for one that takes none."""
-        return next(plugin.options for plugin in self.plugins if plugin.name == name)
+        return {plugin.name: plugin.options for plugin in self.plugins}[name]
 
     def check_pending(self) -> None:
         """Raise PluginError for a hook that is not specified. `start` has done it for every plugin."""

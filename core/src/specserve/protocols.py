@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import torch
     from torch import Tensor
@@ -171,7 +171,7 @@ class ProcessorState(Protocol):
     """A logits processor's state for one request."""
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
-        """logits: [V] float32, may be changed in place; `path`: the guessed tokens between the committed ones and this row."""
+        """logits: [V] float32, may be changed in place; `path`: the guesses between the committed tokens and this row."""
         ...
 
     def commit(self, tokens: Sequence[int]) -> None:

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 class Cut(NamedTuple):
     """How many of the new tokens count, and why the request ends there, if it does."""
 
-    count: int
+    kept: int
     reason: FinishReason | None
-    stop_string: str | None
 
 
 def cut(request: Request, tokens: Sequence[int], eos_token_ids: Set[int]) -> Cut:
@@ -30,12 +29,12 @@ def cut(request: Request, tokens: Sequence[int], eos_token_ids: Set[int]) -> Cut
     room = request.max_len - len(request.tokens)
     for i, token in enumerate(tokens):
         if (token in eos_token_ids and not params.ignore_eos) or token in params.stop_token_ids:
-            return Cut(i + 1, "stop", None)
+            return Cut(i + 1, "stop")
         if watcher is not None:
             found = watcher.push(token)
             if found is not None and request.num_generated + i + 1 >= params.min_tokens:
                 request.stop_string = found
-                return Cut(i + 1, "stop", found)
+                return Cut(i + 1, "stop")
         if i + 1 >= room:
-            return Cut(i + 1, "length", None)
-    return Cut(len(tokens), None, None)
+            return Cut(i + 1, "length")
+    return Cut(len(tokens), None)

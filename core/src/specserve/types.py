@@ -49,6 +49,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()
     include_stop_str_in_output: bool = False
+    skip_special_tokens: bool = True
+    """Whether stop strings are looked for in text without special tokens."""
     ignore_eos: bool = False
     seed: int | None = None
     logprobs: int | None = None

@@ -93,7 +93,7 @@ class DrafterInvariantVerifier:
         if walk is None:
             return NOTHING if prompt is None else SpanVerdict((), (), None, None, prompt)
         request = span.request
-        count, reason, _ = cut(request, walk.tokens, self.eos_token_ids)
+        count, reason = cut(request, walk.tokens, self.eos_token_ids)
         tokens, path = tuple(walk.tokens[:count]), tuple(walk.path[:count])
         logprobs: tuple[TokenLogprobs, ...] | None = None
         wanted = request.params.logprobs

@@ -2,4 +2,4 @@
 
 from specserve.declare import Compatible
 
-LORA = Compatible("a guess comes from the request's own tokens alone, so no adapter can make it wrong to share")
+LORA = Compatible("a guess comes from the request's own tokens, whichever adapter wrote them")

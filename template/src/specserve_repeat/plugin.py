@@ -40,8 +40,12 @@ class RepeatDrafter:
     def start(self, request: Request) -> None:
         pass
 
-    def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    def propose(  # a drafter takes all four; this one needs neither hidden states nor what was just accepted
+        self,
+        batch: Batch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
     ) -> list[Draft | None]:
         return [self.guess(span.request.tokens, limit) for span, limit in zip(batch.spans, limits, strict=True)]
 

@@ -49,11 +49,11 @@ class Bucket(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rows that read keys by one index. `copies` is the number of key sequences read: 1, or one per row."""
+    """Rows that read keys from one list of blocks or slots, `source`. `copies`: key sequences read, 1 or one per row."""
 
     rows: Tensor | slice
     read: Callable[[int, Tensor], KeysValues]
-    index: Tensor
+    source: Tensor
     copies: int
     buckets: list[Bucket]
 
@@ -163,7 +163,7 @@ class SdpaAttention:
         for group in groups:
             keys, values = (
                 t.view(group.copies, -1, spec.num_kv_heads, spec.head_dim).transpose(1, 2)
-                for t in group.read(layer, group.index)
+                for t in group.read(layer, group.source)
             )
             queries = q[group.rows]
             parts = [self.attend(bucket, window, queries, keys, values) for bucket in group.buckets]

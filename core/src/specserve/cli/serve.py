@@ -48,7 +48,8 @@ async def start_engine(config: EngineConfig) -> AsyncEngine:
     from specserve.async_engine import AsyncEngine  # torch, by way of the engine
 
     engine = await AsyncEngine.start(config, on_progress=report_progress)
-    print("\n".join(banner(engine.describe())), file=sys.stderr, flush=True)
+    lines = [*banner(engine.describe()), *(f"specserve: {line}" for line in engine.plugins.banner())]
+    print("\n".join(lines), file=sys.stderr, flush=True)
     return engine
 
 

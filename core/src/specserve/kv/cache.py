@@ -57,7 +57,9 @@ class KVCache:
     def read_blocks(self, layer: int, index: Tensor) -> KeysValues:
         """index: [n] block ids, in path order."""
         k, v = self.blocks[layer]
-        return KeysValues(k.index_select(0, index).view(self.token_shape), v.index_select(0, index).view(self.token_shape))
+        return KeysValues(
+            k.index_select(0, index).view(self.token_shape), v.index_select(0, index).view(self.token_shape)
+        )
 
     def read_slots(self, layer: int, index: Tensor) -> KeysValues:
         """index: [n] slots, in path order."""

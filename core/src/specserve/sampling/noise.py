@@ -41,7 +41,9 @@ def token_offsets(width: int, device: torch.device) -> Tensor:
 def gumbel_noise(keys: Sequence[int], vocab_size: int, device: torch.device) -> Tensor:
     """Standard Gumbel noise [len(keys), vocab_size], float32."""
     width = -(-vocab_size // LANES) * LANES
-    z = torch.tensor([signed(k) for k in keys], dtype=torch.int64, device=device)[:, None] + token_offsets(width, device)
+    z = torch.tensor([signed(k) for k in keys], dtype=torch.int64, device=device)[:, None] + token_offsets(
+        width, device
+    )
     # int64 shifts are arithmetic: the mask clears the copies of the sign bit
     z = (z ^ ((z >> 30) & (1 << 34) - 1)) * signed(MULTIPLIERS[0])
     z = (z ^ ((z >> 27) & (1 << 37) - 1)) * signed(MULTIPLIERS[1])

@@ -30,7 +30,7 @@ SLICE = 32
 class Row(NamedTuple):
     """A scored row to decide: its index in the logits, whose it is, and the guesses before it."""
 
-    index: int
+    row: int
     request: Request
     path: tuple[int, ...]
 
@@ -54,7 +54,7 @@ def target_tokens(logits: Tensor, rows: Sequence[Row]) -> list[int]:
 
 
 def sample_slice(logits: Tensor, rows: Sequence[Row]) -> list[int]:
-    x = logits[[row.index for row in rows]]
+    x = logits[[wanted.row for wanted in rows]]
     noisy: list[int] = []
     for i, (_, request, path) in enumerate(rows):
         for processor in request.processors:

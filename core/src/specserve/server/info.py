@@ -43,7 +43,7 @@ async def health(request: web.Request) -> web.Response:
     return json_response({"status": status}, status=200 if status == "ready" else 503)
 
 
-async def version(request: web.Request) -> web.Response:  # noqa: ARG001 - a handler's signature
+async def version(request: web.Request) -> web.Response:
     return json_response({"version": __version__})
 
 
@@ -92,7 +92,7 @@ async def detokenize(request: web.Request) -> web.Response:
     return json_response({"prompt": text})
 
 
-async def openapi(request: web.Request) -> web.Response:  # noqa: ARG001 - a handler's signature
+async def openapi(request: web.Request) -> web.Response:
     return json_response(openapi_document())
 
 

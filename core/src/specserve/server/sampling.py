@@ -28,6 +28,7 @@ GIVEN = (
     "presence_penalty",
     "frequency_penalty",
     "include_stop_str_in_output",
+    "skip_special_tokens",
     "ignore_eos",
     "seed",
     "prompt_logprobs",

@@ -13,7 +13,6 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.planning import VerifyAll
 from specserve.plugins import PluginHost
 from specserve.testing.drafters import DrafterPlugin
-from specserve.types import Delta, GenerateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from specserve.engine import Engine
     from specserve.metrics import EngineMetrics
     from specserve.protocols import Drafter, DraftPlanner
-    from specserve.types import TokenLogprobs
+    from specserve.types import Delta, GenerateRequest, TokenLogprobs
 
 DEFAULTS: dict[str, Any] = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M", "default_plugins": False}
 
@@ -96,9 +95,7 @@ def run_requests(engine: Engine, requests: Iterable[GenerateRequest]) -> Run:
     return Run(outputs, engine.metrics)
 
 
-def run(
-    model: Path | str, requests: Iterable[GenerateRequest], drafter: Drafter | None = None, **options: Any
-) -> Run:
+def run(model: Path | str, requests: Iterable[GenerateRequest], drafter: Drafter | None = None, **options: Any) -> Run:
     """`make_engine` and `run_requests` in one."""
     return run_requests(make_engine(model, drafter, **options).engine, requests)
 

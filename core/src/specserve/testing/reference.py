@@ -18,7 +18,10 @@ M64 = 2**64
 
 
 def reference_generate(
-    next_logits: Callable[[list[int]], Sequence[float]], prompt: Sequence[int], params: SamplingParams, eos: Sequence[int]
+    next_logits: Callable[[list[int]], Sequence[float]],
+    prompt: Sequence[int],
+    params: SamplingParams,
+    eos: Sequence[int],
 ) -> list[int]:
     """Generate with `next_logits(tokens) -> logits of the next token`. Supports what `reference_token` does."""
     tokens = list(prompt)

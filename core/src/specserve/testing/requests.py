@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.sampling.seeds import choice_seed
 from specserve.testing.toy_tokenizer import VOCAB_SIZE as TOY_VOCAB
-from specserve.types import GenerateRequest, SamplingParams
+from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from specserve.types import SpeculationParams
 
 
 def toy_request(
@@ -20,8 +18,12 @@ def toy_request(
 ) -> GenerateRequest:
     """A greedy request of 16 tokens unless `params` say otherwise."""
     sampling = SamplingParams(**({"temperature": 0.0, "max_tokens": 16} | params))
-    extra = {} if speculation is None else {"speculation": speculation}
-    return GenerateRequest(request_id=request_id, prompt_token_ids=tuple(prompt), params=sampling, **extra)
+    return GenerateRequest(
+        request_id=request_id,
+        prompt_token_ids=tuple(prompt),
+        params=sampling,
+        speculation=speculation or SpeculationParams(),
+    )
 
 
 def varied_requests(count: int, *, vocab_size: int = TOY_VOCAB, seed: int = 0) -> list[GenerateRequest]:

@@ -1,0 +1,78 @@
+"""`python -m benchmarks [NAME...]`: run benchmarks, print their tables, keep their figures as JSON.
+
+Owns the command line. Several benchmarks run in a process each, so that none inherits another's threads,
+memory or imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from benchmarks.report import Options, Result, keep, show
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAMES = {
+    "overhead": "the engine around a model that costs nothing",
+    "single": "one request against transformers generate",
+    "batch": "32 requests at once against one",
+    "http": "32 streaming HTTP clients against the engine alone",
+    "latency": "first token, and gaps between tokens while a long prompt joins",
+    "startup": "the plugin list, and a server until it is ready",
+    "bitrule": "what equal bits for every batch shape cost in prefill",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 when every benchmark ran, whatever its figures; 1 when one failed to run."""
+    args = parser().parse_args(argv)
+    names = args.names or list(NAMES)
+    if len(names) == 1:
+        run_here(names[0], Options(args.threads, args.quick, args.profile))
+        return 0
+    switches = [flag for flag, on in (("--quick", args.quick), ("--profile", args.profile)) if on]
+    again = [sys.executable, "-m", "benchmarks", f"--threads={args.threads}", *switches]
+    failed = [name for name in names if subprocess.run([*again, name], check=False).returncode]
+    if failed:
+        print(f"failed to run: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    listing = "\n".join(f"  {name:<10}{what}" for name, what in NAMES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=f"Ratios within one run, medians of alternating rounds.\n\nbenchmarks:\n{listing}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", type=known, metavar="NAME", help="which ones; default: all")
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="CPU threads of every contender; default: all"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: to see that it runs, not to quote")
+    parser.add_argument("--profile", action="store_true", help="also print where the time goes (overhead, single)")
+    return parser
+
+
+def known(name: str) -> str:
+    if name not in NAMES:
+        raise argparse.ArgumentTypeError(f"no benchmark is named {name!r}; there are: {', '.join(NAMES)}")
+    return name
+
+
+def run_here(name: str, options: Options) -> None:
+    load_before = os.getloadavg()
+    result: Result = importlib.import_module(f"benchmarks.{name}").run(options)
+    print(show(name, result), flush=True)
+    path = keep(name, result, options, load_before)
+    print(f"kept in {os.path.relpath(path)}\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""A real engine around a model that costs nothing: everything of a step but the model's arithmetic.
+
+Scheduler, block pool, block tables, batch builder, verifier and committer are the product's; the runner
+hands out logits that were ready before.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from specserve.admission import Limits
+from specserve.assembly import Assembled
+from specserve.batch import BatchBuilder
+from specserve.config import EngineConfig
+from specserve.drafting import NoDraft
+from specserve.engine import Engine, EngineParts
+from specserve.kv.blocks import BlockPool
+from specserve.kv.cache import KVCache
+from specserve.metrics import EngineMetrics
+from specserve.planning import VerifyAll
+from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
+from specserve.scheduler import Scheduler
+from specserve.types import ForwardOutput, GenerateRequest, SamplingParams
+from specserve.verifier import DrafterInvariantVerifier
+
+if TYPE_CHECKING:
+    from specserve.batch import Batch
+    from specserve.runner import Runner
+
+BLOCK_SIZE, PROMPT_LEN, MAX_LEN = 16, 600, 16384
+DEVICE = torch.device("cpu")
+
+
+class CostlessRunner:
+    """The n-th scored row always gets the n-th row of `logits`."""
+
+    def __init__(self, max_rows: int, vocab_size: int) -> None:
+        self.logits = torch.randn(max_rows, vocab_size, generator=torch.Generator().manual_seed(0))
+
+    def forward(self, batch: Batch) -> ForwardOutput:
+        return ForwardOutput(self.logits[: batch.num_scored], {})
+
+
+def costless_engine(num_requests: int, vocab_size: int) -> Engine:
+    num_blocks = num_requests * MAX_LEN // BLOCK_SIZE
+    planner, metrics = VerifyAll(0), EngineMetrics()
+    scheduler = Scheduler(
+        pool=BlockPool(num_blocks),
+        builder=BatchBuilder(BLOCK_SIZE, DEVICE),
+        planner=planner,
+        metrics=metrics,
+        max_num_seqs=num_requests,
+        max_num_batched_tokens=4096,
+        chunked_prefill=True,
+        prefix_cache=True,
+        arithmetic="none",
+    )
+    cache = KVCache(
+        num_layers=1, num_blocks=num_blocks, block_size=BLOCK_SIZE, num_kv_heads=1, head_dim=1,
+        dtype=torch.bfloat16, device=DEVICE,
+    )  # fmt: skip
+    parts = EngineParts(
+        scheduler=scheduler,
+        runner=cast("Runner", CostlessRunner(num_requests, vocab_size)),
+        verifier=DrafterInvariantVerifier([vocab_size - 1]),
+        drafting=NoDraft(),
+        planner=planner,
+        cache=cache,
+        processors=[
+            MinTokensProcessor([vocab_size - 1]), PenaltiesProcessor(), BiasProcessor(), BadWordsProcessor(),
+        ],
+        observers=[],
+        tokenizer=cast("Any", None),  # only stop strings ask it
+        metrics=metrics,
+        limits=Limits(vocab_size, MAX_LEN, num_blocks * BLOCK_SIZE),
+        max_waiting=num_requests,
+    )  # fmt: skip
+    return Engine(parts)
+
+
+def costless_requests(count: int, vocab_size: int) -> list[GenerateRequest]:
+    """Greedy requests with prompts of their own, whose blocks fill up at different steps; none ends by itself."""
+    rng = random.Random(0)
+    params = SamplingParams(temperature=0.0, max_tokens=MAX_LEN, ignore_eos=True)
+    return [
+        GenerateRequest(
+            request_id=f"request-{i}",
+            prompt_token_ids=tuple(rng.randrange(vocab_size) for _ in range(PROMPT_LEN + i % BLOCK_SIZE)),
+            params=params,
+        )
+        for i in range(count)
+    ]
+
+
+def as_assembled(engine: Engine) -> Assembled:
+    """For the async front, which reads the engine and its configuration."""
+    return Assembled(engine, EngineConfig(), cast("Any", None), {})

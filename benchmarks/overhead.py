@@ -1,0 +1,136 @@
+"""Engine overhead: steps of 256 running greedy requests, and of one, with a model that costs nothing.
+
+Measured in `Engine.step` and through `AsyncEngine.submit`, in steady decoding, hashing and publishing of full
+blocks included. A window is a whole number of blocks long, so that every window has the same work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import pstats
+import time
+from contextlib import aclosing
+from statistics import median
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from benchmarks.costless import BLOCK_SIZE, as_assembled, costless_engine, costless_requests
+from benchmarks.report import Check, Options, Result
+from benchmarks.timing import spread
+from specserve.async_engine import AsyncEngine
+
+if TYPE_CHECKING:
+    from specserve.engine import Engine
+    from specserve.types import GenerateRequest
+
+MANY, TINY_VOCAB, DEMO_VOCAB = 256, 64, 8192
+PER_REQUEST_TARGET, ONE_TARGET = 12.0, 150.0
+"""Microseconds: per request and step of many, and per step of one."""
+SECONDS_PER_WINDOW = {MANY: 0.4, 1: 0.05}
+
+
+def run(options: Options) -> Result:
+    torch.set_num_threads(1)  # two threads would only spin beside the step: there is nothing to share
+    rounds = options.rounds(9, 3)
+    raw: dict[str, list[float]] = {}
+    for vocab_size in (TINY_VOCAB, DEMO_VOCAB):
+        for count in (MANY, 1):
+            raw[f"Engine.step, {count} requests, vocabulary {vocab_size}"] = sync_steps(count, vocab_size, rounds)
+    for count in (MANY, 1):
+        raw[f"AsyncEngine, {count} requests, vocabulary {TINY_VOCAB}"] = asyncio.run(
+            async_steps(count, TINY_VOCAB, rounds)
+        )
+    rows, checks = [], []
+    for name, values in raw.items():
+        count = 1 if ", 1 requests" in name else MANY
+        step = median(values)
+        rows.append((name, f"{step:.0f}", spread(values), f"{step / count:.2f}"))
+        if f"vocabulary {TINY_VOCAB}" in name:
+            target = ONE_TARGET if count == 1 else PER_REQUEST_TARGET
+            checks.append(Check(f"{name}: per request and step", step / count, target, True, " us"))
+    return Result(
+        title="microseconds per step with a model that costs nothing",
+        columns=("what", "us per step", "lowest..highest", "us per request"),
+        rows=rows,
+        checks=checks,
+        notes=[
+            f"{rounds} windows each, median; steady decoding, prompts of 600 to 615 tokens, blocks of {BLOCK_SIZE}.",
+            f"A vocabulary of {DEMO_VOCAB} adds the argmax over ready logits, with one thread.",
+        ],
+        raw=raw,
+        details=profile_steps() if options.profile else "",
+    )
+
+
+def steady(engine: Engine, requests: list[GenerateRequest]) -> None:
+    """Admit all requests and step until every one is decoding."""
+    for request in requests:
+        engine.check(request)
+        engine.add(request)
+    while engine.scheduler.waiting or any(r.num_generated < 2 for r in engine.requests.values()):
+        engine.step()
+
+
+def sync_steps(count: int, vocab_size: int, rounds: int) -> list[float]:
+    """Microseconds per step, one value per window."""
+    engine = costless_engine(count, vocab_size)
+    steady(engine, costless_requests(count, vocab_size))
+    steps = 2 * BLOCK_SIZE if count > 1 else 16 * BLOCK_SIZE
+    taken = [window(engine, steps) for _ in range(rounds + 1)][1:]
+    engine.check_integrity()
+    return taken
+
+
+def window(engine: Engine, steps: int) -> float:
+    began = time.perf_counter()
+    for _ in range(steps):
+        engine.step()
+    return (time.perf_counter() - began) / steps * 1e6
+
+
+async def async_steps(count: int, vocab_size: int, rounds: int) -> list[float]:
+    """Microseconds per step while every request has a reader on the event loop."""
+    engine = AsyncEngine(as_assembled(costless_engine(count, vocab_size)), cast("Any", None))
+    readers = [asyncio.create_task(read(engine, r)) for r in costless_requests(count, vocab_size)]
+    metrics = engine.metrics
+    while metrics.num_requests_waiting or metrics.num_requests_running < count:
+        await asyncio.sleep(0.05)
+    taken = []
+    for _ in range(rounds + 1):
+        assert metrics.num_requests_running == count, "a request ended while it was measured"
+        steps, began = metrics.num_steps, time.perf_counter()
+        await asyncio.sleep(SECONDS_PER_WINDOW[count])
+        taken.append((time.perf_counter() - began) / (metrics.num_steps - steps) * 1e6)
+    for reader in readers:
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+    await engine.stop()
+    return taken[1:]
+
+
+async def read(engine: AsyncEngine, request: GenerateRequest) -> int:
+    num_tokens = 0
+    async with aclosing(engine.submit(request)) as deltas:
+        async for delta in deltas:
+            num_tokens += len(delta.tokens)
+    return num_tokens
+
+
+def profile_steps() -> str:
+    """Functions of a step of many by own time, in microseconds per request and step, as cProfile (which slows
+    small functions most) sees them."""
+    engine = costless_engine(MANY, TINY_VOCAB)
+    steady(engine, costless_requests(MANY, TINY_VOCAB))
+    steps = 4 * BLOCK_SIZE
+    profile = cProfile.Profile()
+    profile.runcall(window, engine, steps)
+    stats = cast("Any", pstats.Stats(profile)).stats
+    lines = ["  own us  total us     calls  function (per request and step, under cProfile)"]
+    ranked = sorted(stats.items(), key=lambda item: -item[1][2])
+    for (file, line, function), (_, calls, own, total, _) in ranked[:32]:
+        unit = MANY * steps
+        place = function if file == "~" else f"{file.rpartition('specserve/')[2]}:{line} {function}"
+        lines.append(f"{own / unit * 1e6:8.3f}  {total / unit * 1e6:8.3f}  {calls / unit:8.3f}  {place}")
+    return "\n".join(lines)

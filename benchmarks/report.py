@@ -1,0 +1,146 @@
+"""What a benchmark returns, how it is printed, and the JSON file it leaves.
+
+Owns the layout of tables and the record of machine, versions and threads beside every figure. Knows no
+benchmark.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("specserve", "specserve-demo", "torch", "transformers", "aiohttp", "msgspec")
+
+
+class Options(NamedTuple):
+    """What the command line chose for every benchmark."""
+
+    threads: int
+    quick: bool
+    profile: bool
+
+    def rounds(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A figure beside the figure that was promised."""
+
+    what: str
+    got: float
+    target: float
+    at_most: bool
+    """False: at least."""
+    unit: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.got <= self.target if self.at_most else self.got >= self.target
+
+    def sentence(self) -> str:
+        bound = "at most" if self.at_most else "at least"
+        verdict = "met" if self.met else "MISSED"
+        return f"{verdict}: {self.what} {self.got:.4g}{self.unit}, promised {bound} {self.target:g}{self.unit}"
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One table, the checks on its figures, and every single measurement behind them."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    checks: list[Check] = []
+    notes: list[str] = []
+    raw: dict[str, list[float]] = {}
+    """Every round's measurement, in the order taken, by contender."""
+    details: str = ""
+    """Printed after the table on request: a profile."""
+
+
+def show(name: str, result: Result) -> str:
+    """The result as plain text; the first column is left-aligned, the others to the right."""
+    lines = [f"== {name}: {result.title}", *aligned([result.columns, *result.rows])]
+    lines += result.notes
+    lines += [check.sentence() for check in result.checks]
+    if result.details:
+        lines += ["", result.details.rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
+        for row in rows
+    ]
+
+
+def keep(name: str, result: Result, options: Options, load_before: tuple[float, float, float]) -> Path:
+    """Write the result with all that is needed to read it later; returns the file."""
+    now = datetime.now(UTC)
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{now:%Y%m%dT%H%M%S}-{name}.json"
+    record = {
+        "benchmark": name,
+        "date": now.isoformat(timespec="seconds"),
+        "options": options._asdict(),
+        "machine": machine(),
+        "load_before": load_before,
+        "versions": versions(),
+        "commit": commit(),
+        "result": msgspec.to_builtins(result),
+        "checks_met": [check.met for check in result.checks],
+    }
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    return path
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "cpu": cpu_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "system": platform.platform(),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
+    }
+
+
+def cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def commit() -> str:
+    """The checkout's commit, with a + when it has changes; empty outside a repository."""
+    try:
+        run = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    except OSError:
+        return ""
+    return run.stdout.strip()

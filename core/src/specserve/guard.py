@@ -1,0 +1,112 @@
+"""Keeps a drafter's faults away from requests.
+
+A drafter that raises or breaks its contract costs that step's speculation: the fault is counted by drafter
+and reason and logged once; after `fault_limit` faulty steps in a row the drafter is switched off. Also keeps
+the drafter's record: what it costs and how much of what it guesses comes true.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.draft_checks import DraftFault, check_draft
+from specserve.trees import shallow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from specserve.batch import Batch
+    from specserve.metrics import EngineMetrics
+    from specserve.protocols import Drafter
+    from specserve.request import Request
+    from specserve.types import Draft, ForwardOutput, Verdict
+
+logger = logging.getLogger(__name__)
+ADAPTATION = 0.05
+
+
+class Guard:
+    """One drafter, safe to call."""
+
+    def __init__(self, drafter: Drafter, metrics: EngineMetrics, *, vocab_size: int, fault_limit: int) -> None:
+        self.drafter, self.name, self.metrics = drafter, drafter.name, metrics
+        self.vocab_size, self.fault_limit = vocab_size, fault_limit
+        self.faults_in_a_row = 0
+        self.enabled = True
+        self.seconds_per_draft = 0.0
+        """Of one request, a moving average."""
+        self.mean_hits = float("inf")
+        """Guesses on the right path per draft, a moving average; unknown at first, so it is worth asking."""
+
+    def start(self, request: Request) -> None:
+        self.attempt(lambda: self.drafter.start(request))
+
+    def stop(self, request: Request) -> None:
+        self.attempt(lambda: self.drafter.stop(request))
+
+    def propose(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> list[Draft | None]:
+        """One valid draft or None per span."""
+        valid: list[Draft | None] = [None] * len(limits)
+        wanted = sum(limit > 0 for limit in limits)
+        if not self.enabled or not wanted:
+            return valid
+        faults = self.metrics.drafter_faults.total()
+        began = time.perf_counter()
+
+        def ask() -> None:
+            proposed = self.drafter.propose(batch, output, verdict, limits)
+            if len(proposed) != len(limits):
+                raise DraftFault("wrong number of drafts")
+            for i, (span, draft) in enumerate(zip(batch.spans, proposed, strict=True)):
+                if draft is not None:
+                    self.attempt(lambda i=i, s=span, d=draft: put(valid, i, self.checked(s.request, d, limits[i])))  # type: ignore[misc]
+
+        self.attempt(ask)
+        self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
+        if self.metrics.drafter_faults.total() == faults:
+            self.faults_in_a_row = 0
+        return valid
+
+    def checked(self, request: Request, draft: Draft, limit: int) -> Draft | None:
+        """The draft in normal form, less what lies beyond the request's end: the last token needs no guess,
+        it comes as a bonus."""
+        valid = check_draft(draft, limit, self.vocab_size)
+        if valid is not None:
+            valid = shallow(valid, request.max_len - len(request.tokens) - 1)
+        return valid and msgspec.structs.replace(valid, source=valid.source or self.name)
+
+    def score(self, hits: int) -> None:
+        """A draft of this drafter held `hits` guesses that came true along one path."""
+        self.mean_hits = (
+            hits if self.mean_hits == float("inf") else self.mean_hits + ADAPTATION * (hits - self.mean_hits)
+        )
+
+    def attempt(self, action: Callable[[], None]) -> None:
+        if not self.enabled:
+            return
+        try:
+            action()
+        except DraftFault as fault:
+            self.count(str(fault), None)
+        except Exception as error:
+            self.count(f"raised {type(error).__name__}", error)
+
+    def count(self, reason: str, error: Exception | None) -> None:
+        self.metrics.drafter_faults[self.name, reason] += 1
+        if self.metrics.drafter_faults[self.name, reason] == 1:
+            logger.warning("drafter %s: %s; the requests go on with plain decoding", self.name, reason, exc_info=error)
+        self.faults_in_a_row += 1
+        if self.faults_in_a_row >= self.fault_limit:
+            self.enabled = False
+            self.metrics.drafters_disabled.add(self.name)
+            logger.error("drafter %s is switched off after %d faults in a row", self.name, self.faults_in_a_row)
+
+
+def put(drafts: list[Draft | None], at: int, draft: Draft | None) -> None:
+    drafts[at] = draft

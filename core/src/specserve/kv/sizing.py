@@ -1,0 +1,50 @@
+"""How large the KV cache is: what was asked for, or what the configured requests can fill at most."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.config import parse_bytes
+from specserve.errors import ConfigError
+from specserve.kv.cache import KVCache
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+    from specserve.models.decoder import DecoderModel
+
+SHARE_OF_FREE_MEMORY = 0.25
+
+
+def make_cache(config: EngineConfig, model: DecoderModel, draft_layers: int) -> KVCache:
+    """The cache of the target's layers and `draft_layers` more. Raises ConfigError where memory is too small."""
+    layers = model.num_layers + draft_layers
+    per_block = KVCache.bytes_per_block(layers, config.block_size, model.num_kv_heads, model.head_dim, model.dtype)
+    if config.kv_memory is not None:
+        num_blocks = parse_bytes(config.kv_memory) // per_block
+    else:
+        wanted = config.max_num_seqs * -(-(model.max_model_len + config.max_draft_tokens) // config.block_size)
+        num_blocks = min(wanted, int(free_memory(config.device) * SHARE_OF_FREE_MEMORY) // per_block)
+    if num_blocks < 2:
+        raise ConfigError(
+            f"the KV cache needs at least two blocks of {per_block} bytes; got room for {num_blocks}. "
+            "Give more with --kv-memory, or choose a smaller --block-size."
+        )
+    return KVCache(
+        num_layers=layers,
+        num_blocks=num_blocks,
+        block_size=config.block_size,
+        num_kv_heads=model.num_kv_heads,
+        head_dim=model.head_dim,
+        dtype=model.dtype,
+        device=model.device,
+    )
+
+
+def free_memory(device: str) -> int:
+    """Bytes that an allocation could get now."""
+    if device == "cuda":
+        return int(torch.cuda.mem_get_info()[0])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

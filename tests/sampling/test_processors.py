@@ -1,0 +1,138 @@
+"""Every processor against a naive recomputation, and along a draft's path against the same tokens committed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specserve.request import Request
+from specserve.sampling.processors import (
+    BadWordsProcessor,
+    BiasProcessor,
+    MinTokensProcessor,
+    PenaltiesProcessor,
+)
+from specserve.types import GenerateRequest, SamplingParams
+
+VOCAB = 12
+EOS = (10, 11)
+PROCESSORS = {
+    "penalties": PenaltiesProcessor(),
+    "bias": BiasProcessor(),
+    "bad words": BadWordsProcessor(),
+    "min tokens": MinTokensProcessor(EOS),
+}
+token = st.integers(0, VOCAB - 1)
+some = st.lists(token, max_size=8)
+parameters = st.fixed_dictionaries(
+    {
+        "repetition_penalty": st.sampled_from((1.0, 0.5, 1.3, 7.0)),
+        "presence_penalty": st.sampled_from((0.0, 0.5, -1.25)),
+        "frequency_penalty": st.sampled_from((0.0, 0.75, -2.0)),
+        "logit_bias": st.one_of(st.none(), st.dictionaries(token, st.sampled_from((-100.0, 0.5, 3.0)), max_size=3)),
+        "allowed_token_ids": st.one_of(st.none(), st.lists(token, min_size=1, max_size=6).map(tuple)),
+        "bad_words": st.lists(st.lists(token, min_size=1, max_size=3).map(tuple), max_size=4).map(tuple),
+        "min_tokens": st.integers(0, 10),
+        "stop_token_ids": st.lists(token, max_size=2).map(tuple),
+        "max_tokens": st.just(30),
+    }
+)
+
+
+def admitted(prompt, generated, params):
+    wire = GenerateRequest(request_id="r", prompt_token_ids=tuple(prompt), params=params)
+    request = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=99)
+    request.tokens += generated
+    return request
+
+
+def raw_logits():
+    return torch.randn(VOCAB, generator=torch.Generator().manual_seed(1)) * 3
+
+
+def naive(name, logits, prompt, generated, params):
+    """The definitions, one token at a time, over all that was generated."""
+    out = logits.tolist()
+    text = [*prompt, *generated]
+    for t in range(VOCAB):
+        if name == "penalties":
+            if t in text:
+                out[t] = out[t] / params.repetition_penalty if out[t] > 0 else out[t] * params.repetition_penalty
+            out[t] -= params.frequency_penalty * generated.count(t) + params.presence_penalty * (t in generated)
+        if name == "bias":
+            out[t] += (params.logit_bias or {}).get(t, 0.0)
+            if params.allowed_token_ids is not None and t not in params.allowed_token_ids:
+                out[t] = -math.inf
+        if name == "bad words" and any(tuple([*text, t][-len(word) :]) == word for word in params.bad_words):
+            out[t] = -math.inf
+        if name == "min tokens" and len(generated) < params.min_tokens and t in (*EOS, *params.stop_token_ids):
+            out[t] = -math.inf
+    return out
+
+
+def apply(state, path=()):
+    return raw_logits() if state is None else state.apply(raw_logits(), path)
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@settings(max_examples=150, deadline=None)
+@given(prompt=st.lists(token, min_size=1, max_size=8), generated=some, params=parameters)
+def test_a_processor_does_what_its_definition_says(name, prompt, generated, params):
+    params = SamplingParams(**params)
+    state = PROCESSORS[name].start(admitted(prompt, [], params), VOCAB)
+    if state is not None:
+        state.commit(generated)
+    expected = naive(name, raw_logits(), prompt, generated, params)
+    assert apply(state).tolist() == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@settings(max_examples=150, deadline=None)
+@given(prompt=st.lists(token, min_size=1, max_size=8), generated=some, path=some, params=parameters)
+def test_a_guessed_path_counts_bit_for_bit_as_if_it_were_committed(name, prompt, generated, path, params):
+    request = admitted(prompt, [], SamplingParams(**params))
+    forked, committed = (PROCESSORS[name].start(request, VOCAB) for _ in range(2))
+    if forked is None:
+        return
+    forked.commit(generated)
+    before = apply(forked)
+    ahead = apply(forked, tuple(path))
+    committed.commit([*generated, *path])
+    assert torch.equal(ahead, apply(committed))
+    assert torch.equal(apply(forked), before), "looking ahead must leave no trace"
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@given(generated=some, params=parameters)
+def test_a_processor_that_starts_late_knows_what_was_generated(name, generated, params):
+    params = SamplingParams(**params)
+    late = PROCESSORS[name].start(admitted([1, 2], generated, params), VOCAB)
+    early = PROCESSORS[name].start(admitted([1, 2], [], params), VOCAB)
+    if early is not None:
+        early.commit(generated)
+    assert torch.equal(apply(late), apply(early))
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+def test_neutral_parameters_need_no_processor(name):
+    assert PROCESSORS[name].start(admitted([1], [], SamplingParams()), VOCAB) is None
+
+
+def test_repetition_counts_the_prompt_and_the_other_penalties_do_not():
+    one = torch.ones(VOCAB)
+    repetition = SamplingParams(repetition_penalty=2.0)
+    presence = SamplingParams(presence_penalty=1.0, frequency_penalty=1.0)
+    assert PROCESSORS["penalties"].start(admitted([3], [], repetition), VOCAB).apply(one.clone(), ())[3] == 0.5
+    assert PROCESSORS["penalties"].start(admitted([3], [], presence), VOCAB).apply(one.clone(), ())[3] == 1.0
+
+
+def test_a_bad_word_may_begin_in_the_prompt_and_go_on_in_the_guesses():
+    params = SamplingParams(bad_words=((3, 4, 5),))
+    state = PROCESSORS["bad words"].start(admitted([9, 3], [], params), VOCAB)
+    assert state.apply(torch.zeros(VOCAB), ())[5] == 0.0
+    assert state.apply(torch.zeros(VOCAB), (4,))[5] == -math.inf
+    assert state.apply(torch.zeros(VOCAB), (4, 4))[5] == 0.0
