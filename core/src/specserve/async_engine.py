@@ -208,7 +208,7 @@ class AsyncEngine:
                 deltas = engine.step()
                 if deltas:
                     self.post(deltas)
-                if not engine.has_work:
+                if engine.scheduler.is_idle:
                     engine.check_integrity()
             else:
                 self.rest()

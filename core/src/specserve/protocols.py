@@ -171,7 +171,7 @@ class ProcessorState(Protocol):
     """A logits processor's state for one request."""
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
-        """logits: [V] float32, may be changed in place; `path`: the guesses between the committed tokens and this row."""
+        """logits: [V] float32, may be changed in place; `path`: the guesses from the committed tokens to this row."""
         ...
 
     def commit(self, tokens: Sequence[int]) -> None:

@@ -210,6 +210,10 @@ class Scheduler:
         request = span.request
         request.computed = min(span.start + span.known + accepted, len(request.tokens) - 1)
         request.draft = None
+        if span.drafted:  # blocks of rejected guesses go back, or they would preempt somebody in the next step
+            needed = -(-len(request.tokens) // self.block_size)
+            self.pool.release(request.blocks[needed:])
+            del request.blocks[needed:]
         full = request.computed // self.block_size
         if full > request.num_published and self.prefix_cache:
             self.extend_hashes(request, full)

@@ -49,7 +49,7 @@ class Bucket(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rows that read keys from one list of blocks or slots, `source`. `copies`: key sequences read, 1 or one per row."""
+    """Rows that read keys from one list of blocks or slots, `source`. `copies`: sequences read, 1 or one per row."""
 
     rows: Tensor | slice
     read: Callable[[int, Tensor], KeysValues]
