@@ -134,7 +134,7 @@ def test_a_preempted_request_is_recomputed_from_what_the_cache_still_knows(toy_m
 
 
 def test_guesses_take_only_what_decode_and_prefill_leave(toy_model):
-    requests = [long_request(name, max_tokens=60) for name in "ab"]
+    requests = [long_request(name, range(1, 5), max_tokens=60) for name in "ab"]
     wide = long_request("wide", range(1, 41), max_tokens=4)
     drafter = OracleDrafter(expected_tokens(toy_model, *requests, wide), 8)
     engine, recorder = recorded(toy_model, drafter, max_num_batched_tokens=12, prefix_cache=False)
@@ -144,10 +144,11 @@ def test_guesses_take_only_what_decode_and_prefill_leave(toy_model):
         engine.step()
     run_requests(engine, [])
     assert all(sum(known + guesses for _, known, guesses in step.values()) <= 12 for step in recorder.steps)
-    alone, together, *while_prompt = recorder.steps[2], recorder.steps[4], recorder.steps[5], recorder.steps[6]
-    assert alone["a"][1:] == (1, 8)
-    assert together["wide"] == (0, 10, 0)
-    assert all(step["a"][1:] == step["b"][1:] == (1, 0) for step in (together, *while_prompt))
+    assert recorder.steps[1] == {"a": (4, 1, 8)}
+    assert [guesses for _, _, guesses in recorder.steps[2].values()] == [7, 0]  # beside the prompt of b
+    prompt_steps = recorder.steps[4:8]
+    assert [step["wide"][:2] for step in prompt_steps] == [(0, 10), (10, 10), (20, 10), (30, 10)]
+    assert all(step["a"][1:] == step["b"][1:] == (1, 0) for step in prompt_steps)
 
 
 @pytest.mark.parametrize("most", [15, 60])

@@ -55,6 +55,10 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
         refuse("speculation.max_draft_tokens", f"must be at least 0; got {most}")
 
 
+def queue_full(max_waiting: int) -> str:
+    return f"{max_waiting} requests are waiting already; try again in a moment, or start the server with more --max-waiting."
+
+
 def check_sampling(p: SamplingParams, limits: Limits) -> None:
     within("max_tokens", p.max_tokens, 1, 2**31 - 1)
     within("min_tokens", p.min_tokens, 0, p.max_tokens)

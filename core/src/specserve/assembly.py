@@ -169,9 +169,14 @@ def resolved(config: EngineConfig, model_dtype: str) -> EngineConfig:
     """Every `auto` settled."""
     if config.graphs != "none":
         raise ConfigError(f"--graphs {config.graphs}: this version records no graphs yet. Use --graphs none.")
-    threads = config.threads or len(os.sched_getaffinity(0))
+    threads = config.threads or usable_cores()
     dtype = model_dtype if config.dtype == "auto" else config.dtype
     return msgspec.structs.replace(config, threads=threads, dtype=dtype)
+
+
+def usable_cores() -> int:
+    """Cores this process may run on, where the system tells; else all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def pick_device(name: str) -> torch.device:

@@ -14,7 +14,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from specserve.errors import EngineDeadError, RequestError
+from specserve.admission import queue_full
+from specserve.errors import EngineDeadError, QueueFullError, RequestError
 from specserve.types import Delta
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ class AsyncEngine:
         self.check(request)
         if self.status == "dead":
             raise EngineDeadError("the engine has stopped; restart the server")
+        if len(self.mailboxes) >= self.config.max_num_seqs + self.config.max_waiting:
+            raise QueueFullError(queue_full(self.config.max_waiting))
         if request.request_id in self.mailboxes:
             raise RequestError(f"a request with id {request.request_id!r} is running already.", param="request_id")
         mailbox = self.mailboxes[request.request_id] = Mailbox()

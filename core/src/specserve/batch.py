@@ -50,14 +50,12 @@ def no_lora(batch: Batch) -> None:
 
 
 class BatchBuilder:
-    """Lays spans out as rows. On CUDA it fills pinned staging buffers in turn, so that filling one
-    does not wait for the copy of another."""
+    """Lays spans out as rows."""
 
     def __init__(self, block_size: int, device: torch.device, plan_lora: Callable[[Batch], Any] = no_lora) -> None:
         self.block_size = block_size
         self.device = device
         self.plan_lora = plan_lora
-        self.staging = Staging()
 
     def build(self, spans: Sequence[Span]) -> Batch:
         ids: list[int] = []
@@ -92,14 +90,14 @@ class BatchBuilder:
             if span.scored:
                 scored += range(len(ids) - span.scored, len(ids))
         num_rows, num_scored = len(ids), len(scored)
-        rows = self.to_device([ids, positions, slots])
+        rows = to_device([ids, positions, slots], self.device)
         everything = num_scored == num_rows
         batch = Batch(
             spans=tuple(spans),
             input_ids=rows[0],
             positions=rows[1],
             slots=rows[2],
-            scored_rows=None if everything else self.to_device([scored])[0],
+            scored_rows=None if everything else to_device(scored, self.device),
             query_lens=tuple(span.length for span in spans),
             row_offsets=tuple(row_offsets),
             scored_offsets=tuple(scored_offsets),
@@ -109,29 +107,13 @@ class BatchBuilder:
         lora = self.plan_lora(batch)
         return batch if lora is None else replace(batch, lora=lora)
 
-    def to_device(self, rows: list[list[int]]) -> Tensor:
-        """[len(rows), n] int64 on the device."""
-        host = torch.tensor(rows, dtype=torch.int64)
-        if self.device.type != "cuda":
-            return host
-        return self.staging.fill(host).to(self.device, non_blocking=True)
 
+def to_device(values: Sequence[int] | Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Integers as an int64 tensor on the device; on CUDA the copy is queued and the host does not wait.
 
-class Staging:
-    """Pinned host buffers used in turn. A step copies at most twice, so with four of them a buffer is
-    filled again only after the step before the last one, whose verdict is known, had read it."""
-
-    def __init__(self) -> None:
-        self.buffers: list[Tensor] = []
-        self.turn = 0
-
-    def fill(self, host: Tensor) -> Tensor:
-        turn, self.turn = self.turn, (self.turn + 1) % 4
-        if turn == len(self.buffers):
-            self.buffers.append(self.pinned(host.numel()))
-        elif self.buffers[turn].numel() < host.numel():
-            self.buffers[turn] = self.pinned(host.numel())
-        return self.buffers[turn][: host.numel()].view(host.shape).copy_(host)
-
-    def pinned(self, size: int) -> Tensor:
-        return torch.empty(max(4096, 2 * size), dtype=torch.int64, pin_memory=True)
+    torch's pinned allocator notes the stream of such a copy and gives the buffer out again only after it, so any
+    number may be in flight: a prompt's chunks are launched one after the other without a verdict between them.
+    """
+    if device.type != "cuda":
+        return torch.tensor(values, dtype=torch.int64)
+    return torch.tensor(values, dtype=torch.int64, pin_memory=True).to(device, non_blocking=True)

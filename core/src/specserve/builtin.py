@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.attention.sdpa import SdpaFactory
+from specserve.errors import ConfigError
 from specserve.hookspecs import hookimpl
 from specserve.kernels import TorchKernels
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
@@ -17,7 +18,21 @@ if TYPE_CHECKING:
 
 @hookimpl
 def make_kernels(device: str, dtype: str) -> KernelSet | None:
-    return TorchKernels()
+    return cuda_kernels() if device == "cuda" else TorchKernels()
+
+
+def cuda_kernels() -> KernelSet:
+    """Imported here: Triton is there only where a CUDA build of torch brought it."""
+    try:
+        from specserve.kernels_cuda import CudaKernels
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "triton":
+            raise
+        raise ConfigError(
+            "--device cuda: the core's CUDA kernels are written in Triton, and no module 'triton' is installed here. "
+            "Install it (pip install triton; CUDA builds of torch bring it), or use --device cpu."
+        ) from error
+    return CudaKernels()
 
 
 @hookimpl

@@ -45,6 +45,8 @@ class StepCosts:
             return
         at = min(bisect_left(self.rows, batch.num_rows), len(self.rows) - 1)
         self.table[at] += ADAPTATION * (min(seconds, 2 * self.table[at]) - self.table[at])
+        # what was just seen wins over what was once measured, on both sides of it
+        self.table[:at] = [min(before, self.table[at]) for before in self.table[:at]]
         self.make_monotone()
 
     def make_monotone(self) -> None:

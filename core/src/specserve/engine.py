@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.admission import Limits, check_request
+from specserve.admission import Limits, check_request, queue_full
 from specserve.commit import Committer
 from specserve.errors import QueueFullError
 from specserve.request import Request
@@ -61,10 +61,7 @@ class Engine:
         """Raise a `RequestError` unless this engine can serve the request. Any thread may ask."""
         check_request(request, self.parts.limits)
         if len(self.scheduler.waiting) >= self.parts.max_waiting:
-            raise QueueFullError(
-                f"{self.parts.max_waiting} requests are waiting already; try again in a moment, or start the server "
-                "with more --max-waiting."
-            )
+            raise QueueFullError(queue_full(self.parts.max_waiting))
 
     def add(self, wire: GenerateRequest) -> Request:
         """Take a checked request."""

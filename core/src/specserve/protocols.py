@@ -122,7 +122,7 @@ class Drafter(Protocol):
     needs: DrafterNeeds
 
     def start(self, request: Request) -> None:
-        """The request was admitted (its prompt is known); also after a preemption."""
+        """The request was admitted: its prompt is known, nothing is computed yet."""
         ...
 
     def propose(

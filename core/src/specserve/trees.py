@@ -22,6 +22,15 @@ def is_chain(draft: Draft | None) -> bool:
     return draft is None or draft.parents is None or draft.parents == tuple(range(-1, len(draft.tokens) - 1))
 
 
+def num_leading(draft: Draft | None) -> int:
+    """How many leading nodes form a chain from the root; all of them in a chain."""
+    if draft is None:
+        return 0
+    if draft.parents is None:
+        return len(draft.tokens)
+    return next((node for node, parent in enumerate(draft.parents) if parent != node - 1), len(draft.parents))
+
+
 def depths_of(draft: Draft) -> list[int]:
     """Depth of every node; a child of the root has depth 1."""
     depths: list[int] = []

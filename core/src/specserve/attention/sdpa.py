@@ -10,16 +10,21 @@ share a call.
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
+from specserve.batch import to_device
+from specserve.errors import ConfigError
 from specserve.protocols import AttentionCapabilities
-from specserve.trees import is_chain, paths_of
+from specserve.trees import num_leading, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from torch import Tensor
 
@@ -65,6 +70,7 @@ class SdpaAttention:
         self.spec, self.cache, self.device, self.dtype = spec, cache, device, dtype
         self.group_size = spec.num_heads // spec.num_kv_heads
         self.windows = sorted(set(spec.sliding_windows), key=lambda w: w or 0)
+        self.one_backend = backend_chooser(device, dtype, spec.head_dim)
 
     # --- once per batch -----------------------------------------------------------------------------
 
@@ -73,14 +79,14 @@ class SdpaAttention:
         narrow: dict[int, list[tuple[int, int, Span]]] = defaultdict(list)
         forked: dict[int, list[tuple[int, int, list[int]]]] = defaultdict(list)
         for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
-            linear = span.length if is_chain(span.draft) else span.known
+            linear = span.known + num_leading(span.draft)
             if linear >= WIDE:
                 groups.append(self.wide_group(span, offset, linear))
             else:
                 for i in range(linear):
                     narrow[key_grid(span.start + i + 1)].append((offset + i, span.start + i + 1, span))
             if linear < span.length:
-                for row, length, slots in self.tree_rows(span, offset):
+                for row, length, slots in self.tree_rows(span, offset, linear):
                     forked[key_grid(length)].append((row, length, slots))
         groups += [self.narrow_group(length, rows) for length, rows in narrow.items()]
         groups += [self.forked_group(length, rows) for length, rows in forked.items()]
@@ -105,14 +111,14 @@ class SdpaAttention:
 
     def forked_group(self, length: int, rows: list[tuple[int, int, list[int]]]) -> Group:
         """Rows in a tree: their keys are gathered slot by slot, ancestors as if they stood in a row."""
-        index = torch.tensor([slots + [slots[-1]] * (length - len(slots)) for _, _, slots in rows], device=self.device)
+        index = to_device([slots + [slots[-1]] * (length - len(slots)) for _, _, slots in rows], self.device)
         bucket = self.bucket(slice(0, len(rows)), [n for _, n, _ in rows])
         return Group(
             self.row_index([r for r, _, _ in rows]), self.cache.read_slots, index.flatten(), len(rows), [bucket]
         )
 
-    def tree_rows(self, span: Span, offset: int) -> list[tuple[int, int, list[int]]]:
-        """(row, number of keys, their slots in path order) of every guess of the span."""
+    def tree_rows(self, span: Span, offset: int, begin: int) -> list[tuple[int, int, list[int]]]:
+        """(row, number of keys, their slots in path order) of the guesses from row `begin` of the span on."""
         assert span.draft is not None
         size, blocks, known = self.cache.block_size, span.request.blocks, span.start + span.known
         slots = [blocks[p // size] * size + p % size for p in range(known + span.drafted)]
@@ -120,6 +126,7 @@ class SdpaAttention:
         return [
             (offset + span.known + node, known + len(path), prefix + [slots[known + ancestor] for ancestor in path])
             for node, path in enumerate(paths_of(span.draft))
+            if span.known + node >= begin
         ]
 
     def block_index(self, spans: Sequence[Span], length: int) -> Tensor:
@@ -130,17 +137,17 @@ class SdpaAttention:
             blocks = span.request.blocks[:count]
             table += blocks
             table += [0] * (count - len(blocks))
-        return torch.tensor(table, device=self.device)
+        return to_device(table, self.device)
 
     def row_index(self, rows: list[int]) -> Tensor | slice:
         if rows == list(range(rows[0], rows[0] + len(rows))):
             return slice(rows[0], rows[0] + len(rows))
-        return torch.tensor(rows, device=self.device)
+        return to_device(rows, self.device)
 
     def bucket(self, rows: slice, lengths: Sequence[int]) -> Bucket:
         """Masks [rows, 1, 1, padded length]: 0 where a row sees a key, -inf elsewhere."""
         padded = key_grid(lengths[0])
-        seen = torch.tensor(lengths, device=self.device)[:, None]
+        seen = to_device(lengths, self.device)[:, None]
         keys = torch.arange(padded, device=self.device)
         masks: dict[int | None, Tensor] = {}
         for window in self.windows:
@@ -166,7 +173,8 @@ class SdpaAttention:
                 for t in group.read(layer, group.source)
             )
             queries = q[group.rows]
-            parts = [self.attend(bucket, window, queries, keys, values) for bucket in group.buckets]
+            with self.one_backend():
+                parts = [self.attend(bucket, window, queries, keys, values) for bucket in group.buckets]
             out[group.rows] = parts[0] if len(parts) == 1 else torch.cat(parts)
         return out.view(-1, spec.num_heads, spec.head_dim)
 
@@ -180,6 +188,28 @@ class SdpaAttention:
             attn_mask=bucket.masks[window],
             scale=self.spec.scale,
         )
+
+
+def backend_chooser(
+    device: torch.device, dtype: torch.dtype, head_dim: int
+) -> Callable[[], AbstractContextManager[object]]:
+    """What to hold around SDPA calls so that one arithmetic serves all rows.
+
+    On CUDA torch picks a backend per call, by shape: flash takes no mask, cuDNN plans by shape, math goes through
+    cuBLAS, whose algorithm follows the row count. The memory-efficient kernel gives every (query, head) a program
+    that walks the keys in one order, takes expanded keys (a batch stride of 0) and any mask whose rows are whole
+    multiples of 8 numbers, which the key grid gives. It loads 16 bytes of a head at a time.
+    """
+    if device.type != "cuda":
+        return nullcontext
+    if head_dim * dtype.itemsize % 16:
+        raise ConfigError(
+            f"--attention sdpa on CUDA needs heads of a multiple of 16 bytes; got head_dim {head_dim} in {dtype}, and "
+            "torch's other backends would let neighbours change a row's last bits. Use --device cpu for this model."
+        )
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return partial(sdpa_kernel, SDPBackend.EFFICIENT_ATTENTION)
 
 
 class SdpaFactory:

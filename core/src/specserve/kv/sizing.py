@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -44,7 +45,23 @@ def make_cache(config: EngineConfig, model: DecoderModel, draft_layers: int) -> 
 
 
 def free_memory(device: str) -> int:
-    """Bytes that an allocation could get now."""
+    """Bytes that an allocation could get now: of the device, or of the host within its control group."""
     if device == "cuda":
         return int(torch.cuda.mem_get_info()[0])
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = [host_memory()]
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        if limit != "max":
+            free.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+    except (OSError, ValueError):
+        pass  # no control group of version 2, or one without a memory controller
+    return max(min(free), 0)
+
+
+def host_memory() -> int:
+    """MemAvailable where the kernel tells it, else half of all memory."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

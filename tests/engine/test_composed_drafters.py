@@ -1,0 +1,69 @@
+"""Several drafters at once: the best draft of each request wins, a costly drafter is asked only where it may win."""
+
+from __future__ import annotations
+
+import time
+
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.planning import VerifyAll
+from specserve.testing.drafters import DrafterPlugin, OracleDrafter, WrongDrafter
+from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+
+
+def plugin(drafter, planner=None):
+    declaration = PluginDeclaration(
+        name=drafter.name,
+        provides={"draft.chain": "a test's drafter"},
+        compatible={"draft.chain": "drafts are compared and the best one is verified"},
+    )
+    return InProcessPlugin(DrafterPlugin(lambda: drafter, planner), declaration)
+
+
+def run_both(model, requests, first, second):
+    extra = {first.name: plugin(first, VerifyAll(32)), second.name: plugin(second)}
+    return run_requests(make_engine(model, extra=extra).engine, requests)
+
+
+def test_two_drafters_change_nothing_and_the_right_one_wins(toy_model):
+    requests = varied_requests(24)
+    plain = run(toy_model, requests)
+    expected = plain.tokens()
+    both = run_both(toy_model, requests, WrongDrafter(expected, 4, TOY_VOCAB), OracleDrafter(expected, 4))
+    assert both.decided() == plain.decided()
+    # the first drafts of both look alike; once scored, the wrong drafter's promise nothing
+    assert both.metrics.num_accepted_tokens / both.metrics.num_draft_tokens > 0.6
+
+
+def test_a_costly_drafter_is_skipped_where_a_cheap_draft_suffices(toy_model):
+    requests = [toy_request("a", range(1, 20), max_tokens=200, ignore_eos=True)]
+    expected = run(toy_model, requests).tokens()
+
+    class Costly(OracleDrafter):
+        name = "costly"
+        calls = 0
+
+        def draft(self, request, limit):
+            self.calls += 1
+            time.sleep(0.005)
+            return super().draft(request, limit)
+
+    costly, cheap = Costly(expected, 2), OracleDrafter(expected, 6)
+    run_both(toy_model, requests, costly, cheap)
+    assert 0 < costly.calls < 6  # of about 30 steps
+
+
+def test_a_faulty_drafter_does_not_take_its_neighbour_down(toy_model):
+    requests = varied_requests(12)
+    plain = run(toy_model, requests)
+
+    class Broken(OracleDrafter):
+        name = "broken"
+
+        def propose(self, *arguments):
+            raise OSError("gone")
+
+    both = run_both(toy_model, requests, Broken({}, 2), OracleDrafter(plain.tokens(), 4))
+    assert both.decided() == plain.decided()
+    assert both.metrics.drafters_disabled == {"broken"}
+    assert both.metrics.num_accepted_tokens > 0

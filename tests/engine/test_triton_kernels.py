@@ -1,0 +1,83 @@
+"""The CUDA kernels on a machine without a GPU: interpreted against their torch twins, and compiled for sm_90."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import triton_checks
+
+from specserve import builtin
+from specserve.attention.sdpa import backend_chooser
+from specserve.errors import ConfigError
+
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed here (the dev group has it for Linux)"
+)
+
+
+def outcomes(mode, **environment):
+    """One process for all checks of a mode: Triton decides at its import whether it interprets."""
+    done = subprocess.run(
+        [sys.executable, triton_checks.__file__, mode],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def interpreted():
+    return outcomes("interpret")
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    return outcomes("compile", TRITON_CACHE_DIR=str(tmp_path_factory.mktemp("triton")))
+
+
+@needs_triton
+@pytest.mark.parametrize("check", triton_checks.names("interpret"))
+def test_interpreted(interpreted, check):
+    assert interpreted[check] == "ok", interpreted[check]
+
+
+@needs_triton
+@pytest.mark.parametrize("check", triton_checks.names("compile"))
+def test_compiled_for_hopper(compiled, check):
+    assert compiled[check] == "ok", compiled[check]
+
+
+@needs_triton
+def test_cuda_gets_the_triton_kernels_and_the_cpu_the_torch_ones():
+    assert (builtin.make_kernels("cuda", "bfloat16").name, builtin.make_kernels("cpu", "bfloat16").name) == (
+        "triton",
+        "torch",
+    )
+
+
+def test_a_start_on_cuda_without_triton_says_what_to_install(monkeypatch):
+    monkeypatch.delitem(sys.modules, "specserve.kernels_cuda", raising=False)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(ConfigError, match="pip install triton"):
+        builtin.make_kernels("cuda", "bfloat16")
+
+
+def test_the_cpu_never_imports_triton():
+    code = "import sys, specserve.builtin as b; b.make_kernels('cpu', 'float32'); assert 'specserve.kernels_cuda' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path.home())
+
+
+def test_attention_on_cuda_refuses_heads_that_would_need_another_arithmetic():
+    with pytest.raises(ConfigError, match="head_dim 20"):
+        backend_chooser(torch.device("cuda"), torch.bfloat16, 20)
+    backend_chooser(torch.device("cuda"), torch.float32, 20)

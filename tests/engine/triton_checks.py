@@ -1,0 +1,222 @@
+"""What is asked of the Triton kernels without a GPU. Run as a script, in a process of its own, with one argument:
+
+`interpret` runs every kernel through Triton's interpreter (the variable must be set before Triton is imported),
+`compile` compiles every kernel for sm_90. Prints one JSON object: the name of each check to "ok" or its traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+if sys.argv[1:] == ["interpret"]:
+    os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+
+ROW_COUNTS = (1, 2, 15, 16, 31, 32, 33, 64, 65, 70)
+
+
+# --- by interpretation ----------------------------------------------------------------------------------
+# The interpreter multiplies bfloat16 matrices by their bit patterns and rounds to bfloat16 by truncation (Triton
+# 3.6), so the linear is checked in float32 and float16, and the rest in bfloat16 to one unit in the last place.
+
+
+def kernels():
+    from specserve.kernels import TorchKernels
+    from specserve.kernels_cuda import CudaKernels
+
+    torch.manual_seed(0)
+    return CudaKernels(), TorchKernels()
+
+
+def close(ours, theirs, units=4):
+    step = {torch.float32: 2.0**-22, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}[ours.dtype]
+    assert ours.dtype == theirs.dtype
+    torch.testing.assert_close(ours, theirs, rtol=step * (units if ours.dtype == torch.float32 else 1), atol=1e-5)
+
+
+def interpret_linear_equals_float64_at_ragged_edges():
+    ours, _ = kernels()
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 2e-3)):
+        for width, depth in ((100, 96), (32, 128), (1, 33), (65, 160)):
+            x, weight, bias = (torch.randn(*shape).to(dtype) for shape in ((70, depth), (width, depth), (width,)))
+            for added in (None, bias):
+                exact = x.double() @ weight.double().T + (0 if added is None else bias.double())
+                got = ours.linear(x, weight, added)
+                assert got.shape == (70, width)
+                assert got.dtype == dtype
+                torch.testing.assert_close(got.double(), exact, rtol=tolerance, atol=tolerance * depth**0.5)
+
+
+def interpret_linear_takes_slices_of_weights_and_of_inputs():
+    ours, _ = kernels()
+    x, weight = torch.randn(9, 70), torch.randn(90, 64)
+    got = ours.linear(x[2:, 3:67], weight[7:40], None)
+    torch.testing.assert_close(got, x[2:, 3:67] @ weight[7:40].T, rtol=1e-5, atol=1e-4)
+
+
+def interpret_a_row_does_not_depend_on_the_row_count_or_its_place():
+    ours, _ = kernels()
+    x, weight, gain = torch.randn(70, 96), torch.randn(48, 96), torch.randn(96)
+    heads, cos, sin = x.view(70, 6, 16), torch.randn(70, 1, 16), torch.randn(70, 1, 16)
+    functions = (
+        lambda rows: ours.linear(x[rows], weight, None),
+        lambda rows: ours.rms_norm(x[rows], gain, 1e-5),
+        lambda rows: ours.rotary(heads[rows], cos[rows], sin[rows]),
+        lambda rows: ours.silu_and_multiply(x[rows]),
+    )
+    for function in functions:
+        whole = function(slice(None))
+        for count in ROW_COUNTS:
+            assert torch.equal(function(slice(0, count)), whole[:count]), count
+            assert torch.equal(function(slice(70 - count, None)), whole[70 - count :]), count
+
+
+def interpret_norm_equals_its_torch_twin():
+    ours, twin = kernels()
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for shape in ((7, 96), (3, 5, 64), (1, 1, 20)):
+            x, gain = 3 * torch.randn(shape).to(dtype), torch.randn(shape[-1]).to(dtype)
+            close(ours.rms_norm(x, gain, 1e-5), twin.rms_norm(x, gain, 1e-5))
+    views = torch.randn(4, 6, 32).split_with_sizes((4, 2), 1)
+    close(ours.rms_norm(views[1], torch.ones(32), 1e-6), twin.rms_norm(views[1], torch.ones(32), 1e-6))
+    large = torch.full((2, 64), 60000.0, dtype=torch.float16)
+    assert torch.equal(ours.rms_norm(large, torch.ones(64).half(), 1e-5), torch.ones_like(large))
+
+
+def interpret_rotation_equals_its_torch_twin():
+    ours, twin = kernels()
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for rotary_dim, head_dim in ((64, 64), (16, 64), (20, 20)):
+            heads = torch.randn(5, 8, head_dim).to(dtype)[:, :6]  # as the model gives it: the values follow
+            cos, sin = torch.randn(2, 5, 1, rotary_dim)
+            got, expected = ours.rotary(heads, cos, sin), twin.rotary(heads, cos, sin)
+            torch.testing.assert_close(got, expected, rtol=2.0**-7 if dtype == torch.bfloat16 else 1e-3, atol=1e-3)
+            assert torch.equal(got[..., rotary_dim:], heads[..., rotary_dim:])
+
+
+def interpret_activation_equals_its_torch_twin():
+    ours, twin = kernels()
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        for size in (48, 1024, 1300):
+            x = torch.randn(3, 2 * size).to(dtype)
+            got, expected = ours.silu_and_multiply(x), twin.silu_and_multiply(x)
+            # two roundings: one of the factor, one of the product
+            torch.testing.assert_close(got, expected, rtol=2.0**-6 if dtype == torch.bfloat16 else 2e-3, atol=1e-5)
+
+
+def interpret_an_engine_on_these_kernels_is_lossless_and_says_what_torch_says():
+    from specserve import builtin
+    from specserve.kernels_cuda import CudaKernels
+    from specserve.testing.drafters import NoisyDrafter
+    from specserve.testing.engines import accepted, assert_lossless, make_engine, run
+    from specserve.testing.requests import TOY_VOCAB, toy_request
+    from specserve.testing.toy import write_checkpoint
+
+    with tempfile.TemporaryDirectory() as folder:
+        model = write_checkpoint(Path(folder) / "llama")
+        requests = [toy_request(str(i), range(1, 6 + 9 * i), max_tokens=6, ignore_eos=True) for i in range(3)]
+        expected = run(model, requests, dtype="float32").tokens()
+        builtin.TorchKernels = CudaKernels  # type: ignore[misc, assignment]
+        assert make_engine(model).description["kernels"] == "triton (builtin)"
+        speculative = assert_lossless(
+            model,
+            requests,
+            lambda outputs: NoisyDrafter(outputs, p=0.8, max_width=5, vocab_size=TOY_VOCAB),
+            dtype="float32",
+        )
+        assert speculative.tokens() == expected
+        assert 0 < accepted(speculative)[0]
+
+
+# --- by compilation -------------------------------------------------------------------------------------
+
+
+def compiled(kernel, pointers, integers, constants, **options):
+    """The PTX for sm_90 as a CUDA launch would make it: aligned pointers, sizes in multiples of 16."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kinds = dict.fromkeys(constants, "constexpr") | pointers | dict.fromkeys(integers, "i32") | {"eps": "fp32"}
+    free = {"num_rows"}  # never specialised on
+    aligned = [name for name in (*pointers, *integers) if name not in free]
+    source = ASTSource(
+        fn=kernel,
+        signature={name: kinds[name] for name in kernel.arg_names},
+        constexprs=constants,
+        attrs={(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned},
+    )
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert len(built.asm["cubin"]) > 1000
+    return built.asm["ptx"]
+
+
+def linear_ptx(dtype, kind):
+    from specserve import kernels_cuda as cuda
+
+    tiles = cuda.TILES[dtype]
+    return compiled(
+        cuda.linear_kernel,
+        dict.fromkeys(("x", "weight", "bias", "out"), f"*{kind}"),
+        ("num_rows", "width", "weight_stride"),
+        {"depth": 4096, "HAS_BIAS": True, "ROWS": tiles.rows, "COLUMNS": tiles.columns, "DEPTH": tiles.depth},
+        num_warps=tiles.num_warps,
+        num_stages=tiles.num_stages,
+    )
+
+
+def compile_linear_in_half_precision_uses_tensor_cores_with_float32_sums():
+    for dtype, kind in ((torch.bfloat16, "bf16"), (torch.float16, "fp16")):
+        ptx = linear_ptx(dtype, kind)
+        assert re.search(r"wgmma\.mma_async\.sync\.aligned\.m64n32k16\.f32\.", ptx)
+        assert not re.search(r"\b(atom|red)\.", ptx), "sums in memory have no fixed order"
+
+
+def compile_linear_in_float32_is_not_rounded_to_tf32():
+    ptx = linear_ptx(torch.float32, "fp32")
+    assert "tf32" not in ptx
+    assert "fma.rn.f32" in ptx
+    assert not re.search(r"\b(atom|red)\.", ptx)
+
+
+def compile_the_other_kernels():
+    from specserve import kernels_cuda as cuda
+
+    for kind in ("fp32", "bf16", "fp16"):
+        p = f"*{kind}"
+        compiled(cuda.rms_norm_kernel, {"x": p, "weight": p, "out": p}, ("size",), {"BLOCK": 4096}, num_warps=8)
+        compiled(
+            cuda.rotary_kernel,
+            {"x": p, "cos": "*fp32", "sin": "*fp32", "out": p},
+            ("heads", "head_dim", "rotary_dim", "row_stride", "head_stride"),
+            {"BLOCK": 128},
+            num_warps=1,
+        )
+        ptx = compiled(
+            cuda.silu_and_multiply_kernel, {"gate_up": p, "out": p}, ("size",), {"BLOCK": cuda.SILU_BLOCK}, num_warps=4
+        )
+        assert kind != "bf16" or re.search(r"cvt\.rn\.bf16x?2?\.f32", ptx), "rounds to nearest"
+
+
+def outcome(check):
+    try:
+        check()
+    except Exception:
+        return traceback.format_exc()
+    return "ok"
+
+
+def names(mode):
+    return [name for name in globals() if name.startswith(f"{mode}_")]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(json.dumps({name: outcome(globals()[name]) for name in names(sys.argv[1])}))
