@@ -37,9 +37,13 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
-# The GPU machine brings its own Python with a CUDA build of torch and may have no network: use it as it is.
+# The GPU machine brings its own Python with a CUDA build of torch and may have no network: use it as it is. What it
+# lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.
+GPU_SITE ?= build/gpu-site
+gpu-check: export PYTHONPATH := core/src:demo/src:$(GPU_SITE):$(PYTHONPATH)
 gpu-check:
-	PYTHONPATH=core/src:demo/src:. $(PYTHON) -m pytest -p specserve.testing.fixtures -m gpu tests/gpu
+	$(PYTHON) tests/gpu/preflight.py
+	$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu
 
 $(BIN)/python:
 	@echo "== creating $(VENV)"

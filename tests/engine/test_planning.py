@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 import torch
@@ -225,7 +226,7 @@ def test_costs_are_interpolated_between_points_and_extended_in_proportion():
 def test_costs_never_fall_with_more_rows(seconds):
     costs = StepCosts([2 * i + 1 for i in range(len(seconds))], list(seconds))
     table = [costs.seconds(rows) for rows in range(4 * len(seconds))]
-    assert all(a <= b * (1 + 1e-12) for a, b in zip(table, table[1:], strict=False))
+    assert all(a <= b * (1 + 1e-12) for a, b in pairwise(table))
 
 
 def test_decode_steps_refine_the_table_and_prompts_do_not():

@@ -61,8 +61,8 @@ def test_the_normal_form_of_a_normal_form_is_itself(draft):
     assert normal(clean) == clean
 
 
-@given(trees(min_size=1), st.data())
-def test_a_node_on_no_merged_path_keeps_its_own_survival(draft, data):
+@given(trees(min_size=1))
+def test_without_twins_a_node_survives_as_its_least_likely_ancestor(draft):
     distinct = len(set(token_paths(draft))) == len(draft.tokens)
     if distinct and draft.survival is not None:
         lowest = [min(draft.survival[n] for n in path) for path in paths_of(draft)]

@@ -33,17 +33,22 @@ logger = logging.getLogger(__name__)
 
 
 class Mailbox:
-    """One slot for one reader: what arrives before it is read merges."""
+    """One slot for one reader: what arrives before it is read merges. Until it is `open`, deltas of that id are
+    those of a closed request that had the same one."""
 
-    __slots__ = ("arrived", "content")
+    __slots__ = ("arrived", "content", "open")
 
     def __init__(self) -> None:
         self.content: Delta | EngineDeadError | None = None
         self.arrived = asyncio.Event()
+        self.open = False
 
     def put(self, content: Delta | EngineDeadError) -> None:
-        if isinstance(self.content, Delta) and isinstance(content, Delta):
-            content = self.content.merge(content)
+        if isinstance(self.content, Delta):
+            if self.content.finish_reason is not None:
+                return  # complete: whatever ends the engine now does not concern this reader
+            if isinstance(content, Delta):
+                content = self.content.merge(content)
         self.content = content
         self.arrived.set()
 
@@ -70,6 +75,8 @@ class AsyncEngine:
         self.death: asyncio.Future[BaseException] = self.loop.create_future()
         self.mailboxes: dict[str, Mailbox] = {}
         self.inbox: deque[Callable[[], None]] = deque()
+        self.opened: list[Mailbox] = []
+        """Of requests that the step thread has taken since it last posted."""
         self.wake = threading.Event()
         self.stop_asked = threading.Event()
         self.thread = threading.Thread(target=self.run, name="specserve-step", daemon=True)
@@ -128,7 +135,7 @@ class AsyncEngine:
         """The request's deltas up to the one with a finish_reason. Closing the generator aborts the request
         and frees its blocks by the next step."""
         self.check(request)
-        if self.status == "dead":
+        if self.status == "dead" or not self.thread.is_alive():
             raise EngineDeadError("the engine has stopped; restart the server")
         if len(self.mailboxes) >= self.config.max_num_seqs + self.config.max_waiting:
             raise QueueFullError(queue_full(self.config.max_waiting))
@@ -137,7 +144,7 @@ class AsyncEngine:
         mailbox = self.mailboxes[request.request_id] = Mailbox()
         finished = False
         try:
-            self.send(lambda: self.add(request))
+            self.send(lambda: self.add(request, mailbox))
             while not finished:
                 delta = await mailbox.take()
                 finished = delta.finish_reason is not None
@@ -162,11 +169,13 @@ class AsyncEngine:
         await asyncio.to_thread(self.thread.join)
         self.fail_everyone(EngineDeadError("the server is shutting down"))
 
-    def deliver(self, deltas: list[Delta]) -> None:
+    def deliver(self, opened: list[Mailbox], deltas: list[Delta]) -> None:
+        for mailbox in opened:
+            mailbox.open = True
         for delta in deltas:
-            mailbox = self.mailboxes.get(delta.request_id)
-            if mailbox is not None:
-                mailbox.put(delta)
+            found = self.mailboxes.get(delta.request_id)
+            if found is not None and found.open:
+                found.put(delta)
 
     def fail_everyone(self, error: EngineDeadError) -> None:
         for mailbox in self.mailboxes.values():
@@ -179,7 +188,8 @@ class AsyncEngine:
         self.inbox.append(command)
         self.wake.set()
 
-    def add(self, request: GenerateRequest) -> None:
+    def add(self, request: GenerateRequest, mailbox: Mailbox) -> None:
+        self.opened.append(mailbox)
         try:
             self.engine.add(request)
         except Exception as error:
@@ -190,8 +200,9 @@ class AsyncEngine:
         self.stop_asked.set()
 
     def post(self, deltas: list[Delta]) -> None:
+        opened, self.opened = self.opened, []
         with contextlib.suppress(RuntimeError):  # the loop was closed under us: nobody is left to read
-            self.loop.call_soon_threadsafe(self.deliver, deltas)
+            self.loop.call_soon_threadsafe(self.deliver, opened, deltas)
 
     def run(self) -> None:
         try:

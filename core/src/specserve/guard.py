@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.draft_checks import DraftFault, check_draft
+from specserve.protocols import DrafterNeeds
 from specserve.trees import shallow
 
 if TYPE_CHECKING:
@@ -51,10 +52,11 @@ class Guard:
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
-        """One valid draft or None per span."""
+        """One valid draft or None per span. A drafter with needs hears every step, prompts included, or it
+        would miss rows; the others only those in which a draft is wanted."""
         valid: list[Draft | None] = [None] * len(limits)
         wanted = sum(limit > 0 for limit in limits)
-        if not self.enabled or not wanted:
+        if not self.enabled or not (wanted or self.drafter.needs != DrafterNeeds()):
             return valid
         faults = self.metrics.drafter_faults.total()
         began = time.perf_counter()
@@ -68,7 +70,8 @@ class Guard:
                     self.attempt(lambda i=i, s=span, d=draft: put(valid, i, self.checked(s.request, d, limits[i])))  # type: ignore[misc]
 
         self.attempt(ask)
-        self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
+        if wanted:
+            self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
         if self.metrics.drafter_faults.total() == faults:
             self.faults_in_a_row = 0
         return valid

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from specserve.batch import to_device
 from specserve.errors import ConfigError
@@ -207,8 +208,6 @@ def backend_chooser(
             f"--attention sdpa on CUDA needs heads of a multiple of 16 bytes; got head_dim {head_dim} in {dtype}, and "
             "torch's other backends would let neighbours change a row's last bits. Use --device cpu for this model."
         )
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
     return partial(sdpa_kernel, SDPBackend.EFFICIENT_ATTENTION)
 
 
