@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from contextlib import aclosing, asynccontextmanager
 
@@ -193,13 +194,19 @@ async def test_a_reused_id_hears_nothing_of_its_predecessor(toy_model):
     short = toy_request("r", [1, 2], max_tokens=4, ignore_eos=True)
     expected = run(toy_model, [short]).tokens()["r"]
     async with started(toy_model) as engine:
-        forward = engine.engine.runner.forward
-        engine.engine.runner.forward = lambda batch: time.sleep(0.01) or forward(batch)
-        for _ in range(3):
-            async with aclosing(engine.submit(endless("r"))) as stream:
-                await anext(stream)
-                await anext(stream)
-            assert list(merged(await collect(engine, short)).tokens) == expected
+        forward, computing = engine.engine.runner.forward, threading.Event()
+
+        def slow_forward(batch):
+            computing.set()
+            time.sleep(0.03)
+            return forward(batch)
+
+        engine.engine.runner.forward = slow_forward
+        async with aclosing(engine.submit(endless("r"))) as stream:
+            await anext(stream)
+            computing.clear()
+            await until(computing.is_set)
+        assert list(merged(await collect(engine, short)).tokens) == expected
 
 
 async def test_a_bad_request_is_refused_before_anything_happens(toy_model):
