@@ -7,7 +7,8 @@ import warnings
 import pytest
 import torch
 
-from specserve.attention.sdpa import backend_chooser, key_grid
+from specserve.attention.sdpa import backend_chooser
+from specserve.attention.tiles import key_grid
 from specserve.kernels import TorchKernels
 from specserve.testing.engines import make_engine
 from specserve.testing.requests import toy_request

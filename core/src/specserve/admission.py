@@ -56,7 +56,7 @@ def check_request(request: GenerateRequest, limits: Limits) -> None:
 
 
 def queue_full(max_waiting: int) -> str:
-    return f"{max_waiting} requests are waiting already; try again in a moment, or start the server with more --max-waiting."
+    return f"{max_waiting} requests are waiting already; try again, or start the server with more --max-waiting."
 
 
 def check_sampling(p: SamplingParams, limits: Limits) -> None:

@@ -42,6 +42,7 @@ class Batch:
     """First row of each span in the logits."""
     num_rows: int
     num_scored: int
+    block_size: int
     lora: Any = None
 
 
@@ -103,6 +104,7 @@ class BatchBuilder:
             scored_offsets=tuple(scored_offsets),
             num_rows=num_rows,
             num_scored=num_scored,
+            block_size=self.block_size,
         )
         lora = self.plan_lora(batch)
         return batch if lora is None else replace(batch, lora=lora)

@@ -1,15 +1,13 @@
 """The portable attention backend: torch's scaled_dot_product_attention over the paged KV cache.
 
-It keeps the bit rule by shape. Each row is its own query: the rows of a call are its *batch* dimension,
-which never changes a row, and the heads that share a key head are its query dimension, a constant of the
-model. A row's keys come in path order and are padded to a grid of the row's own length, so neither
-neighbours nor span width nor chunk cuts can reach its bits. Rows whose lengths fall on the same grid point
-share a call.
+It keeps the bit rule by shape. Rows go in query tiles of one fixed shape (see `tiles`), the tiles of a call
+are its *batch* dimension, and neither a row's place in its tile nor the other tiles change its bits. A row's
+keys come in path order and are padded to a grid of the row's own length, so span width and chunk cuts cannot
+reach its bits either. Tiles whose lengths fall on the same grid point share a call.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
 from specserve.batch import to_device
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionCapabilities
-from specserve.trees import num_leading, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,36 +30,32 @@ if TYPE_CHECKING:
     from specserve.batch import Batch
     from specserve.kv.cache import KeysValues, KVCache
     from specserve.protocols import AttentionSpec
-    from specserve.types import Span
-
-FINEST = 64
-"""The smallest grid step; every block size divides it."""
-WIDE = 6
-"""A span of this many rows reads its keys once; narrower spans read per row and share calls with others."""
 
 
-def key_grid(length: int) -> int:
-    """The padded number of keys of a row that sees `length` keys: at most a quarter more, beyond 256."""
-    step = max(FINEST, 1 << (length - 1).bit_length() >> 3)
-    return -(-length // step) * step
+class Call(NamedTuple):
+    """One SDPA call: which tiles, over how many keys, and what their rows may not see, by sliding window."""
 
-
-class Bucket(NamedTuple):
-    """Rows of a group that share a padded length, and what they may not see, by sliding window."""
-
-    rows: slice
+    tiles: slice
     length: int
     masks: dict[int | None, Tensor]
 
 
-class Group(NamedTuple):
-    """Rows that read keys from one list of blocks or slots, `source`. `copies`: sequences read, 1 or one per row."""
+class Reading(NamedTuple):
+    """Keys and values read in one go from `source`, blocks or slots, as `copies` sequences, and their calls."""
 
-    rows: Tensor | slice
     read: Callable[[int, Tensor], KeysValues]
     source: Tensor
     copies: int
-    buckets: list[Bucket]
+    calls: list[Call]
+
+
+class Plan(NamedTuple):
+    """`rows` [tiles * rows per tile] gathers queries into tiles, `places` [T] finds each row's output there."""
+
+    slots: Tensor
+    rows: Tensor
+    places: Tensor
+    readings: list[Reading]
 
 
 class SdpaAttention:
@@ -70,85 +64,58 @@ class SdpaAttention:
     def __init__(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> None:
         self.spec, self.cache, self.device, self.dtype = spec, cache, device, dtype
         self.group_size = spec.num_heads // spec.num_kv_heads
+        self.rows_per_tile = tile_rows(self.group_size)
         self.windows = sorted(set(spec.sliding_windows), key=lambda w: w or 0)
         self.one_backend = backend_chooser(device, dtype, spec.head_dim)
 
     # --- once per batch -----------------------------------------------------------------------------
 
-    def plan(self, batch: Batch) -> tuple[Batch, list[Group]]:
-        groups: list[Group] = []
-        narrow: dict[int, list[tuple[int, int, Span]]] = defaultdict(list)
-        forked: dict[int, list[tuple[int, int, list[int]]]] = defaultdict(list)
-        for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
-            linear = span.known + num_leading(span.draft)
-            if linear >= WIDE:
-                groups.append(self.wide_group(span, offset, linear))
-            else:
-                for i in range(linear):
-                    narrow[key_grid(span.start + i + 1)].append((offset + i, span.start + i + 1, span))
-            if linear < span.length:
-                for row, length, slots in self.tree_rows(span, offset, linear):
-                    forked[key_grid(length)].append((row, length, slots))
-        groups += [self.narrow_group(length, rows) for length, rows in narrow.items()]
-        groups += [self.forked_group(length, rows) for length, rows in forked.items()]
-        return batch, groups
+    def plan(self, batch: Batch) -> Plan:
+        rows: list[int] = []
+        places = [0] * batch.num_rows
+        readings = []
+        for group in plan_tiles(batch, self.rows_per_tile):
+            readings.append(self.reading(group, len(rows) // self.rows_per_tile))
+            for tile in group.tiles:
+                for row in tile.rows:
+                    places[row] = len(rows) + row - tile.rows.start
+                rows += tile.rows
+                rows += [tile.rows.start] * (self.rows_per_tile - len(tile.rows))
+        return Plan(batch.slots, to_device(rows, self.device), to_device(places, self.device), readings)
 
-    def wide_group(self, span: Span, offset: int, count: int) -> Group:
-        """Consecutive rows of one request: its keys are read once, each bucket sees a leading part."""
-        lengths = range(span.start + 1, span.start + count + 1)
-        buckets, begin = [], 0
-        for i in range(1, count + 1):
-            if i == count or key_grid(lengths[i]) != key_grid(lengths[begin]):
-                buckets.append(self.bucket(slice(begin, i), lengths[begin:i]))
+    def reading(self, group: TileGroup, first: int) -> Reading:
+        """`first`: how many tiles come before this group's."""
+        tiles = group.tiles
+        if not group.shared:
+            call = self.call(slice(first, first + len(tiles)), tiles)
+            if tiles[0].slots is None:
+                return Reading(self.cache.read_blocks, self.blocks_of(tiles, call.length), len(tiles), [call])
+            slots = [tile.slots + [0] * (call.length - len(tile.slots)) for tile in tiles if tile.slots is not None]
+            return Reading(self.cache.read_slots, to_device(slots, self.device).flatten(), len(tiles), [call])
+        calls, begin = [], 0
+        for i in range(1, len(tiles) + 1):
+            if i == len(tiles) or tiles[i].padded != tiles[begin].padded:
+                calls.append(self.call(slice(first + begin, first + i), tiles[begin:i]))
                 begin = i
-        index = self.block_index([span], key_grid(lengths[-1]))
-        return Group(slice(offset, offset + count), self.cache.read_blocks, index, 1, buckets)
+        return Reading(self.cache.read_blocks, self.blocks_of(tiles[:1], calls[-1].length), 1, calls)
 
-    def narrow_group(self, length: int, rows: list[tuple[int, int, Span]]) -> Group:
-        """Single rows of any requests, each with its own keys."""
-        index = self.block_index([span for _, _, span in rows], length)
-        bucket = self.bucket(slice(0, len(rows)), [n for _, n, _ in rows])
-        return Group(self.row_index([r for r, _, _ in rows]), self.cache.read_blocks, index, len(rows), [bucket])
-
-    def forked_group(self, length: int, rows: list[tuple[int, int, list[int]]]) -> Group:
-        """Rows in a tree: their keys are gathered slot by slot, ancestors as if they stood in a row."""
-        index = to_device([slots + [slots[-1]] * (length - len(slots)) for _, _, slots in rows], self.device)
-        bucket = self.bucket(slice(0, len(rows)), [n for _, n, _ in rows])
-        return Group(
-            self.row_index([r for r, _, _ in rows]), self.cache.read_slots, index.flatten(), len(rows), [bucket]
-        )
-
-    def tree_rows(self, span: Span, offset: int, begin: int) -> list[tuple[int, int, list[int]]]:
-        """(row, number of keys, their slots in path order) of the guesses from row `begin` of the span on."""
-        assert span.draft is not None
-        size, blocks, known = self.cache.block_size, span.request.blocks, span.start + span.known
-        slots = [blocks[p // size] * size + p % size for p in range(known + span.drafted)]
-        prefix = slots[:known]
-        return [
-            (offset + span.known + node, known + len(path), prefix + [slots[known + ancestor] for ancestor in path])
-            for node, path in enumerate(paths_of(span.draft))
-            if span.known + node >= begin
-        ]
-
-    def block_index(self, spans: Sequence[Span], length: int) -> Tensor:
-        """[len(spans) * length / block size] block ids; block 0 stands in where a request has no more blocks."""
+    def blocks_of(self, tiles: Sequence[Tile], length: int) -> Tensor:
+        """[len(tiles) * length / block size] block ids; block 0 stands in where a request has no more blocks."""
         count = length // self.cache.block_size
         table = []
-        for span in spans:
-            blocks = span.request.blocks[:count]
+        for tile in tiles:
+            blocks = tile.span.request.blocks[:count]
             table += blocks
             table += [0] * (count - len(blocks))
         return to_device(table, self.device)
 
-    def row_index(self, rows: list[int]) -> Tensor | slice:
-        if rows == list(range(rows[0], rows[0] + len(rows))):
-            return slice(rows[0], rows[0] + len(rows))
-        return to_device(rows, self.device)
-
-    def bucket(self, rows: slice, lengths: Sequence[int]) -> Bucket:
-        """Masks [rows, 1, 1, padded length]: 0 where a row sees a key, -inf elsewhere."""
-        padded = key_grid(lengths[0])
-        seen = to_device(lengths, self.device)[:, None]
+    def call(self, tiles: slice, members: Sequence[Tile]) -> Call:
+        """Masks [tiles, 1, query rows, padded length]: 0 where a row sees a key, -inf elsewhere."""
+        padded = members[0].padded
+        seen = to_device(
+            [[*tile.lengths, *[tile.lengths.start] * (self.rows_per_tile - len(tile.rows))] for tile in members],
+            self.device,
+        )[:, :, None]
         keys = torch.arange(padded, device=self.device)
         masks: dict[int | None, Tensor] = {}
         for window in self.windows:
@@ -156,37 +123,38 @@ class SdpaAttention:
             if window is not None:
                 hidden |= keys < seen - window
             mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, float("-inf"))
-            masks[window] = mask[:, None, None, :].expand(-1, 1, self.group_size, -1)
-        return Bucket(rows, padded, masks)
+            masks[window] = mask.repeat_interleave(self.group_size, dim=1)[:, None]
+        return Call(tiles, padded, masks)
 
     # --- once per layer -----------------------------------------------------------------------------
 
-    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: tuple[Batch, list[Group]]) -> Tensor:
-        batch, groups = plan
-        spec = self.spec
-        self.cache.write(layer, batch.slots, k, v)
-        q = q.reshape(-1, spec.num_kv_heads, self.group_size, spec.head_dim)
-        window = spec.sliding_windows[layer]
-        out = torch.empty_like(q)
-        for group in groups:
+    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
+        spec, window = self.spec, self.spec.sliding_windows[layer]
+        self.cache.write(layer, plan.slots, k, v)
+        tiled = (-1, self.rows_per_tile, spec.num_kv_heads, self.group_size, spec.head_dim)
+        queries = q.index_select(0, plan.rows).view(tiled).transpose(1, 2).flatten(2, 3)
+        parts = []
+        for reading in plan.readings:
             keys, values = (
-                t.view(group.copies, -1, spec.num_kv_heads, spec.head_dim).transpose(1, 2)
-                for t in group.read(layer, group.source)
+                t.view(reading.copies, -1, spec.num_kv_heads, spec.head_dim).transpose(1, 2)
+                for t in reading.read(layer, reading.source)
             )
-            queries = q[group.rows]
             with self.one_backend():
-                parts = [self.attend(bucket, window, queries, keys, values) for bucket in group.buckets]
-            out[group.rows] = parts[0] if len(parts) == 1 else torch.cat(parts)
-        return out.view(-1, spec.num_heads, spec.head_dim)
+                parts += [self.attend(call, window, queries, keys, values) for call in reading.calls]
+        out = parts[0] if len(parts) == 1 else torch.cat(parts)
+        by_row = (-1, spec.num_kv_heads, self.rows_per_tile, self.group_size, spec.head_dim)
+        return (
+            out.reshape(by_row).transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, plan.places)
+        )
 
-    def attend(self, bucket: Bucket, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        queries = queries[bucket.rows]
-        rows = len(queries)
+    def attend(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        queries = queries[call.tiles]
+        tiles = len(queries)
         return F.scaled_dot_product_attention(
             queries,
-            keys[:, :, : bucket.length].expand(rows, -1, -1, -1),
-            values[:, :, : bucket.length].expand(rows, -1, -1, -1),
-            attn_mask=bucket.masks[window],
+            keys[:, :, : call.length].expand(tiles, -1, -1, -1),
+            values[:, :, : call.length].expand(tiles, -1, -1, -1),
+            attn_mask=call.masks[window],
             scale=self.spec.scale,
         )
 

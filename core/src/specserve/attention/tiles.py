@@ -1,0 +1,103 @@
+"""Query tiles: which rows of a batch are attended together, and over which keys.
+
+A tile is a few consecutive rows of one request whose padded numbers of keys agree. Every tile of a model is
+computed in one shape, short ones padded, so a row's bits depend neither on how many rows its tile holds nor
+on its place in it. Pure numbers: no tensors here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.trees import num_leading, paths_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.batch import Batch
+    from specserve.types import Span
+
+FINEST = 64
+"""The smallest grid step; every block size divides it."""
+QUERIES = 16
+"""Query rows of a tile, over all heads that share a key head: what one matrix instruction takes anyway."""
+WIDE = 2
+"""A span of more tiles than this reads its keys once for all; those of narrower spans share calls with others."""
+
+
+def key_grid(length: int) -> int:
+    """The padded number of keys of a row that sees `length` keys: at most a quarter more, beyond 256."""
+    step = max(FINEST, 1 << (length - 1).bit_length() >> 3)
+    return -(-length // step) * step
+
+
+def tile_rows(group_size: int) -> int:
+    """Rows of a tile where `group_size` query heads share a key head."""
+    return max(1, QUERIES // group_size)
+
+
+class Tile(NamedTuple):
+    """Row `rows[i]` of the batch sees `lengths[i]` keys; all pad to the same number."""
+
+    rows: range
+    lengths: range
+    span: Span
+    slots: list[int] | None = None
+    """Where the keys of a row in a tree lie, in path order; None: where the request's blocks say."""
+
+    @property
+    def padded(self) -> int:
+        return key_grid(self.lengths[0])
+
+
+class TileGroup(NamedTuple):
+    """Tiles that read keys together: one key sequence for all (`shared`), or one each, all of one length."""
+
+    tiles: Sequence[Tile]
+    shared: bool
+
+
+def plan_tiles(batch: Batch, rows_per_tile: int) -> list[TileGroup]:
+    """Every row of the batch in exactly one tile."""
+    groups: list[TileGroup] = []
+    narrow: dict[int, list[Tile]] = defaultdict(list)
+    forked: dict[int, list[Tile]] = defaultdict(list)
+    for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
+        linear = span.known + num_leading(span.draft)
+        tiles = cut_tiles(span, offset, linear, rows_per_tile)
+        if len(tiles) > WIDE:
+            groups.append(TileGroup(tiles, shared=True))
+        else:
+            for tile in tiles:
+                narrow[tile.padded].append(tile)
+        if linear < span.length:
+            for tile in tree_tiles(span, offset, linear, batch.block_size):
+                forked[tile.padded].append(tile)
+    return groups + [TileGroup(tiles, shared=False) for tiles in [*narrow.values(), *forked.values()]]
+
+
+def cut_tiles(span: Span, offset: int, count: int, rows_per_tile: int) -> list[Tile]:
+    """The span's first `count` rows, which follow each other in the request."""
+    tiles, begin = [], 0
+    while begin < count:
+        padded = key_grid(span.start + begin + 1)
+        end = min(begin + rows_per_tile, count, padded - span.start)
+        first = span.start + 1
+        tiles.append(Tile(range(offset + begin, offset + end), range(first + begin, first + end), span))
+        begin = end
+    return tiles
+
+
+def tree_tiles(span: Span, offset: int, begin: int, block_size: int) -> list[Tile]:
+    """One tile for each guess from row `begin` of the span on, its ancestors' keys as if they stood in a row."""
+    assert span.draft is not None
+    blocks, known = span.request.blocks, span.start + span.known
+    slots = [blocks[p // block_size] * block_size + p % block_size for p in range(known + span.drafted)]
+    tiles = []
+    for node, path in enumerate(paths_of(span.draft)):
+        row, length = span.known + node, known + len(path)
+        if row >= begin:
+            keys = slots[:known] + [slots[known + ancestor] for ancestor in path]
+            tiles.append(Tile(range(offset + row, offset + row + 1), range(length, length + 1), span, keys))
+    return tiles
