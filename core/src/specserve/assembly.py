@@ -23,6 +23,7 @@ from specserve.errors import ConfigError
 from specserve.guard import Guard
 from specserve.kv.blocks import BlockPool
 from specserve.kv.sizing import make_cache
+from specserve.memory import keep_freed_memory
 from specserve.metrics import EngineMetrics
 from specserve.models.config import read_config
 from specserve.models.loader import load_model
@@ -63,6 +64,7 @@ def assemble(
     path = locate_model(config.model)
     config = resolved(config, read_config(path).dtype)
     torch.set_num_threads(config.threads or 1)
+    keep_freed_memory()
     device = pick_device(config.device)
     tokenizer = HfTokenizer.from_dir(path)
     kernels_owner, kernels = make_kernels(config, host)
@@ -76,6 +78,8 @@ def assemble(
     )
     config = msgspec.structs.replace(config, max_model_len=model.max_model_len)
     host.collect("adapt_model", model=model, config=config)
+    for projection in model.projections.values():
+        projection.seal(kernels.prepare_linear)
     drafters = [drafter for _, drafter in host.collect("make_drafter", model=model, config=config)]
     cache = make_cache(config, model, sum(drafter.needs.kv_layers for drafter in drafters))
     attention_owner, attention = make_attention(config, host, model, cache, device)

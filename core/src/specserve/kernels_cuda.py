@@ -158,6 +158,9 @@ class CudaKernels:
         )  # fmt: skip
         return out
 
+    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Weights are read as they are."""
+
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x, size = dense(x), len(weight)
         out, block = torch.empty_like(x), triton.next_power_of_2(size)

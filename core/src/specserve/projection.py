@@ -61,6 +61,13 @@ class Projection:
         self._kernel = kernel
         self.kernel_owner = owner
 
+    def seal(self, prepare: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor] | None]) -> None:
+        """No more kernels are set: let the core's own pack its weight and give up the original, which is empty then."""
+        packed = prepare(self.weight, self.bias) if self.kernel_owner == DEFAULT_OWNER else None
+        if packed is not None:
+            self._kernel = lambda x, weight, bias: packed(x)
+            self.weight = self.weight.new_empty(0)
+
     def __call__(self, x: Tensor, rows: slice) -> Tensor:
         """x: [T, in] -> [T, out], a fresh tensor."""
         out = self._kernel(x, self.weight, self.bias)

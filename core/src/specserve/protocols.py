@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import torch
     from torch import Tensor
@@ -34,6 +34,10 @@ class KernelSet(Protocol):
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x: [T, in], weight: [out, in] -> [T, out]."""
+        ...
+
+    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        """The same map with its weight packed once, bit for bit `linear`'s results; None where packing gains nothing."""
         ...
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -246,7 +250,7 @@ class Projection(Protocol):
     in_features: int
     out_features: int
     weight: Tensor
-    """[out, in]; read it to pack it."""
+    """[out, in]; read it to pack it, in `adapt_model`: afterwards the core's own kernel packs it and lets go of it."""
     bias: Tensor | None
     parts: Mapping[str, slice]
     """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
@@ -259,6 +263,8 @@ class Projection(Protocol):
     def add_delta(self, delta: Any) -> None: ...
 
     def set_kernel(self, kernel: Any, owner: str) -> None: ...
+
+    def seal(self, prepare: Any) -> None: ...
 
 
 class AdaptableModel(Protocol):

@@ -46,6 +46,8 @@ class Runner:
         tiles = self.tiles(len(ids))
         rotations = [model.rotation(positions[tile]) for tile in tiles]
         xs = [model.embed(ids[tile]) for tile in tiles]
+        # rows beyond T are padding: whatever they hold, no other row sees it
+        attended = xs[0].new_zeros((len(ids), model.num_heads, model.head_dim))
         hidden: dict[int, Tensor] = {}
         for layer in range(model.num_layers):
             self.tap(hidden, layer, xs, T)
@@ -54,7 +56,7 @@ class Runner:
                 for x, rotation, tile in zip(xs, rotations, tiles, strict=True)
             ]
             q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
-            attended = self.pad(self.attention.forward(layer, q, k, v, plan))
+            attended[:T] = self.attention.forward(layer, q, k, v, plan)
             xs = [model.attention_output(layer, x, attended[tile], tile) for x, tile in zip(xs, tiles, strict=True)]
         self.tap(hidden, model.num_layers, xs, T)
         return ForwardOutput(self.logits(joined(xs)[:T], batch), hidden)

@@ -41,20 +41,20 @@ class Call(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Keys and values read in one go from `source`, blocks or slots, as `copies` sequences, and their calls."""
+    """Keys and values read in one go, as `copies` sequences, and their calls. `read(layer)` gathers them."""
 
-    read: Callable[[int, Tensor], KeysValues]
-    source: Tensor
+    read: Callable[[int], KeysValues]
     copies: int
     calls: list[Call]
 
 
 class Plan(NamedTuple):
-    """`rows` [tiles * rows per tile] gathers queries into tiles, `places` [T] finds each row's output there."""
+    """`rows` [tiles * rows per tile] gathers queries into tiles, `places` [T] finds each row's output there; None
+    where every row is a tile of its own, in order."""
 
     slots: Tensor
-    rows: Tensor
-    places: Tensor
+    rows: Tensor | None
+    places: Tensor | None
     readings: list[Reading]
 
 
@@ -81,6 +81,8 @@ class SdpaAttention:
                     places[row] = len(rows) + row - tile.rows.start
                 rows += tile.rows
                 rows += [tile.rows.start] * (self.rows_per_tile - len(tile.rows))
+        if rows[:: self.rows_per_tile] == list(range(batch.num_rows)):
+            return Plan(batch.slots, None, None, readings)
         return Plan(batch.slots, to_device(rows, self.device), to_device(places, self.device), readings)
 
     def reading(self, group: TileGroup, first: int) -> Reading:
@@ -89,25 +91,30 @@ class SdpaAttention:
         if not group.shared:
             call = self.call(slice(first, first + len(tiles)), tiles)
             if tiles[0].slots is None:
-                return Reading(self.cache.read_blocks, self.blocks_of(tiles, call.length), len(tiles), [call])
+                return Reading(self.reader(tiles, call.length), len(tiles), [call])
             slots = [tile.slots + [0] * (call.length - len(tile.slots)) for tile in tiles if tile.slots is not None]
-            return Reading(self.cache.read_slots, to_device(slots, self.device).flatten(), len(tiles), [call])
+            source = to_device(slots, self.device).flatten()
+            return Reading(partial(self.cache.read_slots, index=source), len(tiles), [call])
         calls, begin = [], 0
         for i in range(1, len(tiles) + 1):
             if i == len(tiles) or tiles[i].padded != tiles[begin].padded:
                 calls.append(self.call(slice(first + begin, first + i), tiles[begin:i]))
                 begin = i
-        return Reading(self.cache.read_blocks, self.blocks_of(tiles[:1], calls[-1].length), 1, calls)
+        return Reading(self.reader(tiles[:1], calls[-1].length), 1, calls)
 
-    def blocks_of(self, tiles: Sequence[Tile], length: int) -> Tensor:
-        """[len(tiles) * length / block size] block ids; block 0 stands in where a request has no more blocks."""
-        count = length // self.cache.block_size
-        table = []
+    def reader(self, tiles: Sequence[Tile], length: int) -> Callable[[int], KeysValues]:
+        """Reads `length` keys for each tile. Block 0 stands in where a request has no more blocks; a lone request
+        whose blocks are neighbours is read in place, whatever lies behind them being masked."""
+        size, count = self.cache.block_size, length // self.cache.block_size
+        table: list[int] = []
         for tile in tiles:
             blocks = tile.span.request.blocks[:count]
             table += blocks
             table += [0] * (count - len(blocks))
-        return to_device(table, self.device)
+        first, held = table[0], tiles[0].span.request.blocks[:count]
+        if len(tiles) == 1 and held == list(range(first, first + len(held))) and first + count <= self.cache.num_blocks:
+            return partial(self.cache.read_run, run=slice(first * size, first * size + length))
+        return partial(self.cache.read_blocks, index=to_device(table, self.device))
 
     def call(self, tiles: slice, members: Sequence[Tile]) -> Call:
         """Masks [tiles, 1, query rows, padded length]: 0 where a row sees a key, -inf elsewhere."""
@@ -131,21 +138,29 @@ class SdpaAttention:
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
         spec, window = self.spec, self.spec.sliding_windows[layer]
         self.cache.write(layer, plan.slots, k, v)
-        tiled = (-1, self.rows_per_tile, spec.num_kv_heads, self.group_size, spec.head_dim)
-        queries = q.index_select(0, plan.rows).view(tiled).transpose(1, 2).flatten(2, 3)
+        queries = self.tiled(q, plan.rows)
         parts = []
         for reading in plan.readings:
             keys, values = (
                 t.view(reading.copies, -1, spec.num_kv_heads, spec.head_dim).transpose(1, 2)
-                for t in reading.read(layer, reading.source)
+                for t in reading.read(layer)
             )
             with self.one_backend():
                 parts += [self.attend(call, window, queries, keys, values) for call in reading.calls]
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
-        by_row = (-1, spec.num_kv_heads, self.rows_per_tile, self.group_size, spec.head_dim)
-        return (
-            out.reshape(by_row).transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, plan.places)
-        )
+        by_row = out.reshape(-1, spec.num_kv_heads, self.rows_per_tile, self.group_size, spec.head_dim)
+        if plan.places is None:
+            return by_row[:, :, 0].reshape(-1, spec.num_heads, spec.head_dim)
+        return by_row.transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, plan.places)
+
+    def tiled(self, q: Tensor, rows: Tensor | None) -> Tensor:
+        """q: [T, heads, head_dim] -> [tiles, kv_heads, query rows, head_dim]; short tiles repeat their first row."""
+        spec, height = self.spec, self.rows_per_tile
+        if rows is None:
+            by_group = q.reshape(-1, spec.num_kv_heads, 1, self.group_size, spec.head_dim)
+            return by_group.expand(-1, -1, height, -1, -1).flatten(2, 3)
+        by_row = q.index_select(0, rows).view(-1, height, spec.num_kv_heads, self.group_size, spec.head_dim)
+        return by_row.transpose(1, 2).flatten(2, 3)
 
     def attend(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         queries = queries[call.tiles]

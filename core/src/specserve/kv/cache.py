@@ -61,6 +61,11 @@ class KVCache:
             k.index_select(0, index).view(self.token_shape), v.index_select(0, index).view(self.token_shape)
         )
 
+    def read_run(self, layer: int, run: slice) -> KeysValues:
+        """A run of neighbouring slots, in place: no copy."""
+        k, v = self.slots[layer]
+        return KeysValues(k[run], v[run])
+
     def read_slots(self, layer: int, index: Tensor) -> KeysValues:
         """index: [n] slots, in path order."""
         k, v = self.slots[layer]
