@@ -65,7 +65,7 @@ class Projection:
         """No more kernels are set: let the core's own pack its weight and give up the original, which is empty then."""
         packed = prepare(self.weight, self.bias) if self.kernel_owner == DEFAULT_OWNER else None
         if packed is not None:
-            self._kernel = lambda x, weight, bias: packed(x)
+            self._kernel = lambda x, *_: packed(x)
             self.weight = self.weight.new_empty(0)
 
     def __call__(self, x: Tensor, rows: slice) -> Tensor:

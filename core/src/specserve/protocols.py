@@ -37,7 +37,7 @@ class KernelSet(Protocol):
         ...
 
     def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        """The same map with its weight packed once, bit for bit `linear`'s results; None where packing gains nothing."""
+        """The same map, bit for bit, with its weight packed once; None where packing gains nothing."""
         ...
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
