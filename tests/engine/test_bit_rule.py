@@ -6,8 +6,9 @@ import pytest
 
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
+from specserve.testing.toy import write_checkpoint
 
-CONFIGURATIONS = [("float32", 1), ("float32", 2), ("bfloat16", 1), ("bfloat16", 2)]
+CONFIGURATIONS = [("float32", 1), ("float32", 2), ("bfloat16", 1), ("bfloat16", 2), ("float16", 1)]
 
 
 def with_logprobs(count, seed):
@@ -56,3 +57,15 @@ def test_the_number_of_threads_changes_nothing_at_these_widths(toy_model, dtype)
     requests = with_logprobs(16, 5)
     one = run(toy_model, requests, dtype=dtype, threads=1).decided()
     assert run(toy_model, requests, dtype=dtype, threads=2).decided() == one
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("dtype", "threads"), CONFIGURATIONS)
+def test_the_rule_holds_at_the_widths_of_a_half_billion_parameters(tmp_path, dtype, threads):
+    sizes = {"hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "head_dim": 64}
+    model = write_checkpoint(tmp_path / "wide", architecture="qwen2", **sizes)
+    requests, common = with_logprobs(16, 3), {"dtype": dtype, "threads": threads}
+    expected = run(model, requests, max_num_seqs=1, max_num_batched_tokens=512, **common).decided()
+    for sequences, budget in ((8, 512), (5, 17)):
+        got = run(model, requests, max_num_seqs=sequences, max_num_batched_tokens=budget, **common).decided()
+        assert got == expected, (sequences, budget)
