@@ -34,12 +34,15 @@ def read_settings(path, encoding="utf-8"):
     settings = {}
     with open(path, encoding=encoding) as file:
         for number, line in enumerate(file, 1):
-            line = line.strip()
-'''
+            line = line.strip()'''
+"""It ends within the line: after a line break of its own the model would have to begin in the middle of a token."""
 REQUEST = {
     "prompt": PROMPT,
     "max_tokens": 160,
-    "temperature": 0,
+    "temperature": 0.7,
+    "top_p": 0.95,
+    "seed": 7,
+    "ignore_eos": True,
     "stream": True,
     "stream_options": {"include_usage": True},
 }
