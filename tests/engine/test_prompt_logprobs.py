@@ -142,3 +142,11 @@ def test_zero_top_tokens_still_give_each_tokens_own(toy_model, plain):
 def test_a_request_that_did_not_ask_gets_none(toy_model):
     output = run(toy_model, [toy_request("r", PROMPT)]).outputs["r"]
     assert all(delta.prompt_logprobs is None for delta in output.deltas)
+
+
+def test_a_prompt_that_is_scored_row_by_row_loses_none(toy_model):
+    requests = [toy_request("a", range(1, 12), prompt_logprobs=2, max_tokens=2), toy_request("b", range(1, 9))]
+    expected = run(toy_model, requests).decided()
+    single = run(toy_model, requests, max_num_batched_tokens=1)
+    assert len(single.outputs["a"].prompt_logprobs) == 10
+    assert single.decided() == expected

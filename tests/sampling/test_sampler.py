@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specserve.request import Request
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
-from specserve.sampling.sampler import Row, argmax_tokens, is_plain_greedy, target_tokens, token_logprobs
+from specserve.sampling.sampler import Row, argmax_tokens, is_greedy, target_tokens, token_logprobs
 from specserve.testing.reference import reference_token
 from specserve.types import GenerateRequest, SamplingParams
 
@@ -111,9 +111,9 @@ def test_of_equal_maxima_the_lowest_id_wins(vocab_size, threads):
 
 
 def test_plain_greedy_is_temperature_0_without_processors():
-    assert is_plain_greedy(admitted(temperature=0.0))
-    assert not is_plain_greedy(admitted(temperature=0.0, **PENALTIES))
-    assert not is_plain_greedy(admitted(temperature=0.1))
+    assert is_greedy(admitted(temperature=0.0))
+    assert not is_greedy(admitted(temperature=0.0, **PENALTIES))
+    assert not is_greedy(admitted(temperature=0.1))
 
 
 @settings(max_examples=100, deadline=None)

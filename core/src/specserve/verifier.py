@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.sampling.sampler import Row, argmax_tokens, is_plain_greedy, target_tokens, token_logprobs
+from specserve.sampling.sampler import Row, argmax_tokens, is_greedy, target_tokens, token_logprobs
 from specserve.stopping import cut
 from specserve.trees import ROOT, children_of
 from specserve.types import SpanVerdict, TokenLogprobs, Verdict
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch import Batch
+    from specserve.request import Request
     from specserve.types import ForwardOutput, Span
 
 NOTHING = SpanVerdict((), (), None, None, None)
@@ -55,6 +56,12 @@ class Walk:
         return True
 
 
+def is_plain(request: Request) -> bool:
+    """Greedy, and no log-probabilities to tell."""
+    params = request.params
+    return is_greedy(request) and params.logprobs is None and params.prompt_logprobs is None
+
+
 class DrafterInvariantVerifier:
     name = "drafter-invariant"
     lossless = True
@@ -65,21 +72,38 @@ class DrafterInvariantVerifier:
     @torch.inference_mode()
     def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
         logits = output.logits
+        greedy: list[Walk] = []
+        others: list[Walk] = []
         walks: dict[int, Walk] = {}
+        plain: dict[int, int] = {}
         for i, (span, offset) in enumerate(zip(batch.spans, batch.scored_offsets, strict=True)):
             if span.scored and span.reaches_end:
-                walks[i] = Walk(span, offset + span.scored - 1 - span.drafted)
-        self.walk_greedy(logits, [w for w in walks.values() if is_plain_greedy(w.span.request)])
-        self.walk_by_level(logits, [w for w in walks.values() if not is_plain_greedy(w.span.request)])
-        return Verdict([self.conclude(batch, output, i, walks.get(i)) for i in range(len(batch.spans))])
+                row = offset + span.scored - 1 - span.drafted
+                if span.scored == 1 and is_plain(span.request):
+                    plain[i] = row
+                else:
+                    walks[i] = Walk(span, row)
+                    (greedy if is_greedy(span.request) else others).append(walks[i])
+        # greedy targets of all rows in one call: cheaper than going level by level, and exact
+        targets = argmax_tokens(logits) if plain or greedy else []
+        for walk in greedy:
+            while walk.take(targets[walk.row]):
+                pass
+        self.walk_by_level(logits, others)
+        verdicts = []
+        for i, span in enumerate(batch.spans):
+            if i in plain:
+                verdicts.append(self.conclude_plain(span.request, targets[plain[i]]))
+            else:
+                verdicts.append(self.conclude(batch, output, i, walks.get(i)) if span.scored else NOTHING)
+        return Verdict(verdicts)
 
-    def walk_greedy(self, logits: torch.Tensor, walks: list[Walk]) -> None:
-        """Greedy targets of all rows in one call: cheaper than going level by level, and exact."""
-        if walks:
-            targets = argmax_tokens(logits)
-            for walk in walks:
-                while walk.take(targets[walk.row]):
-                    pass
+    def conclude_plain(self, request: Request, token: int) -> SpanVerdict:
+        """What `conclude` says of one greedy token with nothing else to tell: most of the steps of most requests."""
+        quiet = request.stop_text is None and not request.params.stop_token_ids
+        if quiet and token not in self.eos_token_ids and len(request.tokens) + 1 < request.max_len:
+            return SpanVerdict((), (token,), None, None, None)
+        return SpanVerdict((), (token,), cut(request, (token,), self.eos_token_ids).reason, None, None)
 
     def walk_by_level(self, logits: torch.Tensor, walks: list[Walk]) -> None:
         """Everything else: only rows that a walk reaches are processed, one level of all walks at a time."""

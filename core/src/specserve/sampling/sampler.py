@@ -35,7 +35,8 @@ class Row(NamedTuple):
     path: tuple[int, ...]
 
 
-def is_plain_greedy(request: Request) -> bool:
+def is_greedy(request: Request) -> bool:
+    """Is the target token the argmax of the raw logits?"""
     return request.params.temperature == 0.0 and not request.processors
 
 
