@@ -24,8 +24,8 @@ from specserve.models.locate import locate_model
 from specserve.protocols import AttentionSpec
 from specserve.request import Request
 from specserve.runner import Runner
+from specserve.spans import Span
 from specserve.text.tokenizer import HfTokenizer
-from specserve.types import Span
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

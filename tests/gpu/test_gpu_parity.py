@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from specserve.request import Request
+from specserve.spans import Span
 from specserve.testing.engines import make_engine, run
 from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint
-from specserve.types import Span
 
 pytestmark = pytest.mark.gpu
 PROMPT = torch.randint(0, 300, (200,), generator=torch.Generator().manual_seed(7)).tolist()

@@ -155,3 +155,9 @@ def test_the_commands_import_neither_torch_nor_plugins(arguments: list[str], ins
     )
     assert done.stdout.splitlines()[-1] == "heavy: []"
     assert "that" in done.stdout
+
+
+@pytest.mark.usefixtures("installed")
+def test_check_refuses_options_of_a_plugin_that_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", "check", "ngram", "--set", "ngarm.width=4"]) == 2
+    assert "plugin ngarm, which is not installed; did you mean 'ngram'?" in capsys.readouterr().err

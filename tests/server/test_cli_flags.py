@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve.cli import common, generate, serve
+from specserve.cli import common, generate, main, serve
 from specserve.config import EngineConfig, ServerConfig
 from specserve.errors import ConfigError
 
@@ -76,6 +79,67 @@ def test_a_wrong_file_is_a_configuration_error(tmp_path: Path, text: str, messag
 def test_a_wrong_flag_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="block_size"):
         parse("--block-size", "7")
+
+
+def test_a_configuration_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{tmp_path} is not readable"):
+        parse("--config", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("--kv-memory", "inf"),
+        ("--threads", "100000"),
+        ("--drain-seconds", "-1"),
+        ("--drain-seconds", "nan"),
+        ("--max-body-bytes", "0"),
+        ("--api-key", ""),
+        ("--api-key", " k"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(flag: str, value: str) -> None:
+    name = "memory size" if flag == "--kv-memory" else flag.removeprefix("--").replace("-", "_")
+    with pytest.raises(ConfigError, match=name):
+        parse(flag, value)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["serve", "--port", "many"], "--port: invalid int value"),
+        (["serve", "--frob"], "unrecognized arguments: --frob"),
+        (["generate"], "PROMPT"),
+        (["generate", "a", "b", "c"], "quote a prompt"),
+        ([], "COMMAND"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(argv)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("specserve: error: ")
+    assert message in line
+
+
+@pytest.mark.parametrize("flags", [["--max-tokens", "0"], ["--temperature", "nan"], ["--seed", str(2**70)]])
+def test_generate_refuses_what_cannot_be_sampled_before_it_loads_a_model(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["generate", "no/model/here", "a", *flags]) == 2
+    assert flags[0].removeprefix("--").replace("-", "_") in capsys.readouterr().err
+
+
+def test_a_terminal_without_the_characters_gets_question_marks() -> None:
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from specserve.cli import main; main(['plugins', 'list']); print('\u00e9')",
+    ]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True)
+    assert done.stdout.endswith(b"?\n")
 
 
 def test_the_banner_leaves_the_long_configuration_out() -> None:

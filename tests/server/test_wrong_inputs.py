@@ -114,6 +114,27 @@ async def test_a_full_queue_is_429_with_retry_after(
     assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
 
 
+async def test_a_stream_that_fails_before_its_first_event_has_the_status_of_the_error(
+    client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(request: object) -> Any:
+        raise QueueFullError("another request was faster.", retry_after=7)
+        yield
+
+    monkeypatch.setattr(engine, "submit", full)
+    for path, body in ((COMPLETIONS, {"prompt": "a", "n": 2}), (CHAT, {"messages": MESSAGES})):
+        answer = await client.post(path, json={**body, "stream": True})
+        assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
+        assert (await answer.json())["error"]["type"] == "rate_limit_error"
+
+
+async def test_a_body_that_is_not_what_its_encoding_says_is_a_400(client: Any) -> None:
+    for encoding in ("gzip", "deflate"):
+        answer = await client.post(COMPLETIONS, data=b'{"prompt": "a"}', headers={"Content-Encoding": encoding})
+        assert answer.status == 400
+        assert "Content-Encoding" in (await answer.json())["error"]["message"]
+
+
 async def test_a_fault_of_ours_is_a_500_that_tells_nothing(
     client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

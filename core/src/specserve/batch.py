@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.types import Span
+    from specserve.spans import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from specserve.metrics import EngineMetrics
     from specserve.request import Request
     from specserve.scheduler import Scheduler
-    from specserve.types import Span, SpanVerdict, Verdict
+    from specserve.spans import Span
+    from specserve.types import SpanVerdict, Verdict
 
 
 class Committer:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64)
+MAX_THREADS = 1024
+"""Torch crashes where the system cannot give it the threads."""
 DEMO_MODEL = "demo"
 
 
@@ -67,6 +69,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for name in ("threads", "max_model_len"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
+        if self.threads is not None and self.threads > MAX_THREADS:
+            raise ConfigError(f"threads must be at most {MAX_THREADS}; got {self.threads}.")
         if self.kv_memory is not None:
             parse_bytes(self.kv_memory)
 
@@ -84,6 +88,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port must be between 0 and 65535 (0 picks a free one); got {self.port}.")
+        at_least("max_body_bytes", self.max_body_bytes, 1)
+        if not self.drain_seconds >= 0:  # also false for NaN
+            raise ConfigError(f"drain_seconds must be at least 0; got {self.drain_seconds:g}.")
+        if self.api_key is not None and self.api_key != (self.api_key.strip() or None):
+            raise ConfigError("api_key must not be empty or have blanks around it. Leave it out to serve everybody.")
 
 
 def choose(name: str, got: str, allowed: tuple[str, ...]) -> None:
@@ -102,7 +111,7 @@ def parse_bytes(text: str) -> int:
     digits = text[:-1] if scale > 1 else text
     try:
         size = int(float(digits) * scale)
-    except ValueError:
+    except (ValueError, OverflowError):
         size = 0
     if size <= 0:
         raise ConfigError(f"a memory size is a positive number with K, M or G, such as 512M or 2G; got {text!r}.")
@@ -116,5 +125,7 @@ def read_toml(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except FileNotFoundError:
         raise ConfigError(f"--config: no file at {path}.") from None
+    except OSError as error:
+        raise ConfigError(f"--config: {path} is not readable: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config: {path} is not valid TOML: {error}.") from None

@@ -10,7 +10,8 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from specserve.request import Request
-from specserve.types import GenerateRequest, Span
+from specserve.spans import Span
+from specserve.types import GenerateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

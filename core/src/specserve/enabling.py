@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.compat import Resolution, resolve
-from specserve.errors import PluginError
+from specserve.errors import ConfigError, PluginError
 from specserve.features import KERNEL, did_you_mean, suggest
 from specserve.wording import refusal, verdict
 
@@ -61,7 +61,9 @@ def decide(
     refusals = resolution.refusals(config)
     if refusals:
         raise PluginError(" ".join(refusal(finding) for finding in refusals))
-    return Decision(resolution, switched_off)
+    decision = Decision(resolution, switched_off)
+    refuse_homeless_options(config, installed, decision)
+    return decision
 
 
 def default_plugins(
@@ -109,3 +111,19 @@ def refuse_contradictions(
             raise PluginError(f"plugin {name} is asked for with --plugin and excluded with --no-plugin. Remove one.")
         if name not in installed and suggest(name, defaults):
             raise PluginError(f"--no-plugin {name}: no such plugin is installed{did_you_mean(name, defaults)}")
+
+
+def refuse_homeless_options(
+    config: EngineConfig, installed: Mapping[str, PluginDeclaration], decision: Decision
+) -> None:
+    """Options for a plugin that does not run are a mistake, unless it is one that was switched off."""
+    enabled = [declaration.name for declaration in decision.enabled]
+    for name in config.plugin_options:
+        if name in enabled or name in decision.switched_off or name in config.no_plugins:
+            continue
+        if name in installed:
+            raise ConfigError(f"options are given for plugin {name}, which is not enabled. Add --plugin {name}.")
+        raise ConfigError(
+            f"options are given for plugin {name}, which is not installed{did_you_mean(name, installed)} "
+            f"(enabled: {', '.join(enabled) or 'none'})."
+        )

@@ -14,8 +14,7 @@ import msgspec
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.discovery import discover, token_problems
 from specserve.enabling import Decision, decide
-from specserve.errors import ConfigError, PluginError
-from specserve.features import did_you_mean
+from specserve.errors import PluginError
 from specserve.loading import BUILTIN, HOOKS, LoadedPlugin, check_hooks, load, load_builtin, way_out
 from specserve.wording import verdict
 
@@ -57,7 +56,6 @@ class PluginHost:
         failed: dict[str, str] = {}
         while True:
             decision = decide(config, installed, handed_over=extra, failed=failed)
-            refuse_homeless_options(config, installed, decision)
             plugins = load_all(config, extra, decision, failed)
             if plugins is not None:
                 return cls(config, installed, decision, (load_builtin(builtin), *plugins))
@@ -172,22 +170,6 @@ def checked(name: str, plugin: InProcessPlugin) -> PluginDeclaration:
     assert declared.name == name, f"handed over as {name!r}, declared as {declared.name!r}"
     problems = (*declared.problems, *token_problems(declared, {declared.dist}))
     return msgspec.structs.replace(declared, problems=problems)
-
-
-def refuse_homeless_options(
-    config: EngineConfig, installed: Mapping[str, PluginDeclaration], decision: Decision
-) -> None:
-    """Options for a plugin that does not run are a mistake, unless it is one that was switched off."""
-    enabled = [declaration.name for declaration in decision.enabled]
-    for name in config.plugin_options:
-        if name in enabled or name in decision.switched_off or name in config.no_plugins:
-            continue
-        if name in installed:
-            raise ConfigError(f"options are given for plugin {name}, which is not enabled. Add --plugin {name}.")
-        raise ConfigError(
-            f"options are given for plugin {name}, which is not installed{did_you_mean(name, installed)} "
-            f"(enabled: {', '.join(enabled) or 'none'})."
-        )
 
 
 def identity(declared: PluginDeclaration) -> dict[str, Any]:

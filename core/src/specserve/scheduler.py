@@ -13,8 +13,8 @@ from bisect import insort
 from typing import TYPE_CHECKING
 
 from specserve.kv.blocks import BlockPool, chain_hash, root_hash
+from specserve.spans import Span
 from specserve.trees import keep
-from specserve.types import Span
 
 if TYPE_CHECKING:
     from specserve.batch import Batch, BatchBuilder

@@ -1,4 +1,4 @@
-"""The shared vocabulary: what a client asks, what a drafter guesses, what a step computes and finds.
+"""The shared vocabulary: what a client asks, what a drafter guesses, what a step finds.
 
 Everything here is frozen and complete when it is made. No torch at run time: `specserve --help` and the
 compatibility commands read this module too.
@@ -12,8 +12,6 @@ import msgspec
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from specserve.request import Request
 
 FinishReason = Literal["stop", "length", "abort", "error"]
 
@@ -81,34 +79,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     parents: tuple[int, ...] | None = None
     survival: tuple[float, ...] | None = None
     source: str = ""
-
-
-class Span(msgspec.Struct, frozen=True):
-    """Compute tokens [start, start+length) of a request; the last `drafted` of them are guesses.
-
-    Prefill is (n, 0), decode (1, 0), verify (1+k, k). `scored` trailing rows get logits: 0 while the
-    committed tokens are not all computed, drafted+1 afterwards, every row when the prompt is scored.
-    """
-
-    request: Request
-    start: int
-    length: int
-    drafted: int
-    scored: int
-    draft: Draft | None = None
-    """The guesses that this step verifies."""
-    proposed: Draft | None = None
-    """What the drafter had proposed; the planner chose `draft` from it and learns from all of it."""
-
-    @property
-    def known(self) -> int:
-        """How many of the rows are committed tokens."""
-        return self.length - self.drafted
-
-    @property
-    def reaches_end(self) -> bool:
-        """Does this span decide at least one new token?"""
-        return self.start + self.known == len(self.request.tokens)
 
 
 class TokenLogprobs(NamedTuple):

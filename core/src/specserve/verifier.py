@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from specserve.batch import Batch
     from specserve.request import Request
-    from specserve.types import ForwardOutput, Span
+    from specserve.spans import Span
+    from specserve.types import ForwardOutput
 
 NOTHING = SpanVerdict((), (), None, None, None)
 

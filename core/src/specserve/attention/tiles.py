@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch import Batch
-    from specserve.types import Span
+    from specserve.spans import Span
 
 FINEST = 64
 """The smallest grid step; every block size divides it."""

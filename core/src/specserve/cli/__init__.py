@@ -7,13 +7,14 @@ only when they run, so that help and the plugin commands answer at once.
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from specserve import __version__
 from specserve.cli import generate, plugins, serve
-from specserve.errors import ConfigError, SpecserveError
+from specserve.errors import ConfigError, RequestError, SpecserveError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +30,18 @@ examples:
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, as every other error here: the usage of `serve` alone fills a screen."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_CONFIG, f"specserve: error: {message}; see {self.prog} --help.\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. 0 is success, 1 a failure or a negative answer, 2 a configuration that cannot be served."""
+    """Run one command. 0 is success, 1 a failure or a negative answer, 2 a configuration or a prompt that cannot be
+    served."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a locale that lacks a character is no reason to stop
     args = build_parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = args.run
     try:
@@ -42,11 +53,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except SpecserveError as error:
         print(f"specserve: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return EXIT_CONFIG if isinstance(error, ConfigError) else EXIT_FAILED
+        return EXIT_CONFIG if isinstance(error, ConfigError | RequestError) else EXIT_FAILED
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="specserve",
         description="Serve a language model and speculate. Features are plugins that declare their company.",
         epilog=EPILOG,

@@ -10,17 +10,23 @@ import sys
 import time
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from specserve.admission import Limits, check_sampling
 from specserve.cli.common import add_engine_flags, load_configuration, report_progress
 from specserve.errors import SpecserveError
+from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
+    from collections.abc import Mapping
 
     from specserve.async_engine import AsyncEngine
     from specserve.config import EngineConfig
-    from specserve.types import GenerateRequest, SpeculationFigures
+    from specserve.types import SpeculationFigures
+
+NO_LIMITS = Limits(vocab_size=2**31, max_model_len=2**31, cache_tokens=2**31)
+"""Of a model that is not loaded yet."""
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
@@ -40,6 +46,7 @@ def run(args: Namespace) -> int:
         args.parser.error("expected [MODEL] PROMPT; quote a prompt that has spaces")
     args.model = args.words[0] if len(args.words) == 2 else None
     config = load_configuration(args).engine
+    check_sampling(sampling_params(args, {}), NO_LIMITS)  # before the model loads
     return asyncio.run(generate(config, args.words[-1], args))
 
 
@@ -81,17 +88,18 @@ class Report:
 
 
 def make_request(engine: AsyncEngine, prompt: str, args: Namespace) -> GenerateRequest:
-    from specserve.types import GenerateRequest, SamplingParams
-
-    asked = {name: value for name in ("temperature", "seed") if (value := getattr(args, name)) is not None}
-    values = {**engine.tokenizer.sampling_defaults, **asked, "max_tokens": args.max_tokens}
     request = GenerateRequest(
         request_id="generate",
         prompt_token_ids=tuple(engine.tokenizer.encode(prompt)),
-        params=SamplingParams(**values),
+        params=sampling_params(args, engine.tokenizer.sampling_defaults),
     )
     engine.check(request)
     return request
+
+
+def sampling_params(args: Namespace, defaults: Mapping[str, Any]) -> SamplingParams:
+    asked = {name: value for name in ("temperature", "seed") if (value := getattr(args, name)) is not None}
+    return SamplingParams(**{**defaults, **asked, "max_tokens": args.max_tokens})
 
 
 async def print_text(engine: AsyncEngine, request: GenerateRequest) -> Report:

@@ -33,15 +33,21 @@ def make_cache(config: EngineConfig, model: DecoderModel, draft_layers: int) -> 
             f"the KV cache needs at least two blocks of {per_block} bytes; got room for {num_blocks}. "
             "Give more with --kv-memory, or choose a smaller --block-size."
         )
-    return KVCache(
-        num_layers=layers,
-        num_blocks=num_blocks,
-        block_size=config.block_size,
-        num_kv_heads=model.num_kv_heads,
-        head_dim=model.head_dim,
-        dtype=model.dtype,
-        device=model.device,
-    )
+    try:
+        return KVCache(
+            num_layers=layers,
+            num_blocks=num_blocks,
+            block_size=config.block_size,
+            num_kv_heads=model.num_kv_heads,
+            head_dim=model.head_dim,
+            dtype=model.dtype,
+            device=model.device,
+        )
+    except RuntimeError as error:  # what torch's allocators raise
+        raise ConfigError(
+            f"no room for a KV cache of {num_blocks * per_block} bytes; about {free_memory(config.device)} are free. "
+            "Choose a smaller --kv-memory."
+        ) from error
 
 
 def free_memory(device: str) -> int:

@@ -56,6 +56,9 @@ def describe_error(error: BaseException) -> tuple[int, dict[str, Any], dict[str,
         return 503, error_body(str(error) or "the engine has died.", "server_error", code="engine_dead"), NO_RETRY
     if isinstance(error, web.HTTPException):
         return error.status, error_body(http_message(error), "invalid_request_error", code=error.status), {}
+    if isinstance(error, web.RequestPayloadError):
+        message = "the body could not be read: it ends early, or is not what its Content-Encoding says."
+        return 400, error_body(message, "invalid_request_error"), {}
     if isinstance(error, GenerationError):
         return 500, error_body(str(error), "server_error", code="generation_failed"), NO_RETRY
     logger.error("a request failed", exc_info=error)
@@ -90,6 +93,12 @@ async def errors_middleware(request: web.Request, handler: Handler) -> web.Strea
         status, body, headers = describe_error(error)
         allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         return json_response(body, status=status, headers={**headers, **allow})
+    except web.RequestPayloadError as error:
+        status, body, headers = describe_error(error)
+        request.content.feed_eof()  # or aiohttp reads on, fails likewise and drops the connection with the answer
+        response = json_response(body, status=status, headers=headers)
+        response.force_close()
+        return response
     except Exception as error:  # the border: every error becomes a body
         status, body, headers = describe_error(error)
         return json_response(body, status=status, headers=headers)

@@ -90,7 +90,8 @@ async def whole_body(engine: ServedEngine, job: Job) -> dict[str, Any]:
 
 
 async def send_chunks(events: EventStream, engine: ServedEngine, job: Job) -> None:
-    """One event per piece that shows something, then usage where asked. Errors become an event."""
+    """One event per piece that shows something, then usage where asked. Errors become an event, but for one that
+    precedes the first event: such as a full queue, it is answered as without a stream."""
     options = job.body.stream_options
     with_usage = options is not None and bool(options.include_usage)
     continuous = with_usage and options is not None and bool(options.continuous_usage_stats)
@@ -115,6 +116,8 @@ async def send_chunks(events: EventStream, engine: ServedEngine, job: Job) -> No
     except ConnectionResetError:
         raise
     except Exception as error:  # the border: after the 200 an error is an event
+        if not events.begun:
+            raise
         _, body, _ = describe_error(error)
         await events.send(body)
 

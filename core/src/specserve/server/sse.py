@@ -17,22 +17,31 @@ HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": 
 
 
 class EventStream:
-    """`async with EventStream(request) as events`: prepared on entry; [DONE] on a clean exit only."""
+    """`async with EventStream(request) as events`: begun by the first event, so that whatever fails before it is
+    answered with a status of its own; [DONE] on a clean exit only."""
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
         self.response = web.StreamResponse(headers=HEADERS)
 
     async def __aenter__(self) -> EventStream:
-        await self.response.prepare(self._request)
         return self
 
+    @property
+    def begun(self) -> bool:
+        return self.response.prepared
+
     async def send(self, body: Any) -> None:
-        await self.response.write(b"data: " + msgspec.json.encode(body) + b"\n\n")
+        await self._write(msgspec.json.encode(body))
+
+    async def _write(self, data: bytes) -> None:
+        if not self.begun:
+            await self.response.prepare(self._request)
+        await self.response.write(b"data: " + data + b"\n\n")
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            await self.response.write(b"data: [DONE]\n\n")
+            await self._write(b"[DONE]")
             await self.response.write_eof()
