@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -158,5 +159,17 @@ def read(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")
 
 
+def run(options: list[str]) -> int:
+    """`main`, ended by Ctrl-C, SIGTERM or a closed pipe without a traceback, and never without its server."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return asyncio.run(main(options))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(sys.argv[1:])))
+    sys.exit(run(sys.argv[1:]))

@@ -28,7 +28,7 @@ BAD = [
     ("top_p", {"top_p": math.nan}, "got nan"),
     ("min_p", {"min_p": 1.5}, "between 0.0 and 1.0"),
     ("min_p", {"min_p": -0.5}, "between 0.0 and 1.0"),
-    ("repetition_penalty", {"repetition_penalty": 0.0}, "above 0"),
+    ("repetition_penalty", {"repetition_penalty": 0.0}, "between 0.01 and 100"),
     ("repetition_penalty", {"repetition_penalty": math.nan}, "got nan"),
     ("presence_penalty", {"presence_penalty": 2.1}, "between -2.0 and 2.0"),
     ("frequency_penalty", {"frequency_penalty": -2.1}, "between -2.0 and 2.0"),
@@ -45,6 +45,8 @@ BAD = [
     ("logit_bias", {"logit_bias": dict.fromkeys(range(1025), 1.0)}, "at most 1024"),
     ("allowed_token_ids", {"allowed_token_ids": ()}, "at least one token"),
     ("allowed_token_ids", {"allowed_token_ids": (5, 999)}, "got 999"),
+    ("allowed_token_ids", {"allowed_token_ids": (5,), "bad_words": ((5,),)}, "forbid every one"),
+    ("allowed_token_ids", {"allowed_token_ids": (317,), "min_tokens": 3}, "forbid every one"),
     ("bad_words", {"bad_words": ((1,), ())}, "must not be empty"),
     ("bad_words", {"bad_words": ((1, 320),)}, "got 320"),
     ("bad_words", {"bad_words": ((1,),) * 257}, "at most 256"),
@@ -86,7 +88,7 @@ def test_a_negative_number_of_draft_tokens_is_refused():
     {"max_tokens": 1, "min_tokens": 1, "temperature": 100.0, "top_k": -1, "top_p": 1.0, "min_p": 1.0},
     {"presence_penalty": -2.0, "frequency_penalty": 2.0, "repetition_penalty": 100.0, "seed": -(2**63)},
     {"logprobs": 20, "prompt_logprobs": 0, "seed": 2**64 - 1, "logit_bias": {0: -100.0, 319: 100.0}},
-    {"stop": ("x",) * 16, "bad_words": ((0,), (319,)), "allowed_token_ids": (319,), "stop_token_ids": (0,)},
+    {"stop": ("x",) * 16, "bad_words": ((0,), (319,)), "allowed_token_ids": (318, 319), "stop_token_ids": (0,)},
 ])  # fmt: skip
 def test_every_limit_itself_is_allowed(toy_model, params):
     request = toy_request("r", [1, 2, 3], **params)

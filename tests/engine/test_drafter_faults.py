@@ -6,9 +6,11 @@ import math
 
 import pytest
 
+from specserve.errors import PluginError
+from specserve.planning import VerifyAll
 from specserve.protocols import DrafterNeeds
 from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.engines import drafter_plugin, make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
 from specserve.types import Draft
 
@@ -16,6 +18,7 @@ FAULTS = {
     "raised ZeroDivisionError": lambda n: 1 / 0,
     "wrong number of drafts": lambda n: [None] * (n + 1),
     "not a Draft": lambda n: [(1, 2)] * n,
+    "source is not text": lambda n: [Draft(tokens=(1,), source=["x"])] * n,
     "token out of range": lambda n: [Draft(tokens=(5, 10**6))] * n,
     "tokens is not one-dimensional": lambda n: [Draft(tokens=3)] * n,
     "a parent does not precede its child": lambda n: [Draft(tokens=(1, 2), parents=(1, 0))] * n,
@@ -100,3 +103,44 @@ def test_duplicate_siblings_are_merged_with_their_subtrees(toy_model):
     outcome = run_requests(engine, request)
     assert outcome.tokens()["0"] == expected
     assert 2 in range(len(outcome.outputs["0"].deltas[-1].figures.acceptance_histogram))
+
+
+def test_many_bad_drafts_in_one_step_are_one_faulty_step(toy_model):
+    requests = [toy_request(str(i), range(1, 9), max_tokens=20, ignore_eos=True) for i in range(8)]
+    drafter = FaultyDrafter(lambda n: [Draft(tokens=(10**6,))] * n)
+    assembled = make_engine(toy_model, drafter, draft_fault_limit=3)
+    for request in requests:
+        assembled.engine.add(request)
+    assembled.engine.step()
+    assert assembled.engine.metrics.drafter_faults.total() == 8
+    assert not assembled.engine.metrics.drafters_disabled
+    assembled.engine.step()
+    assembled.engine.step()
+    assert assembled.engine.metrics.drafters_disabled == {"faulty"}
+
+
+def test_a_drafter_starts_with_the_cost_planner_on_a_short_context(toy_model):
+    extra = {"drafter": drafter_plugin(lambda: FaultyDrafter(lambda n: [Draft(tokens=(1,), source=["x"])] * n))}
+    engine = make_engine(toy_model, extra=extra, max_model_len=128).engine
+    outcome = run_requests(engine, [toy_request("a", range(1, 9))])
+    assert len(outcome.tokens()["a"]) == 16
+    assert outcome.metrics.drafter_faults["faulty", "source is not text"] > 0
+
+
+def test_a_drafter_that_needs_layers_the_model_lacks_is_refused(toy_model):
+    drafter = FaultyDrafter(lambda n: [None] * n)
+    drafter.needs = DrafterNeeds(hidden_layers=(99,))
+    with pytest.raises(PluginError, match="drafter needs the hidden states of layer 99; this model has layers 0"):
+        make_engine(toy_model, drafter)
+
+
+def test_a_planner_that_ignores_the_budget_is_cut_to_it(toy_model):
+    class Greedy(VerifyAll):
+        def choose(self, requests, budget, base_rows):
+            return [request.draft for request in requests]
+
+    request = toy_request("a", range(1, 9), max_tokens=20, ignore_eos=True)
+    expected = run(toy_model, [request]).tokens()
+    outcome = run(toy_model, [request], OracleDrafter(expected, 8), planner=Greedy(32), max_num_batched_tokens=4)
+    assert outcome.tokens() == expected
+    assert len(outcome.outputs["a"].deltas[-1].figures.acceptance_histogram) == 4

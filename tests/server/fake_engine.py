@@ -102,7 +102,7 @@ class FakeEngine:
     def deltas(self, request: GenerateRequest) -> Iterable[Delta]:
         params = request.params
         tokens = self.tokenizer.encode(self.says)[: params.max_tokens]
-        watcher = StopStrings(params.stop, self.tokenizer.stream(request.prompt_token_ids), False)
+        watcher = StopStrings(params.stop, self.tokenizer.stream(request.prompt_token_ids))
         steps = [tokens[i : i + self.width] for i in range(0, len(tokens), self.width)]
         if params.prompt_logprobs is not None:
             yield Delta(request.request_id, (), prompt_logprobs=logprobs(request.prompt_token_ids[1:]))

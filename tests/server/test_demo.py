@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,3 +49,22 @@ async def test_a_server_that_dies_is_shown_with_its_log(
     err = capsys.readouterr().err
     assert "exit code 3" in err
     assert "out of luck" in err
+
+
+def test_a_signal_ends_the_demo_and_its_server(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[bool] = []
+
+    async def main(options: list[str]) -> None:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(demo, "main", main)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert demo.run([]) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended == [True]

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from specserve.async_engine import AsyncEngine
 from specserve.config import EngineConfig, ServerConfig
+from specserve.errors import ConfigError
 from specserve.planning import VerifyAll
 from specserve.server.app import make_app
 from specserve.testing.drafters import NoisyDrafter
@@ -186,3 +187,9 @@ async def test_a_full_queue_refuses_a_stream_before_it_starts(toy_model: Path) -
         answer = await client.post("/v1/completions", json={"prompt": "a", "n": 3, "stream": True})
         assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
         assert (await answer.json())["error"]["code"] == "queue_full"
+
+
+async def test_a_cache_that_does_not_fit_is_a_configuration_error(toy_model: Path) -> None:
+    config = EngineConfig(model=str(toy_model), **{**DEFAULTS, "kv_memory": "1000000000G"})
+    with pytest.raises(ConfigError, match="Choose a smaller --kv-memory"):
+        await AsyncEngine.start(config)

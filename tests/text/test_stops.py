@@ -24,7 +24,7 @@ class PieceStream:
 
 def run_engine(ids: list[int], stops: tuple[str, ...]) -> tuple[list[int], str | None]:
     """The tokens up to the completing one, as the verifier cuts them."""
-    watcher = StopStrings(stops, PieceStream(), False)
+    watcher = StopStrings(stops, PieceStream())
     for i, token_id in enumerate(ids):
         stop = watcher.push(token_id)
         if stop is not None:
@@ -83,7 +83,7 @@ def test_what_is_shown_before_the_end_is_never_taken_back(ids: list[int], stops:
 
 @given(ids=ids_of, stops=stops_of)
 def test_the_watcher_remembers_less_than_the_longest_stop(ids: list[int], stops: tuple[str, ...]) -> None:
-    watcher = StopStrings(stops, PieceStream(), False)
+    watcher = StopStrings(stops, PieceStream())
     for token_id in ids:
         watcher.push(token_id)
         assert len(watcher._tail) <= max(map(len, stops), default=1) - 1

@@ -27,6 +27,7 @@ class Limits(NamedTuple):
     vocab_size: int
     max_model_len: int
     cache_tokens: int
+    eos_token_ids: tuple[int, ...] = ()
 
 
 def check_request(request: GenerateRequest, limits: Limits) -> None:
@@ -67,8 +68,7 @@ def check_sampling(p: SamplingParams, limits: Limits) -> None:
     if not 0.0 < p.top_p <= 1.0:
         refuse("top_p", f"must be above 0 and at most 1; got {p.top_p}")
     within("min_p", p.min_p, 0.0, 1.0)
-    if not 0.0 < p.repetition_penalty <= 100.0:
-        refuse("repetition_penalty", f"must be above 0 and at most 100; got {p.repetition_penalty}")
+    within("repetition_penalty", p.repetition_penalty, 0.01, 100.0)
     within("presence_penalty", p.presence_penalty, -2.0, 2.0)
     within("frequency_penalty", p.frequency_penalty, -2.0, 2.0)
     if p.seed is not None:
@@ -93,6 +93,11 @@ def check_token_lists(p: SamplingParams, limits: Limits) -> None:
         if not p.allowed_token_ids:
             refuse("allowed_token_ids", "must name at least one token, or be left out")
         ids_in_range("allowed_token_ids", p.allowed_token_ids, limits.vocab_size)
+        banned = {word[0] for word in p.bad_words if len(word) == 1}
+        if p.min_tokens:
+            banned |= {*p.stop_token_ids, *limits.eos_token_ids}
+        if banned.issuperset(p.allowed_token_ids):
+            refuse("allowed_token_ids", "bad_words or min_tokens forbid every one of them; allow one more")
     at_most("bad_words", len(p.bad_words), MAX_BAD_WORDS)
     for word in p.bad_words:
         if not word:

@@ -19,7 +19,7 @@ from specserve.calibration import Calibration
 from specserve.costs import measure_costs
 from specserve.drafting import Drafting, NoDraft
 from specserve.engine import Engine, EngineParts
-from specserve.errors import ConfigError
+from specserve.errors import ConfigError, PluginError
 from specserve.guard import Guard
 from specserve.kv.blocks import BlockPool
 from specserve.kv.sizing import make_cache
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from specserve.batch import Batch
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
+    from specserve.models.decoder import DecoderModel
     from specserve.plugins import PluginHost
     from specserve.protocols import Drafter, DraftPlanner, KernelSet, LogitsProcessor, Verifier
 
@@ -80,7 +81,7 @@ def assemble(
     host.collect("adapt_model", model=model, config=config)
     for projection in model.projections.values():
         projection.seal(kernels.prepare_linear)
-    drafters = [drafter for _, drafter in host.collect("make_drafter", model=model, config=config)]
+    drafters = make_drafters(config, host, model)
     cache = make_cache(config, model, sum(drafter.needs.kv_layers for drafter in drafters))
     attention_owner, attention = make_attention(config, host, model, cache, device)
     runner = Runner(model, kernels, attention, {layer for d in drafters for layer in d.needs.hidden_layers})
@@ -88,13 +89,13 @@ def assemble(
     planner = make_planner(config, host, drafters, runner, builder, cache)
     arithmetic = f"{kernels.name}/{attention.name}/{config.dtype}"
     metrics = EngineMetrics()
-    limits = Limits(model.vocab_size, model.max_model_len, cache.num_blocks * cache.block_size)
-    verifier = make_verifier(config, host, tokenizer)
+    cache_tokens = cache.num_blocks * cache.block_size
+    limits = Limits(model.vocab_size, model.max_model_len, cache_tokens, tokenizer.eos_token_ids)
     engine = Engine(
         EngineParts(
             scheduler=make_scheduler(config, builder, planner, metrics, cache.num_blocks, arithmetic),
             runner=runner,
-            verifier=verifier,
+            verifier=make_verifier(config, host, tokenizer),
             drafting=make_drafting(config, drafters, planner, metrics, model.vocab_size),
             planner=planner,
             cache=cache,
@@ -111,13 +112,34 @@ def assemble(
         "kernels": f"{kernels.name} ({kernels_owner})",
         "attention": f"{attention.name} ({attention_owner})",
         "drafters": [drafter.name for drafter in drafters],
-        "verifier": verifier.name,
-        "lossless": verifier.lossless,
-        "row_invariant": config.device in ROW_INVARIANT_DEVICES,
-        "kv_cache_tokens": limits.cache_tokens,
+        **describe_promises(config, engine),
         "config": config,
     }
     return Assembled(engine, config, tokenizer, description)
+
+
+def describe_promises(config: EngineConfig, engine: Engine) -> dict[str, Any]:
+    """What the banner and /v1/plugins say of losslessness and of room."""
+    return {
+        "verifier": engine.verifier.name,
+        "lossless": engine.verifier.lossless,
+        "row_invariant": config.device in ROW_INVARIANT_DEVICES,
+        "kv_cache_tokens": engine.parts.limits.cache_tokens,
+    }
+
+
+def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
+    """Every plugin's drafter. Refuses one that needs hidden states which the model does not have."""
+    drafters: list[Drafter] = []
+    for owner, drafter in host.collect("make_drafter", model=model, config=config):
+        for layer in drafter.needs.hidden_layers:
+            if not -model.num_layers - 1 <= layer <= model.num_layers:
+                raise PluginError(
+                    f"{owner} needs the hidden states of layer {layer}; this model has layers 0 (the embedding) to "
+                    f"{model.num_layers}. Choose a drafter made for this model, or remove --plugin {owner}."
+                )
+        drafters.append(drafter)
+    return drafters
 
 
 def make_kernels(config: EngineConfig, host: PluginHost) -> tuple[str, KernelSet]:

@@ -41,7 +41,7 @@ class StepCosts:
         return s0 + (s1 - s0) * (rows - r0) / (r1 - r0)
 
     def observe(self, batch: Batch, seconds: float) -> None:
-        """Move the nearest point towards what a step without prefill took."""
+        """Move the next point up towards what a step without prefill took."""
         if any(span.known > 1 for span in batch.spans):
             return
         at = min(bisect_left(self.rows, batch.num_rows), len(self.rows) - 1)
@@ -59,7 +59,7 @@ def measure_costs(
     runner: Runner, builder: BatchBuilder, *, num_blocks: int, most_rows: int, wait: Callable[[], None]
 ) -> StepCosts:
     """Time forward passes over an empty cache; `wait` blocks until the device is done. Run before serving."""
-    room = num_blocks * builder.block_size
+    room = min(num_blocks * builder.block_size, runner.model.max_model_len)
     context = max(1, min(CONTEXT, room // 2))
     points = [rows for rows in POINTS if rows <= min(most_rows, room - context)] or [1]
     request = Request.admit(

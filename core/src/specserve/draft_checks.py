@@ -19,6 +19,8 @@ def check_draft(draft: Draft, limit: int, vocab_size: int) -> Draft | None:
     survive than its parent. None for an empty draft."""
     if not isinstance(draft, Draft):
         raise DraftFault("not a Draft")
+    if not isinstance(draft.source, str):
+        raise DraftFault("source is not text")
     tokens = numbers(draft.tokens, "tokens")
     size = len(tokens)
     if size > limit:

@@ -1,7 +1,7 @@
 """The engine: the step loop's five stages and the requests they serve. Synchronous, one thread at a time.
 
 Everything it is made of is given to it complete (see `specserve.assembly`); the async front lives in
-`specserve.async_engine`. Nothing in the core imports this module but those two.
+`specserve.async_engine`. In the core only `assembly` imports this module.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Engine:
 
     def add(self, wire: GenerateRequest) -> Request:
         """Take a checked request."""
+        assert wire.request_id not in self.requests, f"request {wire.request_id!r} is running already"
         limits, params = self.parts.limits, wire.params
         longest = min(len(wire.prompt_token_ids) + params.max_tokens, limits.max_model_len, limits.cache_tokens)
         request = Request.admit(
@@ -79,7 +80,7 @@ class Engine:
         request.processors = [state for state in started if state is not None]
         if params.stop:
             stream = self.parts.tokenizer.stream(wire.prompt_token_ids, skip_special_tokens=params.skip_special_tokens)
-            request.stop_text = StopStrings(params.stop, stream, params.include_stop_str_in_output)
+            request.stop_text = StopStrings(params.stop, stream)
         self.requests[request.id] = request
         self.scheduler.add(request)
         self.drafting.start(request)
@@ -113,9 +114,10 @@ class Engine:
             return []
         output = self.runner.forward(batch)
         verdict = self.verifier.verify(batch, output)
+        seconds = time.perf_counter() - began  # what a draft's width can change: committing and drafting come after
         deltas = self.committer.commit(batch, verdict)
         self.drafting.draft(batch, output, verdict)
-        self.watch(batch, verdict, time.perf_counter() - began)
+        self.watch(batch, verdict, seconds)
         return deltas
 
     def watch(self, batch: Batch, verdict: Verdict, seconds: float) -> None:

@@ -72,8 +72,7 @@ class Guard:
         self.attempt(ask)
         if wanted:
             self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
-        if self.metrics.drafter_faults.total() == faults:
-            self.faults_in_a_row = 0
+        self.judge(faults)
         return valid
 
     def checked(self, request: Request, draft: Draft, limit: int) -> Draft | None:
@@ -104,11 +103,17 @@ class Guard:
         self.metrics.drafter_faults[self.name, reason] += 1
         if self.metrics.drafter_faults[self.name, reason] == 1:
             logger.warning("drafter %s: %s; the requests go on with plain decoding", self.name, reason, exc_info=error)
+
+    def judge(self, faults_before: float) -> None:
+        """One step is over: it counts as faulty once, however many of its drafts were."""
+        if self.metrics.drafter_faults.total() == faults_before:
+            self.faults_in_a_row = 0
+            return
         self.faults_in_a_row += 1
         if self.faults_in_a_row >= self.fault_limit:
             self.enabled = False
             self.metrics.drafters_disabled.add(self.name)
-            logger.error("drafter %s is switched off after %d faults in a row", self.name, self.faults_in_a_row)
+            logger.error("drafter %s is switched off after %d faulty steps in a row", self.name, self.faults_in_a_row)
 
 
 def put(drafts: list[Draft | None], at: int, draft: Draft | None) -> None:

@@ -1,4 +1,4 @@
-"""How much to guess and how much of it to verify: the default planner.
+"""How much of what was guessed to verify: the default planner.
 
 With s the survival of a guess, verifying a set of guesses gives (requests + sum of s) tokens in the time
 that a step of that many rows takes. Sorted by survival, every prefix of the batch's guesses is closed under

@@ -93,7 +93,10 @@ class AttentionBackend(Protocol):
         ...
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
-        """Write k, v: [T, kv_heads, head_dim] into the cache, attend q: [T, heads, head_dim] -> same shape."""
+        """Write k, v: [T, kv_heads, head_dim] into the cache, attend q: [T, heads, head_dim] -> same shape.
+
+        The cache must hold finite numbers only: see `KVCache.write`.
+        """
         ...
 
 
@@ -114,7 +117,8 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """What a drafter asks of the engine."""
 
     hidden_layers: tuple[int, ...] = ()
-    """Layers whose output it reads in `ForwardOutput.hidden`; 0 is the embedding, -1 the final norm's input."""
+    """Layers whose output it reads in `ForwardOutput.hidden`; 0 is the embedding, num_layers the final norm's input,
+    which may be written -1 here. The keys there are never negative."""
     kv_layers: int = 0
     """Layers of its own in the paged KV cache, after the target's."""
 
@@ -134,7 +138,8 @@ class Drafter(Protocol):
     ) -> Sequence[Draft | None]:
         """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted.
 
-        Called after the verdict's tokens were appended to the requests.
+        Called after the verdict's tokens were appended to the requests. Spans of requests that ended in this step
+        are still there: `stop` was called for them, their blocks are gone, their limit is 0.
         """
         ...
 

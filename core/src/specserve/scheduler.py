@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specserve.types import Draft
 
 PROMPT_SCORING_ROWS = 128
-"""Rows of a prompt that are scored in one step: bounds the memory of their logits."""
+"""Rows of one request's prompt that are scored in one step: bounds the memory of their logits."""
 
 
 class Scheduler:
@@ -172,14 +172,16 @@ class Scheduler:
             drafts = dict(zip(ends, chosen, strict=True))
         spans = []
         for request, length in lengths.items():
-            draft = self.fit(request, drafts.get(request))
+            draft = self.fit(request, drafts.get(request), budget)
+            budget -= len(draft.tokens) if draft else 0
             drafted = len(draft.tokens) if draft else 0
             scored = self.scored_rows(request, length, drafted)
             spans.append(Span(request, request.computed, length + drafted, drafted, scored, draft, request.draft))
         return spans
 
-    def fit(self, request: Request, draft: Draft | None) -> Draft | None:
-        """Cut a draft to the blocks that can be had without preempting anyone."""
+    def fit(self, request: Request, draft: Draft | None, budget: int) -> Draft | None:
+        """Cut a draft to the budget, and to the blocks that can be had without preempting anyone."""
+        draft = draft and keep(draft, range(min(max(budget, 0), len(draft.tokens))))
         if draft is None:
             return None
         end = len(request.tokens) + len(draft.tokens)

@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+KEY_LIMIT = 2.0**50
+"""Beyond the keys of any working model; a query times a key of this size is finite in float32."""
+
+
+def finite(x: Tensor) -> Tensor:
+    """A copy with 0 for NaN and infinities."""
+    return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+
+
 class KeysValues(NamedTuple):
     """Both [tokens, kv_heads, head_dim]."""
 
@@ -36,6 +45,7 @@ class KVCache:
         device: torch.device,
     ) -> None:
         self.num_blocks, self.block_size = num_blocks, block_size
+        self.key_limit = min(KEY_LIMIT, torch.finfo(dtype).max)
         shape = (num_layers, 2, num_blocks * block_size, num_kv_heads, head_dim)
         self.data = torch.zeros(shape, dtype=dtype, device=device)
         by_block = self.data.view(num_layers, 2, num_blocks, block_size * num_kv_heads * head_dim)
@@ -49,10 +59,14 @@ class KVCache:
         return num_layers * 2 * block_size * num_kv_heads * head_dim * dtype.itemsize
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
-        """slots: [T] int64; keys, values: [T, kv_heads, head_dim]."""
+        """slots: [T] int64; keys, values: [T, kv_heads, head_dim].
+
+        The cache holds finite numbers only. A masked key weighs 0, and 0 * NaN is NaN: a request whose numbers
+        overflow would reach others through recycled blocks, and a rejected guess its own request.
+        """
         k, v = self.slots[layer]
-        k.index_copy_(0, slots, keys)
-        v.index_copy_(0, slots, values)
+        k.index_copy_(0, slots, finite(keys).clamp_(-self.key_limit, self.key_limit))
+        v.index_copy_(0, slots, finite(values))
 
     def read_blocks(self, layer: int, index: Tensor) -> KeysValues:
         """index: [n] block ids, in path order."""

@@ -27,6 +27,10 @@ SLICE = 32
 """Rows that get noise at a time, which bounds memory at large vocabularies."""
 
 
+GREEDY_BELOW = 1e-5
+"""A lower temperature is greedy: dividing by it would leave float32's range."""
+
+
 class Row(NamedTuple):
     """A scored row to decide: its index in the logits, whose it is, and the guesses before it."""
 
@@ -37,7 +41,7 @@ class Row(NamedTuple):
 
 def is_greedy(request: Request) -> bool:
     """Is the target token the argmax of the raw logits?"""
-    return request.params.temperature == 0.0 and not request.processors
+    return request.params.temperature < GREEDY_BELOW and not request.processors
 
 
 def argmax_tokens(logits: Tensor) -> list[int]:
@@ -60,7 +64,7 @@ def sample_slice(logits: Tensor, rows: Sequence[Row]) -> list[int]:
     for i, (_, request, path) in enumerate(rows):
         for processor in request.processors:
             x[i] = processor.apply(x[i], path)
-        if request.params.temperature > 0.0:
+        if request.params.temperature >= GREEDY_BELOW:
             noisy.append(i)
     if noisy:
         add_noise(x, rows, noisy)

@@ -22,11 +22,10 @@ class StopMatch(NamedTuple):
 class StopStrings:
     """Watches one sequence, token by token."""
 
-    __slots__ = ("_keep", "_stops", "_stream", "_tail", "include")
+    __slots__ = ("_keep", "_stops", "_stream", "_tail")
 
-    def __init__(self, stops: tuple[str, ...], stream: TextStream, include: bool) -> None:
+    def __init__(self, stops: tuple[str, ...], stream: TextStream) -> None:
         assert all(stops), "an empty stop string is refused at the border"
-        self.include = include
         self._stops = stops
         self._stream = stream
         self._tail = ""
