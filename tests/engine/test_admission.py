@@ -12,7 +12,7 @@ from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request
 from specserve.types import SpeculationParams
 
-LIMITS = Limits(vocab_size=320, max_model_len=100, cache_tokens=80)
+LIMITS = Limits(vocab_size=320, max_model_len=100, cache_tokens=80, eos_token_ids=(317,))
 
 BAD = [
     ("max_tokens", {"max_tokens": 0}, "between 1 and"),

@@ -144,3 +144,10 @@ def test_a_planner_that_ignores_the_budget_is_cut_to_it(toy_model):
     outcome = run(toy_model, [request], OracleDrafter(expected, 8), planner=Greedy(32), max_num_batched_tokens=4)
     assert outcome.tokens() == expected
     assert len(outcome.outputs["a"].deltas[-1].figures.acceptance_histogram) == 4
+
+
+def test_an_object_that_is_no_drafter_is_refused(toy_model):
+    with pytest.raises(PluginError, match="a dict, which is no Drafter: it lacks name"):
+        PluginError, match="drafter answers make_drafter with a dict, which is no Drafter: it lacks name"
+    ):
+        make_engine(toy_model, extra={"drafter": drafter_plugin(dict)})

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from specserve.protocols import Drafter, DraftPlanner, KernelSet, LogitsProcessor, Verifier
 
 ROW_INVARIANT_DEVICES = ("cpu",)
+DRAFTER_PARTS = ("name", "needs", "start", "propose", "stop")
 
 
 class Assembled(NamedTuple):
@@ -132,6 +133,11 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
     """Every plugin's drafter. Refuses one that needs hidden states which the model does not have."""
     drafters: list[Drafter] = []
     for owner, drafter in host.collect("make_drafter", model=model, config=config):
+        if missing := [name for name in DRAFTER_PARTS if not hasattr(drafter, name)]:
+            raise PluginError(
+                f"{owner} answers make_drafter with a {type(drafter).__name__}, which is no Drafter: it lacks "
+                f"{', '.join(missing)}. See specserve.protocols.Drafter, or remove --plugin {owner}."
+            )
         for layer in drafter.needs.hidden_layers:
             if not -model.num_layers - 1 <= layer <= model.num_layers:
                 raise PluginError(

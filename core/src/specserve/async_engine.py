@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from specserve.admission import queue_full
-from specserve.errors import EngineDeadError, QueueFullError, RequestError
+from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
 from specserve.types import Delta
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class AsyncEngine:
             await asyncio.sleep(0.01)
         self.send(self.finish)
         await asyncio.to_thread(self.thread.join)
-        self.fail_everyone(EngineDeadError("the server is shutting down"))
+        self.fail_everyone(ShuttingDownError("the server is shutting down before this request was done; try again"))
 
     def deliver(self, opened: list[Mailbox], deltas: list[Delta]) -> None:
         for mailbox in opened:

@@ -8,6 +8,7 @@
     │   ├── ModelNotFoundError 404
     │   └── QueueFullError     429
     └── EngineDeadError        the step loop died; every request gets this, /health says 503
+        └── ShuttingDownError  it was stopped on purpose; another server, or this one later, may serve the request
 
 A message says who, what, what was got, what is allowed, and what to do.
 """
@@ -62,3 +63,7 @@ class QueueFullError(RequestError):
 
 class EngineDeadError(SpecserveError):
     """The engine's step loop has stopped; `__cause__` holds what stopped it."""
+
+
+class ShuttingDownError(EngineDeadError):
+    """The engine was stopped before the request was done."""

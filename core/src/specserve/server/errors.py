@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from specserve.errors import EngineDeadError, QueueFullError, RequestError
+from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +52,8 @@ def describe_error(error: BaseException) -> tuple[int, dict[str, Any], dict[str,
     if isinstance(error, UnauthorizedError):
         headers = {"WWW-Authenticate": "Bearer"}
         return 401, error_body(str(error), "authentication_error", code="invalid_api_key"), headers
+    if isinstance(error, ShuttingDownError):
+        return 503, error_body(str(error), "service_unavailable_error", code="shutting_down"), {"Retry-After": "1"}
     if isinstance(error, EngineDeadError):
         return 503, error_body(str(error) or "the engine has died.", "server_error", code="engine_dead"), NO_RETRY
     if isinstance(error, web.HTTPException):
