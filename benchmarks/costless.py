@@ -15,14 +15,14 @@ from specserve.admission import Limits
 from specserve.assembly import Assembled
 from specserve.batch import BatchBuilder
 from specserve.config import EngineConfig
-from specserve.drafting import NoDraft
 from specserve.engine import Engine, EngineParts
 from specserve.kv.blocks import BlockPool
 from specserve.kv.cache import KVCache
 from specserve.metrics import EngineMetrics
-from specserve.planning import VerifyAll
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
 from specserve.scheduler import Scheduler
+from specserve.speculation.drafting import NoDraft
+from specserve.speculation.planning import VerifyAll
 from specserve.types import ForwardOutput, GenerateRequest, SamplingParams
 from specserve.verifier import DrafterInvariantVerifier
 

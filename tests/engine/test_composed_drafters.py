@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.planning import VerifyAll
+from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin, OracleDrafter, WrongDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from specserve.errors import PluginError
-from specserve.planning import VerifyAll
+from specserve.speculation.planning import VerifyAll
 from specserve.protocols import DrafterNeeds
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import drafter_plugin, make_engine, run, run_requests

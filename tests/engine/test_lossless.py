@@ -48,9 +48,9 @@ def test_noisy_drafts_change_nothing_on_other_families(tmp_path, architecture):
 
 
 def test_the_cost_planner_changes_nothing_but_what_is_verified(toy_model):
-    from specserve.calibration import Calibration
-    from specserve.costs import StepCosts
-    from specserve.planning import CostPlanner
+    from specserve.speculation.calibration import Calibration
+    from specserve.speculation.costs import StepCosts
+    from specserve.speculation.planning import CostPlanner
 
     planner = CostPlanner(32, StepCosts([1, 32, 33, 64], [1.0, 1.0, 2.0, 2.0]), Calibration())
     planned = assert_lossless(toy_model, varied_requests(32), noisy(p=0.9), planner=planner)

@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specserve.batch import BatchBuilder
-from specserve.calibration import Calibration
-from specserve.costs import POINTS, StepCosts, measure_costs
-from specserve.planning import PROBE_EVERY, CostPlanner, VerifyAll
 from specserve.request import Request
 from specserve.spans import Span
+from specserve.speculation.calibration import Calibration
+from specserve.speculation.costs import POINTS, StepCosts, measure_costs
+from specserve.speculation.planning import PROBE_EVERY, CostPlanner, VerifyAll
+from specserve.speculation.trees import paths_of
 from specserve.testing.drafters import OracleDrafter, WrongDrafter
 from specserve.testing.engines import make_engine, run
 from specserve.testing.requests import TOY_VOCAB, toy_request
-from specserve.trees import paths_of
 from specserve.types import Draft, SpanVerdict, SpeculationParams, Verdict
 
 FLAT = ([1, 256], [1.0, 1.0])

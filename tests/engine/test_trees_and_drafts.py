@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specserve.draft_checks import DraftFault, check_draft, merge_siblings
-from specserve.trees import ROOT, children_of, depths_of, is_chain, keep, parents_of, paths_of
+from specserve.speculation.draft_checks import DraftFault, check_draft, merge_siblings
+from specserve.speculation.trees import ROOT, children_of, depths_of, is_chain, keep, parents_of, paths_of
 from specserve.types import Draft
 
 VOCAB = 4

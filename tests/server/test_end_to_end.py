@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from specserve.async_engine import AsyncEngine
 from specserve.config import EngineConfig, ServerConfig
 from specserve.errors import ConfigError
-from specserve.planning import VerifyAll
 from specserve.server.app import make_app
+from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import DEFAULTS, drafter_plugin
 

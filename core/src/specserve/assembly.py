@@ -15,12 +15,8 @@ import torch
 from specserve.admission import Limits
 from specserve.attention.choosing import make_attention
 from specserve.batch import BatchBuilder, no_lora
-from specserve.calibration import Calibration
-from specserve.costs import measure_costs
-from specserve.drafting import Drafting, NoDraft
 from specserve.engine import Engine, EngineParts
 from specserve.errors import ConfigError, PluginError
-from specserve.guard import Guard
 from specserve.kv.blocks import BlockPool
 from specserve.kv.sizing import make_cache
 from specserve.memory import keep_freed_memory
@@ -28,10 +24,14 @@ from specserve.metrics import EngineMetrics
 from specserve.models.config import read_config
 from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
-from specserve.planning import CostPlanner, VerifyAll
 from specserve.runner import Runner
 from specserve.sampling.processors import MinTokensProcessor
 from specserve.scheduler import Scheduler
+from specserve.speculation.calibration import Calibration
+from specserve.speculation.costs import measure_costs
+from specserve.speculation.drafting import Drafting, NoDraft
+from specserve.speculation.guard import Guard
+from specserve.speculation.planning import CostPlanner, VerifyAll
 from specserve.text.tokenizer import HfTokenizer
 from specserve.verifier import DrafterInvariantVerifier
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specserve.trees import depths_of, is_chain
+from specserve.speculation.trees import depths_of, is_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

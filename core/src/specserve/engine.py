@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from specserve.batch import Batch
-    from specserve.drafting import Drafting, NoDraft
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.protocols import DraftPlanner, LogitsProcessor, Metric, Observer, Tokenizer, Verifier
     from specserve.runner import Runner
     from specserve.scheduler import Scheduler
+    from specserve.speculation.drafting import Drafting, NoDraft
     from specserve.types import Delta, GenerateRequest, Verdict
 
 

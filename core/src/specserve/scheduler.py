@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from specserve.kv.blocks import BlockPool, chain_hash, root_hash
 from specserve.spans import Span
-from specserve.trees import keep
+from specserve.speculation.trees import keep
 
 if TYPE_CHECKING:
     from specserve.batch import Batch, BatchBuilder

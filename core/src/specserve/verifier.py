@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.sampling.sampler import Row, argmax_tokens, is_greedy, target_tokens, token_logprobs
+from specserve.speculation.trees import ROOT, children_of
 from specserve.stopping import cut
-from specserve.trees import ROOT, children_of
 from specserve.types import SpanVerdict, TokenLogprobs, Verdict
 
 if TYPE_CHECKING:

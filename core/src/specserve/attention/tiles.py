@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.trees import num_leading, paths_of
+from specserve.speculation.trees import num_leading, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from specserve.assembly import Assembled, assemble
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.planning import VerifyAll
 from specserve.plugins import PluginHost
+from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin
 
 if TYPE_CHECKING:

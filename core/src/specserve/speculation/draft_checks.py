@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from specserve.trees import ROOT, keep, parents_of
+from specserve.speculation.trees import ROOT, keep, parents_of
 from specserve.types import Draft
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.calibration import Calibration, hits_of
+from specserve.speculation.calibration import Calibration, hits_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch import Batch
-    from specserve.guard import Guard
     from specserve.protocols import DraftPlanner
     from specserve.request import Request
+    from specserve.speculation.guard import Guard
     from specserve.types import Draft, ForwardOutput, Verdict
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.trees import keep
+from specserve.speculation.trees import keep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch import Batch
-    from specserve.calibration import Calibration
-    from specserve.costs import StepCosts
     from specserve.request import Request
+    from specserve.speculation.calibration import Calibration
+    from specserve.speculation.costs import StepCosts
     from specserve.types import Draft, Verdict
 
 PROBE_EVERY = 32

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.draft_checks import DraftFault, check_draft
 from specserve.protocols import DrafterNeeds
-from specserve.trees import shallow
+from specserve.speculation.draft_checks import DraftFault, check_draft
+from specserve.speculation.trees import shallow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
