@@ -7,8 +7,8 @@ import math
 import pytest
 
 from specserve.errors import PluginError
-from specserve.speculation.planning import VerifyAll
 from specserve.protocols import DrafterNeeds
+from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import drafter_plugin, make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
@@ -148,6 +148,4 @@ def test_a_planner_that_ignores_the_budget_is_cut_to_it(toy_model):
 
 def test_an_object_that_is_no_drafter_is_refused(toy_model):
     with pytest.raises(PluginError, match="a dict, which is no Drafter: it lacks name"):
-        PluginError, match="drafter answers make_drafter with a dict, which is no Drafter: it lacks name"
-    ):
         make_engine(toy_model, extra={"drafter": drafter_plugin(dict)})
