@@ -2,4 +2,4 @@
 
 from specserve.declare import Compatible
 
-LORA = Compatible("a guess comes from the request's own tokens, whichever adapter wrote them")
+OTHER_DRAFTERS = Compatible("drafts are compared and the one that promises most is verified")
