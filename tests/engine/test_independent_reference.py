@@ -59,3 +59,12 @@ def test_the_demo_model_speaks_like_transformers(demo_model):
     got = run(demo_model, [toy_request("a", prompt, max_tokens=64, ignore_eos=True)], dtype="float32").tokens()["a"]
     greedy = SamplingParams(temperature=0.0, max_tokens=64, ignore_eos=True)
     assert got == reference_generate(transformers_logits(demo_model), prompt, greedy, ())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+def test_a_window_far_from_the_prompts_beginning_sees_what_transformers_sees(tmp_path):
+    model = write_checkpoint(tmp_path / "model", architecture="mistral", sliding_window=40)
+    prompt = [(7 * i) % 300 for i in range(1100)]  # more keys than torch's kernel takes in one block
+    got = run(model, [toy_request("a", prompt, max_tokens=12, ignore_eos=True)]).tokens()["a"]
+    greedy = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+    assert got == reference_generate(transformers_logits(model), prompt, greedy, ())
