@@ -78,10 +78,10 @@ def run(options: Options) -> Result:
     causal = CausalAttention(spec, cache)
     whole = [LENGTH]
     variants: dict[str, tuple[DecoderModel, AttentionBackend, Sequence[int]]] = {
-        "tiles, attention by row (the product)": (tiled, by_row, whole),
+        "tiles, attention in query tiles (the product)": (tiled, by_row, whole),
         f"the same in chunks of {CHUNK}": (tiled, by_row, [CHUNK] * (LENGTH // CHUNK)),
         "tiles, one causal attention call": (tiled, causal, whole),
-        "all rows at once, attention by row": (untiled, by_row, whole),
+        "all rows at once, attention in query tiles": (untiled, by_row, whole),
         "all rows at once, one causal call": (untiled, causal, whole),
     }
     contenders = {
