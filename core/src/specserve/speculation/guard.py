@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 ADAPTATION = 0.05
+T = TypeVar("T")
 
 
 class Guard:
@@ -60,20 +62,22 @@ class Guard:
             return valid
         faults = self.metrics.drafter_faults.total()
         began = time.perf_counter()
-
-        def ask() -> None:
-            proposed = self.drafter.propose(batch, output, verdict, limits)
-            if len(proposed) != len(limits):
-                raise DraftFault("wrong number of drafts")
-            for i, (span, draft) in enumerate(zip(batch.spans, proposed, strict=True)):
-                if draft is not None:
-                    self.attempt(lambda i=i, s=span, d=draft: put(valid, i, self.checked(s.request, d, limits[i])))  # type: ignore[misc]
-
-        self.attempt(ask)
+        proposed = self.attempt(partial(self.asked, batch, output, verdict, limits)) or ()
+        for i, draft in enumerate(proposed):
+            if draft is not None:
+                valid[i] = self.attempt(partial(self.checked, batch.spans[i].request, draft, limits[i]))
         if wanted:
             self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
         self.judge(faults)
         return valid
+
+    def asked(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Sequence[Draft | None]:
+        proposed = self.drafter.propose(batch, output, verdict, limits)
+        if len(proposed) != len(limits):
+            raise DraftFault("wrong number of drafts")
+        return proposed
 
     def checked(self, request: Request, draft: Draft, limit: int) -> Draft | None:
         """The draft in normal form, less what lies beyond the request's end: the last token needs no guess,
@@ -89,15 +93,17 @@ class Guard:
             hits if self.mean_hits == float("inf") else self.mean_hits + ADAPTATION * (hits - self.mean_hits)
         )
 
-    def attempt(self, action: Callable[[], None]) -> None:
+    def attempt(self, action: Callable[[], T]) -> T | None:
+        """What the action returns; None, and a counted fault, where it raises."""
         if not self.enabled:
-            return
+            return None
         try:
-            action()
+            return action()
         except DraftFault as fault:
             self.count(str(fault), None)
         except Exception as error:
             self.count(f"raised {type(error).__name__}", error)
+        return None
 
     def count(self, reason: str, error: Exception | None) -> None:
         self.metrics.drafter_faults[self.name, reason] += 1
@@ -114,7 +120,3 @@ class Guard:
             self.enabled = False
             self.metrics.drafters_disabled.add(self.name)
             logger.error("drafter %s is switched off after %d faulty steps in a row", self.name, self.faults_in_a_row)
-
-
-def put(drafts: list[Draft | None], at: int, draft: Draft | None) -> None:
-    drafts[at] = draft
