@@ -6,18 +6,15 @@ fake the time to it.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specserve.errors import RequestError
 from specserve.server.choices import make_choice
 from specserve.server.logprobs import chat_logprobs, prompt_logprobs
-from specserve.server.models import lease_model, namespace_of
-from specserve.server.respond import Job, new_id, respond
+from specserve.server.respond import Job, answer, new_id
 from specserve.server.sampling import check_requests, make_requests, sampling_params, truncate
-from specserve.server.state import engine_of, served_name
-from specserve.server.wire import ChatBody, Message, decode_body, message_dict
+from specserve.server.wire import ChatBody, Message, message_dict
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -61,11 +58,7 @@ class ChatShape:
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
-    engine = engine_of(request)
-    body = decode_body(await request.read(), ChatBody)
-    with lease_model(engine, body.model, served_name(request)) as model:
-        job = await asyncio.to_thread(make_job, engine, body, model.name, namespace_of(model, body.cache_salt))
-        return await respond(request, engine, job)
+    return await answer(request, ChatBody, make_job)
 
 
 def make_job(engine: ServedEngine, body: ChatBody, model: str, namespace: str) -> Job:

@@ -5,18 +5,15 @@ Owns the forms of a prompt, echo, and the shape of its choices. The engine gener
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specserve.errors import RequestError
 from specserve.server.choices import make_choice
 from specserve.server.logprobs import echoed_logprobs, join_logprobs, legacy_logprobs, prompt_logprobs
-from specserve.server.models import lease_model, namespace_of
-from specserve.server.respond import Job, new_id, respond
+from specserve.server.respond import Job, answer, new_id
 from specserve.server.sampling import check_requests, make_requests, sampling_params, truncate
-from specserve.server.state import engine_of, served_name
-from specserve.server.wire import MAX_PROMPTS, CompletionBody, decode_body
+from specserve.server.wire import MAX_PROMPTS, CompletionBody
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -72,11 +69,7 @@ class CompletionShape:
 
 
 async def completions(request: web.Request) -> web.StreamResponse:
-    engine = engine_of(request)
-    body = decode_body(await request.read(), CompletionBody)
-    with lease_model(engine, body.model, served_name(request)) as model:
-        job = await asyncio.to_thread(make_job, engine, body, model.name, namespace_of(model, body.cache_salt))
-        return await respond(request, engine, job)
+    return await answer(request, CompletionBody, make_job)
 
 
 def make_job(engine: ServedEngine, body: CompletionBody, model: str, namespace: str) -> Job:

@@ -6,15 +6,19 @@ streams on every way out is what aborts a request whose client went away.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from specserve.server.choices import run_choices, speculation_metrics, usage
 from specserve.server.errors import describe_error, json_response
+from specserve.server.models import lease_model, namespace_of
 from specserve.server.sse import EventStream
+from specserve.server.state import engine_of, served_name
+from specserve.server.wire import SamplingBody, decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +27,10 @@ if TYPE_CHECKING:
 
     from specserve.server.choices import Choice, Piece
     from specserve.server.contract import ServedEngine
-    from specserve.server.wire import SamplingBody
+
+
+B = TypeVar("B", bound=SamplingBody)
+B_contra = TypeVar("B_contra", bound=SamplingBody, contravariant=True)
 
 
 class Shape(Protocol):
@@ -64,6 +71,21 @@ class Job:
 
 def new_id(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex}"
+
+
+class JobMaker(Protocol[B_contra]):
+    """From a body, the model's name and its namespace to a job; raises what is wrong with the body."""
+
+    def __call__(self, engine: ServedEngine, body: B_contra, model: str, namespace: str, /) -> Job: ...
+
+
+async def answer(request: web.Request, kind: type[B], make_job: JobMaker[B]) -> web.StreamResponse:
+    """Read the body, pin its model, make the job in a thread (it tokenises) and answer."""
+    engine = engine_of(request)
+    body = decode_body(await request.read(), kind)
+    with lease_model(engine, body.model, served_name(request)) as model:
+        job = await asyncio.to_thread(make_job, engine, body, model.name, namespace_of(model, body.cache_salt))
+        return await respond(request, engine, job)
 
 
 async def respond(request: web.Request, engine: ServedEngine, job: Job) -> web.StreamResponse:
