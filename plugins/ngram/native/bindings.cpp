@@ -1,0 +1,165 @@
+// The Python face of the index: buffers of integers in, tuples out, the GIL released in between.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "index.hpp"
+
+namespace nb = nanobind;
+using namespace ngram;
+
+namespace {
+
+template <typename T>
+using Buffer = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+Shape shape_of(const std::string& match_type) {
+    if (match_type == "learned") return Shape::kLearned;
+    if (match_type == "prob") return Shape::kFrequency;
+    if (match_type == "bfs") return Shape::kRecency;
+    throw std::invalid_argument("match_type must be learned, prob or bfs; got " + match_type);
+}
+
+Order order_of(Shape shape) {
+    return shape == Shape::kLearned ? Order::kLongest : shape == Shape::kFrequency ? Order::kFrequency : Order::kRecency;
+}
+
+void refuse_negative(const Buffer<int32_t>& tokens) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        if (tokens.data()[i] < 0) throw std::invalid_argument("token ids are not negative; got " + std::to_string(tokens.data()[i]));
+    }
+}
+
+constexpr uint32_t kPerContext = 4;  // continuations of one context that the learned shape looks at
+
+void make_index(Index* self, const std::string& match_type, uint64_t capacity, uint32_t generations, bool shared,
+                uint32_t min_match, uint32_t max_match, uint32_t min_breadth, uint32_t max_breadth, uint32_t max_depth,
+                double min_survival) {
+    auto require = [](bool holds, const char* what) {
+        if (!holds) throw std::invalid_argument(what);
+    };
+    Shape shape = shape_of(match_type);
+    require(generations >= 2 && generations < kMostSources, "generations must be 2..15");
+    require(capacity >= generations && capacity > max_depth, "capacity must be larger than max_depth and generations");
+    require(min_match >= 1 && min_match <= max_match, "1 <= min_match <= max_match must hold");
+    require(min_breadth >= 1 && min_breadth <= max_breadth && max_breadth <= kMostCandidates,
+            "1 <= min_breadth <= max_breadth <= 32 must hold");
+    require(max_depth >= 1, "max_depth must be at least 1");
+    require(min_survival >= 0 && min_survival <= 1, "min_survival must lie in 0..1");
+    uint32_t per_context = shape == Shape::kLearned ? std::min(kPerContext, max_breadth) : max_breadth;
+    Limits limits{shape, {min_match, max_match, per_context, max_breadth}, min_breadth, max_depth, min_survival};
+    new (self) Index(Settings{order_of(shape), shared, limits}, capacity, generations);
+}
+
+nb::object draft_object(const std::vector<DraftNode>& nodes) {
+    if (nodes.empty()) return nb::none();
+    bool chain = true;
+    for (size_t i = 0; i < nodes.size(); ++i) chain = chain && nodes[i].parent == static_cast<int32_t>(i) - 1;
+    auto tuple = [&](auto make) {
+        PyObject* made = PyTuple_New(static_cast<Py_ssize_t>(nodes.size()));
+        if (made == nullptr) throw nb::python_error();
+        for (size_t i = 0; i < nodes.size(); ++i) PyTuple_SetItem(made, static_cast<Py_ssize_t>(i), make(nodes[i]));
+        return nb::steal<nb::object>(made);
+    };
+    nb::object tokens = tuple([](const DraftNode& node) { return PyLong_FromLong(node.token); });
+    nb::object parents = chain ? nb::none() : tuple([](const DraftNode& node) { return PyLong_FromLong(node.parent); });
+    nb::object survival = tuple([](const DraftNode& node) { return PyFloat_FromDouble(node.survival); });
+    return nb::make_tuple(tokens, parents, survival);
+}
+
+nb::list step(Index& index, const Buffer<int64_t>& handles, const Buffer<int32_t>& tokens,
+              const Buffer<int32_t>& counts, const Buffer<int32_t>& limits) {
+    size_t num_requests = handles.size(), total = 0;
+    if (counts.size() != num_requests || limits.size() != num_requests) {
+        throw std::invalid_argument("handles, counts and limits must have one length");
+    }
+    for (size_t i = 0; i < num_requests; ++i) {
+        if (counts.data()[i] < 0 || limits.data()[i] < 0) throw std::invalid_argument("counts and limits are not negative");
+        total += static_cast<size_t>(counts.data()[i]);
+    }
+    if (total != tokens.size()) throw std::invalid_argument("counts must add up to the number of tokens");
+    refuse_negative(tokens);
+    std::vector<std::vector<DraftNode>> drafts;
+    {
+        nb::gil_scoped_release release;
+        index.step(handles.data(), counts.data(), limits.data(), num_requests, tokens.data(), drafts);
+    }
+    nb::list result;
+    for (const auto& draft : drafts) result.append(draft_object(draft));
+    return result;
+}
+
+nb::dict stats(const Index& index) {
+    Stats s;
+    {
+        nb::gil_scoped_release release;
+        s = index.stats();
+    }
+    nb::dict result;
+    result["tokens"] = s.tokens;
+    result["bytes"] = s.bytes;
+    result["generations"] = s.generations;
+    result["evicted_generations"] = s.evicted_generations;
+    result["requests"] = s.requests;
+    result["corpora"] = s.corpora;
+    result["corpus_tokens"] = s.corpus_tokens;
+    return result;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "The n-gram index in C++; see _native.pyi.";
+
+    nb::class_<Corpus>(m, "Corpus")
+        .def("__init__", [](Corpus* self, const std::string& match_type) { new (self) Corpus(order_of(shape_of(match_type))); },
+             nb::arg("match_type") = "learned")
+        .def("add",
+             [](Corpus& corpus, const Buffer<int32_t>& tokens) {
+                 refuse_negative(tokens);
+                 nb::gil_scoped_release release;
+                 corpus.add(tokens.data(), tokens.size());
+             },
+             nb::arg("tokens"))
+        .def_prop_ro("num_tokens", &Corpus::num_tokens)
+        .def_prop_ro("num_bytes", &Corpus::bytes);
+
+    nb::class_<Index>(m, "Index")
+        .def("__init__", &make_index, nb::kw_only(), nb::arg("match_type"), nb::arg("capacity"),
+             nb::arg("generations"), nb::arg("shared"), nb::arg("min_match"), nb::arg("max_match"),
+             nb::arg("min_breadth"), nb::arg("max_breadth"), nb::arg("max_depth"), nb::arg("min_survival"))
+        .def("start",
+             [](Index& index, const std::string& name_space, const Buffer<int32_t>& prompt) {
+                 refuse_negative(prompt);
+                 nb::gil_scoped_release release;
+                 return index.start(name_space, prompt.data(), prompt.size());
+             },
+             nb::arg("namespace"), nb::arg("prompt"))
+        .def("step", &step, nb::arg("handles"), nb::arg("tokens"), nb::arg("counts"), nb::arg("limits"))
+        .def("stop",
+             [](Index& index, Handle handle, const Buffer<int32_t>& tokens) {
+                 refuse_negative(tokens);
+                 nb::gil_scoped_release release;
+                 index.stop(handle, tokens.data(), tokens.size());
+             },
+             nb::arg("handle"), nb::arg("tokens"))
+        .def("add_corpus",
+             [](Index& index, const std::string& name, std::shared_ptr<Corpus> corpus) {
+                 nb::gil_scoped_release release;
+                 index.add_corpus(name, std::move(corpus));
+             },
+             nb::arg("name"), nb::arg("corpus"))
+        .def("remove_corpus",
+             [](Index& index, const std::string& name) {
+                 nb::gil_scoped_release release;
+                 return index.remove_corpus(name);
+             },
+             nb::arg("name"))
+        .def("stats", &stats);
+}

@@ -1,0 +1,100 @@
+#include "index.hpp"
+
+#include <stdexcept>
+#include <utility>
+
+namespace ngram {
+
+namespace {
+constexpr size_t kPromptTokensPerCall = 16384;  // about 5 ms; the rest of a longer prompt waits for the next call
+}
+
+Index::Index(const Settings& settings, uint64_t capacity, uint32_t generations)
+    : settings_(settings), library_(settings.order, capacity, generations) {}
+
+Handle Index::start(const std::string& name_space, const Token* prompt, size_t count) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto session = std::make_unique<Session>(library_, experience_, settings_, name_space);
+    session->backlog.assign(prompt, prompt + count);
+    size_t budget = kPromptTokensPerCall;
+    drain(*session, budget);
+    sessions_.emplace(++num_started_, std::move(session));
+    return num_started_;
+}
+
+// Enters prompt tokens that are left, as far as the budget goes; true when none are left.
+bool Index::drain(Session& session, size_t& budget) {
+    for (; budget > 0 && session.entered < session.backlog.size(); --budget) {
+        session.enter(session.backlog[session.entered++]);
+    }
+    if (session.entered < session.backlog.size()) return false;
+    session.backlog = {};
+    session.entered = 0;
+    return true;
+}
+
+void Index::step(const Handle* handles, const int32_t* counts, const int32_t* limits, size_t num_requests,
+                 const Token* tokens, std::vector<std::vector<DraftNode>>& drafts) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<Session*> sessions(num_requests);
+    for (size_t i = 0; i < num_requests; ++i) sessions[i] = sessions_.at(handles[i]).get();
+    library_.tidy();
+    drafts.resize(num_requests);
+    size_t budget = kPromptTokensPerCall;
+    for (size_t i = 0; i < num_requests; ++i) {
+        Session& session = *sessions[i];
+        if (i + 2 < num_requests) sessions[i + 2]->prefetch();
+        if (i + 1 < num_requests) sessions[i + 1]->prefetch_places();
+        drafts[i].clear();
+        if (drain(session, budget)) {
+            for (int32_t k = 0; k < counts[i]; ++k) session.append(tokens[k]);
+            if (limits[i] > 0) session.draft(grower_, static_cast<uint32_t>(limits[i]), drafts[i]);
+        } else {  // what was decided follows the prompt
+            session.backlog.insert(session.backlog.end(), tokens, tokens + counts[i]);
+        }
+        tokens += counts[i];
+    }
+    while (!ended_.empty() && drain(*ended_.front(), budget)) ended_.pop_front();
+}
+
+void Index::stop(Handle handle, const Token* tokens, size_t count) {
+    std::unique_ptr<Session> session;
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = sessions_.find(handle);
+    if (found == sessions_.end()) throw std::out_of_range("unknown handle");
+    session = std::move(found->second);
+    sessions_.erase(found);
+    size_t budget = kPromptTokensPerCall;
+    if (drain(*session, budget)) {
+        for (size_t k = 0; k < count; ++k) session->append(tokens[k]);
+    } else {
+        session->backlog.insert(session->backlog.end(), tokens, tokens + count);
+        ended_.push_back(std::move(session));
+    }
+}
+
+void Index::add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    library_.add_corpus(name, std::move(corpus));
+}
+
+bool Index::remove_corpus(const std::string& name) {
+    std::shared_ptr<const Corpus> removed;  // freed after the lock
+    std::lock_guard<std::mutex> lock(mutex_);
+    removed = library_.remove_corpus(name);
+    return removed != nullptr;
+}
+
+Stats Index::stats() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    Stats stats{library_.num_tokens(), library_.bytes(), library_.num_generations(), library_.num_evicted(),
+                sessions_.size(), library_.corpora().size(), 0};
+    for (const auto& [handle, session] : sessions_) stats.bytes += session->bytes();
+    for (const auto& [name, corpus] : library_.corpora()) {
+        stats.bytes += corpus.corpus->bytes();
+        stats.corpus_tokens += corpus.corpus->num_tokens();
+    }
+    return stats;
+}
+
+}  // namespace ngram
