@@ -26,15 +26,21 @@ NAMES = {
     "latency": "first token, and gaps between tokens while a long prompt joins",
     "startup": "the plugin list, and a server until it is ready",
     "bitrule": "what equal bits for every batch shape cost in prefill",
+    "pays": "requests with n-gram speculation against the same without",
+    "replay": "n-gram drafters on real texts taken as outputs, no model (fetches packages)",
 }
+FLAGS = {"replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--streams DIR]"}
+"""Flags that a benchmark reads itself; it must be the only one named."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 when every benchmark ran, whatever its figures; 1 when one failed to run."""
-    args = parser().parse_args(argv)
+    args, rest = parser().parse_known_args(argv)
     names = args.names or list(NAMES)
+    if rest and (len(names) > 1 or names[0] not in FLAGS):
+        parser().error(f"unrecognized arguments: {' '.join(rest)}")
     if len(names) == 1:
-        run_here(names[0], Options(args.threads, args.quick, args.profile))
+        run_here(names[0], Options(args.threads, args.quick, args.profile, tuple(rest)))
         return 0
     switches = [flag for flag, on in (("--quick", args.quick), ("--profile", args.profile)) if on]
     again = [sys.executable, "-m", "benchmarks", f"--threads={args.threads}", *switches]
@@ -49,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=f"Ratios within one run, medians of alternating rounds.\n\nbenchmarks:\n{listing}",
+        epilog="\n".join(f"{name} also takes {flags}" for name, flags in FLAGS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", type=known, metavar="NAME", help="which ones; default: all")

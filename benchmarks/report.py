@@ -29,6 +29,8 @@ class Options(NamedTuple):
     threads: int
     quick: bool
     profile: bool
+    rest: tuple[str, ...] = ()
+    """Flags of the benchmark's own, which it reads itself."""
 
     def rounds(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.hookspecs import hookimpl
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import DrafterPlugin, NoisyDrafter
+from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
@@ -21,7 +22,68 @@ class ChainsOnly(NoisyDrafter):
         return self.chain(future, width)
 
 
-PARTNERS = {"draft.chain": ChainsOnly, "draft.tree": NoisyDrafter}
+class Moody(VerifyAll):
+    """Wants another number of guesses of every request in every step."""
+
+    step = 0
+
+    def limits(self, requests):
+        self.step += 1
+        return [(7 * self.step + i) % 16 if most else 0 for i, most in enumerate(super().limits(requests))]
+
+
+class Shy:
+    """A logits processor, and its state: no token three times in a row."""
+
+    def __init__(self, request=None):
+        self.tokens = [] if request is None else list(request.tokens)
+
+    def start(self, request, vocab_size):
+        return Shy(request)
+
+    def apply(self, logits, path):
+        newest = [*self.tokens[-2:], *path][-2:]
+        if len(newest) == 2 and newest[0] == newest[1]:
+            logits[newest[0]] = float("-inf")
+        return logits
+
+    def commit(self, tokens):
+        self.tokens += tokens
+
+
+class Witness:
+    """An observer that remembers what was committed."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def observe(self, batch, verdict):
+        for span, decided in zip(batch.spans, verdict.spans, strict=True):
+            self.seen.setdefault(span.request.id, []).extend(decided.tokens)
+
+    def metrics(self):
+        return ()
+
+
+class Partner:
+    """A plugin of the hooks that it is given, by name; everything that is drafted is verified."""
+
+    def __init__(self, **answers):
+        for hook, answer in ({"make_draft_planner": VerifyAll(16)} | answers).items():
+            setattr(self, hook, hookimpl(lambda answer=answer: answer))
+
+
+def drafting(kind):
+    return lambda outputs: Partner(make_drafter=kind(outputs, p=0.6, max_width=8, vocab_size=TOY_VOCAB))
+
+
+PARTNERS = {
+    "draft.chain": drafting(ChainsOnly),
+    "draft.tree": drafting(NoisyDrafter),
+    "planner.adaptive": lambda outputs: Partner(make_draft_planner=Moody(16)),
+    "logits.processor": lambda outputs: Partner(logits_processors=[Shy()]),
+    "observer.metrics": lambda outputs: Partner(make_observer=Witness()),
+}
 """For a feature, something that provides it and that the plugin under test runs beside."""
 
 
@@ -34,20 +96,31 @@ def declared_pairs():
                 yield from ((group.removeprefix("specserve.compatible."), feature) for feature in entries)
 
 
+def run_with(toy_model, feature, partner, requests, *plugins):
+    declaration = PluginDeclaration(name="partner", provides={feature: "a test's partner"})
+    extra = {"partner": InProcessPlugin(partner, declaration)}
+    return run_requests(make_engine(toy_model, plugins=plugins, extra=extra).engine, requests)
+
+
 @pytest.mark.parametrize(("plugin", "feature"), list(declared_pairs()))
 def test_a_declared_pair_is_lossless(toy_model, plugin, feature):
     assert feature in PARTNERS, f"{plugin} declares {feature}: add a partner that provides it, and with it the proof"
     # a bias towards one token makes text that repeats, so that the template's drafter has something to guess
     repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=30, logit_bias={6: 20.0 + i}, seed=i) for i in range(4)]
     requests = [*varied_requests(24), *repetitive]
-    plain = run(toy_model, requests)
-    partner = PARTNERS[feature](plain.tokens(), p=0.6, max_width=8, vocab_size=TOY_VOCAB)
-    declaration = PluginDeclaration(name="partner", provides={feature: "a test's drafter"})
-    extra = {"partner": InProcessPlugin(DrafterPlugin(lambda: partner, VerifyAll(16)), declaration)}
-    both = run_requests(make_engine(toy_model, plugins=(plugin,), extra=extra).engine, requests)
-    assert both.decided() == plain.decided()
+    outputs = run(toy_model, requests).tokens()
+    without = run_with(toy_model, feature, PARTNERS[feature](outputs), requests)
+    both = run_with(toy_model, feature, PARTNERS[feature](outputs), requests, plugin)
+    assert both.decided() == without.decided()
+    assert (without.tokens() == outputs) == (feature != "logits.processor")
     assert not both.metrics.drafter_faults
     assert both.metrics.num_accepted_tokens > 50
+
+
+def test_an_observer_beside_a_drafter_sees_every_token_once(toy_model):
+    requests, partner = varied_requests(12), Partner(make_observer=Witness())
+    seen = run_with(toy_model, "observer.metrics", partner, requests, "ngram")
+    assert partner.make_observer().seen == seen.tokens()
 
 
 def test_the_templates_drafter_alone_is_accepted_where_text_repeats(toy_model):

@@ -46,6 +46,7 @@ def write_plugin(
     conflicts: Mapping[str, str] | None = None,
     plugin: str = HOOKS,
     compat: str = COMPAT,
+    entry: str = "plugin",
     groups: Mapping[str, Mapping[str, str]] | None = None,
     dist: str = "",
 ) -> None:
@@ -53,7 +54,7 @@ def write_plugin(
     if isinstance(provides, str):
         provides = dict.fromkeys(provides.split(), "")
     sections: dict[str, Mapping[str, str]] = {
-        "specserve.plugins": {name: f"{package}.plugin"},
+        "specserve.plugins": {name: f"{package}.{entry}"},
         f"specserve.provides.{name}": {t: f"{package}.compat{v and ':'}{v}" for t, v in provides.items()},
         f"specserve.compatible.{name}": {t: f"{package}.compat:{v}" for t, v in (compatible or {}).items()},
         f"specserve.conflicts.{name}": {t: f"{package}.compat:{v}" for t, v in (conflicts or {}).items()},

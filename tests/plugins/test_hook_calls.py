@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -23,6 +23,7 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     width: Annotated[int, msgspec.Meta(ge=1, le=8)] = 4
     adapters: dict[str, Adapter] = {}
+    order: Literal["newest", "likeliest"] = "newest"
 
 
 class Drafts:
@@ -58,7 +59,7 @@ def test_every_plugin_gets_its_own_options(start: Start) -> None:
     host = start(extra=given(a=Drafts(), b=Drafts()), plugin_options={"b": {"width": "7"}})
     assert host.collect("make_drafter", model=None) == [("a", "drafts 4"), ("b", "drafts 7")]
     assert host.options("b") == Options(width=7)
-    assert host.describe()[1]["options"] == {"width": 7, "adapters": {}}
+    assert host.describe()[1]["options"] == {"width": 7, "adapters": {}, "order": "newest"}
 
 
 def test_a_plugin_without_options_has_none_and_takes_none(start: Start) -> None:
@@ -115,6 +116,12 @@ def test_a_misspelt_option_is_named_with_the_nearest_one(start: Start) -> None:
 def test_an_option_of_the_wrong_type_or_range_is_named(start: Start, got: str, said: str) -> None:
     with pytest.raises(ConfigError, match=rf"a\.width: {said} \(the value is '{got}'\)"):
         start(extra=given(a=Drafts()), plugin_options={"a": {"width": got}})
+
+
+def test_an_option_with_few_values_names_them(start: Start) -> None:
+    said = r"a\.order: must be one of 'newest', 'likeliest' \(the value is 'oldest'\)"
+    with pytest.raises(ConfigError, match=said):
+        start(extra=given(a=Drafts()), plugin_options={"a": {"order": "oldest"}})
 
 
 def test_a_misspelt_key_within_a_table_of_tables_is_found(start: Start) -> None:

@@ -141,7 +141,7 @@ def test_an_unknown_name_is_an_error_with_a_suggestion(
 )
 def test_the_commands_import_neither_torch_nor_plugins(arguments: list[str], install: Install, site: Path) -> None:
     install("this", compatible={"lora.target": "WORKS"})
-    install("that", provides="lora.target", conflicts={"graph.full": "FAILS"})
+    install("that", provides="lora.target", conflicts={"graph.full": "FAILS"}, entry="plugin:Plugin")
     program = (
         "import sys; from specserve.cli import main; main(sys.argv[1:]); "
         f"print('heavy:', sorted({HEAVY!r} & set(sys.modules)))"

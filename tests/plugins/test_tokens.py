@@ -51,7 +51,7 @@ def test_a_misspelt_group_stops_start_up(install: Install, start: Start, group: 
         start("a")
 
 
-@pytest.mark.parametrize("value", ["my-package.plugin", "package.plugin:thing", "a b"])
+@pytest.mark.parametrize("value", ["my-package.plugin", "package.plugin:a.b", "package.plugin:", "a b"])
 def test_an_entry_point_that_names_no_module_is_refused_and_hurts_nobody_else(
     install: Install, start: Start, value: str
 ) -> None:

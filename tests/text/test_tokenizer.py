@@ -53,6 +53,13 @@ def test_bytes_that_are_no_character_are_shown_and_the_next_character_is_whole(t
     assert text.endswith("\U0001f40d")
 
 
+@pytest.mark.parametrize("text", ["", "def add(a, b):\n    return a", "naïve <|end|> 漢字"])
+def test_encoding_in_the_background_gives_the_same_ids_without_special_ones(tokenizer: HfTokenizer, text: str) -> None:
+    assert tokenizer.encode_in_background(text) == tokenizer.encode(text, add_special_tokens=False)
+    with pytest.raises(RequestError, match="half of a surrogate pair"):
+        tokenizer.encode_in_background("\ud800")
+
+
 def test_half_a_surrogate_pair_is_a_request_error(tokenizer: HfTokenizer) -> None:
     with pytest.raises(RequestError, match="Unicode"):
         tokenizer.encode("\ud800")

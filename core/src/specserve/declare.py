@@ -56,6 +56,8 @@ class PluginDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     dist: str = "in-process"
     version: str = "0"
     module: str = ""
+    class_name: str = ""
+    """The class in `module` that holds the hooks, made once per engine; empty where the module itself does."""
     provides: dict[str, Reference | Provides | str] = {}
     compatible: dict[str, Reference | Compatible | str] = {}
     conflicts: dict[str, Reference | Conflict | str] = {}

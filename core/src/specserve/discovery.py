@@ -62,7 +62,8 @@ def read_distribution(dist: str, version: str, points: list[metadata.EntryPoint]
             name=point.name,
             dist=dist,
             version=version,
-            module=point.value,
+            module=point.value.partition(":")[0],
+            class_name=point.value.partition(":")[2],
             provides={**groups.get(("provides", point.name), {})},
             compatible={**groups.get(("compatible", point.name), {})},
             conflicts={**groups.get(("conflicts", point.name), {})},
@@ -85,11 +86,12 @@ def group_problems(dist: str, names: list[str], groups: set[str]) -> Iterable[st
 
 def plugin_problems(points: list[metadata.EntryPoint]) -> Iterable[str]:
     plugins = {point.name: point.value for point in points if point.group == PLUGINS}
-    for name, module in plugins.items():
+    for name, value in plugins.items():
         if name == "builtin" or "." in name:
             yield f"a plugin cannot be called {name!r}: 'builtin' is the core's own and a name has no dots"
-        if not re.fullmatch(r"\w+(\.\w+)*", module):
-            yield f"in {PLUGINS}: {name} must name a module, like my_package.plugin; got {module!r}"
+        if not re.fullmatch(r"\w+(\.\w+)*(:\w+)?", value):
+            allowed = "a module, like my_package.plugin, or a class in one, like my_package.plugin:MyPlugin"
+            yield f"in {PLUGINS}: {name} must name {allowed}; got {value!r}"
     names = [point.name for point in points if point.group == PLUGINS]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"the entry-point group {PLUGINS!r} names {name!r} twice"

@@ -1,4 +1,4 @@
-"""Imports one plugin and checks that its hooks are spelt as specified.
+"""Imports one plugin, makes its object where it is a class, and checks that its hooks are spelt as specified.
 
 Owns the way from a declaration to a callable plugin, and every error on it. Knows nothing about which plugins
 are enabled. Each plugin gets a pluggy manager of its own: every answer then has an owner and every plugin its
@@ -23,6 +23,7 @@ from specserve.options import convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from types import ModuleType
 
     from specserve.declare import PluginDeclaration
 
@@ -69,14 +70,43 @@ def load_builtin(builtin: Any) -> LoadedPlugin:
 
 
 def import_plugin(declaration: PluginDeclaration) -> Any:
+    """The module, or an instance of its own of the class in it that the entry point names."""
     try:
-        return importlib.import_module(declaration.module)
+        module = importlib.import_module(declaration.module)
     except (Exception, SystemExit) as error:
         raise PluginError(
-            f"plugin {declaration.name} ({declaration.dist} {declaration.version}) failed to import "
-            f"{declaration.module}: {describe_error(error)}. Repair or reinstall {declaration.dist}. "
-            f"{way_out(declaration.name)}"
+            f"{introduce(declaration)} failed to import {declaration.module}: {describe_error(error)}. "
+            f"Repair or reinstall {declaration.dist}. {way_out(declaration.name)}"
         ) from error
+    return make_instance(declaration, module) if declaration.class_name else module
+
+
+def make_instance(declaration: PluginDeclaration, module: ModuleType) -> Any:
+    name = declaration.class_name
+    kind = getattr(module, name, None)
+    if not isinstance(kind, type):
+        raise PluginError(
+            f"{introduce(declaration)}: {no_class(module, name)} "
+            f"Correct its entry point in {declaration.dist}. {way_out(declaration.name)}"
+        )
+    try:
+        return kind()
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            f"{introduce(declaration)} failed to make its {name} without arguments: {describe_error(error)}. "
+            f"Repair or reinstall {declaration.dist}. {way_out(declaration.name)}"
+        ) from error
+
+
+def no_class(module: ModuleType, name: str) -> str:
+    if hasattr(module, name):
+        return f"{name} in {module.__name__} is a {type(getattr(module, name)).__name__} and must be a class."
+    classes = [each for each, value in vars(module).items() if isinstance(value, type)]
+    return f"{module.__name__} has no class {name}{did_you_mean(name, classes) or '.'}"
+
+
+def introduce(declaration: PluginDeclaration) -> str:
+    return f"plugin {declaration.name} ({declaration.dist} {declaration.version})"
 
 
 def register(name: str, declaration: PluginDeclaration | None, plugin: Any, table: Mapping[str, Any]) -> LoadedPlugin:
@@ -112,7 +142,7 @@ def check_hooks(name: str, manager: pluggy.PluginManager, plugin: Any) -> None:
     if not implemented:
         raise PluginError(
             f"plugin {name} implements no hook: {plugin!r} has no function marked @hookimpl. "
-            f"Point its entry point at the module that holds them. {way_out(name)}"
+            f"Point its entry point at the module or the class that holds them. {way_out(name)}"
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -128,7 +128,17 @@ def rephrase(plugin: str, kind: type[msgspec.Struct], table: Mapping[str, Any], 
     for part in path:
         got = got.get(part) if isinstance(got, dict) else got
     shown = f" (the value is {got!r})" if path else ""
+    choices = choices_of(kind, path)
+    if choices and what.startswith("Invalid enum value"):
+        what = f"must be one of {', '.join(map(repr, choices))}"
     return f"{'.'.join((plugin, *path))}: {what[:1].lower()}{what[1:]}{shown} {allowed(plugin, kind, ())}"
+
+
+def choices_of(kind: type[msgspec.Struct], path: Sequence[str]) -> tuple[Any, ...]:
+    """What a `Literal` option at the top of the table takes: msgspec names only what it got."""
+    annotations = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    annotation = annotations.get(path[0]) if len(path) == 1 else None
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 def allowed(plugin: str, kind: type[msgspec.Struct], path: tuple[str, ...]) -> str:

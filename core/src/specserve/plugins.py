@@ -54,10 +54,11 @@ class PluginHost:
         extra = extra or {}
         installed = {**discover(), **{name: checked(name, plugin) for name, plugin in extra.items()}}
         failed: dict[str, str] = {}
+        loaded: dict[str, LoadedPlugin] = {}
         while True:
             decision = decide(config, installed, handed_over=extra, failed=failed)
-            plugins = load_all(config, extra, decision, failed)
-            if plugins is not None:
+            if load_all(config, extra, decision, loaded, failed):
+                plugins = (loaded[declaration.name] for declaration in decision.enabled)
                 return cls(config, installed, decision, (load_builtin(builtin), *plugins))
 
     # --- calling hooks ------------------------------------------------------------------------------
@@ -147,21 +148,27 @@ class PluginHost:
 
 
 def load_all(
-    config: EngineConfig, extra: Mapping[str, InProcessPlugin], decision: Decision, failed: dict[str, str]
-) -> list[LoadedPlugin] | None:
-    """Every enabled plugin, or None when a default one fails: it is added to `failed`, and the rest is decided anew."""
-    plugins = []
+    config: EngineConfig,
+    extra: Mapping[str, InProcessPlugin],
+    decision: Decision,
+    loaded: dict[str, LoadedPlugin],
+    failed: dict[str, str],
+) -> bool:
+    """Load every enabled plugin, once. False when a default one fails: it is added to `failed`, and the rest is
+    decided anew."""
     for declaration in decision.enabled:
         name = declaration.name
+        if name in loaded:
+            continue
         handed_over = extra[name].plugin if name in extra else None
         try:
-            plugins.append(load(declaration, handed_over, config.plugin_options.get(name, {})))
+            loaded[name] = load(declaration, handed_over, config.plugin_options.get(name, {}))
         except PluginError as error:
             if name in config.plugins or name in extra:
                 raise
             failed[name] = str(error).removesuffix(f" {way_out(name)}")
-            return None
-    return plugins
+            return False
+    return True
 
 
 def checked(name: str, plugin: InProcessPlugin) -> PluginDeclaration:

@@ -7,6 +7,7 @@ namespace ngram {
 
 namespace {
 constexpr size_t kPromptTokensPerCall = 16384;  // about 5 ms; the rest of a longer prompt waits for the next call
+constexpr size_t kLastTokens = 256;              // an output that comes whole at its end, and is longer, waits too
 }
 
 Index::Index(const Settings& settings, uint64_t capacity, uint32_t generations)
@@ -65,7 +66,7 @@ void Index::stop(Handle handle, const Token* tokens, size_t count) {
     session = std::move(found->second);
     sessions_.erase(found);
     size_t budget = kPromptTokensPerCall;
-    if (drain(*session, budget)) {
+    if (count <= kLastTokens && drain(*session, budget)) {
         for (size_t k = 0; k < count; ++k) session->append(tokens[k]);
     } else {
         session->backlog.insert(session->backlog.end(), tokens, tokens + count);

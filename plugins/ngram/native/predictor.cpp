@@ -7,14 +7,15 @@ namespace ngram {
 
 namespace {
 
-constexpr double kServerTrials = 4, kOwnTrials = 16;     // what a prior weighs
+constexpr int kServerForgetting = 10, kOwnForgetting = 6;
+constexpr uint32_t kServerTrials = 4, kOwnTrials = 16;   // what the knowledge that a rate begins with weighs
 constexpr double kServerPace = 0.002, kOwnPace = 0.003;  // of the mixing weights
 constexpr double kFirstWeight = 0.35;
 constexpr double kSurest = 0.9995;
 
+constexpr uint32_t kOwnCells = kKinds * kLengths * 2;
 constexpr uint32_t kLengthCells = kKinds * kLengths * kRelations * kStretches;
 constexpr uint32_t kRankCells = kKinds * kRanks * kRelations * kDegrees * kCounts;
-constexpr uint32_t kOwnCells = kKinds * kLengths * 2;
 constexpr uint32_t kSets = kKinds * 2 * 4;
 
 // The three sides: roughly, which a request has rates of its own for; how long the match is and how long the
@@ -34,66 +35,87 @@ uint32_t weight_set(const Evidence& e) {
     return (static_cast<uint32_t>(e.kind) * 2 + (e.rank > 0)) * 4 + length;
 }
 
-// Before anything was seen: the longer the match the surer.
-double first_guess(const Evidence& e) {
+// Before anything was seen: the longer the match the surer, and the first candidate before the others.
+double first_guess(uint32_t kind, uint32_t length_bucket, bool is_first) {
     double doubt = 1;
-    for (uint32_t i = 0; i <= length_bucket(e.length); ++i) doubt *= 0.75;
-    double p = (e.kind == Kind::kOwn || e.kind == Kind::kAligned ? 0.9 : 0.7) * (1 - doubt);
-    return e.rank == 0 ? p : p / 3;
+    for (uint32_t i = 0; i <= length_bucket; ++i) doubt *= 0.75;
+    double p = (kind == 0 || kind == 3 ? 0.9 : 0.7) * (1 - doubt);
+    return is_first ? p : p / 3;
 }
-
-double log_odds(double p) { return std::log(p / (1 - p)); }
 
 double probability(double log_odds) {
     double p = 1 / (1 + std::exp(-log_odds));
     return std::min(kSurest, std::max(1 - kSurest, p));
 }
 
-}  // namespace
-
-Predictor::Predictor(Predictor* prior) : prior_(prior) {
-    if (prior == nullptr) {
-        server_.resize(kOwnCells + kLengthCells + kRankCells);
-        weights_.assign(kSets, Weights{kFirstWeight, kFirstWeight, kFirstWeight});
-    } else {
-        own_.resize(kOwnCells);
-        weights_ = prior->weights_;
-    }
+double mix(const Weights& weights, const Weights& inputs) {
+    double sum = 0;
+    for (uint32_t i = 0; i < kTables; ++i) sum += weights[i] * inputs[i];
+    return sum;
 }
 
-double Predictor::rate(uint32_t cell, const Evidence& evidence) const {
-    double p = prior_->server_[cell].value(first_guess(evidence), kServerTrials);
-    if (cell < kOwnCells) p = own_[cell].value(p, kOwnTrials);
-    return std::min(kSurest, std::max(1 - kSurest, p));
+}  // namespace
+
+void Rate::begin(double p, uint32_t weight) {
+    trials = weight << kPoint;
+    hits = static_cast<uint32_t>(p * trials);
+    settle();
+}
+
+void Rate::add(bool hit, int forgetting) {
+    hits = hits - (hits >> forgetting) + (static_cast<uint32_t>(hit) << kPoint);
+    trials = trials - (trials >> forgetting) + (1u << kPoint);
+    settle();
+}
+
+void Rate::settle() {
+    double p = std::min(kSurest, std::max(1 - kSurest, value()));
+    log_odds = std::log(p / (1 - p));
+}
+
+Predictor::Predictor(Predictor* server) : server_(server) {
+    if (server != nullptr) {
+        rates_.resize(kOwnCells);
+        for (uint32_t i = 0; i < kOwnCells; ++i) rates_[i].begin(server->rates_[i].value(), kOwnTrials);
+        weights_ = server->weights_;
+        return;
+    }
+    rates_.resize(kOwnCells + kLengthCells + kRankCells);
+    weights_.assign(kSets, Weights{kFirstWeight, kFirstWeight, kFirstWeight});
+    for (uint32_t i = 0; i < kOwnCells; ++i) {
+        rates_[i].begin(first_guess(i / (2 * kLengths), i / 2 % kLengths, i % 2 == 0), kServerTrials);
+    }
+    for (uint32_t i = 0; i < kLengthCells; ++i) {
+        uint32_t length = i / (kRelations * kStretches);
+        rates_[kOwnCells + i].begin(first_guess(length / kLengths, length % kLengths, true), kServerTrials);
+    }
+    for (uint32_t i = 0; i < kRankCells; ++i) {
+        uint32_t ranked = i / (kRelations * kDegrees * kCounts);
+        rates_[kOwnCells + kLengthCells + i].begin(first_guess(ranked / kRanks, 1, ranked % kRanks == 0), kServerTrials);
+    }
 }
 
 double Predictor::estimate(const Evidence& evidence) const {
     Cells cells = cells_of(evidence);
-    const Weights& weights = weights_[weight_set(evidence)];
-    double sum = 0;
-    for (uint32_t i = 0; i < kTables; ++i) sum += weights[i] * log_odds(rate(cells[i], evidence));
-    return probability(sum);
+    const auto& all = server_->rates_;
+    Weights inputs{rates_[cells[0]].log_odds, all[cells[1]].log_odds, all[cells[2]].log_odds};
+    return probability(mix(weights_[weight_set(evidence)], inputs));
 }
 
 void Predictor::learn(const Evidence& evidence, bool hit) {
     Cells cells = cells_of(evidence);
-    uint32_t set = weight_set(evidence);
-    Weights& own = weights_[set];
-    Weights& all = prior_->weights_[set];
-    double inputs[kTables], own_sum = 0, all_sum = 0;
+    auto& all = server_->rates_;
+    Weights inputs{rates_[cells[0]].log_odds, all[cells[1]].log_odds, all[cells[2]].log_odds};
+    Weights& own_weights = weights_[weight_set(evidence)];
+    Weights& all_weights = server_->weights_[weight_set(evidence)];
+    double own_step = kOwnPace * (hit - probability(mix(own_weights, inputs)));
+    double all_step = kServerPace * (hit - probability(mix(all_weights, inputs)));
     for (uint32_t i = 0; i < kTables; ++i) {
-        inputs[i] = log_odds(rate(cells[i], evidence));
-        own_sum += own[i] * inputs[i];
-        all_sum += all[i] * inputs[i];
+        own_weights[i] += own_step * inputs[i];
+        all_weights[i] += all_step * inputs[i];
+        all[cells[i]].add(hit, kServerForgetting);
     }
-    double own_step = kOwnPace * (hit - probability(own_sum));
-    double all_step = kServerPace * (hit - probability(all_sum));
-    for (uint32_t i = 0; i < kTables; ++i) {
-        own[i] += own_step * inputs[i];
-        all[i] += all_step * inputs[i];
-        prior_->server_[cells[i]].add(hit);
-    }
-    own_[cells[0]].add(hit);
+    rates_[cells[0]].add(hit, kOwnForgetting);
 }
 
 }  // namespace ngram

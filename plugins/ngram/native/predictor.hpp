@@ -1,8 +1,8 @@
 // Learned probabilities: how often a candidate with such evidence turned out to be the next token.
 //
 // Three tables of rates look at the evidence from three sides; their log odds are mixed with weights that are
-// learned too (logistic mixing, Mahoney 2005). The server learns from all requests; a request has weights and the
-// roughest of the tables for itself, with the server's as prior.
+// learned too (logistic mixing, Mahoney 2005). The server learns from all requests; a request begins with what
+// the server knows, and has the weights and the roughest of the tables for itself.
 #pragma once
 
 #include <array>
@@ -14,23 +14,18 @@
 
 namespace ngram {
 
-// Hits and trials in fixed point; every trial takes 1 / 2^kForgetting off the weight of those before.
-template <typename Word, int kOne, int kForgetting>
+// Hits and trials in fixed point, and what they come to. A trial takes 1 / 2^forgetting off the weight of those
+// before it.
 struct Rate {
-    Word hits = 0, trials = 0;
+    static constexpr int kPoint = 16;
+    uint32_t hits, trials;
+    double log_odds;
 
-    void add(bool hit) {
-        hits = static_cast<Word>(hits - (hits >> kForgetting) + (static_cast<Word>(hit) << kOne));
-        trials = static_cast<Word>(trials - (trials >> kForgetting) + (Word{1} << kOne));
-    }
-    // With a prior that weighs as much as `weight` trials.
-    double value(double prior, double weight) const {
-        double one = double(Word{1} << kOne);
-        return (hits / one + weight * prior) / (trials / one + weight);
-    }
+    void begin(double p, uint32_t weight);
+    void add(bool hit, int forgetting);
+    void settle();
+    double value() const { return static_cast<double>(hits) / trials; }
 };
-using OwnRate = Rate<uint16_t, 8, 6>;
-using ServerRate = Rate<uint32_t, 16, 10>;
 
 constexpr uint32_t kTables = 3;
 using Cells = std::array<uint32_t, kTables>;
@@ -38,20 +33,17 @@ using Weights = std::array<double, kTables>;
 
 class Predictor {
   public:
-    // `prior`: the server's own, which learns with every request; null for that one itself.
-    explicit Predictor(Predictor* prior);
+    // `server`: the server's own, which learns with every request; null for that one itself.
+    explicit Predictor(Predictor* server);
 
     // P(the candidate is the next token, given that no candidate before it is), within .0005 of 0 and 1.
     double estimate(const Evidence& evidence) const;
     void learn(const Evidence& evidence, bool hit);
-    size_t bytes() const { return own_.capacity() * sizeof(OwnRate) + weights_.capacity() * sizeof(Weights); }
+    size_t bytes() const { return rates_.capacity() * sizeof(Rate) + weights_.capacity() * sizeof(Weights); }
 
   private:
-    double rate(uint32_t cell, const Evidence& evidence) const;
-
-    Predictor* prior_;
-    std::vector<ServerRate> server_;  // one per cell, where this is the server's own
-    std::vector<OwnRate> own_;        // of the first table's cells, where it is a request's
+    Predictor* server_;
+    std::vector<Rate> rates_;  // the server's: every cell; a request's: the first table's
     std::vector<Weights> weights_;
 };
 

@@ -37,6 +37,36 @@ void TreeGrower::grow(const Position& position, const Predictor& predictor, cons
         uint32_t node = add(best);
         if (nodes_[node].depth < limits.max_depth && draft.size() < limit) expand(node, predictor, limits);
     }
+    order_by_branch(draft);
+}
+
+// Depth first, the better child first: the best path leads, and every branch lies together, which attention
+// computes in one go.
+void TreeGrower::order_by_branch(std::vector<DraftNode>& draft) {
+    size_t size = draft.size();
+    first_child_.assign(size + 1, -1);
+    next_sibling_.assign(size, -1);
+    for (size_t i = size; i-- > 0;) {  // backwards, so that the child that was found first leads
+        int32_t& head = first_child_[static_cast<size_t>(draft[i].parent + 1)];
+        next_sibling_[i] = head;
+        head = static_cast<int32_t>(i);
+    }
+    branches_.clear();
+    std::vector<DraftNode>& ordered = branches_;
+    int32_t node = first_child_[0], parent = -1;
+    stack_.clear();
+    while (node >= 0 || !stack_.empty()) {
+        if (node < 0) {
+            node = stack_.back().node;
+            parent = stack_.back().parent;
+            stack_.pop_back();
+        }
+        if (next_sibling_[static_cast<size_t>(node)] >= 0) stack_.push_back({next_sibling_[static_cast<size_t>(node)], parent});
+        ordered.push_back({draft[static_cast<size_t>(node)].token, parent, draft[static_cast<size_t>(node)].survival});
+        parent = static_cast<int32_t>(ordered.size()) - 1;
+        node = first_child_[static_cast<size_t>(node + 1)];
+    }
+    draft.swap(ordered);
 }
 
 uint32_t TreeGrower::add(const Entry& entry) {

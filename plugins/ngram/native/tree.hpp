@@ -43,7 +43,7 @@ struct Position {
 // Keeps its working memory from draft to draft.
 class TreeGrower {
   public:
-    // At most `limit` nodes, parents before children.
+    // At most `limit` nodes, depth first, so parents come before children and the best path comes first.
     void grow(const Position& position, const Predictor& predictor, const Limits& limits, uint32_t limit,
               std::vector<DraftNode>& draft);
 
@@ -68,6 +68,7 @@ class TreeGrower {
 
     uint32_t add(const Entry& entry);
     void expand(uint32_t node, const Predictor& predictor, const Limits& limits);
+    void order_by_branch(std::vector<DraftNode>& draft);
     Place place(uint32_t node, uint32_t source);
     uint32_t bound(uint32_t node, uint32_t source) const;
 
@@ -76,6 +77,13 @@ class TreeGrower {
     std::vector<Place> places_;  // num_sources per node
     std::vector<Entry> heap_;
     uint32_t order_ = 0;
+
+    struct Waiting {
+        int32_t node, parent;
+    };
+    std::vector<int32_t> first_child_, next_sibling_;
+    std::vector<Waiting> stack_;
+    std::vector<DraftNode> branches_;
 };
 
 }  // namespace ngram

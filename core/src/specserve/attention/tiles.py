@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.speculation.trees import num_leading, paths_of
+from specserve.speculation.trees import num_leading, parents_of, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Tile(NamedTuple):
     lengths: range
     span: Span
     slots: list[int] | None = None
-    """Where the keys of a row in a tree lie, in path order; None: where the request's blocks say."""
+    """Where the keys of the last row lie, in path order, for rows in a tree; None: where the request's blocks say."""
 
     @property
     def padded(self) -> int:
@@ -72,7 +72,7 @@ def plan_tiles(batch: Batch, rows_per_tile: int) -> list[TileGroup]:
             for tile in tiles:
                 narrow[tile.padded].append(tile)
         if linear < span.length:
-            for tile in tree_tiles(span, offset, linear, batch.block_size):
+            for tile in tree_tiles(span, offset, linear, batch.block_size, rows_per_tile):
                 forked[tile.padded].append(tile)
     return groups + [TileGroup(tiles, shared=False) for tiles in [*narrow.values(), *forked.values()]]
 
@@ -89,15 +89,20 @@ def cut_tiles(span: Span, offset: int, count: int, rows_per_tile: int) -> list[T
     return tiles
 
 
-def tree_tiles(span: Span, offset: int, begin: int, block_size: int) -> list[Tile]:
-    """One tile for each guess from row `begin` of the span on, its ancestors' keys as if they stood in a row."""
+def tree_tiles(span: Span, offset: int, begin: int, block_size: int, rows_per_tile: int) -> list[Tile]:
+    """The guesses from row `begin` of the span on. Those that follow each other as parent and child are one branch and
+    share tiles: the keys of its last row, in path order as if they stood in a row, begin with those of the others."""
     assert span.draft is not None
     blocks, known = span.request.blocks, span.start + span.known
     slots = [blocks[p // block_size] * block_size + p % block_size for p in range(known + span.drafted)]
-    tiles = []
-    for node, path in enumerate(paths_of(span.draft)):
-        row, length = span.known + node, known + len(path)
-        if row >= begin:
-            keys = slots[:known] + [slots[known + ancestor] for ancestor in path]
-            tiles.append(Tile(range(offset + row, offset + row + 1), range(length, length + 1), span, keys))
+    paths, parents = paths_of(span.draft), parents_of(span.draft)
+    tiles, first = [], begin - span.known
+    while first < span.drafted:
+        length = known + len(paths[first])
+        most = min(span.drafted, first + min(rows_per_tile, key_grid(length) - length + 1))
+        end = next((node for node in range(first + 1, most) if parents[node] != node - 1), most)
+        keys = slots[:known] + [slots[known + ancestor] for ancestor in paths[end - 1]]
+        rows = range(offset + span.known + first, offset + span.known + end)
+        tiles.append(Tile(rows, range(length, length + end - first), span, keys))
+        first = end
     return tiles

@@ -25,6 +25,7 @@ MAX_CHARACTER_TAIL = 3
 """A UTF-8 character has four bytes at most, so at most three tokens wait for its last byte."""
 MAX_PENDING = 16
 """After so many tokens without text the bytes are no character and are shown as U+FFFD."""
+NOT_UNICODE = "the text is not valid Unicode: it holds half of a surrogate pair."
 CONTEXT = 8
 """Prompt tokens that a stream needs to continue after them; decoders look at most at their neighbour."""
 
@@ -76,7 +77,18 @@ class HfTokenizer:
         try:
             ids: list[int] = self._rust.encode(text, add_special_tokens=add_special_tokens).ids
         except TypeError:
-            raise RequestError("the text is not valid Unicode: it holds half of a surrogate pair.") from None
+            raise RequestError(NOT_UNICODE) from None
+        return ids
+
+    def encode_in_background(self, text: str) -> list[int]:
+        """`encode` without special tokens, for threads beside the step loop: other threads run meanwhile, where
+        `encode` holds the interpreter's lock from its beginning to its end. The library's helpers, which the first
+        caller's thread begins, inherit that thread's rank."""
+        try:
+            (encoding,) = self._rust.encode_batch_fast([text], add_special_tokens=False)
+        except TypeError:
+            raise RequestError(NOT_UNICODE) from None
+        ids: list[int] = encoding.ids
         return ids
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:

@@ -1,0 +1,128 @@
+"""Whether n-gram speculation pays: the same requests with and without `--plugin ngram`, tokens per second.
+
+Greedy: one request whose prompt is a file and the beginning of an edited copy of it; the output repeats the file.
+The limit is the mean acceptance length, reached where drafting and verifying cost nothing. Sampled: text that
+does not repeat, where a guess is rarely right and speculation must at least not cost anything. Every round has
+prompts and seeds of its own, or the index would know the answers from the round before. Timed is decoding: from
+the step in which the last request got its first token on.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from benchmarks.report import Check, Options, Result
+from benchmarks.timing import alternate, medians, spread
+from benchmarks.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, demo_engine, prompts
+from specserve.types import GenerateRequest, SamplingParams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from specserve.engine import Engine
+    from specserve.types import Delta
+
+    Make = Callable[[int], list[GenerateRequest]]
+
+GREEDY_SHARE, SAMPLED_RATIO = 0.9, 0.98
+TEMPERATURES, COUNTS = (0.8, 1.0), (1, 8, MANY)
+
+
+def run(options: Options) -> Result:
+    plain, ngram = demo_engine(options), demo_engine(options, plugins=("ngram",))
+    engines = {"plain": plain.engine, "ngram": ngram.engine}
+    rows, checks, raw = [], [], {}
+    for name, target, make in cases(plain.tokenizer, options):
+        taken, lengths = race(engines, make, options.rounds(5, 1))
+        middle = medians(taken)
+        ratio, length = middle["ngram"] / middle["plain"], sum(lengths) / len(lengths)
+        rows.append(
+            (name, f"{middle['plain']:.0f}", f"{middle['ngram']:.0f}", spread(taken["ngram"]), f"{ratio:.3f}x",
+             f"{length:.2f}", f"{ratio / length:.2f}")
+        )  # fmt: skip
+        got = ratio / length if target == GREEDY_SHARE else ratio
+        unit = " of the mean acceptance length" if target == GREEDY_SHARE else "x"
+        checks.append(Check(f"{name}, ngram / plain", got, target, False, unit))
+        raw |= {f"{name} {who}": values for who, values in taken.items()}
+    return Result(
+        title=f"n-gram speculation against plain decoding, demo model, {DTYPE}, {options.threads} threads",
+        columns=("case", "plain tok/s", "ngram tok/s", "lowest..highest", "speed-up", "accepted", "share of limit"),
+        rows=rows,
+        checks=checks,
+        raw=raw,
+    )
+
+
+def cases(tokenizer: Any, options: Options) -> Iterator[tuple[str, float, Make]]:
+    """(name, target, requests of a round)."""
+    rounds = options.rounds(5, 1) + 1
+    files = prompts(tokenizer, rounds, 500)
+    yield "edit, greedy, 1 request", GREEDY_SHARE, lambda n: [request(f"e{n}", edited(tokenizer, files[n]), 0.0, n)]
+    for temperature in TEMPERATURES:
+        for count in COUNTS:
+            fresh = prompts(tokenizer, rounds * count, PROMPT_LEN)
+
+            yield (
+                f"sampled at {temperature}, {count} at once",
+                SAMPLED_RATIO,
+                partial(sampled, fresh, count, temperature),
+            )
+
+
+def sampled(fresh: list[tuple[int, ...]], count: int, temperature: float, n: int) -> list[GenerateRequest]:
+    mine = fresh[n * count : (n + 1) * count]
+    return [request(f"s{n}.{i}", prompt, temperature, 1000 * n + i) for i, prompt in enumerate(mine)]
+
+
+def edited(tokenizer: Any, file: tuple[int, ...]) -> tuple[int, ...]:
+    """A file, and the first fifth of it once more with one name changed: what follows is the rest of the file."""
+    again = tokenizer.decode(list(file)).replace("self", "this")
+    return (*file, *tokenizer.encode("\n\n# The same with another name:\n"), *tokenizer.encode(again)[: len(file) // 5])
+
+
+def request(name: str, prompt: tuple[int, ...], temperature: float, seed: int) -> GenerateRequest:
+    params = SamplingParams(temperature=temperature, max_tokens=NUM_TOKENS, ignore_eos=True, seed=seed)
+    return GenerateRequest(request_id=name, prompt_token_ids=prompt, params=params)
+
+
+def race(engines: dict[str, Engine], make: Make, rounds: int) -> tuple[dict[str, list[float]], list[float]]:
+    """Tokens per second of each engine, and mean acceptance lengths of the ngram engine, a warm-up round left out."""
+    turn = dict.fromkeys(engines, 0)
+    lengths: list[float] = []
+
+    def measure(name: str) -> float:
+        decoded = decode(engines[name], make(turn[name]))
+        turn[name] += 1
+        if name == "ngram" and turn[name] > 1:
+            lengths.append(decoded.mean_length)
+        return decoded.rate
+
+    return alternate({name: lambda name=name: measure(name) for name in engines}, rounds), lengths
+
+
+class Decoded(NamedTuple):
+    rate: float
+    """Tokens per second, all requests together."""
+    mean_length: float
+    """Tokens per request and step."""
+
+
+def decode(engine: Engine, requests: list[GenerateRequest]) -> Decoded:
+    """Run them together to their end; figures from when all have their first token."""
+    for one in requests:
+        engine.check(one)
+        engine.add(one)
+    begun: set[str] = set()
+    num_tokens = num_deltas = 0
+    began = 0.0
+    while engine.has_work:
+        deltas: list[Delta] = engine.step()
+        if len(begun) == len(requests):
+            num_tokens += sum(len(delta.tokens) for delta in deltas)
+            num_deltas += len(deltas)
+            continue
+        begun |= {delta.request_id for delta in deltas}
+        began = time.perf_counter()
+    return Decoded(num_tokens / (time.perf_counter() - began), num_tokens / num_deltas)

@@ -1,0 +1,41 @@
+"""What ngram shows in /metrics. Learns nothing: the drafter feeds the index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.protocols import Metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from specserve.batch import Batch
+    from specserve.types import Verdict
+    from specserve_ngram._native import Index
+    from specserve_ngram.corpora import CorpusStore
+
+GAUGE, COUNTER = "gauge", "counter"
+STATS = {
+    "tokens": ("specserve_ngram_indexed_tokens", "Tokens of shared text in the index", GAUGE),
+    "bytes": ("specserve_ngram_index_bytes", "Memory of the index, corpora included", GAUGE),
+    "generations": ("specserve_ngram_generations", "Generations of shared text", GAUGE),
+    "evicted_generations": ("specserve_ngram_generations_evicted_total", "Generations dropped for newer text", COUNTER),
+    "requests": ("specserve_ngram_requests", "Requests that the index follows", GAUGE),
+    "corpus_tokens": ("specserve_ngram_corpus_tokens", "Tokens of the corpora in use", GAUGE),
+}
+"""By the index's own names."""
+
+
+class NgramObserver:
+    def __init__(self, index: Index, corpora: CorpusStore) -> None:
+        self.index, self.corpora = index, corpora
+
+    def observe(self, batch: Batch, verdict: Verdict) -> None:
+        pass
+
+    def metrics(self) -> Iterator[Metric]:
+        stats = self.index.stats()
+        for key, (name, help, kind) in STATS.items():
+            yield Metric(name, help, kind, float(stats[key]))
+        for state, count in self.corpora.counts().items():
+            yield Metric("specserve_ngram_corpora", "Corpora, by state", GAUGE, float(count), (("state", state),))

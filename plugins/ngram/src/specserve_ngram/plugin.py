@@ -1,0 +1,95 @@
+"""ngram's hooks. One instance serves one engine: its drafter, observer and routes share an index and the corpora."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from specserve.errors import ConfigError, RequestError
+from specserve.hookspecs import hookimpl
+from specserve.models.locate import locate_model
+from specserve.text.tokenizer import HfTokenizer
+from specserve_ngram._native import Corpus, Index
+from specserve_ngram.corpora import CorpusStore
+from specserve_ngram.drafter import NgramDrafter
+from specserve_ngram.loading import Limits
+from specserve_ngram.observer import NgramObserver
+from specserve_ngram.options import NgramOptions
+from specserve_ngram.places import find_root, given_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aiohttp import web
+
+    from specserve.config import EngineConfig
+    from specserve.protocols import AdaptableModel
+    from specserve.server.contract import ServedEngine
+
+
+@dataclass(slots=True, frozen=True)
+class Parts:
+    """What the hooks share."""
+
+    index: Index
+    corpora: CorpusStore
+    root: Path | None
+
+
+class NgramPlugin:
+    def __init__(self) -> None:
+        self.parts: Parts | None = None
+        """Made by `make_drafter`, which start-up calls before the hooks that use them."""
+
+    @hookimpl
+    def plugin_options(self) -> type[NgramOptions]:
+        return NgramOptions
+
+    @hookimpl
+    def make_drafter(self, model: AdaptableModel, config: EngineConfig, options: NgramOptions) -> NgramDrafter:
+        index = make_index(options)
+        limits = Limits(model.vocab_size, options.max_corpus_tokens)
+        make_corpus = partial(Corpus, options.match_type)
+        corpora = CorpusStore(index, make_corpus, limits, max_corpora=options.max_corpora)
+        self.parts = Parts(index, corpora, find_root(options.corpus_root))
+        if options.corpora:
+            load_corpora(corpora, options.corpora, config.model)
+        return NgramDrafter(index, options.max_draft_tokens)
+
+    @hookimpl
+    def make_observer(self) -> NgramObserver:
+        assert self.parts is not None
+        return NgramObserver(self.parts.index, self.parts.corpora)
+
+    @hookimpl
+    def add_routes(self, app: web.Application, engine: ServedEngine) -> None:
+        from specserve_ngram.routes import CorpusRoutes  # aiohttp: not for `specserve generate`
+
+        assert self.parts is not None
+        CorpusRoutes(self.parts.corpora, self.parts.root, engine.tokenizer).add_to(app)
+
+
+def make_index(options: NgramOptions) -> Index:
+    return Index(
+        match_type=options.match_type,
+        capacity=options.capacity,
+        generations=options.generations,
+        shared=options.shared,
+        min_match=options.min_match,
+        max_match=options.max_match,
+        min_breadth=options.min_breadth,
+        max_breadth=options.max_breadth,
+        max_depth=options.max_depth,
+        min_survival=options.min_survival,
+    )
+
+
+def load_corpora(store: CorpusStore, corpora: dict[str, str], model: str) -> None:
+    """Begin to load; a path that names no corpus stops start-up."""
+    tokenizer = HfTokenizer.from_dir(locate_model(model))
+    for name, path in corpora.items():
+        try:
+            store.add(name, given_source(path), tokenizer)
+        except RequestError as error:
+            raise ConfigError(f"ngram.corpora.{name}: {error}") from None

@@ -1,0 +1,82 @@
+"""The corpora over HTTP. Errors are raised: the server's own middleware gives them OpenAI's body."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from specserve.server.errors import json_response
+from specserve.server.wire import decode_body
+from specserve_ngram.documents import Documents
+from specserve_ngram.errors import CorpusError
+from specserve_ngram.places import confined_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from specserve_ngram.corpora import CorpusStore, Tokenizer
+    from specserve_ngram.documents import Source
+
+PATH = "/v1/ngram/corpora"
+
+
+class CorpusBody(msgspec.Struct, frozen=True, kw_only=True):
+    """POST /v1/ngram/corpora: a name, and either a path or documents."""
+
+    name: str | None = None
+    path: str | None = None
+    documents: list[str] | None = None
+
+
+class CorpusRoutes:
+    """What waits for a disk or frees much memory runs in a thread: the event loop serves everybody."""
+
+    def __init__(self, store: CorpusStore, root: Path | None, tokenizer: Tokenizer) -> None:
+        self.store, self.root, self.tokenizer = store, root, tokenizer
+
+    def add_to(self, app: web.Application) -> None:
+        app.add_routes(
+            [
+                web.post(PATH, self.create),
+                web.get(PATH, self.show_all),
+                web.get(PATH + "/{name}", self.show),
+                web.delete(PATH + "/{name}", self.delete),
+            ]
+        )
+        app.on_cleanup.append(self.close)
+
+    async def create(self, request: web.Request) -> web.Response:
+        body = decode_body(await request.read(), CorpusBody)
+        if body.name is None:
+            raise CorpusError("name is required.", param="name")
+        source = await asyncio.to_thread(self.find_source, body)
+        status = self.store.add(body.name, source, self.tokenizer)
+        return json_response(status, status=202, headers={"Location": f"{PATH}/{body.name}"})
+
+    def find_source(self, body: CorpusBody) -> Source:
+        if (body.path is None) == (body.documents is None):
+            got = "neither" if body.path is None else "both"
+            raise CorpusError(f"give either path or documents; got {got}.", param="path")
+        if body.path is not None:
+            return confined_source(body.path, self.root)
+        assert body.documents is not None
+        if not any(body.documents):
+            raise CorpusError("documents has no text.", param="documents")
+        return Documents(body.documents)
+
+    async def show_all(self, request: web.Request) -> web.Response:
+        return json_response({"object": "list", "data": self.store.all()})
+
+    async def show(self, request: web.Request) -> web.Response:
+        return json_response(self.store.get(request.match_info["name"]))
+
+    async def delete(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        await asyncio.to_thread(self.store.remove, name)
+        return json_response({"name": name, "deleted": True})
+
+    async def close(self, app: web.Application) -> None:
+        await asyncio.to_thread(self.store.close)
