@@ -37,9 +37,6 @@ class Rate:
         self.hits = self.hits * FORGETTING + hit
         self.trials = self.trials * FORGETTING + 1.0
 
-    def value(self, prior: float) -> float:
-        return (self.hits + prior * PRIOR_TRIALS) / (self.trials + PRIOR_TRIALS)
-
 
 class Calibration:
     """One table of conditional rates: by source and stated conditional survival, or by source and depth."""
@@ -50,24 +47,32 @@ class Calibration:
     def survival(self, draft: Draft) -> list[float]:
         """P(node and its ancestors are accepted), for every node; never above its parent's."""
         survival: list[float] = []
+        rates, source = self.rates, draft.source
         for parent, (kind, bucket, prior) in zip(parents_of(draft), conditionals(draft), strict=True):
-            rate = self.rates.get((draft.source, kind, bucket))
-            own = prior if rate is None else rate.value(prior)
-            survival.append(own * (1.0 if parent == ROOT else survival[parent]))
+            rate = rates.get((source, kind, bucket))
+            own = prior if rate is None else (rate.hits + prior * PRIOR_TRIALS) / (rate.trials + PRIOR_TRIALS)
+            survival.append(own if parent == ROOT else own * survival[parent])
         return survival
 
     def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
         """`tokens`: what the target gave after the draft's root."""
-        came_true = {ROOT}
-        for node, (parent, depth, (kind, bucket, _)) in enumerate(
-            zip(parents_of(draft), depths_of(draft), conditionals(draft), strict=True)
-        ):
-            if parent not in came_true or depth > len(tokens):
+        came_true = {ROOT: 0}
+        """Node -> depth."""
+        guessed = draft.tokens
+        judged = None
+        for node, parent in enumerate(parents_of(draft)):
+            depth = came_true.get(parent)
+            if depth is None or depth >= len(tokens):
                 continue
-            hit = draft.tokens[node] == tokens[depth - 1]
+            hit = guessed[node] == tokens[depth]
             if hit:
-                came_true.add(node)
-            self.rates.setdefault((draft.source, kind, bucket), Rate()).add(hit)
+                came_true[node] = depth + 1
+            judged = judged or conditionals(draft)
+            kind, bucket, _ = judged[node]
+            rate = self.rates.get((draft.source, kind, bucket))
+            if rate is None:
+                rate = self.rates[draft.source, kind, bucket] = Rate()
+            rate.add(hit)
 
 
 def hits_of(draft: Draft, tokens: Sequence[int]) -> int:
@@ -85,9 +90,9 @@ def conditionals(draft: Draft) -> list[tuple[str, int, float]]:
     """(kind, bucket, stated P(node right | parent right)) of every node."""
     if draft.survival is None:
         return [("depth", min(depth, 16), UNKNOWN_RATE) for depth in depths_of(draft)]
-    stated = []
-    for parent, own in zip(parents_of(draft), draft.survival, strict=True):
-        before = 1.0 if parent == ROOT else draft.survival[parent]
-        conditional = min(1.0, own / before) if before > 0 else 0.0
-        stated.append(("stated", min(int(conditional * BUCKETS), BUCKETS - 1), conditional))
+    stated, survival = [], draft.survival
+    for parent, own in zip(parents_of(draft), survival, strict=True):
+        before = 1.0 if parent == ROOT else survival[parent]
+        conditional = own / before if before > own else 1.0 if before > 0 else 0.0
+        stated.append(("stated", int(conditional * BUCKETS) if conditional < 1.0 else BUCKETS - 1, conditional))
     return stated

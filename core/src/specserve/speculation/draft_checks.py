@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import math
+from itertools import count
+from operator import ge, le, lt
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from specserve.speculation.trees import ROOT, keep, parents_of
 from specserve.types import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class DraftFault(Exception):
@@ -25,23 +30,27 @@ def check_draft(draft: Draft, limit: int, vocab_size: int) -> Draft | None:
     size = len(tokens)
     if size > limit:
         raise DraftFault("more tokens than the limit")
-    if not all(isinstance(t, int) and 0 <= t < vocab_size for t in tokens):
+    if tokens and not (only(tokens, int) and min(tokens) >= 0 and max(tokens) < vocab_size):
         raise DraftFault("token out of range")
     parents = None if draft.parents is None else numbers(draft.parents, "parents")
     if parents is not None:
         if len(parents) != size:
             raise DraftFault("parents of another length than tokens")
-        if not all(isinstance(p, int) and ROOT <= p < node for node, p in enumerate(parents)):
+        if parents and not (only(parents, int) and min(parents) >= ROOT and all(map(lt, parents, count()))):
             raise DraftFault("a parent does not precede its child")
     survival = None if draft.survival is None else numbers(draft.survival, "survival")
     if survival is not None:
         if len(survival) != size:
             raise DraftFault("survival of another length than tokens")
-        if not all(isinstance(s, (int, float)) and not math.isnan(s) and 0.0 <= s <= 1.0 for s in survival):
+        if survival and not (only(survival, int, float) and all(0.0 <= s <= 1.0 for s in survival)):
             raise DraftFault("survival outside 0..1")
     clean = Draft(tokens=tokens, parents=parents, survival=survival, source=draft.source)
     merged = merge_siblings(clean)
     return merged and monotone(merged)
+
+
+def only(values: tuple[object, ...], *types: type) -> bool:
+    return set(map(type, values)) <= set(types)
 
 
 def numbers(values: object, name: str) -> tuple[int, ...]:
@@ -54,7 +63,7 @@ def numbers(values: object, name: str) -> tuple[int, ...]:
 
 def monotone(draft: Draft) -> Draft:
     """Lower each survival to its parent's, so that a prefix of the sorted nodes holds every parent."""
-    if draft.survival is None:
+    if draft.survival is None or is_monotone(draft.survival, draft.parents):
         return draft
     survival: list[float] = []
     for parent, own in zip(parents_of(draft), draft.survival, strict=True):
@@ -62,10 +71,17 @@ def monotone(draft: Draft) -> Draft:
     return msgspec.structs.replace(draft, survival=tuple(survival))
 
 
+def is_monotone(survival: Sequence[float], parents: Sequence[int] | None) -> bool:
+    if parents is None:
+        return all(map(ge, survival, survival[1:]))
+    above = (*survival, 1.0)  # the root is node -1
+    return all(map(le, survival, map(above.__getitem__, parents)))
+
+
 def merge_siblings(draft: Draft) -> Draft | None:
     """Siblings with one token become one node, which takes over the children of both and the better survival
     (both estimate the same event), so that no child survives it."""
-    if draft.parents is None:
+    if draft.parents is None or len(set(zip(draft.parents, draft.tokens, strict=True))) == len(draft.tokens):
         return draft if draft.tokens else None
     first: dict[tuple[int, int], int] = {}
     becomes: dict[int, int] = {ROOT: ROOT}

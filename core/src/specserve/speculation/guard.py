@@ -85,7 +85,9 @@ class Guard:
         valid = check_draft(draft, limit, self.vocab_size)
         if valid is not None:
             valid = shallow(valid, request.max_len - len(request.tokens) - 1)
-        return valid and msgspec.structs.replace(valid, source=valid.source or self.name)
+        if valid is None or valid.source:
+            return valid
+        return msgspec.structs.replace(valid, source=self.name)
 
     def score(self, hits: int) -> None:
         """A draft of this drafter held `hits` guesses that came true along one path."""

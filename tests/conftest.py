@@ -1,4 +1,4 @@
-"""The demo model, and a clean thread count after every test."""
+"""The demo model, and one thread again after every test."""
 
 from __future__ import annotations
 
