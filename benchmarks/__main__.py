@@ -27,6 +27,7 @@ NAMES = {
     "startup": "the plugin list, and a server until it is ready",
     "bitrule": "what equal bits for every batch shape cost in prefill",
     "pays": "requests with n-gram speculation against the same without",
+    "index": "what the n-gram index costs by its size, no model",
     "replay": "n-gram drafters on real texts taken as outputs, no model (fetches packages)",
 }
 FLAGS = {"replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--streams DIR]"}

@@ -79,16 +79,11 @@ size_t Automaton::bytes() const {
            wide_.capacity() * sizeof(wide_[0]);
 }
 
-bool Automaton::release(uint32_t pieces) {
-    for (; pieces > 0; --pieces) {
-        if (!wide_.empty()) {
-            wide_bytes_ -= sizeof(Wide) + wide_.back()->slots.capacity() * sizeof(Edge);
-            wide_.pop_back();
-        } else if (!pool_.release() && !states_.release()) {
-            return true;
-        }
-    }
-    return false;
+bool Automaton::release() {
+    if (wide_.empty()) return pool_.release() || states_.release();
+    wide_bytes_ -= sizeof(Wide) + wide_.back()->slots.capacity() * sizeof(Edge);
+    wide_.pop_back();
+    return true;
 }
 
 StateId Automaton::add_state(uint32_t length, StateId link, uint32_t end) {
@@ -166,13 +161,9 @@ void Automaton::widen(State& state, const Edge* edges) {
     wide_bytes_ += sizeof(Wide) + wide->slots.capacity() * sizeof(Edge);
     for (uint32_t i = 0; i <= kFront; ++i) *slot(*wide, edges[i].token) = edges[i];
     std::copy_n(edges, kFront, wide->front);
+    note_use(*wide, edges[kFront]);
     state.only.next = static_cast<uint32_t>(wide_.size());
     wide_.push_back(std::move(wide));
-    if (order_ == Order::kRecency) {  // the newest belongs to the front at once
-        Wide& made = *wide_.back();
-        made.front[kFront - 1] = edges[kFront];
-        promote(made.front, kFront, kFront - 1);
-    }
 }
 
 void Automaton::insert_wide(Wide& wide, uint32_t degree, Edge edge) {

@@ -66,8 +66,8 @@ class Automaton {
     uint32_t end(StateId state) const { return states_[state].end; }
     void prefetch(StateId state) const { __builtin_prefetch(&states_[state]); }
 
-    // Frees up to `pieces` of its memory, after which only this may be called; true when all is gone.
-    bool release(uint32_t pieces);
+    // Frees a piece of its memory, after which only this may be called; false when all is gone.
+    bool release();
 
     uint32_t num_states() const { return states_.size(); }
     size_t bytes() const;

@@ -23,7 +23,7 @@ Shape shape_of(const std::string& match_type) {
     if (match_type == "learned") return Shape::kLearned;
     if (match_type == "prob") return Shape::kFrequency;
     if (match_type == "bfs") return Shape::kRecency;
-    throw std::invalid_argument("match_type must be learned, prob or bfs; got " + match_type);
+    throw std::invalid_argument("match_type must be learned, prob or bfs; got '" + match_type + "'");
 }
 
 Order order_of(Shape shape) {
@@ -36,22 +36,33 @@ void refuse_negative(const Buffer<int32_t>& tokens) {
     }
 }
 
+void at_least(const char* name, uint64_t value, uint64_t least) {
+    if (value >= least) return;
+    throw std::invalid_argument(std::string(name) + " must be at least " + std::to_string(least) + "; got " + std::to_string(value));
+}
+
+void in_range(const char* name, uint64_t value, uint64_t least, uint64_t most) {
+    if (value >= least && value <= most) return;
+    throw std::invalid_argument(std::string(name) + " must be " + std::to_string(least) + ".." + std::to_string(most) + "; got " +
+                                std::to_string(value));
+}
+
 constexpr uint32_t kPerContext = 4;  // continuations of one context that the learned shape looks at
 
 void make_index(Index* self, const std::string& match_type, uint64_t capacity, uint32_t generations, bool shared,
                 uint32_t min_match, uint32_t max_match, uint32_t min_breadth, uint32_t max_breadth, uint32_t max_depth,
                 double min_survival) {
-    auto require = [](bool holds, const char* what) {
-        if (!holds) throw std::invalid_argument(what);
-    };
     Shape shape = shape_of(match_type);
-    require(generations >= 2 && generations < kMostSources, "generations must be 2..15");
-    require(capacity >= generations && capacity > max_depth, "capacity must be larger than max_depth and generations");
-    require(min_match >= 1 && min_match <= max_match, "1 <= min_match <= max_match must hold");
-    require(min_breadth >= 1 && min_breadth <= max_breadth && max_breadth <= kMostCandidates,
-            "1 <= min_breadth <= max_breadth <= 32 must hold");
-    require(max_depth >= 1, "max_depth must be at least 1");
-    require(min_survival >= 0 && min_survival <= 1, "min_survival must lie in 0..1");
+    in_range("generations", generations, 2, kMostSources - 1);
+    at_least("max_depth", max_depth, 1);
+    at_least("capacity", capacity, std::max(uint64_t{max_depth} + 1, uint64_t{generations}));
+    at_least("max_match", max_match, 1);
+    in_range("min_match", min_match, 1, max_match);
+    in_range("max_breadth", max_breadth, 1, kMostCandidates);
+    in_range("min_breadth", min_breadth, 1, max_breadth);
+    if (!(min_survival >= 0 && min_survival <= 1)) {
+        throw std::invalid_argument("min_survival must be 0..1; got " + std::to_string(min_survival));
+    }
     uint32_t per_context = shape == Shape::kLearned ? std::min(kPerContext, max_breadth) : max_breadth;
     Limits limits{shape, {min_match, max_match, per_context, max_breadth}, min_breadth, max_depth, min_survival};
     new (self) Index(Settings{order_of(shape), shared, limits}, capacity, generations);
@@ -123,6 +134,7 @@ NB_MODULE(_native, m) {
         .def("add",
              [](Corpus& corpus, const Buffer<int32_t>& tokens) {
                  refuse_negative(tokens);
+                 if (corpus.is_shelved()) throw std::invalid_argument("an index reads this corpus now; build another one");
                  nb::gil_scoped_release release;
                  corpus.add(tokens.data(), tokens.size());
              },
@@ -151,6 +163,8 @@ NB_MODULE(_native, m) {
              nb::arg("handle"), nb::arg("tokens"))
         .def("add_corpus",
              [](Index& index, const std::string& name, std::shared_ptr<Corpus> corpus) {
+                 if (corpus->order() != index.order()) throw std::invalid_argument("the corpus was built for another match_type");
+                 corpus->shelve();
                  nb::gil_scoped_release release;
                  index.add_corpus(name, std::move(corpus));
              },

@@ -17,20 +17,23 @@ class Calibration {
     // `prior`: the server's own; null for that one itself.
     explicit Calibration(Calibration* prior) : prior_(prior) {}
 
-    double correct(double survival, uint32_t habit) const;
-    void learn(double survival, uint32_t habit, bool came_true);
+    static constexpr uint32_t kKnots = 13;
+    using Curve = std::array<double, kKnots>;  // survival at the knots, never falling
+
+    Curve curve(uint32_t habit) const;
+    static double correct(double survival, const Curve& curve);
+    // `news`: how much of the outcome did not follow from that of the guess before it, 0..1.
+    void learn(double survival, uint32_t habit, bool came_true, double news);
 
   private:
-    static constexpr uint32_t kKnots = 13;
     struct Knot {
         double hits = 0, trials = 0;
     };
-    using Curve = std::array<Knot, kKnots>;
 
     double value(uint32_t habit, uint32_t knot) const;
 
     Calibration* prior_;
-    std::array<Curve, kHabits> curves_{};
+    std::array<std::array<Knot, kKnots>, kHabits> knots_{};
 };
 
 }  // namespace ngram

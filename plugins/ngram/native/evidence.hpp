@@ -21,7 +21,7 @@ struct Evidence {
     uint32_t length;   // of the matched context, in tokens
     uint32_t rank;     // among the continuations of that context
     uint32_t count;    // how often the candidate followed it
-    uint32_t total;    // how often its first continuations followed it, together
+    uint32_t total;    // how often the continuations that are looked at followed it, together
     uint32_t degree;   // different continuations
     uint32_t stretch;  // tokens for which the alignment has held, or since it was lost
 };

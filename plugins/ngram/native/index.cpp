@@ -1,13 +1,16 @@
 #include "index.hpp"
 
+#include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace ngram {
 
 namespace {
-constexpr size_t kPromptTokensPerCall = 16384;  // about 5 ms; the rest of a longer prompt waits for the next call
-constexpr size_t kLastTokens = 256;              // an output that comes whole at its end, and is longer, waits too
+constexpr size_t kPromptTokensPerCall = 8192;  // a few milliseconds; the rest of a longer prompt waits for the next call
+constexpr size_t kLastTokens = 256;            // an output that comes whole at its end, and is longer, waits too
+constexpr size_t kEndedTokensPerCall = 1024;   // and then nobody waits for it
 }
 
 Index::Index(const Settings& settings, uint64_t capacity, uint32_t generations)
@@ -19,6 +22,7 @@ Handle Index::start(const std::string& name_space, const Token* prompt, size_t c
     session->backlog.assign(prompt, prompt + count);
     size_t budget = kPromptTokensPerCall;
     drain(*session, budget);
+    finish_ended(budget);
     sessions_.emplace(++num_started_, std::move(session));
     return num_started_;
 }
@@ -38,8 +42,7 @@ void Index::step(const Handle* handles, const int32_t* counts, const int32_t* li
                  const Token* tokens, std::vector<std::vector<DraftNode>>& drafts) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Session*> sessions(num_requests);
-    for (size_t i = 0; i < num_requests; ++i) sessions[i] = sessions_.at(handles[i]).get();
-    library_.tidy();
+    for (size_t i = 0; i < num_requests; ++i) sessions[i] = find(handles[i])->second.get();
     drafts.resize(num_requests);
     size_t budget = kPromptTokensPerCall;
     for (size_t i = 0; i < num_requests; ++i) {
@@ -55,19 +58,35 @@ void Index::step(const Handle* handles, const int32_t* counts, const int32_t* li
         }
         tokens += counts[i];
     }
-    while (!ended_.empty() && drain(*ended_.front(), budget)) ended_.pop_front();
+    finish_ended(budget);
+}
+
+void Index::finish_ended(size_t budget) {
+    budget = std::min(budget, kEndedTokensPerCall);
+    while (!ended_.empty() && drain(*ended_.front(), budget)) {
+        ended_.front()->leave();
+        ended_.pop_front();
+    }
+}
+
+Index::Sessions::iterator Index::find(Handle handle) {
+    auto found = sessions_.find(handle);
+    if (found == sessions_.end()) {
+        throw std::out_of_range("no request has the handle " + std::to_string(handle) + ": it was never started, or was stopped");
+    }
+    return found;
 }
 
 void Index::stop(Handle handle, const Token* tokens, size_t count) {
     std::unique_ptr<Session> session;
     std::lock_guard<std::mutex> lock(mutex_);
-    auto found = sessions_.find(handle);
-    if (found == sessions_.end()) throw std::out_of_range("unknown handle");
+    auto found = find(handle);
     session = std::move(found->second);
     sessions_.erase(found);
     size_t budget = kPromptTokensPerCall;
     if (count <= kLastTokens && drain(*session, budget)) {
         for (size_t k = 0; k < count; ++k) session->append(tokens[k]);
+        session->leave();
     } else {
         session->backlog.insert(session->backlog.end(), tokens, tokens + count);
         ended_.push_back(std::move(session));
@@ -75,8 +94,9 @@ void Index::stop(Handle handle, const Token* tokens, size_t count) {
 }
 
 void Index::add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus) {
+    std::shared_ptr<const Corpus> replaced;  // freed after the lock
     std::lock_guard<std::mutex> lock(mutex_);
-    library_.add_corpus(name, std::move(corpus));
+    replaced = library_.add_corpus(name, std::move(corpus));
 }
 
 bool Index::remove_corpus(const std::string& name) {
@@ -91,6 +111,7 @@ Stats Index::stats() const {
     Stats stats{library_.num_tokens(), library_.bytes(), library_.num_generations(), library_.num_evicted(),
                 sessions_.size(), library_.corpora().size(), 0};
     for (const auto& [handle, session] : sessions_) stats.bytes += session->bytes();
+    for (const auto& session : ended_) stats.bytes += session->bytes();
     for (const auto& [name, corpus] : library_.corpora()) {
         stats.bytes += corpus.corpus->bytes();
         stats.corpus_tokens += corpus.corpus->num_tokens();

@@ -36,16 +36,21 @@ class Index {
     void add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus);
     bool remove_corpus(const std::string& name);
     Stats stats() const;
+    Order order() const { return settings_.order; }
 
   private:
+    using Sessions = std::unordered_map<Handle, std::unique_ptr<Session>>;
+
     bool drain(Session& session, size_t& budget);
+    void finish_ended(size_t budget);
+    Sessions::iterator find(Handle handle);
 
     const Settings settings_;
     mutable std::mutex mutex_;
     Library library_;
     Experience experience_;
     TreeGrower grower_;
-    std::unordered_map<Handle, std::unique_ptr<Session>> sessions_;
+    Sessions sessions_;
     std::deque<std::unique_ptr<Session>> ended_;  // whose very long prompts are still being entered
     Handle num_started_ = 0;
 };

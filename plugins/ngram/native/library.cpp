@@ -6,7 +6,7 @@
 namespace ngram {
 
 namespace {
-constexpr uint32_t kPiecesPerCall = 256;
+constexpr uint32_t kPiecesPerToken = 8;    // a token brings fewer
 constexpr uint64_t kLeastCharge = 64;  // tokens that a generation costs however little it holds
 }  // namespace
 
@@ -26,6 +26,17 @@ std::shared_ptr<Shelf> Library::shelf(const std::string& name_space) {
         shelf->name_space = name_space;
     }
     return shelf;
+}
+
+void Library::leave(std::shared_ptr<Shelf> shelf) {
+    std::string name_space = shelf->name_space;
+    shelf.reset();
+    forget_if_unused(name_space);
+}
+
+void Library::forget_if_unused(const std::string& name_space) {
+    auto kept = shelves_.find(name_space);
+    if (kept->second.use_count() == 1 && kept->second->generations.empty()) shelves_.erase(kept);
 }
 
 Generation& Library::current(Shelf& shelf) {
@@ -49,6 +60,7 @@ void Library::count(Generation& generation) {
         ++generation.shelf->version;
     }
     fit();
+    tidy();
 }
 
 // Drops the oldest generations that are too many; the newest always stays.
@@ -63,18 +75,23 @@ void Library::fit() {
         ++shelf.version;
         ++num_evicted_;
         dropped_.splice(dropped_.end(), generations_, generations_.begin());
-        auto kept = shelves_.find(shelf.name_space);
-        if (shelf.generations.empty() && kept->second.use_count() == 1) shelves_.erase(kept);
+        forget_if_unused(shelf.name_space);
     }
 }
 
+// Frees a little of what was dropped.
 void Library::tidy() {
-    if (!dropped_.empty() && dropped_.front().automaton.release(kPiecesPerCall)) dropped_.pop_front();
+    for (uint32_t i = 0; i < kPiecesPerToken && !dropped_.empty(); ++i) {
+        if (!dropped_.front().automaton.release()) dropped_.pop_front();
+    }
 }
 
-void Library::add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus) {
-    corpora_[name] = {++num_begun_, std::move(corpus)};
+std::shared_ptr<const Corpus> Library::add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus) {
+    ShelvedCorpus& shelved = corpora_[name];
+    shelved.id = ++num_begun_;
+    shelved.corpus.swap(corpus);
     tell_all();
+    return corpus;
 }
 
 std::shared_ptr<const Corpus> Library::remove_corpus(const std::string& name) {

@@ -2,7 +2,7 @@
 //
 // A namespace has a shelf and writes into its newest generation; a full one is closed and a new one begun. When
 // all shelves together hold more than the capacity, the oldest generation of any of them goes. It is taken apart
-// a little per call, so that no step waits for it. Corpora stand beside every shelf.
+// a little per token that comes, so that no step waits for it. Corpora stand beside every shelf.
 #pragma once
 
 #include <cstddef>
@@ -20,14 +20,20 @@ namespace ngram {
 // Documents that are only read. Built alone, then given to a library.
 class Corpus {
   public:
-    explicit Corpus(Order order) : automaton_(order) {}
+    explicit Corpus(Order order) : order_(order), automaton_(order) {}
     Corpus(Corpus&&) = default;
     void add(const Token* tokens, size_t count);
+    // Nothing is added any more.
+    void shelve() { is_shelved_ = true; }
+    bool is_shelved() const { return is_shelved_; }
+    Order order() const { return order_; }
     const Automaton& automaton() const { return automaton_; }
     uint64_t num_tokens() const { return num_tokens_; }
     size_t bytes() const { return automaton_.bytes(); }
 
   private:
+    Order order_;
+    bool is_shelved_ = false;
     Automaton automaton_;
     uint64_t num_tokens_ = 0;
 };
@@ -59,18 +65,17 @@ class Library {
 
     // The namespace's shelf; it stays as long as somebody holds it or it holds text.
     std::shared_ptr<Shelf> shelf(const std::string& name_space);
+    // Somebody holds it no more.
+    void leave(std::shared_ptr<Shelf> shelf);
     // The generation that the shelf writes into; begun where there is none. May drop old ones.
     Generation& current(Shelf& shelf);
     // `generation` has taken a token. May close it, and drop old ones, this one too: look at the shelf's version.
     void count(Generation& generation);
 
-    void add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus);
-    // The corpus, for the caller to free; null where there is none.
+    // The corpus that had the name before, or that has it, is for the caller to free; null where there is none.
+    std::shared_ptr<const Corpus> add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus);
     std::shared_ptr<const Corpus> remove_corpus(const std::string& name);
     const std::map<std::string, ShelvedCorpus>& corpora() const { return corpora_; }
-
-    // Frees a little of what was dropped.
-    void tidy();
 
     uint64_t num_tokens() const { return num_tokens_; }
     size_t num_generations() const { return generations_.size(); }
@@ -79,6 +84,8 @@ class Library {
 
   private:
     void fit();
+    void tidy();
+    void forget_if_unused(const std::string& name_space);
     void tell_all();
 
     Order order_;

@@ -6,6 +6,7 @@ namespace ngram {
 
 namespace {
 constexpr size_t kRecall = 64;  // tokens by which a text finds its place in a source that is new to it
+constexpr double kLeastNews = 0.05;  // what the outcome of a guess that follows for certain from the one before teaches
 
 // Where a text stands in an automaton that it was just written into, itself left out.
 Place place_before(const Automaton& automaton, const Automaton::Extension& extension) {
@@ -48,7 +49,10 @@ void Session::append(Token token) {
 
 // Lists the sources anew where generations or corpora came or went, and finds this text's place in the new ones.
 void Session::follow_sources() {
-    if (version_ == shelf_->version) return;
+    if (version_ == shelf_->version) {
+        if (shared_ != nullptr) places_[1] = found_again(shared_->automaton, places_[1]);
+        return;
+    }
     std::vector<uint64_t> before;
     before.swap(followed_);
     sources_.clear();
@@ -70,7 +74,7 @@ void Session::add_source(const Automaton& automaton, Kind kind, uint64_t id, con
     Place place;
     auto known = std::find(before.begin(), before.end(), id);
     if (known != before.end()) {
-        place = old_places_[static_cast<size_t>(known - before.begin())];
+        place = found_again(automaton, old_places_[static_cast<size_t>(known - before.begin())]);
     } else {
         size_t begin = text_.size() - std::min(text_.size(), kRecall);
         for (size_t i = begin; i < text_.size(); ++i) place = advance(automaton, place, text_[i]);
@@ -118,7 +122,10 @@ void Session::settle() {
     for (size_t i = 0; i < proposed_.size(); ++i) {
         int32_t parent = proposed_[i].parent;
         open[i] = !off_draft_ && !came_true_[i] && (parent == true_node_ || (parent >= 0 && open[parent]));
-        if (!open[i]) calibration_.learn(proposed_[i].survival, proposed_habit_, came_true_[i]);
+        if (open[i]) continue;
+        double before = parent < 0 ? 1 : proposed_[parent].survival;
+        double news = std::max(kLeastNews, 1 - proposed_[i].survival / before);
+        calibration_.learn(proposed_[i].survival, proposed_habit_, came_true_[i], news);
     }
 }
 
@@ -132,11 +139,8 @@ void Session::draft(TreeGrower& grower, uint32_t limit, std::vector<DraftNode>& 
     came_true_.assign(nodes.size(), false);
     true_node_ = -1;
     off_draft_ = false;
-    for (DraftNode& node : nodes) {
-        double survival = calibration_.correct(node.survival, proposed_habit_);
-        if (node.parent >= 0) survival = std::min(survival, nodes[node.parent].survival);
-        node.survival = survival;
-    }
+    Calibration::Curve curve = calibration_.curve(proposed_habit_);
+    for (DraftNode& node : nodes) node.survival = Calibration::correct(node.survival, curve);
 }
 
 void Session::prefetch() const {
@@ -152,7 +156,7 @@ void Session::prefetch_places() const {
 }
 
 size_t Session::bytes() const {
-    return sizeof(*this) + own_.bytes() + text_.capacity() * sizeof(Token) + predictor_.bytes();
+    return sizeof(*this) + own_.bytes() + (text_.capacity() + backlog.capacity()) * sizeof(Token) + predictor_.bytes();
 }
 
 }  // namespace ngram

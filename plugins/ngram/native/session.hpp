@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "automaton.hpp"
@@ -36,6 +37,9 @@ class Session {
     // A token that was decided: first a lesson, then text.
     void append(Token token);
     void draft(TreeGrower& grower, uint32_t limit, std::vector<DraftNode>& nodes);
+
+    // Nothing comes any more.
+    void leave() { library_.leave(std::move(shelf_)); }
 
     size_t bytes() const;
 

@@ -90,7 +90,11 @@ class Batch {
     Batch(Index& index, uint32_t seed) : index_(index), random_(seed) {}
 
     void start(const std::string& name_space, size_t length, uint32_t alphabet) {
-        Text all = text(random_, length, alphabet);
+        start(name_space, text(random_, length, alphabet));
+    }
+
+    // The first half is its prompt.
+    void start(const std::string& name_space, Text all) {
         size_t prompt = all.size() / 2;
         Handle handle = index_.start(name_space, all.data(), prompt);
         requests_.push_back({handle, std::move(all), prompt});
@@ -167,15 +171,40 @@ void run_alone(Shape shape, bool shared, uint64_t capacity, uint32_t alphabet, d
     require(!shared || capacity > 10000 || index.stats().evicted_generations > 0, "nothing was evicted");
 }
 
-// A prompt of several slices, one that is stopped before its last slice, and chunks of states that are crossed.
+// Tokens with many followers, first only after the same token and then after others: wide states are copied. Random
+// text over a middling alphabet has hundreds of them, which are dropped with their generation.
+void run_wide_states(Shape shape) {
+    Index index(settings(shape, true, 0), 20000, 3);
+    Batch batch(index, 6);
+    Text hubs;
+    for (Token before : {1, 3, 1}) {
+        for (Token after = 100; after < 150; ++after) hubs.insert(hubs.end(), {before, 2, after, 4 + after % 7});
+    }
+    batch.start("a", hubs);
+    for (int i = 0; i < 100; ++i) batch.step();
+    for (int i = 0; i < 6; ++i) {
+        Text even(10000);
+        for (Token& token : even) token = static_cast<Token>(below(batch.random(), 300));
+        batch.start("b", even);
+        batch.step();
+    }
+    batch.stop_all();
+    require(index.stats().evicted_generations > 1, "nothing was evicted");
+}
+
+// Prompts that take many calls, two that are stopped before all of it was entered, and what comes whole at the end.
 void run_long_prompts() {
     Index index(settings(Shape::kLearned, true, 0.02), 60000, 3);
     Batch batch(index, 2);
     batch.start("a", 90000, 300);
     batch.start("b", 80000, 5000);
+    batch.start("b", 80000, 50);
     for (int i = 0; i < 3; ++i) batch.step();
     batch.stop(1);
-    for (int i = 0; i < 20; ++i) batch.step();
+    batch.stop(1);
+    Text last = text(batch.random(), 3000, 20);
+    index.stop(index.start("b", last.data(), 10), last.data() + 10, last.size() - 10);
+    for (int i = 0; i < 40; ++i) batch.step();
     Handle unknown = 99;
     int32_t none = 0;
     Drafts drafts;
@@ -239,6 +268,7 @@ int main(int argc, char** argv) {
         run_alone(shape, true, 300, 6, 0);
         run_alone(shape, true, 20000, 60, 0.05);
         run_alone(shape, false, 300, 60, 0.01);
+        run_wide_states(shape);
     }
     run_long_prompts();
     for (Shape shape : {Shape::kLearned, Shape::kFrequency, Shape::kRecency}) run_together(seconds / 3, shape);

@@ -36,6 +36,12 @@ inline Place advance(const Automaton& automaton, Place at, Token token) {
     }
 }
 
+// The place, after other texts were written: they may have split its state, whose shorter contexts are the other half's then.
+inline Place found_again(const Automaton& automaton, Place at) {
+    while (at.state != kRoot && at.length <= automaton.link_length(at.state)) at.state = automaton.link(at.state);
+    return at;
+}
+
 constexpr uint32_t kMostSources = 16;
 constexpr uint32_t kNoSource = kMostSources;
 
@@ -74,11 +80,12 @@ class Candidates {
         bool aligned = trace_.aligned();
         for (uint32_t contexts = 0; contexts < kMostContexts;) {
             uint32_t s = longest();
-            if (aligned && trace_.length() >= length_[s]) {
+            bool over = length_[s] < window_.min_match;  // which is 1 or more
+            if (aligned && (over || trace_.length() >= length_[s])) {
                 aligned = false;
                 if (!visit_guesses(visit)) return;
             }
-            if (length_[s] < window_.min_match || length_[s] == 0) return;
+            if (over) return;
             if (!(known_ >> s & 1)) {  // only now find out where the source really stands
                 find(s);
                 continue;
@@ -125,9 +132,8 @@ class Candidates {
         const Automaton& automaton = *sources_[s].automaton;
         automaton.prefetch(automaton.link(at_[s].state));  // most likely the next context
         Front front = automaton.front(at_[s].state);
-        uint32_t total = 0;
-        for (uint32_t i = 0; i < front.size; ++i) total += front.edges[i].count;
-        uint32_t size = std::min(front.size, window_.per_context);
+        uint32_t size = std::min(front.size, window_.per_context), total = 0;
+        for (uint32_t i = 0; i < size; ++i) total += front.edges[i].count;
         for (uint32_t rank = 0; rank < size; ++rank) {
             const Edge& edge = front.edges[rank];
             if (!is_new(edge.token)) continue;

@@ -33,7 +33,7 @@ void TreeGrower::grow(const Position& position, const Predictor& predictor, cons
         std::pop_heap(heap_.begin(), heap_.end());
         Entry best = heap_.back();
         heap_.pop_back();
-        draft.push_back({best.candidate.token, static_cast<int32_t>(best.parent) - 1, best.survival});
+        draft.push_back({best.token, static_cast<int32_t>(best.parent) - 1, best.survival});
         uint32_t node = add(best);
         if (nodes_[node].depth < limits.max_depth && draft.size() < limit) expand(node, predictor, limits);
     }
@@ -70,15 +70,14 @@ void TreeGrower::order_by_branch(std::vector<DraftNode>& draft) {
 }
 
 uint32_t TreeGrower::add(const Entry& entry) {
-    const Candidate& candidate = entry.candidate;
     uint32_t node = static_cast<uint32_t>(nodes_.size()), sources = position_.num_sources;
     const Node& parent = nodes_[entry.parent];
-    Node made{entry.parent, candidate.token, parent.depth + 1, entry.survival, entry.score, 0, parent.trace};
-    made.trace.move(*position_.text, parent.token, candidate.token);
+    Node made{entry.parent, entry.token, parent.depth + 1, entry.survival, entry.score, 0, parent.trace};
+    made.trace.move(*position_.text, parent.token, entry.token);
     places_.resize(places_.size() + sources);
-    if (candidate.source != kNoSource) {
-        made.known = 1u << candidate.source;
-        places_[node * sources + candidate.source] = candidate.next;
+    if (entry.source != kNoSource) {
+        made.known = 1u << entry.source;
+        places_[node * sources + entry.source] = entry.next;
     }
     nodes_.push_back(made);
     return node;
@@ -108,7 +107,7 @@ void TreeGrower::expand(uint32_t node, const Predictor& predictor, const Limits&
         }
         length = e.length;
         if (survival * p >= limits.min_survival) {
-            heap_.push_back({score, survival * p, order_++, node, candidate});
+            heap_.push_back({score, survival * p, order_++, node, candidate.token, candidate.source, candidate.next});
             std::push_heap(heap_.begin(), heap_.end());
             fails = 0;
             if (candidate.source != kNoSource) {

@@ -60,7 +60,9 @@ class TreeGrower {
         double score, survival;
         uint32_t order;
         uint32_t parent;
-        Candidate candidate;
+        Token token;
+        uint32_t source;
+        Place next;
         bool operator<(const Entry& other) const {
             return score != other.score ? score < other.score : order > other.order;
         }

@@ -1,0 +1,61 @@
+"""The native index answers as its twin does, bit for bit, whatever comes in whatever order."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twin.life import Life
+from twin.pair import Pair
+
+
+@st.composite
+def options(draw: st.DrawFn) -> dict[str, Any]:
+    min_match = draw(st.integers(1, 4))
+    min_breadth = draw(st.integers(1, 3))
+    max_depth = draw(st.sampled_from([1, 3, 8, 40]))
+    return {
+        "match_type": draw(st.sampled_from(["learned", "prob", "bfs"])),
+        "capacity": draw(st.sampled_from([41, 80, 150, 300, 700])),
+        "generations": draw(st.sampled_from([2, 3, 5, 15])),
+        "shared": draw(st.sampled_from([True, True, True, False])),
+        "min_match": min_match,
+        "max_match": min_match + draw(st.sampled_from([0, 1, 4, 20, 500])),
+        "min_breadth": min_breadth,
+        "max_breadth": min_breadth + draw(st.sampled_from([0, 1, 6, 29])),
+        "max_depth": max_depth,
+        "min_survival": draw(st.sampled_from([0.0, 0.05, 0.3])),
+    }
+
+
+lives = given(
+    options(),
+    st.integers(0, 2**32),
+    st.lists(st.sampled_from(["few", "runs", "many", "hub"]), min_size=1, max_size=3, unique=True),
+    st.integers(1, 3),
+)
+
+
+def live(options: dict[str, Any], seed: int, styles: list[Any], num_namespaces: int, turns: int, length: int) -> None:
+    life = Life(Pair(**options), Random(seed), styles, length=length, num_namespaces=num_namespaces)
+    life.start()
+    for _ in range(turns):
+        life.turn()
+
+
+@lives
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_drafts_are_those_of_the_twin(options: dict[str, Any], seed: int, styles: list[Any], namespaces: int) -> None:
+    live(options, seed, styles, namespaces, turns=40, length=120)
+
+
+@pytest.mark.sweep
+@lives
+@settings(max_examples=2000, deadline=None)
+def test_many_drafts_are_those_of_the_twin(
+    options: dict[str, Any], seed: int, styles: list[Any], namespaces: int
+) -> None:
+    live(options, seed, styles, namespaces, turns=80, length=250)

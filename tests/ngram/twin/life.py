@@ -1,0 +1,102 @@
+"""A random life of an index: requests come, take tokens and drafts, and go; corpora come and go in between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from twin.pair import Pair
+
+Style = Literal["few", "runs", "many", "hub"]
+
+
+def fresh(random: Random, style: Style) -> list[int]:
+    """A few new tokens: of a small or a large alphabet, one again and again, or one with ever other followers."""
+    length = random.randint(1, 12)
+    if style == "runs":
+        return [random.randrange(2)] * length
+    if style == "hub":
+        return [token for _ in range(length) for token in (random.choice([7, 8]), 9, random.randrange(40))]
+    return [random.randrange(4 if style == "few" else 1_000_000) for _ in range(length)]
+
+
+def write(random: Random, style: Style, length: int, text: list[int]) -> list[int]:
+    """Goes on with `text`: new pieces, and copies of earlier ones with some tokens replaced, left out or put in."""
+    text = list(text)
+    while len(text) < length:
+        if not text or random.random() < 0.4:
+            text += fresh(random, style)
+            continue
+        begin = random.randrange(len(text))
+        for token in text[begin : begin + random.randint(2, 60)]:
+            edit = random.random()
+            if edit > 0.06:
+                text.append(token)
+            if edit < 0.04:
+                text += fresh(random, style)[:1]
+    return text[:length]
+
+
+@dataclass(slots=True)
+class Request:
+    handle: int
+    text: list[int]
+    at: int  # the first token that the index does not have
+
+    def take(self, count: int) -> list[int]:
+        tokens = self.text[self.at : self.at + count]
+        self.at += count
+        return tokens
+
+
+class Life:
+    def __init__(self, pair: Pair, random: Random, styles: list[Style], *, length: int, num_namespaces: int) -> None:
+        self.pair, self.random, self.styles = pair, random, styles
+        self.length, self.num_namespaces = length, num_namespaces
+        self.requests: list[Request] = []
+        self.earlier: list[list[int]] = [[]]
+        self.num_nodes = 0
+
+    def text(self) -> list[int]:
+        """One that was there before is sometimes gone on with."""
+        text = write(self.random, self.random.choice(self.styles), self.random.randint(0, self.length), self.begun())
+        self.earlier.append(text)
+        return text
+
+    def begun(self) -> list[int]:
+        earlier = self.random.choice(self.earlier)
+        return earlier[: self.random.randint(0, len(earlier))] if self.random.random() < 0.7 else []
+
+    def turn(self) -> None:
+        act = self.random.choices([self.start, self.step, self.stop, self.shelve], [3, 12, 2, 1])[0]
+        act()
+        self.pair.check_stats()
+
+    def start(self) -> None:
+        text = self.text()
+        prompt = self.random.randint(0, len(text))
+        namespace = "abc"[self.random.randrange(self.num_namespaces)]
+        self.requests.append(Request(self.pair.start(namespace, text[:prompt]), text, prompt))
+
+    def step(self) -> None:
+        stepped = self.random.sample(self.requests, self.random.randint(0, len(self.requests)))
+        taken = [request.take(self.random.choice([0, 1, 1, 2, 5])) for request in stepped]
+        limits = [self.random.choice([0, 1, 3, 8, 20, 40]) for _ in stepped]
+        handles, counts = [request.handle for request in stepped], [len(tokens) for tokens in taken]
+        drafts = self.pair.step(handles, [token for tokens in taken for token in tokens], counts, limits)
+        self.num_nodes += sum(len(draft[0]) for draft in drafts if draft is not None)
+
+    def stop(self) -> None:
+        if self.requests:
+            request = self.requests.pop(self.random.randrange(len(self.requests)))
+            self.pair.stop(request.handle, request.take(self.random.randint(0, 20)))
+
+    def shelve(self) -> None:
+        name = self.random.choice(["x", "y"])
+        if self.random.random() < 0.4:
+            self.pair.remove_corpus(name)
+        else:
+            self.pair.add_corpus(name, [self.text() for _ in range(self.random.randint(0, 3))])
