@@ -15,7 +15,7 @@ from specserve.request import Request
 from specserve.spans import Span
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import POINTS, StepCosts, measure_costs
-from specserve.speculation.planning import PROBE_EVERY, CostPlanner, VerifyAll
+from specserve.speculation.planning import PROBE_EVERY, REST, CostPlanner, VerifyAll
 from specserve.speculation.trees import paths_of
 from specserve.testing.drafters import OracleDrafter, WrongDrafter
 from specserve.testing.engines import make_engine, run
@@ -326,3 +326,39 @@ def test_a_drafter_that_becomes_right_is_found_out_without_being_verified(toy_mo
 
     outcome, _ = drafted(toy_model, requests, LateOracle(plain.tokens(), 4), rising())
     assert outcome.metrics.num_accepted_tokens > 50
+
+
+# --- when to draft at all -------------------------------------------------------------------------------
+
+
+def asked(planner, request):
+    return planner.limits([request]) != [0]
+
+
+def test_a_drafter_whose_guesses_bring_nothing_is_asked_in_every_eighth_step():
+    hopeless, request = planner(LINEAR), with_draft(chain(0.1))
+    turns = []
+    for _ in range(200):
+        turns.append(asked(hopeless, request))
+        if turns[-1]:
+            hopeless.choose([request], 99, 1)
+    assert all(turns[:20])
+    assert sum(turns[-80:]) == 80 / REST
+
+
+def test_a_drafter_that_guesses_nothing_is_asked_less_too():
+    silent, request = planner(), with_draft(None)
+    assert sum(asked(silent, request) for _ in range(200)) < 70
+
+
+def test_a_drafter_that_begins_to_pay_is_asked_every_time_again():
+    changing, poor, good = planner(), with_draft(None), with_draft(chain(0.9, 0.8, 0.7))
+    for _ in range(100):
+        asked(changing, poor)
+    turns = []
+    for _ in range(60):
+        turns.append(asked(changing, good))
+        if turns[-1]:
+            changing.choose([good], 99, 1)
+    assert not turns[0]
+    assert all(turns[REST:])

@@ -44,7 +44,7 @@ class ChatShape:
             "finish_reason": piece.finish_reason,
         }
         if self.body.return_token_ids:
-            entry |= {"token_ids": piece.tokens, "accepted": piece.accepted}
+            entry |= {"token_ids": piece.tokens, "accepted": piece.accepted, "text_offset": piece.offsets}
         return entry
 
     def top_level(self, choice: Choice, /) -> dict[str, Any]:

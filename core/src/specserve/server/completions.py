@@ -49,7 +49,8 @@ class CompletionShape:
         }
         prompt_ids = choice.request.prompt_token_ids
         if self.body.return_token_ids:
-            entry |= {"token_ids": piece.tokens, "accepted": piece.accepted}
+            offsets = self.offsets(choice, piece)
+            entry |= {"token_ids": piece.tokens, "accepted": piece.accepted, "text_offset": offsets}
             if first:
                 entry["prompt_token_ids"] = prompt_ids
         if first and self.body.prompt_logprobs is not None:
@@ -57,12 +58,16 @@ class CompletionShape:
         return entry
 
     def logprobs(self, choice: Choice, piece: Piece, first: bool) -> dict[str, list[Any]]:
-        base = len(choice.prompt_text)
-        own = legacy_logprobs(self.tokenizer, piece.logprobs, [base + offset for offset in piece.offsets])
+        own = legacy_logprobs(self.tokenizer, piece.logprobs, self.offsets(choice, piece))
         if not (first and self.body.echo):
             return own
         prompt_ids = choice.request.prompt_token_ids
         return join_logprobs(echoed_logprobs(self.tokenizer, prompt_ids, choice.prompt_logprobs), own)
+
+    def offsets(self, choice: Choice, piece: Piece) -> list[int]:
+        """Where each token begins in the choice's text, the echoed prompt included."""
+        base = len(choice.prompt_text)
+        return [base + offset for offset in piece.offsets]
 
     def top_level(self, _choice: Choice, /) -> dict[str, Any]:
         return {}

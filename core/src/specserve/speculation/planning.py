@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from specserve.speculation.costs import StepCosts
     from specserve.types import Draft, Verdict
 
+WORTHWHILE = 0.02
+"""Gain below which drafting is not worth its own time at every step."""
+REST = 8
+"""Steps per draft then: what a guess costs before anybody verifies it becomes negligible."""
+GAIN_MEMORY = 0.9
 PROBE_EVERY = 32
 """Steps after which a drafter that never pays is tried once more, so that the tables go on learning."""
 
@@ -61,9 +66,17 @@ class CostPlanner:
 
     def __init__(self, max_draft_tokens: int, costs: StepCosts, calibration: Calibration) -> None:
         self.max_draft_tokens, self.costs, self.calibration = max_draft_tokens, costs, calibration
-        self.idle_steps = 0
+        self.idle_steps = self.turn = 0
+        self.gain = 1.0
+        """By how much guesses raise the tokens per second, a moving average over the steps that drafted; hopeful at
+        first, and where a drafter states no survival, since its being right is found out by asking only."""
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
+        """Nobody is asked in most steps while guesses bring next to nothing."""
+        self.turn += 1
+        if self.gain < WORTHWHILE and self.turn % REST:
+            return [0] * len(requests)
+        self.gain *= GAIN_MEMORY
         return [most_useful(request, self.max_draft_tokens) for request in requests]
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
@@ -75,6 +88,8 @@ class CostPlanner:
         )[: max(budget, 0)]
         if not ranked:
             return [None] * len(requests)
+        if any(request.draft is not None and request.draft.survival is None for request in requests):
+            self.gain = 1.0
         count = self.best_count([-s for s, _, _ in ranked], len(requests), base_rows)
         nodes: list[list[int]] = [[] for _ in requests]
         for _, at, node in ranked[:count]:
@@ -86,12 +101,14 @@ class CostPlanner:
 
     def best_count(self, survival: Sequence[float], num_requests: int, base_rows: int) -> int:
         """How many of the sorted guesses give the most tokens per second."""
-        best, best_rate, expected = 0, num_requests / self.costs.seconds(base_rows), float(num_requests)
+        plain_rate = num_requests / self.costs.seconds(base_rows)
+        best, best_rate, expected = 0, plain_rate, float(num_requests)
         for count, s in enumerate(survival, 1):
             expected += s
             rate = expected / self.costs.seconds(base_rows + count)
             if rate > best_rate:
                 best, best_rate = count, rate
+        self.gain += (1 - GAIN_MEMORY) * (best_rate / plain_rate - 1)
         if best:
             self.idle_steps = 0
             return best
