@@ -1,5 +1,5 @@
 # specserve. Every target creates what it needs; a second run finds it there.
-#   make demo       the demo model streams a completion from the REST endpoint
+#   make demo       the demo model streams completions from the REST endpoint, with and without drafts
 #   make serve      the same server, left running on port 8000
 #   make test       all tests (under 25 minutes on 2 cores); make test-all adds the long sweeps
 #   make lint       ruff and mypy --strict
@@ -16,13 +16,16 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all lint bench gpu-check clean
+.PHONY: demo serve test test-all lint bench gpu-check ngram-where-possible clean
 
-demo: $(VENV)/.product
-	@$(BIN)/python demo/run_demo.py
+# The demo and the server run without ngram where it cannot be built; the tests need it.
+WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
 
-serve: $(VENV)/.product
-	@$(BIN)/specserve serve
+demo: ngram-where-possible
+	@$(BIN)/python demo/run_demo.py $(WITH_NGRAM)
+
+serve: ngram-where-possible
+	@$(BIN)/specserve serve $(WITH_NGRAM)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
@@ -62,11 +65,24 @@ $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
 	@$(PIP) install -q -e core -e demo
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml template/pyproject.toml $(VENV)/.product
+# Its Python is found where it lies; what is built goes into $(VENV).
+NGRAM_SOURCES := plugins/ngram/pyproject.toml plugins/ngram/CMakeLists.txt $(wildcard plugins/ngram/native/*)
+$(VENV)/.ngram: $(NGRAM_SOURCES) | $(VENV)/.product
+	@$(BIN)/python plugins/ngram/preflight.py
+	@echo "== building the ngram plugin (C++, about half a minute)"
+	@$(PIP) install -q -e plugins/ngram
+	@touch $@
+
+ngram-where-possible: $(VENV)/.product
+	@$(MAKE) -q $(VENV)/.ngram || if $(BIN)/python plugins/ngram/preflight.py; \
+	    then $(MAKE) --no-print-directory $(VENV)/.ngram; \
+	    else echo "== going on without it: the text is the same, it only comes slower"; fi
+
+$(VENV)/.dev: pyproject.toml template/pyproject.toml $(VENV)/.product | $(VENV)/.ngram
 	@echo "== installing the development group and the plugin template"
 	@$(PIP) install -q --upgrade "pip>=25.1"
 	@$(PIP) install -q --group dev -e template
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) plugins/ngram/build .pytest_cache .mypy_cache .ruff_cache .hypothesis

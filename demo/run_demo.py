@@ -1,4 +1,4 @@
-"""What `make demo` runs: a server, one streamed completion over HTTP, its speed, and a clean shut-down.
+"""What `make demo` runs: a server, completions streamed over HTTP with and without drafts, and a clean shut-down.
 
 Run: `python demo/run_demo.py [options of specserve serve]`, such as `--plugin ngram`. Knows nothing of the
 engine but the command line and the wire.
@@ -7,7 +7,6 @@ engine but the command line and the wire.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -15,42 +14,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import aiohttp
+
+from demo_requests import CASES, WARM_UP
+from demo_stream import DemoError, Streamed, show, show_nothing, show_prompt, stream, wants_colour
 
 SPECSERVE = [sys.executable, "-c", "import sys; from specserve.cli import main; sys.exit(main())"]
 READY = "specserve: ready on "
 START_SECONDS = 300.0
 STOP_SECONDS = 20.0
-PROMPT = '''import os
-import re
-
-
-def read_settings(path, encoding="utf-8"):
-    """Read KEY=VALUE lines from a file and return them as a dictionary.
-
-    Blank lines and lines that begin with "#" are skipped.
-    """
-    settings = {}
-    with open(path, encoding=encoding) as file:
-        for number, line in enumerate(file, 1):
-            line = line.strip()'''
-"""It ends within the line: after a line break of its own the model would have to begin in the middle of a token."""
-REQUEST = {
-    "prompt": PROMPT,
-    "max_tokens": 160,
-    "temperature": 0.7,
-    "top_p": 0.95,
-    "seed": 7,
-    "ignore_eos": True,
-    "stream": True,
-    "stream_options": {"include_usage": True},
-}
-
-
-class DemoError(Exception):
-    """What went wrong, in a sentence."""
 
 
 async def main(options: list[str]) -> int:
@@ -62,7 +35,7 @@ async def main(options: list[str]) -> int:
             )
         try:
             url = await wait_until_ready(server, log)
-            await stream_completion(url)
+            await show_cases(url)
             await stop(server)
         except (DemoError, aiohttp.ClientError, TimeoutError) as error:
             print(f"\ndemo: {error or type(error).__name__}\n--- the server's log ---\n{read(log)}", file=sys.stderr)
@@ -93,54 +66,60 @@ async def wait_until_ready(server: subprocess.Popen[bytes], log: Path) -> str:
         await asyncio.sleep(0.1)
 
 
-async def stream_completion(url: str) -> None:
-    """Print the prompt, the text as it arrives, and how fast that was."""
-    print(PROMPT, end="", flush=True)
-    asked = time.perf_counter()
-    first = 0.0
-    last: dict[str, Any] = {}
-    timeout = aiohttp.ClientTimeout(total=300)
-    async with (
-        aiohttp.ClientSession(timeout=timeout) as session,
-        session.post(f"{url}/v1/completions", json=REQUEST) as answer,
-    ):
-        if answer.status != 200:
-            raise DemoError(f"the server answered {answer.status}: {await answer.text()}")
-        async for line in answer.content:
-            event = parse_event(line)
-            if event is None:
-                continue
-            first = first or time.perf_counter()
-            last = event
-            for choice in event["choices"]:
-                print(choice["text"], end="", flush=True)
-    report(last, first - asked, time.perf_counter() - asked)
+async def show_cases(url: str) -> None:
+    """Each text once as it arrives and, where there is a drafter, once more without it: both must be the same."""
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=300)) as session:
+        drafters = await find_drafters(session, url)
+        if not drafters:
+            print("demo: no drafter runs, so this is plain decoding; --plugin ngram brings one\n")
+        await stream(session, url, WARM_UP.body(speculate=bool(drafters)), show_nothing)
+        for case in CASES:
+            painted = f". Green: guessed by {' or '.join(drafters)}, confirmed by the model" if drafters else ""
+            print(f"demo: {case.title}{painted if wants_colour() else ''}\n")
+            show_prompt(case.prompt)
+            shown = await stream(session, url, case.body(speculate=True), show)
+            print("\n")
+            if drafters:
+                plain = await stream(session, url, case.body(speculate=False), show_nothing)
+                check_equal(plain, shown)
+                report_both(plain, shown)
+            else:
+                report(shown)
 
 
-def parse_event(line: bytes) -> dict[str, Any] | None:
-    """The JSON of a `data:` line; None for blank lines and the end."""
-    data = line.decode().strip().removeprefix("data:").strip()
-    if data in ("", "[DONE]"):
-        return None
-    event: dict[str, Any] = json.loads(data)
-    if "error" in event:
-        raise DemoError(f"the stream ended with an error: {event['error']['message']}")
-    return event
+async def find_drafters(session: aiohttp.ClientSession, url: str) -> list[str]:
+    async with session.get(f"{url}/v1/plugins") as answer:
+        names: list[str] = (await answer.json())["engine"]["drafters"]
+        return names
 
 
-def report(last: dict[str, Any], first_seconds: float, seconds: float) -> None:
-    if "usage" not in last:
-        raise DemoError("the stream ended without its usage chunk.")
-    num_tokens = last["usage"]["completion_tokens"]
-    decoding = max(seconds - first_seconds, 1e-9)
-    print(f"\n\ndemo: {num_tokens} tokens in {seconds:.2f} s")
-    print(f"demo: time to first token {first_seconds * 1000:.0f} ms, then {(num_tokens - 1) / decoding:.1f} tokens/s")
-    figures = last.get("metrics", {}).get("speculative_decoding")
-    if figures is not None:
+def check_equal(plain: Streamed, drafted: Streamed) -> None:
+    """What specserve promises."""
+    if (plain.token_ids, plain.text) != (drafted.token_ids, drafted.text):
+        raise DemoError(
+            f"drafts changed the text, which must never happen. Without them:\n{plain.text}\nWith them:\n{drafted.text}"
+        )
+
+
+def report(shown: Streamed) -> None:
+    first = (shown.first - shown.asked) * 1000
+    print(f"demo: {len(shown.token_ids)} tokens, the first after {first:.0f} ms, then {shown.rate:.0f} tokens/s\n")
+
+
+def report_both(plain: Streamed, drafted: Streamed) -> None:
+    print(
+        f"demo: {len(plain.token_ids)} tokens at {plain.rate:.0f} tokens/s without and {drafted.rate:.0f} tokens/s "
+        f"with drafts: {drafted.rate / plain.rate:.2f}x"
+    )
+    figures = drafted.figures
+    if figures is None:
+        print("demo: no draft was worth verifying")
+    else:
         print(
             f"demo: mean acceptance length {figures['mean_acceptance_length']:.2f}, "
-            f"{figures['num_accepted_draft_tokens']} of {figures['num_draft_tokens']} drafts accepted"
+            f"{figures['num_accepted_draft_tokens']} of {figures['num_draft_tokens']} drafted tokens accepted"
         )
+    print("demo: both texts are the same, token for token\n")
 
 
 async def stop(server: subprocess.Popen[bytes]) -> None:

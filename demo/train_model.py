@@ -19,10 +19,11 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from corpus import read_corpus
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+
+from corpus import read_corpus
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],

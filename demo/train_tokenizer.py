@@ -9,8 +9,9 @@ import json
 import sys
 from pathlib import Path
 
-from corpus import read_corpus
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from corpus import read_corpus
 
 VOCAB_SIZE = 8192
 END_OF_TEXT = "<|endoftext|>"

@@ -17,7 +17,8 @@ from specserve.text.tokenizer import HfTokenizer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-sys.path.append(str(Path(__file__).parent.parent / "text"))
+ROOT = Path(__file__).parents[2]
+sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "demo")]
 
 
 @pytest.fixture(scope="session")

@@ -56,4 +56,6 @@ async def test_logprobs_have_openais_shape(client: Any, engine: FakeEngine) -> N
 async def test_token_ids_stand_beside_the_choices(client: Any, engine: FakeEngine) -> None:
     body = await chat(client, return_token_ids=True, n=2)
     assert body["prompt_token_ids"] == list(engine.asked[0].prompt_token_ids)
-    assert body["choices"][1]["token_ids"] == engine.tokenizer.encode(engine.says)
+    choice = body["choices"][1]
+    assert choice["token_ids"] == engine.tokenizer.encode(engine.says)
+    assert (choice["text_offset"][0], len(choice["text_offset"])) == (0, len(choice["token_ids"]))

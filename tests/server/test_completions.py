@@ -11,6 +11,13 @@ from specserve.sampling.seeds import choice_seed
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
 
+    from specserve.text.tokenizer import HfTokenizer
+
+
+def beginnings(tokenizer: HfTokenizer, ids: list[int]) -> list[int]:
+    """Characters that are whole before each token."""
+    return [len(tokenizer.decode(ids[:i]).rstrip("\ufffd")) for i in range(len(ids))]
+
 
 async def complete(client: Any, **body: Any) -> Any:
     answer = await client.post("/v1/completions", json={"prompt": "def add(", "max_tokens": 99, **body})
@@ -133,9 +140,17 @@ async def test_token_ids_come_with_what_was_guessed(client: Any, engine: FakeEng
     assert choice["token_ids"] == engine.tokenizer.encode(engine.says)
     assert len(choice["accepted"]) == len(choice["token_ids"])
     assert choice["accepted"][:3] == [True, False, True]
+    assert choice["text_offset"] == beginnings(engine.tokenizer, choice["token_ids"])
     assert choice["prompt_token_ids"] == engine.tokenizer.encode("def add(")
     assert choice["prompt_logprobs"][0] is None
     assert choice["prompt_logprobs"][1][str(choice["prompt_token_ids"][1])]["rank"] == 1
+
+
+async def test_offsets_count_from_the_text_that_the_client_sees(client: Any, engine: FakeEngine) -> None:
+    choice = (await complete(client, return_token_ids=True, logprobs=0))["choices"][0]
+    echoed = (await complete(client, return_token_ids=True, echo=True))["choices"][0]
+    assert choice["text_offset"] == choice["logprobs"]["text_offset"]
+    assert echoed["text_offset"] == [len("def add(") + offset for offset in choice["text_offset"]]
 
 
 async def test_a_prompt_can_be_truncated_from_the_left(client: Any, engine: FakeEngine) -> None:

@@ -1,57 +1,103 @@
-"""What `make demo` does around the server: reading events, reporting, and saying why it failed."""
+"""`make demo`: run as it is run, and what it does where something is wrong."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
+import re
 import signal
+import subprocess
 import sys
-from pathlib import Path
+import urllib.error
+import urllib.request
 from typing import Any
 
 import pytest
 
+import demo_stream
+import run_demo
+from demo_requests import CASES
 
-@pytest.fixture(scope="module")
-def demo() -> Any:
-    path = Path(__file__).parents[2] / "demo" / "run_demo.py"
-    spec = importlib.util.spec_from_file_location("run_demo", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+COMMAND = [sys.executable, run_demo.__file__, "--threads", "1"]
+FIRST_LINE = re.compile(r"demo: ready on (http://\S+) after [\d.]+ s\n")
+SPEEDS = re.compile(r"demo: (\d+) tokens at \d+ tokens/s without and \d+ tokens/s with drafts: \d+\.\d\dx\n")
+ACCEPTED = re.compile(r"demo: mean acceptance length (\d+\.\d\d), (\d+) of (\d+) drafted tokens accepted\n")
 
 
-def test_events_are_read_and_errors_are_raised(demo: Any) -> None:
-    assert demo.parse_event(b'data: {"choices": []}\n') == {"choices": []}
-    assert demo.parse_event(b"\n") is None
-    assert demo.parse_event(b"data: [DONE]\n") is None
-    with pytest.raises(demo.DemoError, match="boom"):
-        demo.parse_event(b'data: {"error": {"message": "boom"}}\n')
+def run(*options: str, **environ: str) -> str:
+    """What the demo printed; without colours but where FORCE_COLOR asks for them."""
+    settings = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "FORCE_COLOR")}
+    ended = subprocess.run(
+        [*COMMAND, *options], env=settings | environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    return ended.stdout
 
 
-def test_the_report_has_speed_and_first_token_time(demo: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    demo.report({"usage": {"completion_tokens": 11}}, 0.5, 1.5)
-    out = capsys.readouterr().out
-    assert "time to first token 500 ms" in out
-    assert "10.0 tokens/s" in out
-    with pytest.raises(demo.DemoError, match="usage"):
-        demo.report({}, 0.5, 1.5)
+def test_the_demo_shows_accepted_drafts_and_both_speeds() -> None:
+    out = run("--plugin", "ngram", FORCE_COLOR="1")
+    assert FIRST_LINE.match(out)
+    assert [int(count) for count in SPEEDS.findall(out)] == [case.fields["max_tokens"] for case in CASES]
+    assert out.count("demo: both texts are the same, token for token\n") == len(CASES)
+    assert out.endswith("demo: the server has stopped\n")
+    length, accepted, drafted = ACCEPTED.findall(out)[0]  # of the text that repeats its prompt
+    assert float(length) > 1
+    assert 10 < int(accepted) <= int(drafted)
+    green = re.findall(r"\x1b\[32m([^\x1b]*)\x1b\[0m", out)
+    assert len(green) >= int(accepted) * 0.9  # a token without text has nothing to paint
+    for case in CASES:
+        assert f"\x1b[2m{case.prompt}\x1b[0m" in out
+
+
+def test_without_a_drafter_the_demo_says_so_and_decodes_plainly() -> None:
+    out = run()
+    assert "demo: no drafter runs, so this is plain decoding; --plugin ngram brings one\n" in out
+    assert len(re.findall(r"demo: \d+ tokens, the first after \d+ ms, then \d+ tokens/s\n", out)) == len(CASES)
+    assert "\x1b" not in out
+    assert CASES[0].prompt in out
+
+
+def test_ctrl_c_ends_the_demo_and_its_server() -> None:
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, text=True, start_new_session=True) as demo:
+        assert demo.stdout is not None
+        ready = FIRST_LINE.match(demo.stdout.readline())
+        assert ready
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal sends it: to the server too
+        assert demo.wait(30) == 130
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(ready[1], timeout=5)
+
+
+async def test_a_text_that_drafts_changed_fails_the_demo(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def stream(session: Any, url: str, body: dict[str, Any], show: Any) -> Any:
+        text = "right" if not body["speculation"]["enabled"] else "wrong"
+        return demo_stream.Streamed(0.0, text=text, token_ids=[1], usage={})
+
+    async def find_drafters(session: Any, url: str) -> list[str]:
+        return ["liar"]
+
+    server = "import time; print('specserve: ready on http://nowhere', flush=True); time.sleep(60)"
+    monkeypatch.setattr(run_demo, "SPECSERVE", [sys.executable, "-c", server])
+    monkeypatch.setattr(run_demo, "stream", stream)
+    monkeypatch.setattr(run_demo, "find_drafters", find_drafters)
+    assert await run_demo.main([]) == 1
+    assert "drafts changed the text" in capsys.readouterr().err
 
 
 async def test_a_server_that_dies_is_shown_with_its_log(
-    demo: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "SPECSERVE", [sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"])
-    assert await demo.main([]) == 1
+    monkeypatch.setattr(run_demo, "SPECSERVE", [sys.executable, "-c", "print('out of luck'); raise SystemExit(3)"])
+    assert await run_demo.main([]) == 1
     err = capsys.readouterr().err
     assert "exit code 3" in err
     assert "out of luck" in err
 
 
-def test_a_signal_ends_the_demo_and_its_server(demo: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_ends_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[bool] = []
 
     async def main(options: list[str]) -> None:
@@ -61,10 +107,46 @@ def test_a_signal_ends_the_demo_and_its_server(demo: Any, monkeypatch: pytest.Mo
         finally:
             ended.append(True)
 
-    monkeypatch.setattr(demo, "main", main)
+    monkeypatch.setattr(run_demo, "main", main)
     before = signal.getsignal(signal.SIGTERM)
     try:
-        assert demo.run([]) == 130
+        assert run_demo.run([]) == 130
     finally:
         signal.signal(signal.SIGTERM, before)
     assert ended == [True]
+
+
+def test_events_are_read_and_errors_are_raised() -> None:
+    assert demo_stream.parse_event(b'data: {"choices": []}\n') == {"choices": []}
+    assert demo_stream.parse_event(b"\n") is None
+    assert demo_stream.parse_event(b"data: [DONE]\n") is None
+    with pytest.raises(demo_stream.DemoError, match="boom"):
+        demo_stream.parse_event(b'data: {"error": {"message": "boom"}}\n')
+
+
+def test_a_chunk_is_cut_where_its_tokens_begin() -> None:
+    """The first token of the chunk ends a character that an earlier chunk began; the third has no text yet."""
+    chunk = {"text": "ö = 1", "text_offset": [10, 11, 15, 15], "accepted": [True, True, True, False]}
+    assert list(demo_stream.painted(chunk, shown=10)) == [("ö", True), (" = 1", True)]
+    chunk = {"text": "€)", "text_offset": [15, 16], "accepted": [False, True]}
+    assert list(demo_stream.painted(chunk, shown=15)) == [("€", False), (")", True)]
+
+
+def test_speed_is_that_of_decoding() -> None:
+    """The first event comes with the prompt."""
+    streamed = demo_stream.Streamed(0.0, first=1.0, last=3.0, num_first=1, token_ids=[7] * 11)
+    assert streamed.rate == 5.0
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted"),
+    [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)],
+)
+def test_colours_are_for_terminals_and_for_those_who_ask(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], wanted: bool
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.setenv(name, environ.get(name, ""))
+    assert demo_stream.wants_colour() is wanted
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert demo_stream.wants_colour() is ("NO_COLOR" not in environ)

@@ -5,6 +5,7 @@ Never a straight line: tiles and graph buckets make stairs of it, so the points 
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 POINTS = (1, 4, 8, 16, 32, 33, 64, 65, 128, 256)
 CONTEXT = 256
 ADAPTATION = 0.05
+ROUNDS = 4
 
 
 class StepCosts:
@@ -70,14 +72,12 @@ def measure_costs(
         max_len=context + points[-1],
     )
     request.blocks = list(range(-(-len(request.tokens) // builder.block_size)))
-    table = []
-    for rows in points:
-        batch = builder.build([Span(request, context, rows, 0, rows)])
-        times = []
-        for _ in range(3):
+    batches = [builder.build([Span(request, context, rows, 0, rows)]) for rows in points]
+    table = [math.inf] * len(points)
+    for _ in range(ROUNDS):  # in turn, so that a busy moment of the machine cannot spoil one point alone
+        for at, batch in enumerate(batches):
             began = time.perf_counter()
             runner.forward(batch)
             wait()
-            times.append(time.perf_counter() - began)
-        table.append(min(times))
+            table[at] = min(table[at], time.perf_counter() - began)
     return StepCosts(points, table)

@@ -1,0 +1,63 @@
+"""README.md is held against what it describes: its commands, its links, its targets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from specserve.cli import build_parser
+from specserve.server.wire import CompletionBody, decode_body
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    shlex.split(line, comments=True)
+    for block in re.findall(r"^```sh\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+    for line in block.splitlines()
+]
+
+
+def commands(program: str) -> list[list[str]]:
+    found = [words[1:] for words in COMMANDS if words[0] == program]
+    assert found
+    return found
+
+
+def test_every_command_is_of_a_kind_that_is_checked_here() -> None:
+    assert {words[0] for words in COMMANDS} == {"make", "curl", "pip", "specserve"}
+
+
+@pytest.mark.parametrize("arguments", commands("specserve"), ids=" ".join)
+def test_the_command_line_takes_what_is_shown(arguments: list[str]) -> None:
+    build_parser().parse_args(arguments)
+
+
+def test_the_completion_without_a_server_is_written() -> None:
+    (arguments,) = [arguments for arguments in commands("specserve") if arguments[0] == "generate"]
+    call = [sys.executable, "-c", "import sys; from specserve.cli import main; sys.exit(main())", *arguments]
+    ended = subprocess.run([*call, "--threads", "1"], capture_output=True, text=True, timeout=120, check=True)
+    assert ended.stdout.strip()
+    assert "40 tokens in " in ended.stderr
+
+
+def test_the_server_takes_the_body_that_is_shown() -> None:
+    (arguments,) = commands("curl")
+    body = decode_body(arguments[arguments.index("-d") + 1].encode(), CompletionBody)
+    assert (body.stream, body.max_tokens) == (True, 40)
+
+
+def test_what_is_to_be_installed_is_there() -> None:
+    for paths in commands("pip"):
+        assert all((ROOT / path / "pyproject.toml").is_file() for path in paths[1:])
+
+
+def test_targets_and_links_exist() -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert set(re.findall(r"`?\bmake ([\w-]+)", README)) <= set(targets)
+    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", README)]
+    assert all((ROOT / link).is_file() for link in links)
