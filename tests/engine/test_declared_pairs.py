@@ -11,7 +11,7 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 REPOSITORY = Path(__file__).parents[2]
@@ -127,7 +127,6 @@ def test_the_templates_drafter_alone_is_accepted_where_text_repeats(toy_model):
     requests = [toy_request("r", (5, 6, 6), max_tokens=31, logit_bias={6: 100.0}, ignore_eos=True)]
     plain = run(toy_model, requests)
     assembled = make_engine(toy_model, plugins=("repeat",), plugin_options={"repeat": {"width": 4}})
-    assembled.engine.scheduler.planner = VerifyAll(32)
-    alone = run_requests(assembled.engine, requests)
+    alone = run_requests(verify_everything(assembled.engine), requests)
     assert alone.decided() == plain.decided()
     assert alone.metrics.num_accepted_tokens == alone.metrics.num_draft_tokens == 24

@@ -9,20 +9,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve.testing.requests import toy_request, varied_requests
 
 MATCH_TYPES = ("learned", "bfs", "prob")
 
 
 def ngram_engine(model, *, planner=None, settings=None, **options):
-    """Guesses that are hardly likely are made too, and all are verified unless a planner is given."""
+    """Guesses that are hardly likely are made too, and all are verified unless the planner is the product's own."""
     tables = {"ngram": {"min_survival": 0.01, **(settings or {})}}
     engine = make_engine(model, plugins=("ngram",), plugin_options=tables, **options).engine
-    if planner != "own":
-        engine.planner = engine.scheduler.planner = engine.drafting.planner = planner or VerifyAll(32)
-    return engine
+    return engine if planner == "own" else verify_everything(engine)
 
 
 def again(requests):

@@ -11,8 +11,7 @@ import pytest
 
 from specserve.cli import main
 from specserve.errors import ConfigError
-from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve.testing.requests import TOY_VOCAB, toy_request
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram.options import NgramOptions
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 
 def start(model: Path, **options: Any) -> Engine:
     """An engine with ngram that verifies whatever is drafted."""
-    engine = make_engine(model, plugins=("ngram",), plugin_options={"ngram": options}).engine
-    engine.scheduler.planner = VerifyAll(32)
-    return engine
+    return verify_everything(make_engine(model, plugins=("ngram",), plugin_options={"ngram": options}).engine)
 
 
 def metrics(engine: Engine) -> dict[tuple[str, ...], float]:

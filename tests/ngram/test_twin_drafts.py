@@ -27,7 +27,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
         "min_breadth": min_breadth,
         "max_breadth": min_breadth + draw(st.sampled_from([0, 1, 6, 29])),
         "max_depth": max_depth,
-        "min_survival": draw(st.sampled_from([0.0, 0.05, 0.3])),
+        "min_survival": draw(st.sampled_from([0.0, 0.01, 0.05, 0.3])),
     }
 
 
@@ -47,9 +47,9 @@ def live(options: dict[str, Any], seed: int, styles: list[Any], num_namespaces: 
 
 
 @lives
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 def test_drafts_are_those_of_the_twin(options: dict[str, Any], seed: int, styles: list[Any], namespaces: int) -> None:
-    live(options, seed, styles, namespaces, turns=40, length=120)
+    live(options, seed, styles, namespaces, turns=60, length=120)
 
 
 @pytest.mark.sweep

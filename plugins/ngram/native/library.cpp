@@ -109,6 +109,7 @@ void Library::tell_all() {
 
 size_t Library::bytes() const {
     size_t bytes = 0;
+    for (const auto& [name, shelf] : shelves_) bytes += sizeof(Shelf) + 2 * name.capacity();
     for (const auto& g : generations_) bytes += g.automaton.bytes();
     for (const auto& g : dropped_) bytes += g.automaton.bytes();
     return bytes;

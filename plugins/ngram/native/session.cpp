@@ -140,7 +140,11 @@ void Session::draft(TreeGrower& grower, uint32_t limit, std::vector<DraftNode>& 
     true_node_ = -1;
     off_draft_ = false;
     Calibration::Curve curve = calibration_.curve(proposed_habit_);
-    for (DraftNode& node : nodes) node.survival = Calibration::correct(node.survival, curve);
+    for (DraftNode& node : nodes) {
+        node.survival = Calibration::correct(node.survival, curve);
+        // rounding must not lift it above its parent's
+        if (node.parent >= 0) node.survival = std::min(node.survival, nodes[node.parent].survival);
+    }
 }
 
 void Session::prefetch() const {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from random import Random
 
-    from twin.pair import Pair
+    from twin.pair import Native
 
 Style = Literal["few", "runs", "many", "hub"]
 
@@ -53,8 +53,8 @@ class Request:
 
 
 class Life:
-    def __init__(self, pair: Pair, random: Random, styles: list[Style], *, length: int, num_namespaces: int) -> None:
-        self.pair, self.random, self.styles = pair, random, styles
+    def __init__(self, index: Native, random: Random, styles: list[Style], *, length: int, num_namespaces: int) -> None:
+        self.index, self.random, self.styles = index, random, styles
         self.length, self.num_namespaces = length, num_namespaces
         self.requests: list[Request] = []
         self.earlier: list[list[int]] = [[]]
@@ -73,30 +73,30 @@ class Life:
     def turn(self) -> None:
         act = self.random.choices([self.start, self.step, self.stop, self.shelve], [3, 12, 2, 1])[0]
         act()
-        self.pair.check_stats()
+        self.index.check_stats()
 
     def start(self) -> None:
         text = self.text()
         prompt = self.random.randint(0, len(text))
         namespace = "abc"[self.random.randrange(self.num_namespaces)]
-        self.requests.append(Request(self.pair.start(namespace, text[:prompt]), text, prompt))
+        self.requests.append(Request(self.index.start(namespace, text[:prompt]), text, prompt))
 
     def step(self) -> None:
         stepped = self.random.sample(self.requests, self.random.randint(0, len(self.requests)))
         taken = [request.take(self.random.choice([0, 1, 1, 2, 5])) for request in stepped]
         limits = [self.random.choice([0, 1, 3, 8, 20, 40]) for _ in stepped]
         handles, counts = [request.handle for request in stepped], [len(tokens) for tokens in taken]
-        drafts = self.pair.step(handles, [token for tokens in taken for token in tokens], counts, limits)
+        drafts = self.index.step(handles, [token for tokens in taken for token in tokens], counts, limits)
         self.num_nodes += sum(len(draft[0]) for draft in drafts if draft is not None)
 
     def stop(self) -> None:
         if self.requests:
             request = self.requests.pop(self.random.randrange(len(self.requests)))
-            self.pair.stop(request.handle, request.take(self.random.randint(0, 20)))
+            self.index.stop(request.handle, request.take(self.random.randint(0, 20)))
 
     def shelve(self) -> None:
         name = self.random.choice(["x", "y"])
         if self.random.random() < 0.4:
-            self.pair.remove_corpus(name)
+            self.index.remove_corpus(name)
         else:
-            self.pair.add_corpus(name, [self.text() for _ in range(self.random.randint(0, 3))])
+            self.index.add_corpus(name, [self.text() for _ in range(self.random.randint(0, 3))])

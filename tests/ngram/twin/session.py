@@ -145,4 +145,10 @@ class Session:
         nodes = TreeGrower(position, self.predictor, self.settings.limits).grow(limit)
         self.proposal = Proposal(nodes, self.trace.habit_level)
         curve = self.calibration.curve(self.proposal.habit)
-        return [node._replace(survival=correct(node.survival, curve)) for node in nodes]
+        corrected: list[DraftNode] = []
+        for node in nodes:
+            survival = correct(node.survival, curve)
+            if node.parent >= 0:
+                survival = min(survival, corrected[node.parent].survival)
+            corrected.append(node._replace(survival=survival))
+        return corrected

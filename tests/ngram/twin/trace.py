@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ class Trace:
     stretch: int = 0  # tokens followed
     lost: int = 0  # tokens since it was left
     nearest: int | None = None  # while lost: the first place ahead with the newest token
-    habit: np.float32 = np.float32(0.5)
+    habit: np.float32 = field(default_factory=lambda: np.float32(0.5))  # a float in C++ too
 
     def guesses(self, text: str) -> list[str | None]:
         """The next token: after an insertion (or none), after a replacement, after the nearest place."""

@@ -117,8 +117,8 @@ class TreeGrower:
         node, limits = self.nodes[at], self.limits
         survival, left, breadth = node.survival, node.score, limits.window.per_token
         patience = PATIENCE if survival >= PROMISING * limits.min_survival else 1
-        heard, fails, length = 0, 0, 0
-        for candidate in candidates(*self.heard_by(node, patience), limits.window):
+        fails, length = 0, 0
+        for heard, candidate in enumerate(candidates(*self.heard_by(node, patience), limits.window)):
             evidence = candidate.evidence
             p = self.predictor.estimate(evidence)
             score = survival * p
@@ -140,8 +140,7 @@ class TreeGrower:
                 if fails >= patience:
                     return
             survival *= 1 - p
-            heard += 1
-            if heard >= breadth or survival < limits.min_survival or survival <= LEAST_MASS:
+            if heard + 1 >= breadth or survival < limits.min_survival or survival <= LEAST_MASS:
                 return
 
     def heard_by(self, node: Node, patience: int) -> tuple[Sequence[Source], Sequence[str], Trace, str]:

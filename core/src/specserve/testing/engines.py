@@ -11,6 +11,7 @@ from specserve.assembly import Assembled, assemble
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.plugins import PluginHost
+from specserve.speculation.drafting import Drafting
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin
 
@@ -77,6 +78,15 @@ def make_engine(
     names = (*options.pop("plugins", ()), *plugins)
     config = EngineConfig(model=str(model), plugins=names, **(DEFAULTS | options))
     return assemble(config, PluginHost.start(config, plugins))
+
+
+def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
+    """Let the engine draft in every step and verify all of it, so that counts do not depend on the machine's speed."""
+    planner = VerifyAll(max_draft_tokens)
+    engine.planner = engine.scheduler.planner = planner
+    if isinstance(engine.drafting, Drafting):
+        engine.drafting.planner = planner
+    return engine
 
 
 def run_requests(engine: Engine, requests: Iterable[GenerateRequest]) -> Run:
