@@ -35,7 +35,7 @@ def run(options: Options) -> Result:
     engines = {"plain": plain.engine, "ngram": ngram.engine}
     rows, checks, raw = [], [], {}
     for name, target, make in cases(plain.tokenizer, options):
-        taken, lengths = race(engines, make, options.rounds(5, 1))
+        taken, lengths = race(engines, make, options.rounds(3, 1))
         middle = medians(taken)
         ratio, length = middle["ngram"] / middle["plain"], sum(lengths) / len(lengths)
         rows.append(
@@ -57,7 +57,7 @@ def run(options: Options) -> Result:
 
 def cases(tokenizer: Any, options: Options) -> Iterator[tuple[str, float, Make]]:
     """(name, target, requests of a round)."""
-    rounds = options.rounds(5, 1) + 1
+    rounds = options.rounds(3, 1) + 1
     files = prompts(tokenizer, rounds, 500)
     yield "edit, greedy, 1 request", GREEDY_SHARE, lambda n: [request(f"e{n}", edited(tokenizer, files[n]), 0.0, n)]
     for temperature in TEMPERATURES:

@@ -21,10 +21,10 @@ MIN_SURVIVAL = 0.05
 
 
 def contenders(min_survival: float = MIN_SURVIVAL) -> list[Contender]:
-    index_class = load()
+    plugin, options = load()
 
     def index(shared: bool) -> OurDrafter:
-        return OurDrafter(index_class(shared=shared, min_survival=min_survival))
+        return OurDrafter(plugin.make_index(options.NgramOptions(shared=shared, min_survival=min_survival)))
 
     return [
         Contender("ours", "cold", lambda: index(False), keeps=False),
@@ -60,9 +60,10 @@ class OurDrafter:
         self._index.stop(self._handles[0], self._fed)
 
 
-def load() -> Any:
+def load() -> tuple[Any, Any]:
+    """The plugin's modules that make an index and hold its options."""
     try:
-        return importlib.import_module("specserve_ngram._native").Index
+        return importlib.import_module("specserve_ngram.plugin"), importlib.import_module("specserve_ngram.options")
     except ImportError as error:
         raise MaterialError(
             f"our drafter is not installed ({error}). Install it with `pip install -e plugins/ngram`, or leave it "

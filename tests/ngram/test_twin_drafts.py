@@ -52,6 +52,13 @@ def test_drafts_are_those_of_the_twin(options: dict[str, Any], seed: int, styles
     live(options, seed, styles, namespaces, turns=60, length=120)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_wide_drafts_of_many_poor_guesses_are_those_of_the_twin(seed: int) -> None:
+    wide = {"min_match": 1, "max_match": 64, "min_breadth": 1, "max_breadth": 30, "max_depth": 8, "min_survival": 0.01}
+    options = {"match_type": "learned", "capacity": 500, "generations": 3, "shared": True, **wide}
+    live(options, seed, ["few", "hub", "runs"], num_namespaces=2, turns=100, length=120)
+
+
 @pytest.mark.sweep
 @lives
 @settings(max_examples=2000, deadline=None)

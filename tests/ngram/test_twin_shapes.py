@@ -42,7 +42,9 @@ def test_one_token_again_and_again(match_type: Any) -> None:
 def test_tokens_with_many_followers(match_type: Any) -> None:
     """After one token only at first, so that their states are split when they are wide already."""
     pair = Pair(match_type=match_type, **OPTIONS)
-    wide = [t for before in (1, 3, 1) for after in range(100, 150) for t in (before, 2, after, 4 + before * after % 7)]
+    wide = [5, 2, 99]
+    for before in (1, 3, 1):
+        wide += [token for after in range(100, 150) for token in (before, 4, 2, after, 10 + before * after % 7)]
     assert feed(pair, wide, wide[:120]) > 100
     again = [token for after in range(130, 170) for token in (9, 2, after, after % 3)]
     assert feed(pair, again, again + wide[:60]) > 100
