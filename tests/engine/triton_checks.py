@@ -63,10 +63,13 @@ def interpret_linear_takes_slices_of_weights_and_of_inputs():
 
 def interpret_a_row_does_not_depend_on_the_row_count_or_its_place():
     ours, _ = kernels()
-    x, weight, gain = torch.randn(70, 96), torch.randn(48, 96), torch.randn(96)
+    x, gain = torch.randn(70, 96), torch.randn(96)
+    # The interpreter multiplies with numpy, whose rounding depends on a row's place on some processors (AMD EPYC), as the
+    # kernel's own does not. Sums of whole numbers are exact in any order: what remains is masks, offsets and tiles.
+    whole_x, weight = (torch.randint(-8, 9, (rows, 96)).float() for rows in (70, 48))
     heads, cos, sin = x.view(70, 6, 16), torch.randn(70, 1, 16), torch.randn(70, 1, 16)
     functions = (
-        lambda rows: ours.linear(x[rows], weight, None),
+        lambda rows: ours.linear(whole_x[rows], weight, None),
         lambda rows: ours.rms_norm(x[rows], gain, 1e-5),
         lambda rows: ours.rotary(heads[rows], cos[rows], sin[rows]),
         lambda rows: ours.silu_and_multiply(x[rows]),

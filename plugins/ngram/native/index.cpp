@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kPromptTokensPerCall = 8192;  // a few milliseconds; the rest of a longer prompt waits for the next call
 constexpr size_t kLastTokens = 256;            // an output that comes whole at its end, and is longer, waits too
 constexpr size_t kEndedTokensPerCall = 1024;   // and then nobody waits for it
+constexpr size_t kEndedShare = 8;              // but an eighth of all that waits is entered, or it would pile up
 }
 
 Index::Index(const Settings& settings, uint64_t capacity, uint32_t generations)
@@ -62,7 +63,9 @@ void Index::step(const Handle* handles, const int32_t* counts, const int32_t* li
 }
 
 void Index::finish_ended(size_t budget) {
-    budget = std::min(budget, kEndedTokensPerCall);
+    size_t waiting = 0;
+    for (const auto& session : ended_) waiting += session->backlog.size() - session->entered;
+    budget = std::min(budget, std::max(kEndedTokensPerCall, waiting / kEndedShare));
     while (!ended_.empty() && drain(*ended_.front(), budget)) {
         ended_.front()->leave();
         ended_.pop_front();
