@@ -64,8 +64,8 @@ def interpret_linear_takes_slices_of_weights_and_of_inputs():
 def interpret_a_row_does_not_depend_on_the_row_count_or_its_place():
     ours, _ = kernels()
     x, gain = torch.randn(70, 96), torch.randn(96)
-    # The interpreter multiplies with numpy, whose rounding depends on a row's place on some processors (AMD EPYC), as the
-    # kernel's own does not. Sums of whole numbers are exact in any order: what remains is masks, offsets and tiles.
+    # The interpreter multiplies with numpy, whose rounding depends on a row's place on some processors (AMD EPYC).
+    # Sums of whole numbers are exact in any order: what remains is the kernel's own masks, offsets and tiles.
     whole_x, weight = (torch.randint(-8, 9, (rows, 96)).float() for rows in (70, 48))
     heads, cos, sin = x.view(70, 6, 16), torch.randn(70, 1, 16), torch.randn(70, 1, 16)
     functions = (
