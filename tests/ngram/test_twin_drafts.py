@@ -61,7 +61,7 @@ def test_wide_drafts_of_many_poor_guesses_are_those_of_the_twin(seed: int) -> No
 
 @pytest.mark.sweep
 @lives
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=1000, deadline=None)
 def test_many_drafts_are_those_of_the_twin(
     options: dict[str, Any], seed: int, styles: list[Any], namespaces: int
 ) -> None:
