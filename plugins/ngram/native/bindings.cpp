@@ -127,6 +127,7 @@ nb::dict stats(const Index& index) {
 
 NB_MODULE(_native, m) {
     m.doc() = "The n-gram index in C++; see _native.pyi.";
+    nb::set_leak_warnings(false);  // a server that is interrupted ends with its index alive
 
     nb::class_<Corpus>(m, "Corpus")
         .def("__init__", [](Corpus* self, const std::string& match_type) { new (self) Corpus(order_of(shape_of(match_type))); },
