@@ -12,7 +12,6 @@ from fake_engine import FakeEngine
 
 from specserve.config import ServerConfig
 from specserve.server.app import make_app
-from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram.places import find_root
 from specserve_ngram.routes import CorpusRoutes
 
@@ -22,18 +21,10 @@ if TYPE_CHECKING:
 
     from fake_index import FakeIndex
 
+    from specserve.text.tokenizer import HfTokenizer
     from specserve_ngram.corpora import CorpusStore
 
 CORPORA = "/v1/ngram/corpora"
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HfTokenizer:
-    from tiny_tokenizer import write_model_dir
-
-    path = tmp_path_factory.mktemp("model")
-    write_model_dir(path)
-    return HfTokenizer.from_dir(path)
 
 
 @pytest.fixture

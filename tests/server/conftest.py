@@ -12,22 +12,14 @@ from fake_engine import FakeEngine
 
 from specserve.config import ServerConfig
 from specserve.server.app import make_app
-from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from specserve.text.tokenizer import HfTokenizer
+
 ROOT = Path(__file__).parents[2]
 sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "demo")]
-
-
-@pytest.fixture(scope="session")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HfTokenizer:
-    from tiny_tokenizer import write_model_dir
-
-    path = tmp_path_factory.mktemp("model")
-    write_model_dir(path)
-    return HfTokenizer.from_dir(path)
 
 
 @pytest.fixture

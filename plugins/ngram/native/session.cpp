@@ -117,12 +117,11 @@ void Session::judge(Token token) {
 // What became of the last draft teaches the calibration. Nodes beyond the last true one are open while the text
 // has not left the draft.
 void Session::settle() {
-    std::vector<bool>& open = open_;
-    open.assign(proposed_.size(), false);
+    open_.assign(proposed_.size(), false);
     for (size_t i = 0; i < proposed_.size(); ++i) {
         int32_t parent = proposed_[i].parent;
-        open[i] = !off_draft_ && !came_true_[i] && (parent == true_node_ || (parent >= 0 && open[parent]));
-        if (open[i]) continue;
+        open_[i] = !off_draft_ && !came_true_[i] && (parent == true_node_ || (parent >= 0 && open_[parent]));
+        if (open_[i]) continue;
         double before = parent < 0 ? 1 : proposed_[parent].survival;
         double news = std::max(kLeastNews, 1 - proposed_[i].survival / before);
         calibration_.learn(proposed_[i].survival, proposed_habit_, came_true_[i], news);

@@ -51,22 +51,23 @@ void TreeGrower::order_by_branch(std::vector<DraftNode>& draft) {
         next_sibling_[i] = head;
         head = static_cast<int32_t>(i);
     }
-    branches_.clear();
-    std::vector<DraftNode>& ordered = branches_;
-    int32_t node = first_child_[0], parent = -1;
+    ordered_.clear();
     stack_.clear();
+    int32_t node = first_child_[0], parent = -1;
     while (node >= 0 || !stack_.empty()) {
         if (node < 0) {
             node = stack_.back().node;
             parent = stack_.back().parent;
             stack_.pop_back();
         }
-        if (next_sibling_[static_cast<size_t>(node)] >= 0) stack_.push_back({next_sibling_[static_cast<size_t>(node)], parent});
-        ordered.push_back({draft[static_cast<size_t>(node)].token, parent, draft[static_cast<size_t>(node)].survival});
-        parent = static_cast<int32_t>(ordered.size()) - 1;
+        const DraftNode& next = draft[static_cast<size_t>(node)];
+        int32_t sibling = next_sibling_[static_cast<size_t>(node)];
+        if (sibling >= 0) stack_.push_back({sibling, parent});
+        ordered_.push_back({next.token, parent, next.survival});
+        parent = static_cast<int32_t>(ordered_.size()) - 1;
         node = first_child_[static_cast<size_t>(node + 1)];
     }
-    draft.swap(ordered);
+    draft.swap(ordered_);
 }
 
 uint32_t TreeGrower::add(const Entry& entry) {

@@ -85,7 +85,7 @@ class TreeGrower {
     };
     std::vector<int32_t> first_child_, next_sibling_;
     std::vector<Waiting> stack_;
-    std::vector<DraftNode> branches_;
+    std::vector<DraftNode> ordered_;
 };
 
 }  // namespace ngram
