@@ -4,6 +4,7 @@
 #   make test       all tests (under 25 minutes on 2 cores); make test-all adds the long sweeps
 #   make lint       ruff and mypy --strict
 #   make bench      the tables of benchmarks/
+#   make bench-peers  the same requests in vLLM and OpenVINO GenAI, each in an environment under build/peers
 #   make gpu-check  parity and losslessness on a CUDA device
 
 PYTHON ?= python3
@@ -16,15 +17,15 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all lint bench gpu-check ngram-where-possible clean
+.PHONY: demo serve test test-all lint bench bench-peers gpu-check native-where-possible clean
 
-# The demo and the server run without ngram where it cannot be built; the tests need it.
+# The demo and the server run without the native plugins where they cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
 
-demo: ngram-where-possible
+demo: native-where-possible
 	@$(BIN)/python demo/run_demo.py $(WITH_NGRAM)
 
-serve: ngram-where-possible
+serve: native-where-possible
 	@$(BIN)/specserve serve $(WITH_NGRAM)
 
 test: $(VENV)/.dev
@@ -40,6 +41,10 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(VENV)/.dev
+	@$(BIN)/python -m benchmarks.make_peers || echo "== going on without"
+	@$(BIN)/python -m benchmarks peers
 
 # The GPU machine brings its own Python with a CUDA build of torch and may have no network: use it as it is. What it
 # lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.
@@ -65,24 +70,27 @@ $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
 	@$(PIP) install -q -e core -e demo
 	@touch $@
 
-# Its Python is found where it lies; what is built goes into $(VENV).
-NGRAM_SOURCES := plugins/ngram/pyproject.toml plugins/ngram/CMakeLists.txt $(wildcard plugins/ngram/native/*)
-$(VENV)/.ngram: $(NGRAM_SOURCES) | $(VENV)/.product
-	@$(BIN)/python plugins/ngram/preflight.py
-	@echo "== building the ngram plugin (C++, about half a minute)"
-	@$(PIP) install -q -e plugins/ngram
+# Their Python is found where it lies; what is built goes into $(VENV).
+native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(wildcard plugins/$(1)/native/*)
+NATIVE := $(VENV)/.cpu $(VENV)/.ngram
+$(VENV)/.cpu: $(call native_sources,cpu)
+$(VENV)/.ngram: $(call native_sources,ngram)
+$(NATIVE): $(VENV)/.%: | $(VENV)/.product
+	@$(BIN)/python plugins/preflight.py $*
+	@echo "== building the $* plugin (C++, about a minute)"
+	@$(PIP) install -q -e plugins/$*
 	@touch $@
 
-ngram-where-possible: $(VENV)/.product
-	@$(MAKE) -q $(VENV)/.ngram || if $(BIN)/python plugins/ngram/preflight.py; \
-	    then $(MAKE) --no-print-directory $(VENV)/.ngram; \
-	    else echo "== going on without it: the text is the same, it only comes slower"; fi
+native-where-possible: $(VENV)/.product
+	@$(MAKE) -q $(NATIVE) || if $(BIN)/python plugins/preflight.py cpu ngram; \
+	    then $(MAKE) --no-print-directory $(NATIVE); \
+	    else echo "== going on without: the text is the same, it only comes slower"; fi
 
-$(VENV)/.dev: pyproject.toml template/pyproject.toml $(VENV)/.product | $(VENV)/.ngram
+$(VENV)/.dev: pyproject.toml template/pyproject.toml $(VENV)/.product | $(NATIVE)
 	@echo "== installing the development group and the plugin template"
 	@$(PIP) install -q --upgrade "pip>=25.1"
 	@$(PIP) install -q --group dev -e template
 	@touch $@
 
 clean:
-	rm -rf $(VENV) plugins/ngram/build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) plugins/*/build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.models.decoder import DecoderModel
+    from specserve.protocols import AttentionBackend
+
 SERIAL_ELEMENTS = 32768
 """Above this many elements torch shares an element-wise call among its threads and may cut inside a row. At a cut the
 last few elements take a scalar path whose exp differs in the last bit, so a row's bits would depend on its place."""
@@ -60,6 +63,9 @@ class TorchKernels:
         for block in out.split_with_sizes(_blocks(size, SERIAL_ELEMENTS // gate.shape[0]), -1):
             F.silu(block, inplace=True)
         return out.mul_(up)
+
+    def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:
+        """torch has no call for more than one of these."""
 
 
 def packs_bfloat16() -> bool:

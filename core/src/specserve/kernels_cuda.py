@@ -21,6 +21,9 @@ import triton.language as tl
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from specserve.models.decoder import DecoderModel
+    from specserve.protocols import AttentionBackend
+
 ALIGNMENT = 16
 """Bytes: what Triton specialises pointers on."""
 SILU_BLOCK = 1024
@@ -145,6 +148,9 @@ class CudaKernels:
 
     name = "triton"
     row_tile: int | None = None
+
+    def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:
+        """No kernel here spans more than one piece."""
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         assert weight.stride(1) == 1, "weights are row-major [out, in]"

@@ -40,6 +40,7 @@ class Projection:
             dict(parts or {name.rpartition(".")[2]: slice(0, self.out_features)})
         )
         self.kernel_owner = DEFAULT_OWNER
+        self.packed: Callable[[Tensor], Tensor] | None = None
         self._kernel = kernel
         self._deltas: tuple[Delta, ...] = ()
 
@@ -64,6 +65,7 @@ class Projection:
     def seal(self, prepare: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor] | None]) -> None:
         """No more kernels are set: let the core's own pack its weight and give up the original, which is empty then."""
         packed = prepare(self.weight, self.bias) if self.kernel_owner == DEFAULT_OWNER else None
+        self.packed = packed
         if packed is not None:
             self._kernel = lambda x, *_: packed(x)
             self.weight = self.weight.new_empty(0)

@@ -52,6 +52,28 @@ class KernelSet(Protocol):
         """gate_up: [T, 2n] -> silu(first half) * second half, [T, n]."""
         ...
 
+    def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
+        """The decoder's layers in calls of this set's own, with the bits of its pieces; None: they are called one by
+        one. Asked once, after all projections are sealed. A set declines where a projection has deltas, or where it
+        does not know the attention backend."""
+        ...
+
+
+class ForwardPass(Protocol):
+    """The way of a batch's rows through the model, in as many calls as hidden states are tapped."""
+
+    def embed(self, batch: Batch) -> Tensor:
+        """[T or more, H]: rows beyond T are padding that the other methods know."""
+        ...
+
+    def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
+        """x: the input of layer `begin` -> that of layer `end`; `plan`: the attention backend's of this batch."""
+        ...
+
+    def logits(self, x: Tensor, batch: Batch) -> Tensor:
+        """x: the last layer's output -> [scored rows, V] float32."""
+        ...
+
 
 Delta = "Callable[[Tensor, Tensor, slice], None]"
 """`delta(x, out, rows)` adds its part to `out` in place; x: [T, in], out: [T, out], rows: which rows of the batch."""
@@ -257,6 +279,8 @@ class Projection(Protocol):
     weight: Tensor
     """[out, in]; read it to pack it, in `adapt_model`: afterwards the core's own kernel packs it and lets go of it."""
     bias: Tensor | None
+    packed: Any
+    """What the kernel set packed it into; None where it did not, or where somebody else set the kernel."""
     parts: Mapping[str, slice]
     """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
 

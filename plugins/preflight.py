@@ -1,7 +1,7 @@
-"""What a machine lacks to build this plugin, said in a sentence before the build's own pages of output.
+"""What a machine lacks to build a native plugin, said in a sentence before the build's own pages of output.
 
-Run: `python preflight.py`, with the Python that it is built for. Exit code 1 where something is missing. CMake and
-ninja are no concern: scikit-build-core fetches them.
+Run: `python preflight.py cpu ngram`, with the Python that they are built for. Exit code 1 where something is missing.
+CMake and ninja are no concern: scikit-build-core fetches them.
 """
 
 from __future__ import annotations
@@ -39,4 +39,5 @@ def runs(command: list[str]) -> bool:
 if __name__ == "__main__":
     sentence = missing()
     if sentence is not None:
-        sys.exit(f"== the ngram plugin cannot be built: {sentence}.")
+        names = " and ".join(sys.argv[1:])
+        sys.exit(f"== no native plugin can be built ({names}): {sentence}.")

@@ -1,0 +1,87 @@
+// Rows times packed panels, accumulated in float32.
+//
+// A panel holds sixteen outputs: [group][16 outputs][inputs of a group]. Every output is one chain of dot instructions
+// over the groups, first to last, whatever rows and panels are computed beside it: blocking chooses which accumulators
+// live in registers together and never touches the order within one. Included after a lane file, in its namespace.
+
+INLINE F weights(const float* p) { return load(p); }
+INLINE F input(const float* p) { return splat(*p); }
+INLINE F dot(F sum, F x, F w) { return fma(x, w, sum); }
+
+struct Extent {
+    ptrdiff_t x_stride;      // numbers between two rows of the input
+    ptrdiff_t panel_stride;  // numbers between two panels
+    ptrdiff_t out_stride;    // floats between two rows of the output
+};
+
+// out[r][16 p + lane], continued where `groups` of earlier inputs have left it unless `fresh`.
+template <typename S, int R, int P>
+static void block(const S* x, const S* w, float* out, Extent e, int groups, bool fresh) {
+    F sums[R][P];
+    for (int r = 0; r < R; ++r)
+        for (int p = 0; p < P; ++p) sums[r][p] = fresh ? zeros() : load(out + r * e.out_stride + p * kLanes);
+    for (int g = 0; g < groups; ++g) {
+        decltype(weights(w)) columns[P];
+        for (int p = 0; p < P; ++p) columns[p] = weights(w + p * e.panel_stride + ptrdiff_t{g} * kLanes * kStep<S>);
+        for (int r = 0; r < R; ++r) {
+            auto row = input(x + r * e.x_stride + ptrdiff_t{g} * kStep<S>);
+            for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], row, columns[p]);
+        }
+    }
+    for (int r = 0; r < R; ++r)
+        for (int p = 0; p < P; ++p) store(out + r * e.out_stride + p * kLanes, sums[r][p]);
+}
+
+template <typename S, int R, int P>
+INLINE int blocks(const S* x, const S* w, float* out, Extent e, int panels, int groups, bool fresh) {
+    if constexpr (P <= most_panels(R)) {
+        if (panels >= P) {
+            block<S, R, P>(x, w, out, e, groups, fresh);
+            return P;
+        }
+    }
+    if constexpr (P > 1) return blocks<S, R, P / 2>(x, w, out, e, panels, groups, fresh);
+    return 0;
+}
+
+// `panels` is a power of two that fits in registers beside `rows` rows.
+template <typename S, int R, int P>
+INLINE void block_of(int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh) {
+    if constexpr (P > 1) {
+        if (P > most_panels(R) || panels < P) return block_of<S, R, P / 2>(panels, x, w, out, e, groups, fresh);
+    }
+    if constexpr (P <= most_panels(R)) block<S, R, P>(x, w, out, e, groups, fresh);
+}
+template <typename S, int R = kMostRows>
+INLINE void block_of(int rows, int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh) {
+    if constexpr (R > 1) {
+        if (rows < R) return block_of<S, R - 1>(rows, panels, x, w, out, e, groups, fresh);
+    }
+    block_of<S, R, 8>(panels, x, w, out, e, groups, fresh);
+}
+
+// How many of `panels` go together with `rows` rows.
+INLINE int fitting(int rows, int panels) {
+    int fit = most_panels(rows);
+    while (fit > panels) fit /= 2;
+    return fit;
+}
+
+constexpr int kChunk = 384;  // inputs of a pass over many rows: the weights in use stay in the first cache
+
+// out[rows][16 * panels] = x[rows][inputs] * panels
+template <typename S>
+static void gemm(const S* x, int rows, const S* w, int panels, int groups, float* out, Extent e) {
+    int parts = divided_up(rows, kMostRows), height = divided_up(rows, parts);
+    int chunk = parts == 1 ? groups : kChunk / kStep<S>;
+    for (int done = 0, taken; done < panels; done += taken) {
+        taken = fitting(height, panels - done);
+        for (int g = 0; g < groups; g += chunk) {
+            int part = groups - g < chunk ? groups - g : chunk;
+            const S* from = w + done * e.panel_stride + ptrdiff_t{g} * kLanes * kStep<S>;
+            for (int r = 0; r < rows; r += height)
+                block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride + ptrdiff_t{g} * kStep<S>,
+                            from, out + r * e.out_stride + done * kLanes, e, part, g == 0);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+// Which instruction sets this build holds and this processor runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kernels.hpp"
+
+namespace specserve {
+
+namespace portable {
+Kernels kernels();
+}
+#ifdef SPECSERVE_X86
+namespace avx512 {
+Kernels kernels();
+}
+namespace avx512_bf16 {
+Kernels kernels();
+}
+#endif
+
+// Names of all that run here, the fastest first; the last is always "portable".
+std::vector<std::string> instruction_sets();
+
+// The kernels of one of them. Throws std::invalid_argument for a name that does not run here.
+Kernels kernels_for(const std::string& name);
+
+}  // namespace specserve

@@ -1,0 +1,14 @@
+#include "isa.hpp"
+
+namespace specserve::portable {
+
+#include "lanes_portable.hpp"
+#include "elementary.hpp"
+#include "gemm.hpp"
+#include "rowwise.hpp"
+#include "attend.hpp"
+#include "table.hpp"
+
+Kernels kernels() { return {"portable", table<Bf16>(), table<float>()}; }
+
+}  // namespace specserve::portable

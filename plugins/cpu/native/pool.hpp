@@ -1,0 +1,73 @@
+// A small crew of threads that works through the phases of a job together.
+//
+// A phase is a number of tasks that any thread may take; the next phase begins when all tasks of this one are done, not
+// when all threads have arrived: a thread that the system has put aside holds nobody up unless it holds a task.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace specserve {
+
+inline void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+class Pool {
+   public:
+    explicit Pool(int threads);  // the caller's own thread is one of them
+    ~Pool();
+    Pool(const Pool&) = delete;
+    Pool& operator=(const Pool&) = delete;
+
+    int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+    // One thread's view of a job: hands out the tasks of one phase after the other, in the same order on all threads.
+    class Crew {
+       public:
+        Crew(Pool& pool, int thread) : pool_(pool), thread_(thread) {}
+        int thread() const { return thread_; }
+        int size() const { return pool_.size(); }
+
+        template <typename Task>
+        void share(int tasks, Task&& task) {
+            Phase& phase = pool_.phases_[phase_++];
+            int mine = 0;
+            for (int t; (t = phase.next.fetch_add(1, std::memory_order_relaxed)) < tasks; ++mine) task(t);
+            if (mine) phase.done.fetch_add(mine, std::memory_order_acq_rel);
+            for (int spins = 0; phase.done.load(std::memory_order_acquire) < tasks; ++spins) pool_.wait_a_little(spins);
+        }
+
+       private:
+        Pool& pool_;
+        int thread_;
+        int phase_ = 0;
+    };
+
+    // Runs `job` on every thread that comes in time, at least on this one; returns when its phases are done and nobody is
+    // in it any more. One job at a time: callers queue.
+    void run(int phases, const std::function<void(Crew&)>& job);
+
+   private:
+    struct alignas(64) Phase {
+        std::atomic<int> next{0}, done{0};
+    };
+
+    void work(int thread);
+    void wait_a_little(int spins);
+
+    std::unique_ptr<Phase[]> phases_;
+    int num_phases_ = 0;
+    const std::function<void(Crew&)>* job_ = nullptr;
+    alignas(64) std::atomic<uint32_t> generation_{0};
+    alignas(64) std::atomic<int> inside_{0};
+    std::atomic<bool> busy_{false}, ends_{false};
+    std::vector<std::thread> workers_;
+};
+
+}  // namespace specserve

@@ -1,0 +1,127 @@
+#include "stack.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace specserve {
+
+namespace {
+constexpr int kRedundant = 4;     // rows that every thread normalizes for itself rather than wait for others
+constexpr int kTasksPerThread = 4;
+constexpr int kPhases = 8;        // of a layer, at most
+constexpr int kRowsPerTask = 8;
+}  // namespace
+
+template <typename S>
+Stack<S>::Stack(const Table<S>& table, std::shared_ptr<Pool> pool, Shape shape, std::vector<Layer<S>> layers,
+                const S* final_norm, Linear<S> head)
+    : table_(table), pool_(std::move(pool)), shape_(shape), layers_(std::move(layers)), final_norm_(final_norm), head_(head),
+      attention_(table, shape.heads, shape.scale), own_(static_cast<size_t>(pool_->size())) {
+    for (std::vector<S>& own : own_) own.resize(static_cast<size_t>(kRedundant * shape.hidden));
+}
+
+template <typename S>
+void Stack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const Plan& plan, int begin, int end) {
+    Inputs in{x, positions, slots, &plan, plan.num_rows()};
+    size_t rows = static_cast<size_t>(in.rows);
+    const Heads& heads = shape_.heads;
+    auto grow = [](std::vector<S>& memory, size_t size) {
+        if (memory.size() < size) memory.resize(size);
+    };
+    grow(normed_, rows * static_cast<size_t>(shape_.hidden));
+    grow(qkv_, rows * static_cast<size_t>((heads.queries + 2 * heads.keys) * heads.dim));
+    grow(attended_, rows * static_cast<size_t>(heads.queries * heads.dim));
+    grow(inner_, rows * static_cast<size_t>(shape_.inner));
+    attention_.prepare(plan, pool_->size());
+    pool_->run((end - begin) * kPhases, [&](Pool::Crew& crew) {
+        for (int l = begin; l < end; ++l) layer(crew, layers_[static_cast<size_t>(l)], in);
+    });
+}
+
+// Panels [0, count) in pieces, as tasks of one phase.
+template <typename S>
+template <typename Task>
+void Stack<S>::panels(Pool::Crew& crew, int count, Task task) {
+    int tasks = crew.size() == 1 ? 1 : std::min(count, crew.size() * kTasksPerThread);
+    crew.share(tasks, [&](int t) {
+        task(Panels{static_cast<int>(int64_t{count} * t / tasks), static_cast<int>(int64_t{count} * (t + 1) / tasks)});
+    });
+}
+
+template <typename S>
+Rows<const S> Stack<S>::normed(Pool::Crew& crew, const S* x, const S* gain, int rows) {
+    ptrdiff_t wide = shape_.hidden;
+    auto norm = [&](int begin, int count, S* to) {
+        table_.norm({x + begin * wide, wide, count}, gain, shape_.eps, shape_.hidden, {to, wide, count});
+    };
+    if (rows <= kRedundant || crew.size() == 1) {
+        S* own = rows <= kRedundant ? own_[static_cast<size_t>(crew.thread())].data() : normed_.data();
+        norm(0, rows, own);
+        return {own, wide, rows};
+    }
+    crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
+        int begin = task * kRowsPerTask;
+        norm(begin, std::min(kRowsPerTask, rows - begin), normed_.data() + begin * wide);
+    });
+    return {normed_.data(), wide, rows};
+}
+
+template <typename S>
+void Stack<S>::rotate_and_keep(const Layer<S>& layer, const Inputs& in, int row) {
+    const Heads& heads = shape_.heads;
+    ptrdiff_t dim = heads.dim;
+    int64_t position = in.positions[row];
+    Rotary rotary{shape_.cos + position * shape_.rotary_size, shape_.sin + position * shape_.rotary_size, shape_.rotary_size};
+    S* qkv = qkv_.data() + row * (heads.queries + 2 * heads.keys) * dim;
+    S* keys = qkv + heads.queries * dim;
+    if (layer.q_norm) {
+        table_.norm({qkv, dim, heads.queries}, layer.q_norm, shape_.eps, heads.dim, {qkv, dim, heads.queries});
+        table_.norm({keys, dim, heads.keys}, layer.k_norm, shape_.eps, heads.dim, {keys, dim, heads.keys});
+    }
+    for (int h = 0; h < heads.queries + heads.keys; ++h) table_.rotate(qkv + h * dim, rotary);
+    int size = heads.keys * heads.dim;
+    ptrdiff_t slot = in.slots[row] * size;
+    table_.keep_finite(keys, layer.cache.keys + slot, size, shape_.key_limit);
+    table_.keep_finite(keys + size, layer.cache.values + slot, size, __builtin_inff());
+}
+
+template <typename S>
+void Stack<S>::layer(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in) {
+    const Heads& heads = shape_.heads;
+    int rows = in.rows;
+    ptrdiff_t hidden = shape_.hidden, inner = shape_.inner, query = ptrdiff_t{heads.queries} * heads.dim;
+    ptrdiff_t qkv = query + 2 * ptrdiff_t{heads.keys} * heads.dim;
+
+    Rows<const S> x = normed(crew, in.x, layer.input_norm, rows);
+    panels(crew, layer.qkv.num_panels(), [&](Panels p) { table_.store(layer.qkv, x, p, {qkv_.data(), qkv, rows}); });
+    crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
+        for (int r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) rotate_and_keep(layer, in, r);
+    });
+    attention_.run(crew, *in.plan, qkv_.data(), qkv, layer.cache, layer.window, attended_.data());
+    Rows<const S> attended{attended_.data(), query, rows};
+    panels(crew, layer.o.num_panels(), [&](Panels p) { table_.add(layer.o, attended, p, {in.x, hidden, rows}); });
+    x = normed(crew, in.x, layer.post_norm, rows);
+    panels(crew, layer.gate_up.num_panels() / 2, [&](Panels p) { table_.gated(layer.gate_up, x, p, {inner_.data(), inner, rows}); });
+    Rows<const S> activated{inner_.data(), inner, rows};
+    panels(crew, layer.down.num_panels(), [&](Panels p) { table_.add(layer.down, activated, p, {in.x, hidden, rows}); });
+}
+
+template <typename S>
+void Stack<S>::logits(const S* x, const int64_t* rows, int count, float* out) {
+    size_t wide = static_cast<size_t>(shape_.hidden);
+    if (normed_.size() < static_cast<size_t>(count) * wide) normed_.resize(static_cast<size_t>(count) * wide);
+    for (int i = 0; i < count; ++i) {
+        const S* from = x + (rows ? rows[i] : i) * static_cast<ptrdiff_t>(wide);
+        table_.norm({from, shape_.hidden, 1}, final_norm_, shape_.eps, shape_.hidden, {normed_.data() + static_cast<size_t>(i) * wide, shape_.hidden, 1});
+    }
+    pool_->run(1, [&](Pool::Crew& crew) {
+        panels(crew, head_.num_panels(), [&](Panels p) {
+            table_.logits(head_, {normed_.data(), shape_.hidden, count}, p, {out, head_.outs, count});
+        });
+    });
+}
+
+template class Stack<Bf16>;
+template class Stack<float>;
+
+}  // namespace specserve

@@ -1,0 +1,83 @@
+"""The native kernel set: row-wise arithmetic in C++, each row in one fixed order whatever the batch.
+
+Rounds where the torch kernels round: every result goes to the model's dtype where torch would store it. Knows nothing
+about batches; the decoder's layers as one call are `fused`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from specserve_cpu.attention import CpuPagedAttention, native_kind
+from specserve_cpu.fused import fuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from specserve.models.decoder import DecoderModel
+    from specserve.protocols import AttentionBackend
+    from specserve_cpu import _native
+    from specserve_cpu.fused import FusedPass
+
+
+class PackedLinear:
+    """A linear map with its weight packed: `(x: [T, in]) -> [T, out]`, a fresh tensor."""
+
+    def __init__(self, machine: _native.Machine, weight: Tensor, bias: Tensor | None) -> None:
+        self.outs, self.ins = weight.shape
+        # bf16 inputs are taken in pairs
+        self.missing = self.ins % 2 if weight.dtype == torch.bfloat16 else 0
+        whole = F.pad(weight, (0, self.missing)).contiguous()
+        self.native = native_kind(weight.dtype).PackedLinear(machine, whole, bias)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        out = torch.empty((x.shape[0], self.outs), dtype=x.dtype)
+        self.native.run(F.pad(x, (0, self.missing)) if self.missing else dense(x), out)
+        return out
+
+
+class CpuKernels:
+    """`specserve.protocols.KernelSet` for float32 and bfloat16."""
+
+    row_tile: int | None = None
+
+    def __init__(self, machine: _native.Machine, dtype: str) -> None:
+        self.machine = machine
+        self.name = f"cpu-{machine.instruction_set}"
+        self.native = native_kind(getattr(torch, dtype))
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return PackedLinear(self.machine, weight, bias)(x)
+
+    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+        return PackedLinear(self.machine, weight, bias)
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        size = weight.shape[0]
+        heads = dense(x).reshape(len(x), -1, size) if x.dim() != 3 else dense(x)
+        out = torch.empty(heads.shape, dtype=x.dtype)
+        self.native.rms_norm(self.machine, heads, weight, eps, out)
+        return out.view(x.shape)
+
+    def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        out = x.contiguous() if not x.is_contiguous() else x.clone()
+        self.native.rotary(self.machine, out, cos, sin)
+        return out
+
+    def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
+        out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
+        self.native.silu_and_multiply(self.machine, dense(gate_up), out)
+        return out
+
+    def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | None:
+        return fuse(self.machine, model, attention) if isinstance(attention, CpuPagedAttention) else None
+
+
+def dense(x: Tensor) -> Tensor:
+    """x with neighbouring numbers in its last dimension."""
+    return x if x.stride(-1) == 1 else x.contiguous()

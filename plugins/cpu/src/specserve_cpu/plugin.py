@@ -1,0 +1,52 @@
+"""cpu's hooks. One instance serves one engine: its kernels and its attention share an instruction set and threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.errors import ConfigError
+from specserve.hookspecs import hookimpl
+from specserve_cpu._native import Machine, instruction_sets
+from specserve_cpu.attention import PagedFactory
+from specserve_cpu.compat import DTYPES
+from specserve_cpu.kernels import CpuKernels
+from specserve_cpu.options import AUTO, CpuOptions
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+
+
+class CpuPlugin:
+    def __init__(self) -> None:
+        self.machine: Machine | None = None
+        """Made by `make_kernels`, which start-up calls before the other hooks; None where the kernels do not serve."""
+
+    @hookimpl
+    def plugin_options(self) -> type[CpuOptions]:
+        return CpuOptions
+
+    @hookimpl
+    def make_kernels(self, config: EngineConfig, options: CpuOptions, device: str, dtype: str) -> CpuKernels | None:
+        if device != "cpu" or dtype not in DTYPES:
+            return None
+        self.machine = Machine(chosen(options.instruction_set), config.threads or 1)
+        torch.set_num_threads(1)  # two pools that spin on the same cores stall each other
+        return CpuKernels(self.machine, dtype)
+
+    @hookimpl
+    def attention_backends(self) -> list[PagedFactory]:
+        return [] if self.machine is None else [PagedFactory(self.machine)]
+
+
+def chosen(name: str) -> str:
+    here = instruction_sets()
+    if name == AUTO:
+        return here[0]
+    if name not in here:
+        raise ConfigError(
+            f"cpu.instruction_set: {name} does not run on this processor, or not in this build; got {name!r}, "
+            f"allowed are auto, {', '.join(here)}. Leave it at auto."
+        )
+    return name
