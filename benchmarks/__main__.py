@@ -27,10 +27,14 @@ NAMES = {
     "startup": "the plugin list, and a server until it is ready",
     "bitrule": "what equal bits for every batch shape cost in prefill",
     "pays": "requests with n-gram speculation against the same without",
+    "peers": "the same requests in vLLM and OpenVINO GenAI, where `make bench-peers` made them",
     "index": "what the n-gram index costs by its size, no model",
     "replay": "n-gram drafters on real texts taken as outputs, no model (fetches packages)",
 }
-FLAGS = {"replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--streams DIR]"}
+FLAGS = {
+    "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--streams DIR]",
+    "peers": "[--model DIR] [--counts N...] [--cases CASE...] [--against PEER...]",
+}
 """Flags that a benchmark reads itself; it must be the only one named."""
 
 

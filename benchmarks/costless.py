@@ -20,6 +20,7 @@ from specserve.kv.blocks import BlockPool
 from specserve.kv.cache import KVCache
 from specserve.metrics import EngineMetrics
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
+from specserve.sampling.sampler import TorchSampler
 from specserve.scheduler import Scheduler
 from specserve.speculation.drafting import NoDraft
 from specserve.speculation.planning import VerifyAll
@@ -65,7 +66,7 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
     parts = EngineParts(
         scheduler=scheduler,
         runner=cast("Runner", CostlessRunner(num_requests, vocab_size)),
-        verifier=DrafterInvariantVerifier([vocab_size - 1]),
+        verifier=DrafterInvariantVerifier([vocab_size - 1], TorchSampler()),
         drafting=NoDraft(),
         planner=planner,
         cache=cache,

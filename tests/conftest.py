@@ -1,4 +1,4 @@
-"""The demo model, a tiny tokenizer, and one thread again after every test."""
+"""The demo model, a tiny tokenizer, both kernel sets, and one thread again after every test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from specserve.models.locate import locate_model
+from specserve.testing import engines
 from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -18,6 +20,14 @@ if TYPE_CHECKING:
 def one_thread_afterwards():
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module", params=["torch", "cpu"])
+def each_kernel_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The module's tests with torch's kernels, and once more with the native ones, which are on by default."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(engines.DEFAULTS, "default_plugins", request.param == "cpu")
+        yield request.param
 
 
 @pytest.fixture(scope="session")

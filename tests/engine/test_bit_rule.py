@@ -8,6 +8,8 @@ from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
 from specserve.testing.toy import write_checkpoint
 
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
 CONFIGURATIONS = [("float32", 1), ("float32", 2), ("bfloat16", 1), ("bfloat16", 2), ("float16", 1)]
 
 

@@ -12,6 +12,8 @@ from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import run
 from specserve.testing.requests import TOY_VOCAB, toy_request
 
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
 SAMPLES = 4000
 PROMPT = tuple(range(20, 45))
 

@@ -10,6 +10,8 @@ from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request
 from specserve.types import Draft
 
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
 PROMPTS = {"a": tuple(range(1, 90)), "b": tuple(range(100, 103)), "c": tuple(range(40, 110))}
 
 

@@ -11,6 +11,8 @@ from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint
 from specserve.types import SamplingParams
 
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
 EXTRA = {"llama": {}, "mistral": {"sliding_window": 48}, "qwen2": {}, "qwen3": {}}
 
 

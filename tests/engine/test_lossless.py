@@ -11,6 +11,8 @@ from specserve.testing.engines import accepted, assert_lossless, make_engine, ru
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve.types import SpeculationParams
 
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
 
 def noisy(vocab_size=TOY_VOCAB, p=0.7, seed=0):
     return lambda outputs: NoisyDrafter(outputs, p=p, max_width=16, vocab_size=vocab_size, seed=seed)

@@ -12,6 +12,8 @@ from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint
 from specserve.types import Draft
 
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
 OVERFLOWING = 7
 HEALTHY = toy_request("healthy", (10, 11, 12, 13), max_tokens=20)
 SICK = toy_request("sick", [OVERFLOWING] * 70, max_tokens=4)

@@ -11,6 +11,8 @@ from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, toy_request
 
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
 PROMPT = tuple((7 * i + i * i) % 310 for i in range(300))
 
 
@@ -33,7 +35,7 @@ def reference(toy_model):
 
 
 @pytest.fixture(scope="module")
-def plain(toy_model):
+def plain(toy_model, each_kernel_set):
     return run(toy_model, [request()]).outputs["r"]
 
 

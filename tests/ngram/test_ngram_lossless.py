@@ -12,6 +12,8 @@ import pytest
 from specserve.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve.testing.requests import toy_request, varied_requests
 
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
 MATCH_TYPES = ("learned", "bfs", "prob")
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins import PluginHost
-    from specserve.protocols import Drafter, DraftPlanner, KernelSet, LogitsProcessor, Verifier
+    from specserve.protocols import Drafter, DraftPlanner, KernelSet, LogitsProcessor, Sampler, Verifier
 
 ROW_INVARIANT_DEVICES = ("cpu",)
 DRAFTER_PARTS = ("name", "needs", "start", "propose", "stop")
@@ -96,7 +96,7 @@ def assemble(
         EngineParts(
             scheduler=make_scheduler(config, builder, planner, metrics, cache.num_blocks, arithmetic),
             runner=runner,
-            verifier=make_verifier(config, host, tokenizer),
+            verifier=make_verifier(config, host, tokenizer, kernels.sampler),
             drafting=make_drafting(config, drafters, planner, metrics, model.vocab_size),
             planner=planner,
             cache=cache,
@@ -154,9 +154,9 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> tuple[str, KernelSet
     return answer
 
 
-def make_verifier(config: EngineConfig, host: PluginHost, tokenizer: HfTokenizer) -> Verifier:
+def make_verifier(config: EngineConfig, host: PluginHost, tokenizer: HfTokenizer, sampler: Sampler) -> Verifier:
     answer = host.single("make_verifier", config=config)
-    return DrafterInvariantVerifier(tokenizer.eos_token_ids) if answer is None else answer[1]
+    return DrafterInvariantVerifier(tokenizer.eos_token_ids, sampler) if answer is None else answer[1]
 
 
 def make_processors(config: EngineConfig, host: PluginHost, tokenizer: HfTokenizer) -> list[LogitsProcessor]:

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from specserve.sampling.sampler import TorchSampler
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend
+    from specserve.protocols import AttentionBackend, Sampler
 
 SERIAL_ELEMENTS = 32768
 """Above this many elements torch shares an element-wise call among its threads and may cut inside a row. At a cut the
@@ -29,6 +31,7 @@ class TorchKernels:
     """`specserve.protocols.KernelSet` for every device and dtype that torch serves."""
 
     name = "torch"
+    sampler: Sampler = TorchSampler()
     row_tile: int | None = 32
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

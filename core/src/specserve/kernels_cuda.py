@@ -18,11 +18,13 @@ import torch
 import triton
 import triton.language as tl
 
+from specserve.sampling.sampler import TorchSampler
+
 if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend
+    from specserve.protocols import AttentionBackend, Sampler
 
 ALIGNMENT = 16
 """Bytes: what Triton specialises pointers on."""
@@ -147,6 +149,7 @@ class CudaKernels:
     """
 
     name = "triton"
+    sampler: Sampler = TorchSampler()
     row_tile: int | None = None
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:

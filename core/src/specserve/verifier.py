@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.sampling.sampler import Row, argmax_tokens, is_greedy, target_tokens, token_logprobs
+from specserve.sampling.sampler import Row, is_greedy
 from specserve.speculation.trees import ROOT, children_of
 from specserve.stopping import cut
 from specserve.types import SpanVerdict, TokenLogprobs, Verdict
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch import Batch
+    from specserve.protocols import Sampler
     from specserve.request import Request
     from specserve.spans import Span
     from specserve.types import ForwardOutput
@@ -67,8 +68,8 @@ class DrafterInvariantVerifier:
     name = "drafter-invariant"
     lossless = True
 
-    def __init__(self, eos_token_ids: Sequence[int]) -> None:
-        self.eos_token_ids = frozenset(eos_token_ids)
+    def __init__(self, eos_token_ids: Sequence[int], sampler: Sampler) -> None:
+        self.eos_token_ids, self.sampler = frozenset(eos_token_ids), sampler
 
     @torch.inference_mode()
     def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
@@ -86,7 +87,7 @@ class DrafterInvariantVerifier:
                     walks[i] = Walk(span, row)
                     (greedy if is_greedy(span.request) else others).append(walks[i])
         # greedy targets of all rows in one call: cheaper than going level by level, and exact
-        targets = argmax_tokens(logits) if plain or greedy else []
+        targets = self.sampler.argmax_tokens(logits) if plain or greedy else []
         for walk in greedy:
             while walk.take(targets[walk.row]):
                 pass
@@ -110,11 +111,12 @@ class DrafterInvariantVerifier:
         """Everything else: only rows that a walk reaches are processed, one level of all walks at a time."""
         while walks:
             rows = [Row(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]
-            walks = [walk for walk, token in zip(walks, target_tokens(logits, rows), strict=True) if walk.take(token)]
+            targets = self.sampler.target_tokens(logits, rows)
+            walks = [walk for walk, token in zip(walks, targets, strict=True) if walk.take(token)]
 
     def conclude(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
         span = batch.spans[i]
-        prompt = prompt_logprobs(span, output, batch.scored_offsets[i])
+        prompt = self.prompt_logprobs(span, output, batch.scored_offsets[i])
         if walk is None:
             return NOTHING if prompt is None else SpanVerdict((), (), None, None, prompt)
         request = span.request
@@ -124,19 +126,19 @@ class DrafterInvariantVerifier:
         wanted = request.params.logprobs
         if wanted is not None:
             rows = [walk.first, *(walk.first + 1 + node for node in walk.path)][:count]
-            logprobs = tuple(token_logprobs(output.logits[rows], tokens, [wanted] * count))
+            logprobs = tuple(self.sampler.token_logprobs(output.logits[rows], tokens, [wanted] * count))
         return SpanVerdict(path, tokens, reason, logprobs, prompt)
 
-
-def prompt_logprobs(span: Span, output: ForwardOutput, offset: int) -> tuple[TokenLogprobs, ...] | None:
-    """Log-probabilities of the prompt tokens that follow this span's scored prompt rows."""
-    request = span.request
-    wanted = request.params.prompt_logprobs
-    if wanted is None or not span.scored:
-        return None
-    begin = span.start + span.length - span.scored
-    end = min(span.start + span.length, request.prompt_len - 1)
-    if begin >= end:
-        return None
-    tokens = request.tokens[begin + 1 : end + 1]
-    return tuple(token_logprobs(output.logits[offset : offset + end - begin], tokens, [wanted] * len(tokens)))
+    def prompt_logprobs(self, span: Span, output: ForwardOutput, offset: int) -> tuple[TokenLogprobs, ...] | None:
+        """Log-probabilities of the prompt tokens that follow this span's scored prompt rows."""
+        request = span.request
+        wanted = request.params.prompt_logprobs
+        if wanted is None or not span.scored:
+            return None
+        begin = span.start + span.length - span.scored
+        end = min(span.start + span.length, request.prompt_len - 1)
+        if begin >= end:
+            return None
+        tokens = request.tokens[begin + 1 : end + 1]
+        logits = output.logits[offset : offset + end - begin]
+        return tuple(self.sampler.token_logprobs(logits, tokens, [wanted] * len(tokens)))

@@ -47,7 +47,7 @@ S* numbers(const Array& a, const char* name, const std::vector<int64_t>& sizes, 
         if (sizes[i] != kAny && static_cast<int64_t>(a.shape(i)) != sizes[i]) refuse("");
     int64_t stride = 1;
     for (size_t i = a.ndim(); i-- > dense_from; stride *= static_cast<int64_t>(a.shape(i)))
-        if (a.shape(i) > 1 && a.stride(i) != stride) refuse(", contiguous");
+        if (a.size() && a.shape(i) > 1 && a.stride(i) != stride) refuse(", contiguous");
     if (reinterpret_cast<uintptr_t>(a.data()) % sizeof(S)) refuse(" at an address that is a multiple of its numbers' size");
     return static_cast<S*>(a.data());
 }

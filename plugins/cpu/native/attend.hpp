@@ -6,6 +6,16 @@
 
 constexpr float kNothing = -__builtin_inff();
 
+// Rows [begin, begin + count) of what comes next, towards the second cache.
+template <typename S>
+INLINE void fetch(const Attend<S>& a, const S* from, int begin, int count) {
+    int end = begin + count < a.ahead.count ? begin + count : a.ahead.count;
+    for (int i = begin; i < end; ++i) {
+        const char* row = reinterpret_cast<const char*>(from + a.ahead.slots[i] * a.slot_stride);
+        for (int b = 0; b < a.head_dim * static_cast<int>(sizeof(S)); b += 64) __builtin_prefetch(row + b, 0, 2);
+    }
+}
+
 // Keys as the panels of a linear map from a head's numbers to scores: [panel of 16 keys][group][16][step].
 template <typename S>
 INLINE void pack_keys(const Attend<S>& a, int groups, S* packed) {
@@ -16,6 +26,7 @@ INLINE void pack_keys(const Attend<S>& a, int groups, S* packed) {
             int key = k + i < a.num_keys ? k + i : a.num_keys - 1;
             rows[i] = a.keys + a.slots[key] * a.slot_stride;
         }
+        fetch(a, a.ahead.keys, k, kLanes);
         S* to = packed + ptrdiff_t{k} * groups * kStep<S>;
         int g = 0;
         for (; g + 16 <= groups; g += 16) transpose(rows, g * 4, to + ptrdiff_t{g} * kLanes * kStep<S>);
@@ -28,6 +39,7 @@ INLINE void pack_keys(const Attend<S>& a, int groups, S* packed) {
 // Values as the panels of a linear map from weights of keys to a head's numbers: [panel of 16][group of keys][16][step].
 INLINE void pack_values(const Attend<Bf16>& a, int panels, Bf16* packed) {
     for (int k = 0; k < a.num_keys; k += 2) {
+        fetch(a, a.ahead.values, k, 2);
         const Bf16* even = a.values + a.slots[k] * a.slot_stride;
         const Bf16* odd = a.values + a.slots[k + 1 < a.num_keys ? k + 1 : k] * a.slot_stride;
         for (int p = 0; p < panels; ++p) {
@@ -46,6 +58,7 @@ INLINE void pack_values(const Attend<Bf16>& a, int panels, Bf16* packed) {
 }
 INLINE void pack_values(const Attend<float>& a, int panels, float* packed) {
     for (int k = 0; k < a.num_keys; ++k) {
+        fetch(a, a.ahead.values, k, 1);
         const float* row = a.values + a.slots[k] * a.slot_stride;
         for (int p = 0; p < panels; ++p) {
             int n = a.head_dim - p * kLanes;

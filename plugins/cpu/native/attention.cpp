@@ -5,16 +5,12 @@
 namespace specserve {
 
 namespace {
-constexpr int kUnitsPerThread = 6;  // fewer units than this, and segments become units of their own
+constexpr size_t kTilesPerThread = 4;  // with fewer tiles than this, segments and heads are units of their own
 
 size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
-}  // namespace
 
-template <typename S>
-size_t Attention<S>::partial_bytes(int count) const {
-    size_t wide = static_cast<size_t>(divided_up(heads_.dim, kLanes)) * kLanes;
-    return in_lines(static_cast<size_t>(count) * 4) * 2 + in_lines(static_cast<size_t>(count) * wide * 4);
-}
+char* aligned(std::vector<char>& memory) { return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64; }
+}  // namespace
 
 template <typename S>
 Partial Attention<S>::partial(char* memory, int count) const {
@@ -23,122 +19,157 @@ Partial Attention<S>::partial(char* memory, int count) const {
 }
 
 template <typename S>
+void Attention<S>::set_up(Desk& desk, int most) {
+    size_t heads = static_cast<size_t>(heads_.keys), count = static_cast<size_t>(most);
+    size_t tile = in_lines(count * static_cast<size_t>(heads_.dim) * sizeof(S)), slots = kSegment * sizeof(int64_t);
+    desk.memory.resize(tile * (heads + 1) + in_lines(count * sizeof(int)) + 2 * slots + partial_bytes_ * (heads + 1) +
+                       in_lines(attend_scratch(most, heads_.dim)) + 64);
+    char* at = aligned(desk.memory);
+    auto next = [&](size_t bytes) { return std::exchange(at, at + bytes); };
+    desk.queries = reinterpret_cast<S*>(next(tile * heads));
+    desk.results = reinterpret_cast<S*>(next(tile));
+    desk.lengths = reinterpret_cast<int*>(next(in_lines(count * sizeof(int))));
+    for (int64_t*& each : desk.slots) each = reinterpret_cast<int64_t*>(next(slots));
+    desk.states = next(partial_bytes_ * heads);
+    desk.part = next(partial_bytes_);
+    desk.scratch = at;
+}
+
+template <typename S>
 void Attention<S>::prepare(const Plan& plan, int threads) {
     const std::vector<Tile>& tiles = plan.tiles();
-    size_t pairs = tiles.size() * static_cast<size_t>(heads_.keys);
-    split_ = pairs < static_cast<size_t>(kUnitsPerThread * threads) && threads > 1;
     int most = 1;
     for (const Tile& tile : tiles) most = std::max(most, tile.rows * heads_.group());
-    unit_bytes_ = partial_bytes(most);
-    if (split_) {
-        units_.clear();
-        first_unit_.clear();
-        for (size_t t = 0; t < tiles.size(); ++t) {
-            first_unit_.push_back(static_cast<int>(units_.size()));
-            for (int s = 0; s < segments_of(tiles[t]); ++s) units_.push_back({static_cast<int>(t), s});
-        }
-        partials_.resize(std::max(partials_.size(), units_.size() * static_cast<size_t>(heads_.keys) * unit_bytes_ + 64));
-        if (num_left_ < pairs) {
-            left_ = std::make_unique<std::atomic<int>[]>(pairs);
-            num_left_ = pairs;
-        }
-        for (size_t t = 0; t < tiles.size(); ++t)
-            for (int h = 0; h < heads_.keys; ++h) left_[t * static_cast<size_t>(heads_.keys) + static_cast<size_t>(h)] = segments_of(tiles[t]);
+    if (most > most_ || static_cast<int>(desks_.size()) != threads) {
+        most_ = std::max(most, most_);
+        size_t wide = static_cast<size_t>(divided_up(heads_.dim, kLanes)) * kLanes, count = static_cast<size_t>(most_);
+        partial_bytes_ = 2 * in_lines(count * 4) + in_lines(count * wide * 4);
+        desks_.resize(static_cast<size_t>(threads));
+        for (Desk& desk : desks_) set_up(desk, most_);
     }
-    // queries, their lengths, slots, the kernel's own, two partial states, the result
-    size_t bytes = in_lines(static_cast<size_t>(most * heads_.dim) * sizeof(S)) * 2 + in_lines(static_cast<size_t>(most) * 4) +
-                   kSegment * sizeof(int64_t) + in_lines(attend_scratch(most, heads_.dim)) + 2 * unit_bytes_ + 64;
-    scratch_.resize(static_cast<size_t>(threads));
-    for (std::vector<char>& each : scratch_)
-        if (each.size() < bytes) each.resize(bytes);
+    split_ = threads > 1 && tiles.size() < kTilesPerThread * static_cast<size_t>(threads);
+    if (!split_) return;
+    units_.clear();
+    first_unit_.clear();
+    size_t pairs = tiles.size() * static_cast<size_t>(heads_.keys);
+    if (num_left_ < pairs) left_ = std::make_unique<std::atomic<int>[]>(num_left_ = pairs);
+    for (int t = 0; t < static_cast<int>(tiles.size()); ++t) {
+        const Tile& tile = tiles[static_cast<size_t>(t)];
+        first_unit_.push_back(units_.size());
+        for (int s = 0; s < segments_of(tile); ++s)
+            for (int h = 0; h < heads_.keys; ++h) units_.push_back({t, s, h});
+        for (int h = 0; h < heads_.keys; ++h) left_[static_cast<size_t>(t * heads_.keys + h)] = segments_of(tile);
+    }
+    size_t bytes = units_.size() * partial_bytes_ + 64;
+    if (partials_.size() < bytes) partials_.resize(bytes);
+}
+
+// The tile's queries for key heads [begin, end), gathered where more than one row makes them lie apart.
+template <typename S>
+void Attention<S>::take(const Tile& tile, int begin, int end, const Call& call, Desk& desk) const {
+    int group = heads_.group();
+    size_t wide = static_cast<size_t>(group * heads_.dim);
+    for (int h = begin; h < end; ++h)
+        for (int r = 0; r < tile.rows; ++r)
+            std::memcpy(desk.queries + static_cast<size_t>((h * tile.rows + r)) * wide,
+                        call.q + (tile.row + r) * call.q_stride + static_cast<ptrdiff_t>(wide) * h, wide * sizeof(S));
+    for (int i = 0; i < tile.rows * group; ++i) desk.lengths[i] = tile.seen + i / group;
 }
 
 template <typename S>
-const S* Attention<S>::gather(const Tile& tile, int head, const S* q, ptrdiff_t q_stride, S* room) const {
-    size_t wide = static_cast<size_t>(heads_.group() * heads_.dim);
-    const S* from = q + tile.row * q_stride + static_cast<ptrdiff_t>(wide) * head;
-    if (tile.rows == 1) return from;
-    for (int r = 0; r < tile.rows; ++r) std::memcpy(room + static_cast<size_t>(r) * wide, from + r * q_stride, wide * sizeof(S));
-    return room;
-}
-
-template <typename S>
-void Attention<S>::attend(const Plan& plan, const Tile& tile, int head, int segment, const S* queries, const int* lengths,
-                          CacheLayer<S> cache, int window, Partial out, char* scratch) const {
-    int64_t* slots = reinterpret_cast<int64_t*>(scratch);
-    int first = segment * kSegment, num_keys = std::min(kSegment, tile.keys() - first);
-    plan.slots(tile, first, num_keys, slots);
+void Attention<S>::attend(const Tile& tile, int head, int segment, const Call& call, const Desk& desk, const int64_t* slots,
+                          Ahead<S> ahead, Partial out) const {
+    int count = tile.rows * heads_.group();
     ptrdiff_t at = ptrdiff_t{head} * heads_.dim;
-    table_.attend({queries, lengths, window, tile.rows * heads_.group(), cache.keys + at, cache.values + at, slots,
-                   ptrdiff_t{heads_.keys} * heads_.dim, first, num_keys, heads_.dim, scale_},
-                  out, scratch + kSegment * sizeof(int64_t));
+    table_.attend({desk.queries + ptrdiff_t{head} * count * heads_.dim, desk.lengths, call.window, count, call.cache.keys + at,
+                   call.cache.values + at, slots, ptrdiff_t{heads_.keys} * heads_.dim, segment * kSegment, keys_of(tile, segment),
+                   heads_.dim, scale_, ahead},
+                  out, desk.scratch);
 }
 
 template <typename S>
-void Attention<S>::finish(const Tile& tile, int head, Partial state, S* out, S* room) const {
+void Attention<S>::finish(const Tile& tile, int head, Partial state, const Call& call, Desk& desk) const {
     int group = heads_.group();
     ptrdiff_t wide = ptrdiff_t{group} * heads_.dim, row = ptrdiff_t{heads_.queries} * heads_.dim;
-    S* to = out + tile.row * row + head * wide;
+    S* to = call.out + tile.row * row + head * wide;
     if (tile.rows == 1) return table_.conclude(state, group, heads_.dim, to);
-    table_.conclude(state, tile.rows * group, heads_.dim, room);
-    for (int r = 0; r < tile.rows; ++r) std::memcpy(to + r * row, room + r * wide, static_cast<size_t>(wide) * sizeof(S));
+    table_.conclude(state, tile.rows * group, heads_.dim, desk.results);
+    for (int r = 0; r < tile.rows; ++r) std::memcpy(to + r * row, desk.results + r * wide, static_cast<size_t>(wide) * sizeof(S));
+}
+
+// All heads of a segment, then the next segment: the cache is read from front to back. `next`: the thread's next tile.
+template <typename S>
+void Attention<S>::whole(const Tile& tile, const Tile* next, const Call& call, Desk& desk) const {
+    int count = tile.rows * heads_.group(), begin = first_segment(tile, call.window), end = segments_of(tile);
+    take(tile, 0, heads_.keys, call, desk);
+    auto state = [&](int head) { return partial(desk.states + partial_bytes_ * static_cast<size_t>(head), count); };
+    for (int h = 0; h < heads_.keys; ++h) std::fill_n(state(h).total, count, 0.0f);
+    int64_t *now = desk.slots[0], *later = desk.slots[1];
+    call.plan.slots(tile, begin * kSegment, keys_of(tile, begin), now);
+    for (int s = begin; s < end; ++s, std::swap(now, later)) {
+        const Tile* follower = s + 1 < end ? &tile : next;
+        int follows = s + 1 < end ? s + 1 : next ? first_segment(*next, call.window) : 0;
+        int num_later = follower ? keys_of(*follower, follows) : 0;
+        if (follower) call.plan.slots(*follower, follows * kSegment, num_later, later);
+        for (int h = 0; h < heads_.keys; ++h) {
+            Ahead<S> ahead{call.cache.keys, call.cache.values, later, num_later};
+            ptrdiff_t beside = ptrdiff_t{h + 1} * heads_.dim;
+            if (h + 1 < heads_.keys) ahead = {call.cache.keys + beside, call.cache.values + beside, now, keys_of(tile, s)};
+            Partial part = partial(desk.part, count);
+            attend(tile, h, s, call, desk, now, ahead, part);
+            table_.merge(state(h), part, count, heads_.dim);
+        }
+    }
+    for (int h = 0; h < heads_.keys; ++h) finish(tile, h, state(h), call, desk);
+}
+
+// One segment of one head; who does the last one of a head merges them all, first to last.
+template <typename S>
+void Attention<S>::split(const Unit& unit, const Unit* next, const Call& call, Desk& desk) {
+    const std::vector<Tile>& tiles = call.plan.tiles();
+    const Tile& tile = tiles[static_cast<size_t>(unit.tile)];
+    int count = tile.rows * heads_.group(), begin = first_segment(tile, call.window), end = segments_of(tile);
+    char* shared = aligned(partials_);
+    auto part = [&](int s) {
+        return partial(shared + partial_bytes_ * (first_unit_[static_cast<size_t>(unit.tile)] + static_cast<size_t>(s * heads_.keys + unit.head)), count);
+    };
+    if (unit.segment >= begin) {
+        take(tile, unit.head, unit.head + 1, call, desk);
+        call.plan.slots(tile, unit.segment * kSegment, keys_of(tile, unit.segment), desk.slots[0]);
+        Ahead<S> ahead{nullptr, nullptr, desk.slots[1], 0};
+        if (next) {
+            const Tile& follower = tiles[static_cast<size_t>(next->tile)];
+            ahead.count = keys_of(follower, next->segment);
+            call.plan.slots(follower, next->segment * kSegment, ahead.count, desk.slots[1]);
+            ahead.keys = call.cache.keys + ptrdiff_t{next->head} * heads_.dim;
+            ahead.values = call.cache.values + ptrdiff_t{next->head} * heads_.dim;
+        }
+        attend(tile, unit.head, unit.segment, call, desk, desk.slots[0], ahead, part(unit.segment));
+    }
+    std::atomic<int>& left = left_[static_cast<size_t>(unit.tile * heads_.keys + unit.head)];
+    if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    left.store(end, std::memory_order_relaxed);  // for the next layer
+    Partial state = partial(desk.states, count);
+    std::fill_n(state.total, count, 0.0f);
+    for (int s = begin; s < end; ++s) table_.merge(state, part(s), count, heads_.dim);
+    finish(tile, unit.head, state, call, desk);
 }
 
 template <typename S>
 void Attention<S>::run(Pool::Crew& crew, const Plan& plan, const S* q, ptrdiff_t q_stride, CacheLayer<S> cache, int window,
                        S* out) {
-    const std::vector<Tile>& tiles = plan.tiles();
-    int heads = heads_.keys, group = heads_.group();
-    char* memory = scratch_[static_cast<size_t>(crew.thread())].data();
-    memory += (64 - reinterpret_cast<uintptr_t>(memory) % 64) % 64;
-    int most = static_cast<int>(1);
-    for (const Tile& tile : tiles) most = std::max(most, tile.rows * group);
-    size_t query_bytes = in_lines(static_cast<size_t>(most * heads_.dim) * sizeof(S));
-    S* room = reinterpret_cast<S*>(memory);
-    S* result = reinterpret_cast<S*>(memory + query_bytes);
-    int* lengths = reinterpret_cast<int*>(memory + 2 * query_bytes);
-    char* states = memory + 2 * query_bytes + in_lines(static_cast<size_t>(most) * 4);
-    char* scratch = states + 2 * unit_bytes_;
-    auto lengths_of = [&](const Tile& tile) {
-        for (int i = 0; i < tile.rows * group; ++i) lengths[i] = tile.seen + i / group;
-    };
-    auto first_segment = [&](const Tile& tile) { return window ? std::max(0, tile.seen - window) / kSegment : 0; };
-
-    if (!split_) {
-        crew.share(static_cast<int>(tiles.size()) * heads, [&](int task) {
-            const Tile& tile = tiles[static_cast<size_t>(task / heads)];
-            int head = task % heads, count = tile.rows * group;
-            lengths_of(tile);
-            const S* queries = gather(tile, head, q, q_stride, room);
-            Partial state = partial(states, count), next = partial(states + unit_bytes_, count);
-            for (int i = 0; i < count; ++i) state.total[i] = 0.0f;
-            for (int s = first_segment(tile); s < segments_of(tile); ++s) {
-                attend(plan, tile, head, s, queries, lengths, cache, window, next, scratch);
-                table_.merge(state, next, count, heads_.dim);
-            }
-            finish(tile, head, state, out, result);
+    Call call{plan, q, q_stride, cache, window, out};
+    Desk& desk = desks_[static_cast<size_t>(crew.thread())];
+    size_t threads = static_cast<size_t>(crew.size());
+    if (split_)
+        return crew.share(static_cast<int>(units_.size()), [&](int task) {
+            size_t next = static_cast<size_t>(task) + threads;
+            split(units_[static_cast<size_t>(task)], next < units_.size() ? &units_[next] : nullptr, call, desk);
         });
-        return;
-    }
-    char* shared = partials_.data() + (64 - reinterpret_cast<uintptr_t>(partials_.data()) % 64) % 64;
-    crew.share(static_cast<int>(units_.size()) * heads, [&](int task) {
-        auto [t, segment] = units_[static_cast<size_t>(task / heads)];
-        const Tile& tile = tiles[static_cast<size_t>(t)];
-        int head = task % heads, count = tile.rows * group, segments = segments_of(tile);
-        auto part = [&](int s) {
-            return partial(shared + unit_bytes_ * static_cast<size_t>((first_unit_[static_cast<size_t>(t)] + s) * heads + head), count);
-        };
-        if (segment >= first_segment(tile)) {
-            lengths_of(tile);
-            attend(plan, tile, head, segment, gather(tile, head, q, q_stride, room), lengths, cache, window, part(segment), scratch);
-        }
-        std::atomic<int>& left = left_[static_cast<size_t>(t * heads + head)];
-        if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-        left.store(segments, std::memory_order_relaxed);  // for the next layer
-        Partial state = partial(states, count);
-        for (int i = 0; i < count; ++i) state.total[i] = 0.0f;
-        for (int s = first_segment(tile); s < segments; ++s) table_.merge(state, part(s), count, heads_.dim);
-        finish(tile, head, state, out, result);
+    const std::vector<Tile>& tiles = plan.tiles();
+    crew.share(static_cast<int>(tiles.size()), [&](int task) {
+        size_t next = static_cast<size_t>(task) + threads;
+        whole(tiles[static_cast<size_t>(task)], next < tiles.size() ? &tiles[next] : nullptr, call, desk);
     });
 }
 

@@ -1,10 +1,11 @@
-// Attention of a whole batch over the paged cache, by all threads: units of one tile, one key head and, where there are
-// few of those, one segment of keys.
+// Attention of a whole batch over the paged cache, by all threads: units of one tile or, where there are few of those,
+// of one segment of keys and one key head.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels.hpp"
@@ -34,38 +35,61 @@ class Attention {
    public:
     Attention(const Table<S>& table, Heads heads, float scale) : table_(table), heads_(heads), scale_(scale) {}
 
-    // Memory for the batch; call before the job, in one thread. Units of few tiles are split by segments.
+    // Memory for the batch; call before the job, in one thread.
     void prepare(const Plan& plan, int threads);
 
     // One phase of a job. q: [rows][query heads][dim], `q_stride` between rows; out: [rows][query heads * dim].
     void run(Pool::Crew& crew, const Plan& plan, const S* q, ptrdiff_t q_stride, CacheLayer<S> cache, int window, S* out);
 
    private:
+    // What one thread works with; no two share any of it.
+    struct Desk {
+        std::vector<char> memory;
+        S* queries;    // [heads][queries of a tile][dim]
+        S* results;    // [queries of a tile][dim]
+        int* lengths;  // [queries of a tile]
+        int64_t* slots[2];
+        char* states;  // running results of every head
+        char* part;    // of one segment
+        char* scratch;
+    };
+    struct Unit {
+        int tile, segment, head;
+    };
+    struct Call {
+        const Plan& plan;
+        const S* q;
+        ptrdiff_t q_stride;
+        CacheLayer<S> cache;
+        int window;
+        S* out;
+    };
+
     int segments_of(const Tile& tile) const { return divided_up(tile.keys(), kSegment); }
+    int first_segment(const Tile& tile, int window) const { return window ? std::max(0, tile.seen - window) / kSegment : 0; }
+    int keys_of(const Tile& tile, int segment) const { return std::min(kSegment, tile.keys() - segment * kSegment); }
     Partial partial(char* memory, int count) const;
-    size_t partial_bytes(int count) const;
-    void attend(const Plan& plan, const Tile& tile, int head, int segment, const S* queries, const int* lengths,
-                CacheLayer<S> cache, int window, Partial out, char* scratch) const;
-    const S* gather(const Tile& tile, int head, const S* q, ptrdiff_t q_stride, S* room) const;
-    void whole(const Plan& plan, const Tile& tile, int head, const S* q, ptrdiff_t q_stride, CacheLayer<S> cache, int window,
-               S* out, char* scratch) const;
-    void finish(const Tile& tile, int head, Partial state, S* out, S* room) const;
+    void set_up(Desk& desk, int most);
+    void take(const Tile& tile, int begin, int end, const Call& call, Desk& desk) const;
+    void attend(const Tile& tile, int head, int segment, const Call& call, const Desk& desk, const int64_t* slots, Ahead<S> ahead,
+                Partial out) const;
+    void whole(const Tile& tile, const Tile* next, const Call& call, Desk& desk) const;
+    void split(const Unit& unit, const Unit* next, const Call& call, Desk& desk);
+    void finish(const Tile& tile, int head, Partial state, const Call& call, Desk& desk) const;
 
     Table<S> table_;
     Heads heads_;
     float scale_;
 
-    struct Unit {
-        int tile, segment;
-    };
     bool split_ = false;
-    std::vector<Unit> units_;               // of one key head, when split
-    std::vector<int> first_unit_;           // of each tile, when split
+    int most_ = 0;                              // queries of the largest tile so far
+    std::vector<Desk> desks_;                   // by thread
+    std::vector<Unit> units_;                   // when split
+    std::vector<size_t> first_unit_;            // of each tile
     std::unique_ptr<std::atomic<int>[]> left_;  // segments to do, by tile and key head
     size_t num_left_ = 0;
-    std::vector<char> partials_;
-    size_t unit_bytes_ = 0;
-    std::vector<std::vector<char>> scratch_;  // by thread
+    std::vector<char> partials_;                // by unit
+    size_t partial_bytes_ = 0;
 };
 
 }  // namespace specserve

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "arrays.hpp"
@@ -26,10 +27,13 @@ const Table<Bf16>& table_of<Bf16>(const Kernels& kernels) { return kernels.bf16;
 template <>
 const Table<float>& table_of<float>(const Kernels& kernels) { return kernels.f32; }
 
+constexpr int kMostThreads = 1024;
+
 // What every object of an engine shares: the instruction set's functions and the threads.
 struct Machine {
     Machine(const std::string& instruction_set, int threads) : kernels(kernels_for(instruction_set)) {
-        if (threads < 1) throw std::invalid_argument("threads must be at least 1; got " + std::to_string(threads) + ".");
+        if (threads < 1 || threads > kMostThreads)
+            throw std::invalid_argument("threads must be in [1, " + std::to_string(kMostThreads) + "]; got " + std::to_string(threads) + ".");
         pool = std::make_shared<Pool>(threads);
     }
     Kernels kernels;
@@ -87,8 +91,8 @@ class PackedLinear {
 // x: [rows, ..., size], the rows' inner dimensions folded by the caller.
 template <typename S>
 void rms_norm(const Machine& machine, const Array& x, const Array& gain, float eps, const Array& out) {
+    const S* g = numbers<S>(gain, "weight", {kAny});
     int size = static_cast<int>(gain.shape(0));
-    const S* g = numbers<S>(gain, "weight", {size});
     const S* from = numbers<S>(x, "x", {kAny, kAny, size}, 2);
     int rows = static_cast<int>(x.shape(0)), heads = static_cast<int>(x.shape(1));
     S* to = numbers<S>(out, "out", {rows, heads, size});
@@ -144,6 +148,10 @@ void check_plan(const Plan& plan, int64_t rows, int64_t slots) {
                                     std::to_string(slots) + ".");
 }
 
+void check_window(int window) {
+    if (window < 0) throw std::invalid_argument("window must be at least 0, which is none; got " + std::to_string(window) + ".");
+}
+
 void check_slots(const int64_t* at, int64_t count, int64_t slots) {
     for (int64_t i = 0; i < count; ++i)
         if (at[i] < 0 || at[i] >= slots)
@@ -159,10 +167,11 @@ class PagedAttention {
           at_(numbers<S>(cache_, "cache", {kAny, 2, kAny, kAny, kAny})),
           heads_{query_heads, static_cast<int>(cache_.shape(3)), static_cast<int>(cache_.shape(4))}, key_limit_(key_limit),
           attention_(table_of<S>(machine_->kernels), heads_, scale) {
-        if (heads_.keys < 1 || heads_.queries % heads_.keys)
+        if (heads_.keys < 1 || heads_.queries < 1 || heads_.queries % heads_.keys)
             throw std::invalid_argument("query heads must be a multiple of key heads; got " + std::to_string(query_heads) + " and " +
                                         std::to_string(heads_.keys) + ".");
-        if (heads_.dim % kStep<S>) throw std::invalid_argument("head_dim must be even in bfloat16; got " + std::to_string(heads_.dim) + ".");
+        if (heads_.dim < 1 || heads_.dim % kStep<S>)
+            throw std::invalid_argument("head_dim must be at least 1 and, in bfloat16, even; got " + std::to_string(heads_.dim) + ".");
     }
 
     void run(int layer, const Array& q, const Array& k, const Array& v, const Array& slots, const Plan& plan, int window, const Array& out) {
@@ -174,11 +183,13 @@ class PagedAttention {
         S* to = numbers<S>(out, "out", {rows, heads_.queries, heads_.dim});
         if (layer < 0 || layer >= static_cast<int>(cache_.shape(0)))
             throw std::invalid_argument("layer must be in [0, " + std::to_string(cache_.shape(0)) + "); got " + std::to_string(layer) + ".");
+        check_window(window);
         check_plan(plan, rows, num_slots());
         check_slots(places, rows, num_slots());
         const Table<S>& table = table_of<S>(machine_->kernels);
         nb::gil_scoped_release free;
         if (rows == 0) return;
+        std::lock_guard alone(busy_);
         CacheLayer<S> cache = layer_of(layer);
         int size = heads_.keys * heads_.dim;
         attention_.prepare(plan, machine_->pool->size());
@@ -207,6 +218,7 @@ class PagedAttention {
     S* at_;
     Heads heads_;
     float key_limit_;
+    std::mutex busy_;  // one batch at a time: its memory is the object's
     Attention<S> attention_;
 };
 
@@ -240,6 +252,7 @@ class FusedStack {
             throw std::invalid_argument("layers must be a range within [0, " + std::to_string(layers_.size()) + "]; got [" +
                                         std::to_string(begin) + ", " + std::to_string(end) + "].");
         nb::gil_scoped_release free;
+        std::lock_guard alone(busy_);
         if (rows && begin < end) stack_.forward(at, where, places, plan, begin, end);
     }
 
@@ -252,6 +265,7 @@ class FusedStack {
                 throw std::invalid_argument("rows must be in [0, " + std::to_string(x.shape(0)) + "); got " + std::to_string(which[i]) + ".");
         float* to = numbers<float>(out, "out", {count, head_->linear().outs});
         nb::gil_scoped_release free;
+        std::lock_guard alone(busy_);
         if (count) stack_.logits(at, which, static_cast<int>(count), to);
     }
 
@@ -259,9 +273,15 @@ class FusedStack {
     Stack<S> build(float eps, float scale) {
         const Heads& heads = attention_->heads();
         int qkv = (heads.queries + 2 * heads.keys) * heads.dim, query = heads.queries * heads.dim;
+        const float* cos = numbers<float>(cos_, "cos", {kAny, 1, kAny});
         int rotary = static_cast<int>(cos_.shape(2)), inner = layers_.empty() ? 0 : layers_[0].down->linear().ins;
         Shape shape{hidden_, inner, heads, eps, scale, attention_->key_limit(), rotary,
-                    numbers<float>(cos_, "cos", {kAny, 1, kAny}), numbers<float>(sin_, "sin", {static_cast<int64_t>(cos_.shape(0)), 1, rotary})};
+                    cos, numbers<float>(sin_, "sin", {static_cast<int64_t>(cos_.shape(0)), 1, rotary})};
+        if (rotary % 2 || rotary > heads.dim)
+            throw std::invalid_argument("cos must have an even number of columns, at most a head's; got " + sizes_of(cos_) + ".");
+        if (static_cast<int>(layers_.size()) > attention_->num_layers())
+            throw std::invalid_argument("layers must be at most the cache's " + std::to_string(attention_->num_layers()) + "; got " +
+                                        std::to_string(layers_.size()) + ".");
         std::vector<Layer<S>> layers;
         for (size_t i = 0; i < layers_.size(); ++i) {
             const LayerParts<S>& part = layers_[i];
@@ -272,6 +292,7 @@ class FusedStack {
                                                 std::to_string(p.linear().outs) + ", " + std::to_string(p.linear().ins) + "].");
                 return p.linear();
             };
+            check_window(part.window);
             if (inner % kLanes)
                 throw std::invalid_argument("the intermediate size must be a multiple of " + std::to_string(kLanes) + "; got " + std::to_string(inner) + ".");
             layers.push_back({gain(part.input_norm, hidden_), fits(*part.qkv, "qkv", qkv, hidden_),
@@ -288,6 +309,7 @@ class FusedStack {
     std::vector<LayerParts<S>> layers_;
     Array final_norm_;
     std::shared_ptr<PackedLinear<S>> head_;
+    std::mutex busy_;
     Array cos_, sin_;
     int hidden_;
     Stack<S> stack_;

@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#define INLINE static inline __attribute__((always_inline))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define INLINE static ALWAYS_INLINE
 
 namespace specserve {
 

@@ -3,11 +3,11 @@
 // A float32 model's results need no rounding.
 INLINE F rounded(F x, const float*) { return x; }
 
-// e^x, within 2 units in the last place; 0 below -87 and for -inf. Range reduction by ln 2 in two parts and a
-// polynomial of degree 6 (Cephes, Moshier 1989).
+// e^x, within 2 units in the last place; 0 below -87 and for -inf, e^88.4 above that, NaN for NaN. Range reduction by
+// ln 2 in two parts and a polynomial of degree 6 (Cephes, Moshier 1989).
 INLINE F exp(F x) {
     F low = splat(-87.33654f);
-    F clamped = max(min(x, splat(88.37626f)), low);
+    F clamped = max(low, min(splat(88.37626f), x));
     F n = round_to_whole(mul(clamped, splat(1.44269504088896341f)));
     F r = fma(n, splat(-0.693359375f), clamped);
     r = fma(n, splat(2.12194440e-4f), r);
@@ -21,5 +21,7 @@ INLINE F exp(F x) {
     return where_less(x, low, zeros(), mul(p, power_of_two(n)));
 }
 
-// x / (1 + e^-x)
-INLINE F silu(F x) { return div(x, add(splat(1.0f), exp(sub(zeros(), x)))); }
+// x / (1 + e^-x); 0 where e^-x is beyond `exp`
+INLINE F silu(F x) {
+    return where_less(x, splat(-88.37626f), zeros(), div(x, add(splat(1.0f), exp(sub(zeros(), x)))));
+}

@@ -14,15 +14,20 @@ struct Extent {
     ptrdiff_t out_stride;    // floats between two rows of the output
 };
 
-// out[r][16 p + lane], continued where `groups` of earlier inputs have left it unless `fresh`.
+// out[r][16 p + lane], continued where `groups` of earlier inputs have left it unless `fresh`. Weights `ahead` of those in
+// use are fetched: with several rows the processor computes too long between two loads to run ahead by itself.
 template <typename S, int R, int P>
-static void block(const S* x, const S* w, float* out, Extent e, int groups, bool fresh) {
+static void block(const S* x, const S* w, float* out, Extent e, int groups, bool fresh, ptrdiff_t ahead) {
     F sums[R][P];
     for (int r = 0; r < R; ++r)
         for (int p = 0; p < P; ++p) sums[r][p] = fresh ? zeros() : load(out + r * e.out_stride + p * kLanes);
     for (int g = 0; g < groups; ++g) {
         decltype(weights(w)) columns[P];
-        for (int p = 0; p < P; ++p) columns[p] = weights(w + p * e.panel_stride + ptrdiff_t{g} * kLanes * kStep<S>);
+        for (int p = 0; p < P; ++p) {
+            const S* at = w + p * e.panel_stride + ptrdiff_t{g} * kLanes * kStep<S>;
+            columns[p] = weights(at);
+            if (R > 1) __builtin_prefetch(at + ahead, 0, 2);
+        }
         for (int r = 0; r < R; ++r) {
             auto row = input(x + r * e.x_stride + ptrdiff_t{g} * kStep<S>);
             for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], row, columns[p]);
@@ -32,32 +37,21 @@ static void block(const S* x, const S* w, float* out, Extent e, int groups, bool
         for (int p = 0; p < P; ++p) store(out + r * e.out_stride + p * kLanes, sums[r][p]);
 }
 
-template <typename S, int R, int P>
-INLINE int blocks(const S* x, const S* w, float* out, Extent e, int panels, int groups, bool fresh) {
-    if constexpr (P <= most_panels(R)) {
-        if (panels >= P) {
-            block<S, R, P>(x, w, out, e, groups, fresh);
-            return P;
-        }
-    }
-    if constexpr (P > 1) return blocks<S, R, P / 2>(x, w, out, e, panels, groups, fresh);
-    return 0;
-}
-
 // `panels` is a power of two that fits in registers beside `rows` rows.
 template <typename S, int R, int P>
-INLINE void block_of(int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh) {
+INLINE void block_of(int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh, ptrdiff_t ahead) {
     if constexpr (P > 1) {
-        if (P > most_panels(R) || panels < P) return block_of<S, R, P / 2>(panels, x, w, out, e, groups, fresh);
+        if (P > most_panels(R) || panels < P) return block_of<S, R, P / 2>(panels, x, w, out, e, groups, fresh, ahead);
     }
-    if constexpr (P <= most_panels(R)) block<S, R, P>(x, w, out, e, groups, fresh);
+    if constexpr (P <= most_panels(R)) block<S, R, P>(x, w, out, e, groups, fresh, ahead);
 }
 template <typename S, int R = kMostRows>
-INLINE void block_of(int rows, int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh) {
+INLINE void block_of(int rows, int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh,
+                     ptrdiff_t ahead) {
     if constexpr (R > 1) {
-        if (rows < R) return block_of<S, R - 1>(rows, panels, x, w, out, e, groups, fresh);
+        if (rows < R) return block_of<S, R - 1>(rows, panels, x, w, out, e, groups, fresh, ahead);
     }
-    block_of<S, R, 8>(panels, x, w, out, e, groups, fresh);
+    block_of<S, R, 8>(panels, x, w, out, e, groups, fresh, ahead);
 }
 
 // How many of `panels` go together with `rows` rows.
@@ -69,6 +63,8 @@ INLINE int fitting(int rows, int panels) {
 
 constexpr int kChunk = 384;  // inputs of a pass over many rows: the weights in use stay in the first cache
 
+constexpr ptrdiff_t kFar = 32768, kNear = 2048;  // numbers
+
 // out[rows][16 * panels] = x[rows][inputs] * panels
 template <typename S>
 static void gemm(const S* x, int rows, const S* w, int panels, int groups, float* out, Extent e) {
@@ -76,12 +72,14 @@ static void gemm(const S* x, int rows, const S* w, int panels, int groups, float
     int chunk = parts == 1 ? groups : kChunk / kStep<S>;
     for (int done = 0, taken; done < panels; done += taken) {
         taken = fitting(height, panels - done);
+        // the panels that come next where they are short, else what comes next in the same ones
+        ptrdiff_t ahead = taken * e.panel_stride < kFar ? taken * e.panel_stride : kNear;
         for (int g = 0; g < groups; g += chunk) {
             int part = groups - g < chunk ? groups - g : chunk;
             const S* from = w + done * e.panel_stride + ptrdiff_t{g} * kLanes * kStep<S>;
             for (int r = 0; r < rows; r += height)
                 block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride + ptrdiff_t{g} * kStep<S>,
-                            from, out + r * e.out_stride + done * kLanes, e, part, g == 0);
+                            from, out + r * e.out_stride + done * kLanes, e, part, g == 0, r ? 0 : ahead);
         }
     }
 }

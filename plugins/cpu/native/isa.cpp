@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "processor.hpp"
+
 namespace specserve {
 
 namespace {
@@ -13,15 +15,24 @@ struct Set {
 };
 
 std::vector<Set> sets() {
-    std::vector<Set> all;
-#ifdef SPECSERVE_X86
-    bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                __builtin_cpu_supports("avx512dq");
-    all.push_back({"avx512_bf16", wide && __builtin_cpu_supports("avx512bf16"), avx512_bf16::kernels});
-    all.push_back({"avx512", wide, avx512::kernels});
+    return {
+#ifdef SPECSERVE_AMX
+        {"amx", has(Feature::amx), amx::kernels},
 #endif
-    all.push_back({"portable", true, portable::kernels});
-    return all;
+#ifdef SPECSERVE_AVX512_BF16
+        {"avx512_bf16", has(Feature::avx512_bf16), avx512_bf16::kernels},
+#endif
+#ifdef SPECSERVE_AVX512
+        {"avx512", has(Feature::avx512), avx512::kernels},
+#endif
+#ifdef SPECSERVE_AVX2
+        {"avx2", has(Feature::avx2), avx2::kernels},
+#endif
+#ifdef SPECSERVE_AMX_EMULATED
+        {"amx_emulated", has(Feature::avx2), amx_emulated::kernels},
+#endif
+        {"portable", true, portable::kernels},
+    };
 }
 
 }  // namespace

@@ -8,17 +8,25 @@
 
 namespace specserve {
 
+// The build says which of these it compiled; an old compiler has not the flags for all.
 namespace portable {
 Kernels kernels();
 }
-#ifdef SPECSERVE_X86
+namespace avx2 {
+Kernels kernels();
+}
 namespace avx512 {
 Kernels kernels();
 }
 namespace avx512_bf16 {
 Kernels kernels();
 }
-#endif
+namespace amx {
+Kernels kernels();
+}
+namespace amx_emulated {  // in test builds: amx's arithmetic in memory
+Kernels kernels();
+}
 
 // Names of all that run here, the fastest first; the last is always "portable".
 std::vector<std::string> instruction_sets();

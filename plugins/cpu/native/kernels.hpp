@@ -36,6 +36,15 @@ struct Rotary {
     int size;  // numbers of a head that turn, the first ones
 };
 
+// Keys and values that the thread will probably want next: fetched while it computes.
+template <typename S>
+struct Ahead {
+    const S* keys;
+    const S* values;
+    const int64_t* slots;
+    int count;
+};
+
 // One tile of query rows against one segment of keys, for one key head.
 template <typename S>
 struct Attend {
@@ -50,6 +59,7 @@ struct Attend {
     int first, num_keys;      // the segment's first key and how many it has
     int head_dim;
     float scale;
+    Ahead<S> ahead;
 };
 
 // Per query: the running maximum, the sum of weights and the weighted values, [count], [count], [count][padded dim].

@@ -60,7 +60,7 @@ INLINE float maximum(F x) {
 INLINE F round_to_whole(F x) { EACH x.v[i] = __builtin_rintf(x.v[i]); return x; }
 INLINE F power_of_two(F n) {
     EACH {
-        uint32_t bits = static_cast<uint32_t>(static_cast<int>(n.v[i]) + 127) << 23;
+        uint32_t bits = n.v[i] == n.v[i] ? static_cast<uint32_t>(static_cast<int>(n.v[i]) + 127) << 23 : 0;
         __builtin_memcpy(&n.v[i], &bits, 4);
     }
     return n;

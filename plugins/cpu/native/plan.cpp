@@ -5,19 +5,20 @@
 namespace specserve {
 
 bool Plan::add(int start, int length, int known, const std::vector<int32_t>& blocks, const std::vector<int32_t>& parents) {
-    int guesses = length - known;
-    if (start < 0 || known < 0 || guesses < 0 || length < 1) return false;
-    if (!parents.empty() && static_cast<int>(parents.size()) != guesses) return false;
+    if (start < 0 || known < 0 || length < std::max(known, 1)) return false;
+    int guesses = length - known, num_parents = static_cast<int>(parents.size());
+    if (num_parents && num_parents != guesses) return false;
+    for (int node = 0; node < num_parents; ++node)
+        if (parents[node] < -1 || parents[node] >= node) return false;
     if (static_cast<int64_t>(blocks.size()) * block_size_ < int64_t{start} + length) return false;
-    int first_block = static_cast<int>(block_ids_.size());
-    for (int32_t block : blocks) {
+    for (int32_t block : blocks)
         if (block < 0) return false;
-        highest_slot_ = std::max(highest_slot_, (int64_t{block} + 1) * block_size_ - 1);
-    }
+    int first_block = static_cast<int>(block_ids_.size());
+    for (int32_t block : blocks) highest_slot_ = std::max(highest_slot_, (int64_t{block} + 1) * block_size_ - 1);
     block_ids_.insert(block_ids_.end(), blocks.begin(), blocks.end());
 
     int leading = parents.empty() ? guesses : 0;
-    while (leading < static_cast<int>(parents.size()) && parents[leading] == leading - 1) ++leading;
+    while (leading < num_parents && parents[leading] == leading - 1) ++leading;
     cut(start + 1, known + leading, first_block, INT32_MAX, 0);
 
     // The guesses that follow each other as parent and child are a branch and share their path's slots.
@@ -26,10 +27,7 @@ bool Plan::add(int start, int length, int known, const std::vector<int32_t>& blo
         for (end = node + 1; end < guesses && parents[end] == end - 1; ++end) {
         }
         std::vector<int> path;
-        for (int at = end - 1; at >= 0; at = parents[at]) {
-            if (parents[at] < -1 || parents[at] >= at) return false;
-            path.push_back(at);
-        }
+        for (int at = end - 1; at >= 0; at = parents[at]) path.push_back(at);
         int tail = static_cast<int>(tail_slots_.size());
         for (auto at = path.rbegin(); at != path.rend(); ++at) {
             int place = base + *at;

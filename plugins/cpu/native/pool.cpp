@@ -11,10 +11,17 @@ constexpr int kSpinsOfWait = 2000;  // before a thread that waits for a task of 
 }  // namespace
 
 Pool::Pool(int threads) {
-    for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
+    try {
+        for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
+    } catch (...) {  // the system has no more threads; those that run must end before the exception goes on
+        end();
+        throw;
+    }
 }
 
-Pool::~Pool() {
+Pool::~Pool() { end(); }
+
+void Pool::end() {
     ends_.store(true);
     generation_.fetch_add(1);
     generation_.notify_all();

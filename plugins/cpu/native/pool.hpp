@@ -59,6 +59,7 @@ class Pool {
     };
 
     void work(int thread);
+    void end();
     void wait_a_little(int spins);
 
     std::unique_ptr<Phase[]> phases_;

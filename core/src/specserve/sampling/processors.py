@@ -1,97 +1,105 @@
-"""The core's logits processors: each keeps a request's state and applies it along a draft's path.
+"""The core's logits processors: each keeps a request's state and edits a row along a draft's path.
 
 A processor sees one row of raw logits and the guessed tokens between the committed ones and that row, so a
-row gets the logits it would get if those guesses were already committed. Nothing here knows of batches.
+row gets the logits it would get if those guesses were already committed. Each touches a few tokens of the
+vocabulary, and says which: who applies the edits is the sampler's choice. Nothing here knows of batches.
 """
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
-import torch
+from specserve.sampling.edits import TorchRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from torch import Tensor
 
+    from specserve.protocols import LogitEdits
     from specserve.request import Request
 
-NEVER = float("-inf")
 
+class Editing:
+    """A state that is told by its edits."""
 
-class Bias:
-    """Adds `logit_bias`, in [-100, 100] per token, and forbids what is not in `allowed_token_ids`."""
-
-    def __init__(self, bias: dict[int, float], allowed: Sequence[int] | None, vocab_size: int) -> None:
-        self.added = torch.zeros(vocab_size)
-        if allowed is not None:
-            self.added.fill_(NEVER)
-            self.added[list(allowed)] = 0.0
-        for token, value in bias.items():
-            self.added[token] += value
+    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
+        raise NotImplementedError
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
-        return logits.add_(self.added.to(logits.device))
+        self.edit(TorchRow(logits), path)
+        return logits
 
     def commit(self, tokens: Sequence[int]) -> None:
         pass
 
 
-class Penalties:
+class Bias(Editing):
+    """Adds `logit_bias`, in [-100, 100] per token, and forbids what is not in `allowed_token_ids`."""
+
+    def __init__(self, bias: dict[int, float], allowed: Sequence[int] | None) -> None:
+        self.ids, self.values = array("q", bias), array("f", bias.values())
+        self.allowed = None if allowed is None else array("q", sorted(set(allowed)))
+
+    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
+        if self.allowed is not None:
+            edits.keep_only(self.allowed)
+        edits.shift(self.ids, self.values)
+
+
+class Penalties(Editing):
     """Repetition (Keskar et al., 2019) over prompt and output; presence and frequency over the output."""
 
-    def __init__(self, request: Request, vocab_size: int) -> None:
+    def __init__(self, request: Request) -> None:
         params = request.params
-        self.repetition, self.presence, self.frequency = (
-            params.repetition_penalty,
-            params.presence_penalty,
-            params.frequency_penalty,
-        )
-        self.seen = torch.zeros(vocab_size, dtype=torch.bool)
-        self.counts = torch.zeros(vocab_size)
-        self.seen[request.tokens[: request.prompt_len]] = True
+        self.factors = params.repetition_penalty, params.presence_penalty, params.frequency_penalty
+        self.ids = array("q", dict.fromkeys(request.tokens[: request.prompt_len]))
+        self.counts = array("f", bytes(4 * len(self.ids)))
+        """How often each of `ids` was generated: 0 for those of the prompt alone."""
+        self.places = {token: i for i, token in enumerate(self.ids)}
         self.commit(request.tokens[request.prompt_len :])
 
-    def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
-        seen, counts = self.seen, self.counts
-        if path:
-            seen, counts = seen.clone(), counts.clone()
-            add(seen, counts, path)
-        seen, counts = seen.to(logits.device), counts.to(logits.device)
-        if self.repetition != 1.0:
-            scaled = torch.where(logits > 0, logits / self.repetition, logits * self.repetition)
-            logits = torch.where(seen, scaled, logits)
-        logits = logits - self.frequency * counts
-        return logits - self.presence * (counts > 0)
+    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
+        ids, counts = self.ahead(path) if path else (self.ids, self.counts)
+        edits.penalize(ids, counts, *self.factors)
+
+    def ahead(self, path: Sequence[int]) -> tuple[array[int], array[float]]:
+        """`ids` and `counts` as if `path` were committed. Copies no dictionary: that would cost more than all else."""
+        ids, counts, more = self.ids[:], self.counts[:], dict[int, int]()
+        for token in path:
+            at = self.places[token] if token in self.places else more.setdefault(token, len(ids))
+            if at == len(ids):
+                ids.append(token)
+                counts.append(0.0)
+            counts[at] += 1
+        return ids, counts
 
     def commit(self, tokens: Sequence[int]) -> None:
-        add(self.seen, self.counts, tokens)
+        for token in tokens:
+            at = self.places.setdefault(token, len(self.ids))
+            if at == len(self.ids):
+                self.ids.append(token)
+                self.counts.append(0.0)
+            self.counts[at] += 1
 
 
-def add(seen: Tensor, counts: Tensor, tokens: Sequence[int]) -> None:
-    for token in tokens:
-        seen[token] = True
-        counts[token] += 1
-
-
-class MinTokens:
+class MinTokens(Editing):
     """No end before `min_tokens` tokens were generated."""
 
     def __init__(self, request: Request, ends: Iterable[int]) -> None:
         self.missing = request.params.min_tokens - request.num_generated
-        self.ends = sorted(ends)
+        self.ends = array("q", sorted(ends))
 
-    def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
+    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
         if len(path) < self.missing:
-            logits[self.ends] = NEVER
-        return logits
+            edits.forbid(self.ends)
 
     def commit(self, tokens: Sequence[int]) -> None:
         self.missing -= len(tokens)
 
 
-class BadWords:
+class BadWords(Editing):
     """No token that would complete one of the forbidden sequences."""
 
     def __init__(self, request: Request) -> None:
@@ -99,12 +107,11 @@ class BadWords:
         self.longest = max(len(word) for word in self.words) - 1
         self.tail = tail_of(request.tokens, self.longest)
 
-    def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
+    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
         tail = tail_of([*self.tail, *path], self.longest)
-        for *start, last in self.words:
-            if not start or tail[-len(start) :] == start:
-                logits[last] = NEVER
-        return logits
+        ends = {last for *start, last in self.words if not start or tail[-len(start) :] == start}
+        if ends:
+            edits.forbid(array("q", ends))
 
     def commit(self, tokens: Sequence[int]) -> None:
         self.tail = tail_of([*self.tail, *tokens], self.longest)
@@ -119,7 +126,7 @@ class BiasProcessor:
         params = request.params
         if not params.logit_bias and params.allowed_token_ids is None:
             return None
-        return Bias(params.logit_bias or {}, params.allowed_token_ids, vocab_size)
+        return Bias(params.logit_bias or {}, params.allowed_token_ids)
 
 
 class PenaltiesProcessor:
@@ -127,7 +134,7 @@ class PenaltiesProcessor:
         p = request.params
         if (p.repetition_penalty, p.presence_penalty, p.frequency_penalty) == (1.0, 0.0, 0.0):
             return None
-        return Penalties(request, vocab_size)
+        return Penalties(request)
 
 
 class MinTokensProcessor:

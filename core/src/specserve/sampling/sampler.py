@@ -1,8 +1,8 @@
 """The target token of a row: a pure function of its logits, its parameters and the noise of its index.
 
 argmax(processed logit / temperature + Gumbel noise), ties to the lower id; greedy has no noise. Every
-operation here is either exact per element or runs row by row inside torch, so a row's token cannot depend
-on which rows are asked for together (tests/sampling holds it to that).
+operation of `TorchSampler` is either exact per element or runs row by row inside torch, so a row's token cannot
+depend on which rows are asked for together (tests/sampling holds it to that).
 """
 
 from __future__ import annotations
@@ -44,21 +44,28 @@ def is_greedy(request: Request) -> bool:
     return request.params.temperature < GREEDY_BELOW and not request.processors
 
 
-def argmax_tokens(logits: Tensor) -> list[int]:
-    """logits: [n, V]. The first of equal maxima wins."""
-    tokens: list[int] = logits.max(-1).indices.tolist()  # three times as fast as argmax on CPU, same rule for ties
-    return tokens
+class TorchSampler:
+    """`specserve.protocols.Sampler` for every device that torch serves."""
+
+    def argmax_tokens(self, logits: Tensor) -> list[int]:
+        tokens: list[int] = logits.max(-1).indices.tolist()  # three times as fast as argmax on CPU, same rule for ties
+        return tokens
+
+    def target_tokens(self, logits: Tensor, rows: Sequence[Row]) -> list[int]:
+        tokens: list[int] = []
+        for begin in range(0, len(rows), SLICE):
+            tokens += self.argmax_tokens(scores(logits, rows[begin : begin + SLICE]))
+        return tokens
+
+    def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
+        return [
+            best_of(logprobs, token, count)
+            for logprobs, token, count in zip(torch.log_softmax(logits, -1), tokens, counts, strict=True)
+        ]
 
 
-def target_tokens(logits: Tensor, rows: Sequence[Row]) -> list[int]:
-    """logits: [scored rows, V] float32. The target token of each of `rows`."""
-    tokens: list[int] = []
-    for begin in range(0, len(rows), SLICE):
-        tokens += sample_slice(logits, rows[begin : begin + SLICE])
-    return tokens
-
-
-def sample_slice(logits: Tensor, rows: Sequence[Row]) -> list[int]:
+def scores(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+    """[len(rows), V]: what the target token of each row is the argmax of."""
     x = logits[[wanted.row for wanted in rows]]
     noisy: list[int] = []
     for i, (_, request, path) in enumerate(rows):
@@ -68,7 +75,7 @@ def sample_slice(logits: Tensor, rows: Sequence[Row]) -> list[int]:
             noisy.append(i)
     if noisy:
         add_noise(x, rows, noisy)
-    return argmax_tokens(x)
+    return x
 
 
 def add_noise(x: Tensor, rows: Sequence[Row], noisy: list[int]) -> None:
@@ -82,14 +89,11 @@ def add_noise(x: Tensor, rows: Sequence[Row], noisy: list[int]) -> None:
     x[noisy] = warm + gumbel_noise(keys, x.shape[1], x.device)
 
 
-def token_logprobs(logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
-    """logits: [n, V] raw. Each row's log-probability of its token and its `counts[i]` best, by (value, lower id)."""
-    found = []
-    for logprobs, token, count in zip(torch.log_softmax(logits, -1), tokens, counts, strict=True):
-        top: list[tuple[float, int]] = []
-        if count:
-            worst = torch.topk(logprobs, min(count, len(logprobs))).values[-1]
-            ids = torch.nonzero(logprobs >= worst)[:, 0]  # more than `count` where values tie
-            top = sorted(zip((-logprobs[ids]).tolist(), ids.tolist(), strict=True))[:count]
-        found.append(TokenLogprobs(token, float(logprobs[token]), tuple(i for _, i in top), tuple(-v for v, _ in top)))
-    return found
+def best_of(logprobs: Tensor, token: int, count: int) -> TokenLogprobs:
+    """logprobs: [V]. The token's own and the `count` best, by (value, lower id)."""
+    top: list[tuple[float, int]] = []
+    if count:
+        worst = torch.topk(logprobs, min(count, len(logprobs))).values[-1]
+        ids = torch.nonzero(logprobs >= worst)[:, 0]  # more than `count` where values tie
+        top = sorted(zip((-logprobs[ids]).tolist(), ids.tolist(), strict=True))[:count]
+    return TokenLogprobs(token, float(logprobs[token]), tuple(i for _, i in top), tuple(-v for v, _ in top))

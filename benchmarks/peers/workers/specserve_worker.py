@@ -1,0 +1,43 @@
+"""specserve as it is installed, default plugins included; with `lookup`, `--plugin ngram`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wire import work
+
+from benchmarks.workload import DTYPE, KV_MEMORY, serve_all
+from specserve.assembly import assemble
+from specserve.config import EngineConfig
+from specserve.plugins import PluginHost
+from specserve.types import GenerateRequest, SamplingParams
+
+if TYPE_CHECKING:
+    from wire import Job, Run, Setup
+
+
+def load(setup: Setup) -> Run:
+    plugins = ("ngram",) if setup["lookup"] else ()
+    config = EngineConfig(
+        model=setup["model"],
+        dtype=DTYPE,
+        threads=setup["threads"],
+        kv_memory=KV_MEMORY,
+        prefix_cache=False,
+        plugins=plugins,
+    )
+    engine = assemble(config, PluginHost.start(config)).engine
+
+    def serve(job: Job) -> int:
+        params = SamplingParams(temperature=job["temperature"], max_tokens=job["num_tokens"], ignore_eos=True)
+        requests = [
+            GenerateRequest(request_id=f"request-{i}", prompt_token_ids=tuple(prompt), params=params)
+            for i, prompt in enumerate(job["prompts"])
+        ]
+        return serve_all(engine, requests).num_tokens
+
+    return serve
+
+
+if __name__ == "__main__":
+    work(load)

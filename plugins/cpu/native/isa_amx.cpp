@@ -1,0 +1,17 @@
+#include "isa.hpp"
+
+#include <immintrin.h>
+namespace specserve::amx {
+
+#include "lanes_avx512.hpp"
+#include "elementary.hpp"
+#include "gemm.hpp"
+#include "tiles_amx.hpp"
+#include "gemm_amx.hpp"
+#include "rowwise.hpp"
+#include "attend.hpp"
+#include "table.hpp"
+
+Kernels kernels() { return {"amx", table<Bf16>(), table<float>()}; }
+
+}  // namespace specserve::amx

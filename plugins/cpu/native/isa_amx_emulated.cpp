@@ -1,0 +1,17 @@
+#include "isa.hpp"
+
+#include <immintrin.h>
+namespace specserve::amx_emulated {
+
+#include "lanes_avx2.hpp"
+#include "elementary.hpp"
+#include "gemm.hpp"
+#include "tiles_soft.hpp"
+#include "gemm_amx.hpp"
+#include "rowwise.hpp"
+#include "attend.hpp"
+#include "table.hpp"
+
+Kernels kernels() { return {"amx_emulated", table<Bf16>(), table<float>()}; }
+
+}  // namespace specserve::amx_emulated

@@ -1,0 +1,15 @@
+#include "isa.hpp"
+
+#include <immintrin.h>
+namespace specserve::avx2 {
+
+#include "lanes_avx2.hpp"
+#include "elementary.hpp"
+#include "gemm.hpp"
+#include "rowwise.hpp"
+#include "attend.hpp"
+#include "table.hpp"
+
+Kernels kernels() { return {"avx2", table<Bf16>(), table<float>()}; }
+
+}  // namespace specserve::avx2

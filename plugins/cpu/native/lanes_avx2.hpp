@@ -1,0 +1,175 @@
+// Sixteen float lanes on AVX2, as two halves of eight, with the bits of AVX-512 without bfloat16 instructions.
+//
+// Included by one translation unit, inside its namespace; lanes_avx512.hpp says what each function means. Wherever the
+// order of operands or of additions shows in the bits, it is the order of that file.
+struct F {
+    __m256 low, high;
+};
+
+#define HALVES(call, a) {call((a).low), call((a).high)}
+#define BOTH(call, a, b) {call((a).low, (b).low), call((a).high, (b).high)}
+
+INLINE F zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+INLINE F splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+INLINE F iota() { return {_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7), _mm256_setr_ps(8, 9, 10, 11, 12, 13, 14, 15)}; }
+INLINE float first_of(F x) { return _mm256_cvtss_f32(x.low); }
+INLINE F add(F a, F b) { return BOTH(_mm256_add_ps, a, b); }
+INLINE F sub(F a, F b) { return BOTH(_mm256_sub_ps, a, b); }
+INLINE F mul(F a, F b) { return BOTH(_mm256_mul_ps, a, b); }
+INLINE F div(F a, F b) { return BOTH(_mm256_div_ps, a, b); }
+INLINE F fma(F a, F b, F c) { return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)}; }
+INLINE F max(F a, F b) { return BOTH(_mm256_max_ps, a, b); }
+INLINE F min(F a, F b) { return BOTH(_mm256_min_ps, a, b); }
+
+INLINE __m256 less(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+INLINE F where_less(F a, F b, F yes, F no) {
+    return {_mm256_blendv_ps(no.low, yes.low, less(a.low, b.low)), _mm256_blendv_ps(no.high, yes.high, less(a.high, b.high))};
+}
+
+// All bits of the first n lanes.
+INLINE F first(int n) {
+    F limit = splat(static_cast<float>(n));
+    return BOTH(less, iota(), limit);
+}
+INLINE F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+INLINE F load(const float* p, int n) {
+    F taken = first(n);
+    return {_mm256_maskload_ps(p, _mm256_castps_si256(taken.low)), _mm256_maskload_ps(p + 8, _mm256_castps_si256(taken.high))};
+}
+INLINE void store(float* p, F x) {
+    _mm256_storeu_ps(p, x.low);
+    _mm256_storeu_ps(p + 8, x.high);
+}
+INLINE void store(float* p, F x, int n) {
+    F taken = first(n);
+    _mm256_maskstore_ps(p, _mm256_castps_si256(taken.low), x.low);
+    _mm256_maskstore_ps(p + 8, _mm256_castps_si256(taken.high), x.high);
+}
+INLINE F keep(F x, int n, float other) {
+    F taken = first(n), fill = splat(other);
+    return {_mm256_blendv_ps(fill.low, x.low, taken.low), _mm256_blendv_ps(fill.high, x.high, taken.high)};
+}
+
+INLINE __m256 widen(__m128i half) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)); }
+INLINE F widen(__m256i all) { return {widen(_mm256_castsi256_si128(all)), widen(_mm256_extracti128_si256(all, 1))}; }
+INLINE F load(const Bf16* p) { return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+INLINE F load(const Bf16* p, int n) {
+    if (n == 16) return load(p);
+    alignas(32) Bf16 all[16] = {};
+    for (int i = 0; i < n; ++i) all[i] = p[i];
+    return load(all);
+}
+
+// To nearest, ties to even; a NaN stays one.
+INLINE __m256i narrow(__m256 x) {
+    __m256i bits = _mm256_castps_si256(x);
+    __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    return _mm256_srli_epi32(_mm256_blendv_epi8(up, quiet, nan), 16);
+}
+INLINE __m256i narrow(F x) {
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(narrow(x.low), narrow(x.high)), 0xd8);
+}
+INLINE void store(Bf16* p, F x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x)); }
+INLINE void store(Bf16* p, F x, int n) {
+    if (n == 16) return store(p, x);
+    alignas(32) Bf16 all[16];
+    store(all, x);
+    for (int i = 0; i < n; ++i) p[i] = all[i];
+}
+INLINE F rounded(F x, const Bf16*) { return widen(narrow(x)); }
+
+INLINE float sum(F x) {
+    __m256 a = _mm256_add_ps(x.low, x.high);
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+INLINE float maximum(F x) {
+    __m256 a = _mm256_max_ps(x.low, x.high);
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+INLINE __m256 whole(__m256 x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+INLINE F round_to_whole(F x) { return HALVES(whole, x); }
+INLINE __m256 power_of_two(__m256 n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+INLINE F power_of_two(F n) { return HALVES(power_of_two, n); }
+INLINE __m256 is_finite(__m256 x) {
+    return less(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), _mm256_set1_ps(__builtin_inff()));
+}
+INLINE F finite(F x, F limit) {
+    F good = HALVES(is_finite, x), clamped = min(max(x, sub(zeros(), limit)), limit);
+    return BOTH(_mm256_and_ps, good, clamped);
+}
+
+// --- products of weights and inputs ---------------------------------------------------------------------
+
+struct BfWeights {
+    F even, odd;
+};
+struct BfInput {
+    __m256 even, odd;  // the same number in every lane
+};
+INLINE __m256 evens(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
+INLINE __m256 odds(__m256i pairs) {
+    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+INLINE BfWeights weights(const Bf16* p) {
+    __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
+    return {{evens(low), evens(high)}, {odds(low), odds(high)}};
+}
+INLINE BfInput input(const Bf16* p) {
+    int pair;
+    __builtin_memcpy(&pair, p, 4);
+    __m256i pairs = _mm256_set1_epi32(pair);
+    return {evens(pairs), odds(pairs)};
+}
+INLINE F dot(F sum, BfInput x, BfWeights w) { return fma({x.odd, x.odd}, w.odd, fma({x.even, x.even}, w.even, sum)); }
+
+// --- layouts of keys and values -------------------------------------------------------------------------
+
+// Eight rows of eight 32-bit words, transposed; rows of `out` are 16 words apart.
+INLINE void transpose_corner(const void* const* rows, int offset, char* out) {
+    __m256i r[8], t[8];
+    for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const char*>(rows[i]) + offset));
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4) {
+        r[i] = _mm256_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm256_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm256_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm256_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    for (int i = 0; i < 4; ++i) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 64 * i), _mm256_permute2x128_si256(r[i], r[4 + i], 0x20));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 64 * (4 + i)), _mm256_permute2x128_si256(r[i], r[4 + i], 0x31));
+    }
+}
+INLINE void transpose(const void* const* rows, int offset, void* out) {
+    for (int half = 0; half < 2; ++half)
+        for (int word = 0; word < 16; word += 8)
+            transpose_corner(rows + 8 * half, offset + 4 * word, static_cast<char*>(out) + 64 * word + 32 * half);
+}
+
+INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
+    __m256i x = _mm256_permute4x64_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a)), 0xd8);
+    __m256i y = _mm256_permute4x64_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)), 0xd8);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_unpacklo_epi16(x, y));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), _mm256_unpackhi_epi16(x, y));
+}
+
+#undef HALVES
+#undef BOTH
+
+// Sums of 4 x 1 take half of the sixteen registers; the other half holds a panel's weights and one row's inputs.
+constexpr int kMostRows = 4;
+constexpr int most_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }

@@ -1,0 +1,46 @@
+// The eight tile registers of AMX: up to sixteen rows of 64 bytes each. Included before gemm_amx.hpp, in its namespace.
+//
+// Nothing is kept between calls: other libraries configure the same thread's tiles for themselves. The instructions are
+// written out because the compiler's own functions do not tell it that they read memory.
+
+class Tiles {
+   public:
+    ~Tiles() { __asm__ volatile("tilerelease"); }
+
+    // rows: of each register; every row has 64 bytes. Clears all registers.
+    ALWAYS_INLINE void configure(const uint8_t (&rows)[8]) {
+        struct {
+            uint8_t palette = 1, start_row = 0, reserved[14] = {};
+            uint16_t bytes_of_row[16] = {};
+            uint8_t rows[16] = {};
+        } shape;
+        for (int t = 0; t < 8; ++t) {
+            shape.bytes_of_row[t] = 64;
+            shape.rows[t] = rows[t];
+        }
+        static_assert(sizeof shape == 64);
+        __asm__ volatile("ldtilecfg %0" ::"m"(shape));
+    }
+
+    template <int T>
+    ALWAYS_INLINE void clear() {
+        __asm__ volatile("tilezero %%tmm%c0" ::"i"(T));
+    }
+
+    // stride: bytes between two rows
+    template <int T>
+    ALWAYS_INLINE void load(const void* from, ptrdiff_t stride) {
+        __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
+    }
+
+    template <int T>
+    ALWAYS_INLINE void store(void* to, ptrdiff_t stride) {
+        __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(T) : "memory");
+    }
+
+    // C += A * B; A: rows of 32 bfloat16, B: 16 groups of 16 outputs' pairs, C: rows of 16 floats
+    template <int C, int A, int B>
+    ALWAYS_INLINE void dot() {
+        __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+    }
+};
