@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from specserve.request import Request
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
-from specserve.sampling.sampler import Row, argmax_tokens, is_greedy, target_tokens, token_logprobs
+from specserve.sampling.sampler import Row, TorchSampler, is_greedy
 from specserve.testing.reference import reference_token
 from specserve.types import GenerateRequest, SamplingParams
 
+sampler = TorchSampler()
 VOCABS = (320, 8192, 50_257)
 CUTOFFS = ({}, {"top_k": 5}, {"top_k": 200}, {"top_p": 0.3}, {"top_p": 0.95}, {"min_p": 0.05},
            {"top_k": 100, "top_p": 0.9, "min_p": 0.01})  # fmt: skip
@@ -55,32 +56,32 @@ def varied_rows(count, vocab_size):
 def test_rows_asked_together_get_the_tokens_they_get_alone(vocab_size, threads):
     torch.set_num_threads(threads)
     logits, rows = random_logits(40, vocab_size), varied_rows(40, vocab_size)
-    alone = [target_tokens(logits, [row])[0] for row in rows]
+    alone = [sampler.target_tokens(logits, [row])[0] for row in rows]
     for count in (*range(1, 41), 33) if vocab_size < 50_000 else (1, 2, 3, 31, 32, 33, 40):
-        assert target_tokens(logits, rows[:count]) == alone[:count], count
-        assert target_tokens(logits, rows[::-1][:count]) == alone[::-1][:count], count
+        assert sampler.target_tokens(logits, rows[:count]) == alone[:count], count
+        assert sampler.target_tokens(logits, rows[::-1][:count]) == alone[::-1][:count], count
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("vocab_size", VOCABS)
 def test_noisy_scores_are_equal_bit_for_bit_together_and_alone(vocab_size, threads, monkeypatch):
     seen = []
-    monkeypatch.setattr("specserve.sampling.sampler.argmax_tokens", lambda x: seen.append(x) or [0] * len(x))
+    monkeypatch.setattr(sampler, "argmax_tokens", lambda x: seen.append(x) or [0] * len(x))
     logits, rows = random_logits(40, vocab_size), varied_rows(40, vocab_size)
-    target_tokens(logits, rows)
+    sampler.target_tokens(logits, rows)
     together = torch.cat(seen)
     torch.set_num_threads(threads)
     for count in (1, 3, 17):
         seen.clear()
         for begin in range(0, 40, count):
-            target_tokens(logits, rows[begin : begin + count])
+            sampler.target_tokens(logits, rows[begin : begin + count])
         assert torch.equal(torch.cat(seen), together), count
 
 
 def test_target_tokens_leaves_the_logits_as_they_were():
     logits = random_logits(12, 320)
     before = logits.clone()
-    target_tokens(logits, varied_rows(12, 320))
+    sampler.target_tokens(logits, varied_rows(12, 320))
     assert torch.equal(logits, before)
 
 
@@ -90,14 +91,14 @@ def test_sampled_tokens_are_those_of_the_plain_python_reference(cutoff):
     rows = [Row(i, admitted(seed=7, temperature=0.8, generated=[4] * i, **cutoff), (9,) * (i % 4)) for i in range(20)]
     expected = [reference_token(logits[i].tolist(), SamplingParams(temperature=0.8, seed=7, **cutoff), i + i % 4)
                 for i in range(20)]  # fmt: skip
-    assert target_tokens(logits, rows) == expected
+    assert sampler.target_tokens(logits, rows) == expected
 
 
 def test_a_token_at_the_same_index_is_the_same_as_guess_and_as_commitment():
     logits = random_logits(1, 320).expand(2, -1)
     committed = Row(0, admitted(seed=3, generated=[5, 6], temperature=1.0), ())
     guessed = Row(1, admitted(seed=3, generated=[5], temperature=1.0), (6,))
-    assert len(set(target_tokens(logits, [committed, guessed]))) == 1
+    assert len(set(sampler.target_tokens(logits, [committed, guessed]))) == 1
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -107,7 +108,7 @@ def test_of_equal_maxima_the_lowest_id_wins(vocab_size, threads):
     generator = torch.Generator().manual_seed(1)
     x = torch.randint(0, 3, (40, vocab_size), generator=generator).float()
     x[0] = 0.0
-    assert argmax_tokens(x) == [row.index(max(row)) for row in x.tolist()]
+    assert sampler.argmax_tokens(x) == [row.index(max(row)) for row in x.tolist()]
 
 
 def test_plain_greedy_is_temperature_0_without_processors():
@@ -120,7 +121,7 @@ def test_plain_greedy_is_temperature_0_without_processors():
 @given(values=st.lists(st.integers(-3, 3), min_size=2, max_size=40), count=st.integers(0, 50), data=st.data())
 def test_logprobs_are_ordered_by_value_and_then_by_the_lower_id(values, count, data):
     token = data.draw(st.integers(0, len(values) - 1))
-    found = token_logprobs(torch.tensor([values], dtype=torch.float32), [token], [count])[0]
+    found = sampler.token_logprobs(torch.tensor([values], dtype=torch.float32), [token], [count])[0]
     total = math.log(math.fsum(math.exp(v) for v in values))
     order = sorted(range(len(values)), key=lambda t: (-values[t], t))[:count]
     assert found.top_ids == tuple(order)
@@ -134,12 +135,12 @@ def test_logprobs_of_a_row_do_not_depend_on_the_rows_asked_with_it(vocab_size, t
     torch.set_num_threads(threads)
     logits = random_logits(40, vocab_size)
     tokens, counts = list(range(40)), [i % 4 for i in range(40)]
-    alone = [token_logprobs(logits[i : i + 1], [tokens[i]], [counts[i]])[0] for i in range(40)]
+    alone = [sampler.token_logprobs(logits[i : i + 1], [tokens[i]], [counts[i]])[0] for i in range(40)]
     for count in (1, 2, 3, 5, 16, 31, 40):
-        assert token_logprobs(logits[:count], tokens[:count], counts[:count]) == alone[:count]
+        assert sampler.token_logprobs(logits[:count], tokens[:count], counts[:count]) == alone[:count]
 
 
 def test_a_tie_with_the_last_top_token_goes_to_the_lower_id():
     logits = torch.zeros(1, 50_257)
     logits[0, 40_000] = 1.0
-    assert token_logprobs(logits, [7], [3])[0].top_ids == (40_000, 0, 1)
+    assert sampler.token_logprobs(logits, [7], [3])[0].top_ids == (40_000, 0, 1)

@@ -160,15 +160,14 @@ void Attention<S>::run(Pool::Crew& crew, const Plan& plan, const S* q, ptrdiff_t
                        S* out) {
     Call call{plan, q, q_stride, cache, window, out};
     Desk& desk = desks_[static_cast<size_t>(crew.thread())];
-    size_t threads = static_cast<size_t>(crew.size());
     if (split_)
         return crew.share(static_cast<int>(units_.size()), [&](int task) {
-            size_t next = static_cast<size_t>(task) + threads;
+            size_t next = static_cast<size_t>(task) + 1;
             split(units_[static_cast<size_t>(task)], next < units_.size() ? &units_[next] : nullptr, call, desk);
         });
     const std::vector<Tile>& tiles = plan.tiles();
     crew.share(static_cast<int>(tiles.size()), [&](int task) {
-        size_t next = static_cast<size_t>(task) + threads;
+        size_t next = static_cast<size_t>(task) + 1;
         whole(tiles[static_cast<size_t>(task)], next < tiles.size() ? &tiles[next] : nullptr, call, desk);
     });
 }

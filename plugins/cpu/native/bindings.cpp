@@ -11,12 +11,14 @@
 #include <optional>
 
 #include "arrays.hpp"
-#include "isa.hpp"
+#include "machine.hpp"
 #include "packed.hpp"
 #include "plan.hpp"
 #include "stack.hpp"
 
 namespace specserve {
+
+void bind_sampler(nb::module_& m);  // bind_sampler.cpp
 
 namespace {
 
@@ -26,19 +28,6 @@ template <>
 const Table<Bf16>& table_of<Bf16>(const Kernels& kernels) { return kernels.bf16; }
 template <>
 const Table<float>& table_of<float>(const Kernels& kernels) { return kernels.f32; }
-
-constexpr int kMostThreads = 1024;
-
-// What every object of an engine shares: the instruction set's functions and the threads.
-struct Machine {
-    Machine(const std::string& instruction_set, int threads) : kernels(kernels_for(instruction_set)) {
-        if (threads < 1 || threads > kMostThreads)
-            throw std::invalid_argument("threads must be in [1, " + std::to_string(kMostThreads) + "]; got " + std::to_string(threads) + ".");
-        pool = std::make_shared<Pool>(threads);
-    }
-    Kernels kernels;
-    std::shared_ptr<Pool> pool;
-};
 
 template <typename Task>
 void in_parts(Pool& pool, int count, int tasks_per_thread, Task task) {
@@ -361,6 +350,7 @@ NB_MODULE(_native, m) {
         .def(nb::init<const std::string&, int>(), nb::arg("instruction_set"), nb::arg("threads"))
         .def_prop_ro("instruction_set", [](const Machine& machine) { return machine.kernels.name; })
         .def_prop_ro("threads", [](const Machine& machine) { return machine.pool->size(); });
+    bind_sampler(m);
     nb::class_<Plan>(m, "Plan")
         .def("__init__",
              [](Plan* self, int block_size, int rows_per_tile) {

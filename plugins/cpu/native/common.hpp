@@ -4,7 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#ifdef SPECSERVE_CALLS  // sanitizers add so much to every access that inlined lanes take minutes to compile
+#define ALWAYS_INLINE inline
+#else
 #define ALWAYS_INLINE inline __attribute__((always_inline))
+#endif
 #define INLINE static ALWAYS_INLINE
 
 namespace specserve {

@@ -18,7 +18,23 @@ INLINE F exp(F x) {
     p = fma(p, r, splat(1.6666665459e-1f));
     p = fma(p, r, splat(5.0000001201e-1f));
     p = add(fma(p, mul(r, r), r), splat(1.0f));
-    return where_less(x, low, zeros(), mul(p, power_of_two(n)));
+    return where_less(x, low, zeros(), scaled(p, n));
+}
+
+// 2^x for x <= 0, within 2 units in the last place; 0 below -126 and for -inf, NaN for NaN (Cephes' exp2f, Moshier 1989).
+INLINE F exp2_of_negative(F x) {
+    F low = splat(-126.0f);
+    F clamped = max(low, x);
+    F n = round_to_whole(clamped);
+    F r = sub(clamped, n);
+    F p = splat(1.535336188319500e-4f);
+    p = fma(p, r, splat(1.339887440266574e-3f));
+    p = fma(p, r, splat(9.618437357674640e-3f));
+    p = fma(p, r, splat(5.550332471162809e-2f));
+    p = fma(p, r, splat(2.402264791363012e-1f));
+    p = fma(p, r, splat(6.931472028550421e-1f));
+    p = fma(p, r, splat(1.0f));
+    return where_less(x, low, zeros(), scaled(p, n));
 }
 
 // x / (1 + e^-x); 0 where e^-x is beyond `exp`

@@ -10,8 +10,9 @@ namespace specserve::amx {
 #include "gemm_amx.hpp"
 #include "rowwise.hpp"
 #include "attend.hpp"
+#include "sample.hpp"
 #include "table.hpp"
 
-Kernels kernels() { return {"amx", table<Bf16>(), table<float>()}; }
+Kernels kernels() { return {"amx", table<Bf16>(), table<float>(), sampling()}; }
 
 }  // namespace specserve::amx

@@ -10,8 +10,9 @@ namespace specserve::amx_emulated {
 #include "gemm_amx.hpp"
 #include "rowwise.hpp"
 #include "attend.hpp"
+#include "sample.hpp"
 #include "table.hpp"
 
-Kernels kernels() { return {"amx_emulated", table<Bf16>(), table<float>()}; }
+Kernels kernels() { return {"amx_emulated", table<Bf16>(), table<float>(), sampling()}; }
 
 }  // namespace specserve::amx_emulated

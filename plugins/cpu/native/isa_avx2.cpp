@@ -8,8 +8,9 @@ namespace specserve::avx2 {
 #include "gemm.hpp"
 #include "rowwise.hpp"
 #include "attend.hpp"
+#include "sample.hpp"
 #include "table.hpp"
 
-Kernels kernels() { return {"avx2", table<Bf16>(), table<float>()}; }
+Kernels kernels() { return {"avx2", table<Bf16>(), table<float>(), sampling()}; }
 
 }  // namespace specserve::avx2

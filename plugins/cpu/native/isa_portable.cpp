@@ -7,8 +7,9 @@ namespace specserve::portable {
 #include "gemm.hpp"
 #include "rowwise.hpp"
 #include "attend.hpp"
+#include "sample.hpp"
 #include "table.hpp"
 
-Kernels kernels() { return {"portable", table<Bf16>(), table<float>()}; }
+Kernels kernels() { return {"portable", table<Bf16>(), table<float>(), sampling()}; }
 
 }  // namespace specserve::portable

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "common.hpp"
+#include "sampling.hpp"
 
 namespace specserve {
 
@@ -88,6 +89,7 @@ struct Kernels {
     const char* name;
     Table<Bf16> bf16;
     Table<float> f32;
+    Sampling sampling;
 };
 
 // Bytes that `attend` needs of scratch memory.

@@ -99,7 +99,7 @@ INLINE F round_to_whole(F x) { return HALVES(whole, x); }
 INLINE __m256 power_of_two(__m256 n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
-INLINE F power_of_two(F n) { return HALVES(power_of_two, n); }
+INLINE F scaled(F p, F n) { return mul(p, HALVES(power_of_two, n)); }
 INLINE __m256 is_finite(__m256 x) {
     return less(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), _mm256_set1_ps(__builtin_inff()));
 }
@@ -165,6 +165,91 @@ INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
     __m256i y = _mm256_permute4x64_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)), 0xd8);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_unpacklo_epi16(x, y));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), _mm256_unpackhi_epi16(x, y));
+}
+
+// --- sampling -------------------------------------------------------------------------------------------
+
+INLINE unsigned at_least(F a, F b) {
+    unsigned low = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GE_OQ)));
+    return low | static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, _CMP_GE_OQ))) << 8;
+}
+// For each mask of eight lanes, which lanes it has, in order.
+struct Chosen {
+    uint8_t lanes[256][8];
+};
+static constexpr Chosen chosen_lanes() {
+    Chosen chosen{};
+    for (int mask = 0; mask < 256; ++mask)
+        for (int i = 0, n = 0; i < 8; ++i)
+            if (mask >> i & 1) chosen.lanes[mask][n++] = static_cast<uint8_t>(i);
+    return chosen;
+}
+static constexpr Chosen kChosen = chosen_lanes();
+INLINE int compress(float* to, __m256 x, unsigned mask) {
+    __m128i lanes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kChosen.lanes[mask]));
+    _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(x, _mm256_cvtepu8_epi32(lanes)));
+    return __builtin_popcount(mask);
+}
+INLINE int compress(float* to, F x, unsigned mask) {
+    int n = compress(to, x.low, mask & 0xff);
+    return n + compress(to + n, x.high, mask >> 8);
+}
+
+struct Power {
+    F number, exponent;
+};
+INLINE __m256i exponent_of(__m256 x) {
+    return _mm256_srai_epi32(_mm256_sub_epi32(_mm256_castps_si256(x), _mm256_set1_epi32(0x3f3504f3)), 23);
+}
+INLINE __m256 without(__m256 x, __m256i exponent) {
+    return _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(exponent, 23)));
+}
+INLINE Power split_power(F x) {
+    __m256i low = exponent_of(x.low), high = exponent_of(x.high);
+    return {{without(x.low, low), without(x.high, high)}, {_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)}};
+}
+INLINE F bits_of(F x) {
+    return {_mm256_cvtepi32_ps(_mm256_castps_si256(x.low)), _mm256_cvtepi32_ps(_mm256_castps_si256(x.high))};
+}
+
+// Products of 64 bits from those of 32.
+INLINE __m256i times(__m256i a, uint64_t by) {
+    __m256i b = _mm256_set1_epi64x(static_cast<int64_t>(by)), upper = _mm256_set1_epi64x(static_cast<int64_t>(by >> 32));
+    __m256i crossed = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), b), _mm256_mul_epu32(a, upper));
+    return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(crossed, 32));
+}
+// Four hashes; their upper halves are the odd words.
+INLINE __m256i finalised(uint64_t at) {
+    const __m256i steps = _mm256_setr_epi64x(0, static_cast<int64_t>(kGamma), static_cast<int64_t>(2 * kGamma), static_cast<int64_t>(3 * kGamma));
+    __m256i z = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(at)), steps);
+    z = times(_mm256_xor_si256(z, _mm256_srli_epi64(z, 30)), kFirstMultiplier);
+    z = times(_mm256_xor_si256(z, _mm256_srli_epi64(z, 27)), kSecondMultiplier);
+    return _mm256_xor_si256(z, _mm256_srli_epi64(z, 31));
+}
+// The upper halves of eight hashes as floats: of two exact parts, so that their sum is the one rounding.
+INLINE __m256 hashed_half(uint64_t at) {
+    __m256 a = _mm256_castsi256_ps(finalised(at)), b = _mm256_castsi256_ps(finalised(at + 4 * kGamma));
+    __m256i words = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8);
+    __m256 upper = _mm256_cvtepi32_ps(_mm256_srli_epi32(words, 16));
+    __m256 lower = _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(0xffff)));
+    return _mm256_add_ps(_mm256_mul_ps(upper, _mm256_set1_ps(65536.0f)), lower);
+}
+INLINE F hashed(uint64_t at) { return {hashed_half(at), hashed_half(at + 8 * kGamma)}; }
+
+struct Doubles {
+    __m256d v[4];
+};
+INLINE Doubles no_sums() { return {{_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()}}; }
+INLINE Doubles add(Doubles sums, F x) {
+    return {{_mm256_add_pd(sums.v[0], _mm256_cvtps_pd(_mm256_castps256_ps128(x.low))),
+             _mm256_add_pd(sums.v[1], _mm256_cvtps_pd(_mm256_extractf128_ps(x.low, 1))),
+             _mm256_add_pd(sums.v[2], _mm256_cvtps_pd(_mm256_castps256_ps128(x.high))),
+             _mm256_add_pd(sums.v[3], _mm256_cvtps_pd(_mm256_extractf128_ps(x.high, 1)))}};
+}
+INLINE double sum(Doubles sums) {
+    __m256d b = _mm256_add_pd(_mm256_add_pd(sums.v[0], sums.v[2]), _mm256_add_pd(sums.v[1], sums.v[3]));
+    __m128d c = _mm_add_pd(_mm256_castpd256_pd128(b), _mm256_extractf128_pd(b, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(c, _mm_unpackhi_pd(c, c)));
 }
 
 #undef HALVES

@@ -61,11 +61,9 @@ INLINE float sum(F x) {
 }
 INLINE float maximum(F x) { return _mm512_reduce_max_ps(x.v); }
 
-// 2^n for whole n in [-126, 127]; x itself rounded to a whole number.
+// x rounded to a whole number; p * 2^n for whole n in [-126, 127].
 INLINE F round_to_whole(F x) { return {_mm512_roundscale_ps(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-INLINE F power_of_two(F n) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23))};
-}
+INLINE F scaled(F p, F n) { return {_mm512_scalef_ps(p.v, n.v)}; }
 // NaN and infinities become 0, the rest is clamped to [-limit, limit].
 INLINE F finite(F x, F limit) {
     __mmask16 good = _mm512_cmp_ps_mask(_mm512_abs_ps(x.v), _mm512_set1_ps(__builtin_inff()), _CMP_LT_OQ);
@@ -148,6 +146,60 @@ INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
     __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(a)));
     __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)));
     _mm512_storeu_si512(out, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
+
+// --- sampling -------------------------------------------------------------------------------------------
+
+// Bit i: lane i of a is at least lane i of b. A NaN is not.
+INLINE unsigned at_least(F a, F b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GE_OQ); }
+// The lanes of the mask, side by side at `to`, which has room for sixteen. How many they are.
+INLINE int compress(float* to, F x, unsigned mask) {
+    _mm512_storeu_ps(to, _mm512_maskz_compress_ps(static_cast<__mmask16>(mask), x.v));
+    return __builtin_popcount(mask);
+}
+
+// x = number * 2^exponent with number in [sqrt(1/2), sqrt(2)), for normal positive x.
+struct Power {
+    F number, exponent;
+};
+INLINE Power split_power(F x) {
+    __m512i bits = _mm512_castps_si512(x.v), root = _mm512_set1_epi32(0x3f3504f3);
+    __m512i exponent = _mm512_srai_epi32(_mm512_sub_epi32(bits, root), 23);
+    __m512i number = _mm512_sub_epi32(bits, _mm512_slli_epi32(exponent, 23));
+    return {{_mm512_castsi512_ps(number)}, {_mm512_cvtepi32_ps(exponent)}};
+}
+// The bits of positive x, read as a whole number.
+INLINE F bits_of(F x) { return {_mm512_cvtepi32_ps(_mm512_castps_si512(x.v))}; }
+
+// Lane i: the upper 32 bits of SplitMix64's finaliser of at + i * gamma, rounded to a float.
+INLINE __m512i finalised(__m512i z) {
+    z = _mm512_mullo_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 30)), _mm512_set1_epi64(static_cast<int64_t>(kFirstMultiplier)));
+    z = _mm512_mullo_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 27)), _mm512_set1_epi64(static_cast<int64_t>(kSecondMultiplier)));
+    return _mm512_xor_si512(z, _mm512_srli_epi64(z, 31));
+}
+INLINE F hashed(uint64_t at) {
+    const __m512i steps = _mm512_mullo_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(static_cast<int64_t>(kGamma)));
+    const __m512i uppers = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    __m512i low = finalised(_mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(at)), steps));
+    __m512i high = finalised(_mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(at + 8 * kGamma)), steps));
+    return {_mm512_cvtepu32_ps(_mm512_permutex2var_epi32(low, uppers, high))};
+}
+
+// Sums of sixteen lanes in float64.
+struct Doubles {
+    __m512d low, high;
+};
+INLINE Doubles no_sums() { return {_mm512_setzero_pd(), _mm512_setzero_pd()}; }
+INLINE Doubles add(Doubles sums, F x) {
+    return {_mm512_add_pd(sums.low, _mm512_cvtps_pd(_mm512_castps512_ps256(x.v))),
+            _mm512_add_pd(sums.high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(x.v, 1)))};
+}
+// Halves are added to halves, as in `sum` of floats.
+INLINE double sum(Doubles sums) {
+    __m512d a = _mm512_add_pd(sums.low, sums.high);
+    __m256d b = _mm256_add_pd(_mm512_castpd512_pd256(a), _mm512_extractf64x4_pd(a, 1));
+    __m128d c = _mm_add_pd(_mm256_castpd256_pd128(b), _mm256_extractf128_pd(b, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(c, _mm_unpackhi_pd(c, c)));
 }
 
 constexpr int kMostRows = 8;

@@ -58,12 +58,14 @@ INLINE float maximum(F x) {
 }
 
 INLINE F round_to_whole(F x) { EACH x.v[i] = __builtin_rintf(x.v[i]); return x; }
-INLINE F power_of_two(F n) {
+INLINE F scaled(F p, F n) {
     EACH {
         uint32_t bits = n.v[i] == n.v[i] ? static_cast<uint32_t>(static_cast<int>(n.v[i]) + 127) << 23 : 0;
-        __builtin_memcpy(&n.v[i], &bits, 4);
+        float power;
+        __builtin_memcpy(&power, &bits, 4);
+        p.v[i] *= power;
     }
-    return n;
+    return p;
 }
 INLINE F finite(F x, F limit) {
     EACH {
@@ -101,6 +103,65 @@ INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
         out[2 * i] = a[i];
         out[2 * i + 1] = b[i];
     }
+}
+
+INLINE unsigned at_least(F a, F b) {
+    unsigned mask = 0;
+    EACH mask |= static_cast<unsigned>(a.v[i] >= b.v[i]) << i;
+    return mask;
+}
+INLINE int compress(float* to, F x, unsigned mask) {
+    int n = 0;
+    EACH {
+        to[n] = x.v[i];
+        n += static_cast<int>(mask >> i & 1u);
+    }
+    return n;
+}
+
+struct Power {
+    F number, exponent;
+};
+INLINE Power split_power(F x) {
+    Power power;
+    EACH {
+        int32_t bits;
+        __builtin_memcpy(&bits, &x.v[i], 4);
+        int32_t exponent = (bits - 0x3f3504f3) >> 23;
+        bits -= exponent * (1 << 23);
+        __builtin_memcpy(&power.number.v[i], &bits, 4);
+        power.exponent.v[i] = static_cast<float>(exponent);
+    }
+    return power;
+}
+INLINE F bits_of(F x) {
+    EACH {
+        int32_t bits;
+        __builtin_memcpy(&bits, &x.v[i], 4);
+        x.v[i] = static_cast<float>(bits);
+    }
+    return x;
+}
+INLINE F hashed(uint64_t at) {
+    F r;
+    EACH {
+        uint64_t z = at + static_cast<uint64_t>(i) * kGamma;
+        z = (z ^ z >> 30) * kFirstMultiplier;
+        z = (z ^ z >> 27) * kSecondMultiplier;
+        r.v[i] = static_cast<float>(static_cast<uint32_t>((z ^ z >> 31) >> 32));
+    }
+    return r;
+}
+
+struct Doubles {
+    double v[16];
+};
+INLINE Doubles no_sums() { Doubles r; EACH r.v[i] = 0.0; return r; }
+INLINE Doubles add(Doubles sums, F x) { EACH sums.v[i] += static_cast<double>(x.v[i]); return sums; }
+INLINE double sum(Doubles sums) {
+    for (int half = 8; half; half /= 2)
+        for (int i = 0; i < half; ++i) sums.v[i] += sums.v[i + half];
+    return sums.v[0];
 }
 #undef EACH
 

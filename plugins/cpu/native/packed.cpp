@@ -1,5 +1,10 @@
 #include "packed.hpp"
 
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <utility>
+
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
@@ -7,20 +12,46 @@
 namespace specserve {
 
 namespace {
-constexpr size_t kLine = 64, kLargePage = 2u << 20;
+
+constexpr size_t kLine = 64, kLargePage = 2u << 20, kChunk = 8 * kLargePage;
+
+size_t rounded_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+std::shared_ptr<char> new_chunk(size_t bytes) {
+    void* memory = std::aligned_alloc(kLargePage, bytes);
+    if (!memory) throw std::bad_alloc();
+#ifdef __linux__
+    madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return {static_cast<char*>(memory), [](char* p) { std::free(p); }};
 }
+
+// The chunk that is being filled. It belongs to those who have a part of it.
+std::shared_ptr<char> take(size_t bytes) {
+    static std::mutex mutex;
+    static std::weak_ptr<char> current;
+    static size_t used = 0, size = 0;
+    std::lock_guard<std::mutex> lock(mutex);
+    std::shared_ptr<char> chunk = current.lock();
+    if (!chunk || used + bytes > size) {
+        size = rounded_up(bytes > kChunk ? bytes : kChunk, kLargePage);
+        used = 0;
+        current = chunk = new_chunk(size);
+    }
+    std::shared_ptr<char> part(chunk, chunk.get() + used);
+    used += bytes;
+    return part;
+}
+
+}  // namespace
 
 template <typename S>
 Memory<S>::Memory(size_t count) {
-    size_t bytes = count * sizeof(S), unit = bytes >= kLargePage ? kLargePage : kLine;
-    bytes = (bytes + unit - 1) / unit * unit;
-    void* memory = std::aligned_alloc(unit, bytes ? bytes : unit);
-    if (!memory) throw std::bad_alloc();
-#ifdef __linux__
-    if (unit == kLargePage) madvise(memory, bytes, MADV_HUGEPAGE);
-#endif
-    std::memset(memory, 0, bytes);
-    memory_.reset(static_cast<S*>(memory));
+    if (count == 0) return;
+    size_t bytes = rounded_up(count * sizeof(S), kLine);
+    std::shared_ptr<char> part = take(bytes);
+    std::memset(part.get(), 0, bytes);
+    memory_ = std::move(part);
 }
 
 template <typename S>

@@ -1,27 +1,23 @@
 // A linear map's own packed copy of its weights, in large pages where the system gives them.
 #pragma once
 
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 
 #include "kernels.hpp"
 
 namespace specserve {
 
-// Zeroed memory for numbers of a model: aligned to a cache line, or to a large page when it fills one.
+// Zeroed memory for numbers of a model, from chunks in large pages that neighbouring weights share; a chunk goes back to
+// the system with the last of them.
 template <typename S>
 class Memory {
    public:
     explicit Memory(size_t count);
-    S* get() const { return memory_.get(); }
+    S* get() const { return static_cast<S*>(memory_.get()); }
 
    private:
-    struct Free {
-        void operator()(void* p) const { std::free(p); }
-    };
-    std::unique_ptr<S, Free> memory_;
+    std::shared_ptr<void> memory_;
 };
 
 template <typename S>

@@ -1,13 +1,15 @@
 #include "pool.hpp"
 
+#include <chrono>
 #include <cstdint>
 
 namespace specserve {
 
 namespace {
 constexpr int kOpen = 1 << 30;      // threads may enter the job; the rest of the number counts those inside
-constexpr int kSpins = 4000;        // before a thread without work sleeps: some 50 microseconds
-constexpr int kSpinsOfWait = 2000;  // before a thread that waits for a task of others lets them have its core
+constexpr int kSpins = 2000;  // before a waiting thread lets others have its core: some 30 microseconds
+constexpr auto kAwake = std::chrono::milliseconds(2);  // without a job before a thread sleeps: longer than what lies
+                                                       // between two steps, for to wake it takes 50 microseconds
 }  // namespace
 
 Pool::Pool(int threads) {
@@ -29,7 +31,7 @@ void Pool::end() {
 }
 
 void Pool::wait_a_little(int spins) {
-    if (spins % kSpinsOfWait == kSpinsOfWait - 1)
+    if (spins % kSpins == kSpins - 1)
         std::this_thread::yield();
     else
         relax();
@@ -39,12 +41,11 @@ void Pool::run(int phases, const std::function<void(Crew&)>& job) {
     while (busy_.exchange(true, std::memory_order_acquire)) busy_.wait(true);
     if (phases > num_phases_) {
         phases_ = std::make_unique<Phase[]>(static_cast<size_t>(phases));
+        taken_ = std::make_unique<std::atomic<int>[]>(static_cast<size_t>(phases * size()));
         num_phases_ = phases;
     }
-    for (int p = 0; p < phases; ++p) {
-        phases_[p].next.store(0, std::memory_order_relaxed);
-        phases_[p].done.store(0, std::memory_order_relaxed);
-    }
+    for (int p = 0; p < phases; ++p) phases_[p].done.store(0, std::memory_order_relaxed);
+    for (int t = 0; t < phases * size(); ++t) taken_[t].store(0, std::memory_order_relaxed);
     job_ = &job;
     if (!workers_.empty()) {
         inside_.store(kOpen, std::memory_order_release);
@@ -64,7 +65,15 @@ void Pool::run(int phases, const std::function<void(Crew&)>& job) {
 void Pool::work(int thread) {
     uint32_t seen = 0;
     for (;;) {
-        for (int spins = 0; spins < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spins) relax();
+        auto asleep_at = std::chrono::steady_clock::now() + kAwake;
+        for (int spins = 0; generation_.load(std::memory_order_acquire) == seen; ++spins) {
+            if (spins < kSpins) {
+                relax();
+                continue;
+            }
+            std::this_thread::yield();
+            if (std::chrono::steady_clock::now() > asleep_at) break;
+        }
         generation_.wait(seen, std::memory_order_acquire);
         if (ends_.load()) return;
         seen = generation_.load(std::memory_order_acquire);

@@ -1,10 +1,12 @@
 // A small crew of threads that works through the phases of a job together.
 //
-// A phase is a number of tasks that any thread may take; the next phase begins when all tasks of this one are done, not
-// when all threads have arrived: a thread that the system has put aside holds nobody up unless it holds a task.
+// A phase is a number of tasks. Each thread has a run of neighbouring ones, so that memory is read in long stretches, and
+// takes from the others' runs when its own is empty. The next phase begins when all tasks of this one are done, not when
+// all threads have arrived: a thread that the system has put aside holds nobody up unless it holds a task.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -36,14 +38,22 @@ class Pool {
 
         template <typename Task>
         void share(int tasks, Task&& task) {
+            std::atomic<int>* taken = &pool_.taken_[static_cast<size_t>(phase_) * static_cast<size_t>(size())];
             Phase& phase = pool_.phases_[phase_++];
             int mine = 0;
-            for (int t; (t = phase.next.fetch_add(1, std::memory_order_relaxed)) < tasks; ++mine) task(t);
+            for (int i = 0; i < size(); ++i) {
+                int owner = (thread_ + i) % size();
+                int begin = begin_of(owner, tasks), count = begin_of(owner + 1, tasks) - begin;
+                if (taken[owner].load(std::memory_order_relaxed) >= count) continue;
+                for (int t; (t = taken[owner].fetch_add(1, std::memory_order_relaxed)) < count; ++mine) task(begin + t);
+            }
             if (mine) phase.done.fetch_add(mine, std::memory_order_acq_rel);
             for (int spins = 0; phase.done.load(std::memory_order_acquire) < tasks; ++spins) pool_.wait_a_little(spins);
         }
 
        private:
+        int begin_of(int owner, int tasks) const { return static_cast<int>(int64_t{tasks} * owner / size()); }
+
         Pool& pool_;
         int thread_;
         int phase_ = 0;
@@ -55,7 +65,7 @@ class Pool {
 
    private:
     struct alignas(64) Phase {
-        std::atomic<int> next{0}, done{0};
+        std::atomic<int> done{0};
     };
 
     void work(int thread);
@@ -63,6 +73,7 @@ class Pool {
     void wait_a_little(int spins);
 
     std::unique_ptr<Phase[]> phases_;
+    std::unique_ptr<std::atomic<int>[]> taken_;  // tasks of a phase, by owner
     int num_phases_ = 0;
     const std::function<void(Crew&)>* job_ = nullptr;
     alignas(64) std::atomic<uint32_t> generation_{0};

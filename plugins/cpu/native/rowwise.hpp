@@ -2,7 +2,7 @@
 // Rounding is that of the torch kernels: every result is rounded to the model's dtype where torch would store it.
 // Included after gemm.hpp, in a lane file's namespace.
 
-constexpr int kTaskRows = 64;    // rows and panels whose sums a task holds at a time, on its stack
+constexpr int kTaskRows = 48;    // rows and panels whose sums a task holds at a time, on its stack
 constexpr int kTaskPanels = 8;
 
 // Sums of up to kTaskRows rows and kTaskPanels panels at a time, handed to `finish(row, panel, pointer to the sums)`.

@@ -48,22 +48,26 @@ void Stack<S>::panels(Pool::Crew& crew, int count, Task task) {
     });
 }
 
+// The rows normalized, for the tasks of the next phase to call. Few rows each thread normalizes for itself, and not before
+// it has a task: a thread that comes late must not read x any more, for others may be writing it in a later phase.
 template <typename S>
-Rows<const S> Stack<S>::normed(Pool::Crew& crew, const S* x, const S* gain, int rows) {
+auto Stack<S>::normed(Pool::Crew& crew, const S* x, const S* gain, int rows) {
     ptrdiff_t wide = shape_.hidden;
-    auto norm = [&](int begin, int count, S* to) {
+    auto norm = [=, this](int begin, int count, S* to) {
         table_.norm({x + begin * wide, wide, count}, gain, shape_.eps, shape_.hidden, {to, wide, count});
     };
-    if (rows <= kRedundant || crew.size() == 1) {
-        S* own = rows <= kRedundant ? own_[static_cast<size_t>(crew.thread())].data() : normed_.data();
-        norm(0, rows, own);
-        return {own, wide, rows};
-    }
-    crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
-        int begin = task * kRowsPerTask;
-        norm(begin, std::min(kRowsPerTask, rows - begin), normed_.data() + begin * wide);
-    });
-    return {normed_.data(), wide, rows};
+    bool ready = rows > kRedundant;
+    S* to = ready ? normed_.data() : own_[static_cast<size_t>(crew.thread())].data();
+    if (ready)
+        crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
+            int begin = task * kRowsPerTask;
+            norm(begin, std::min(kRowsPerTask, rows - begin), to + begin * wide);
+        });
+    return [=]() mutable -> Rows<const S> {
+        if (!ready) norm(0, rows, to);
+        ready = true;
+        return {to, wide, rows};
+    };
 }
 
 template <typename S>
@@ -92,16 +96,16 @@ void Stack<S>::layer(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in) 
     ptrdiff_t hidden = shape_.hidden, inner = shape_.inner, query = ptrdiff_t{heads.queries} * heads.dim;
     ptrdiff_t qkv = query + 2 * ptrdiff_t{heads.keys} * heads.dim;
 
-    Rows<const S> x = normed(crew, in.x, layer.input_norm, rows);
-    panels(crew, layer.qkv.num_panels(), [&](Panels p) { table_.store(layer.qkv, x, p, {qkv_.data(), qkv, rows}); });
+    auto before = normed(crew, in.x, layer.input_norm, rows);
+    panels(crew, layer.qkv.num_panels(), [&](Panels p) { table_.store(layer.qkv, before(), p, {qkv_.data(), qkv, rows}); });
     crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
         for (int r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) rotate_and_keep(layer, in, r);
     });
     attention_.run(crew, *in.plan, qkv_.data(), qkv, layer.cache, layer.window, attended_.data());
     Rows<const S> attended{attended_.data(), query, rows};
     panels(crew, layer.o.num_panels(), [&](Panels p) { table_.add(layer.o, attended, p, {in.x, hidden, rows}); });
-    x = normed(crew, in.x, layer.post_norm, rows);
-    panels(crew, layer.gate_up.num_panels() / 2, [&](Panels p) { table_.gated(layer.gate_up, x, p, {inner_.data(), inner, rows}); });
+    auto after = normed(crew, in.x, layer.post_norm, rows);
+    panels(crew, layer.gate_up.num_panels() / 2, [&](Panels p) { table_.gated(layer.gate_up, after(), p, {inner_.data(), inner, rows}); });
     Rows<const S> activated{inner_.data(), inner, rows};
     panels(crew, layer.down.num_panels(), [&](Panels p) { table_.add(layer.down, activated, p, {in.x, hidden, rows}); });
 }

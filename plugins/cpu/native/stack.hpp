@@ -55,7 +55,7 @@ class Stack {
         int rows;
     };
     void layer(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in);
-    Rows<const S> normed(Pool::Crew& crew, const S* x, const S* gain, int rows);
+    auto normed(Pool::Crew& crew, const S* x, const S* gain, int rows);
     void rotate_and_keep(const Layer<S>& layer, const Inputs& in, int row);
     template <typename Task>
     void panels(Pool::Crew& crew, int count, Task task);

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from specserve.sampling.sampler import TorchSampler
 from specserve_cpu.attention import CpuPagedAttention, native_kind
 from specserve_cpu.fused import fuse
+from specserve_cpu.sampler import CpuSampler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,11 +46,11 @@ class CpuKernels:
     """`specserve.protocols.KernelSet` for float32 and bfloat16."""
 
     row_tile: int | None = None
-    sampler = TorchSampler()
 
     def __init__(self, machine: _native.Machine, dtype: str) -> None:
         self.machine = machine
         self.name = f"cpu-{machine.instruction_set}"
+        self.sampler = CpuSampler(machine)
         self.native = native_kind(getattr(torch, dtype))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""From logits to tokens in one native call per level: edits, temperature, cut-offs, noise, argmax and log-probabilities.
+"""From logits to tokens in one native call per level: edits, temperature, cut-offs, noise, argmax, log-probabilities.
 
 Decides as the core's `TorchSampler` does, up to the last bits of the noise and of sums: rows are described here one by
 one and decided there, each in its own fixed order. Knows nothing of batches and drafts.

@@ -1,0 +1,62 @@
+"""Every instruction set that runs here, in both dtypes, and how the tests compare: by bits, or with float64.
+
+`u` is the unit roundoff: half the distance from 1 to the next number.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from hypothesis import settings
+
+from specserve_cpu import _native
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SETS = _native.instruction_sets()
+DTYPES = (torch.float32, torch.bfloat16)
+each_set = pytest.mark.parametrize("isa", SETS)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+some = settings(max_examples=60, deadline=None, derandomize=True)
+many = settings(max_examples=500, deadline=None)
+
+U_SUM = 2.0**-24
+U = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8}
+UNUSUAL = (float("nan"), float("inf"), -float("inf"), 3e38, -3e38, 0.0, -0.0, 1e-38, 1e-40)
+
+
+@cache
+def machine(isa: str, threads: int = 1) -> _native.Machine:
+    return _native.Machine(isa, threads)
+
+
+def randn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0, scale: float = 1.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (scale * torch.randn(shape, generator=generator)).to(dtype)
+
+
+def make_unusual(x: Tensor, seed: int) -> Tensor:
+    """In place: a tenth of the numbers become NaN, infinite, huge, subnormal or a zero of either sign."""
+    generator = torch.Generator().manual_seed(seed)
+    kinds = torch.tensor(UNUSUAL).to(x.dtype)
+    chosen = kinds[torch.randint(len(kinds), x.shape, generator=generator)]
+    return x.copy_(torch.where(torch.rand(x.shape, generator=generator) < 0.1, chosen, x))
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    assert a.shape == b.shape
+    assert a.dtype == b.dtype
+    words = torch.int16 if a.element_size() == 2 else torch.int32
+    return torch.equal(a.contiguous().view(words), b.contiguous().view(words))
+
+
+def assert_near(got: Tensor, exact: Tensor, error: Tensor | float, dtype: torch.dtype) -> None:
+    """got: rounded to dtype after an error of at most `error`; exact: float64."""
+    difference = (got.double() - exact).abs()
+    allowed = error + U[dtype] * (exact.abs() + error) + 2.0**-126
+    worst = (difference / allowed).max().item()
+    assert worst <= 1, f"{worst:.2f} times the error that is allowed"

@@ -1,0 +1,131 @@
+"""Batches over a paged cache as the kernels get them, with every row's path written out slot by slot."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from native_cases import machine, randn
+
+from specserve_cpu import _native
+from specserve_cpu.attention import native_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+KEY_LIMIT = 2.0**50
+
+
+class Shape(NamedTuple):
+    kv_heads: int
+    group: int
+    dim: int
+    block_size: int
+    window: int = 0
+
+    @property
+    def num_heads(self) -> int:
+        return self.kv_heads * self.group
+
+    @property
+    def scale(self) -> float:
+        return 1 / math.sqrt(self.dim)
+
+
+class Asked(NamedTuple):
+    """Tokens [start, start + known) of a request and guesses; parents: -1 is the last of them, None a chain."""
+
+    start: int
+    known: int
+    guesses: int = 0
+    parents: tuple[int, ...] | None = None
+
+    @property
+    def length(self) -> int:
+        return self.known + self.guesses
+
+    @property
+    def total(self) -> int:
+        return self.start + self.length
+
+    def path(self, row: int) -> list[int]:
+        """Places of the tokens that a row sees."""
+        guess = row - self.known
+        if guess < 0:
+            return list(range(self.start + row + 1))
+        branch: list[int] = []
+        while guess >= 0:
+            branch.append(self.start + self.known + guess)
+            guess = guess - 1 if self.parents is None else self.parents[guess]
+        return [*range(self.start + self.known), *reversed(branch)]
+
+
+class Paged:
+    """A cache whose unused slots hold NaN, and requests whose blocks lie in it in random order."""
+
+    def __init__(self, shape: Shape, asked: Sequence[Asked], dtype: torch.dtype, seed: int = 0) -> None:
+        self.shape, self.asked, self.dtype = shape, asked, dtype
+        size, rng = shape.block_size, random.Random(seed)
+        counts = [-(-each.total // size) for each in asked]
+        ids = rng.sample(range(sum(counts) + 2), sum(counts))
+        self.blocks = [[ids.pop() for _ in range(count)] for count in counts]
+        cache_shape = (2, 2, (sum(counts) + 2) * size, shape.kv_heads, shape.dim)
+        self.cache = torch.full(cache_shape, float("nan"), dtype=dtype)
+        paths = [[self.slots(i, each.path(row)) for row in range(each.length)] for i, each in enumerate(asked)]
+        self.paths = [path for of_request in paths for path in of_request]
+        for i, each in enumerate(asked):
+            history = self.slots(i, range(each.start))
+            self.cache[:, :, history] = randn(2, 2, len(history), *cache_shape[3:], dtype=dtype, seed=seed + i)
+        places = [self.slots(i, range(each.start, each.total)) for i, each in enumerate(asked)]
+        self.own_slots = torch.tensor([slot for of_request in places for slot in of_request], dtype=torch.int64)
+        rows = len(self.paths)
+        self.q = randn(rows, shape.num_heads, shape.dim, dtype=dtype, seed=seed + 100)
+        self.k = randn(rows, shape.kv_heads, shape.dim, dtype=dtype, seed=seed + 101)
+        self.v = randn(rows, shape.kv_heads, shape.dim, dtype=dtype, seed=seed + 102)
+
+    def slots(self, request: int, places: Sequence[int]) -> list[int]:
+        size = self.shape.block_size
+        return [self.blocks[request][p // size] * size + p % size for p in places]
+
+    def run(self, isa: str, threads: int = 1, layer: int = 1) -> Tensor:
+        return self.run_on(attention(isa, threads, self.cache, self.shape, self.dtype), layer)
+
+    def run_on(self, native: _native.float32.PagedAttention, layer: int) -> Tensor:
+        plan = _native.Plan(self.shape.block_size, native.rows_per_tile)
+        for blocks, each in zip(self.blocks, self.asked, strict=True):
+            plan.add(each.start, each.length, each.known, blocks, each.parents or ())
+        out = torch.empty_like(self.q)
+        native.run(layer, self.q, self.k, self.v, self.own_slots, plan, self.shape.window, out)
+        return out
+
+    def alone(self, row: int, isa: str, layer: int = 1) -> Tensor:
+        """The row's tokens as a plain sequence in a cache of their own, whose last is decoded; after `run`."""
+        path = self.paths[row]
+        blocks = -(-len(path) // 16)
+        cache = torch.full((1, 2, 16 * blocks, *self.cache.shape[3:]), float("nan"), dtype=self.dtype)
+        cache[0, :, : len(path) - 1] = self.cache[layer, :, path[:-1]]
+        native = attention(isa, 1, cache, self.shape, self.dtype)
+        plan = _native.Plan(16, native.rows_per_tile)
+        plan.add(len(path) - 1, 1, 1, list(range(blocks)), ())
+        one, out = slice(row, row + 1), torch.empty_like(self.q[:1])
+        slot = torch.tensor([len(path) - 1])
+        native.run(0, self.q[one], self.k[one], self.v[one], slot, plan, self.shape.window, out)
+        return out
+
+    def exact(self, row: int, layer: int = 1) -> tuple[Tensor, Tensor]:
+        """In float64, after `run`: the row's output, and how large an error of 1 in every weight would be."""
+        path = self.paths[row][-self.shape.window :]
+        k, v = self.cache[layer, :, path].double().repeat_interleave(self.shape.group, 2)
+        q = self.q[row].double()
+        weights = (torch.einsum("hd,khd->hk", q, k) * self.shape.scale).softmax(-1)
+        return torch.einsum("hk,khd->hd", weights, v), torch.einsum("hk,khd->hd", weights, v.abs())
+
+
+def attention(
+    isa: str, threads: int, cache: Tensor, shape: Shape, dtype: torch.dtype
+) -> _native.float32.PagedAttention:
+    return native_kind(dtype).PagedAttention(machine(isa, threads), cache, shape.num_heads, shape.scale, KEY_LIMIT)

@@ -1,0 +1,158 @@
+"""Paged attention: near float64 over every layout, and a row's bits follow from its own path alone."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from native_cases import SETS, U_SUM, U, assert_near, each_dtype, each_set, make_unusual, many, same_bits, some
+from paged import KEY_LIMIT, Asked, Paged, Shape, attention
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+TREE = (-1, 0, 1, -1, 3, 3, 0, 2, 7, -1)
+SHAPES = [
+    Shape(kv_heads=2, group=3, dim=32, block_size=16),
+    Shape(kv_heads=1, group=1, dim=8, block_size=1),
+    Shape(kv_heads=3, group=7, dim=64, block_size=64),
+    Shape(kv_heads=2, group=2, dim=80, block_size=16, window=5),
+    Shape(kv_heads=1, group=5, dim=128, block_size=1, window=130),
+    Shape(kv_heads=2, group=4, dim=24, block_size=64, window=300),
+]
+MIXED = [Asked(0, 40), Asked(126, 1), Asked(127, 1), Asked(128, 1), Asked(250, 5, 10, TREE), Asked(500, 1, 7)]
+
+
+@each_set
+@each_dtype
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_attention_is_near_float64(isa: str, dtype: torch.dtype, shape: Shape, threads: int) -> None:
+    paged = Paged(shape, MIXED, dtype)
+    out = paged.run(isa, threads)
+    # of every weight: rounded to dtype twice, as a number and in the sum of all; scores of up to 16, sums of up to 512
+    relative = 2 * U[dtype] * (dtype == torch.bfloat16) + (16 * (shape.dim + 8) + 600) * U_SUM
+    for row in range(len(out)):
+        exact, magnitude = paged.exact(row)
+        assert_near(out[row], exact, relative * magnitude, dtype)
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> Asked:
+    near_borders = st.sampled_from((0, 1, 15, 100, 126, 127, 128, 129, 200, 255, 256, 257, 383, 500))
+    start = draw(near_borders)
+    known, guesses = draw(st.sampled_from((1, 1, 1, 2, 40))), draw(st.sampled_from((0, 0, 1, 3, 12)))
+    parents = tuple(draw(st.integers(-1, node - 1)) for node in range(guesses)) if draw(st.booleans()) else None
+    return Asked(start, known, guesses, parents)
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    return Shape(
+        kv_heads=draw(st.integers(1, 3)),
+        group=draw(st.integers(1, 7)),
+        dim=draw(st.sampled_from((8, 10, 16, 24, 32, 40, 64, 80, 96, 128))),
+        block_size=draw(st.sampled_from((1, 16, 64))),
+        window=draw(st.sampled_from((0, 0, 1, 7, 64, 128, 129, 200))),
+    )
+
+
+def check_rows(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
+    paged = Paged(data.draw(shapes()), data.draw(st.lists(asked(), min_size=1, max_size=4)), dtype)
+    rows = len(paged.q)
+    chosen = data.draw(st.sets(st.integers(0, rows - 1), min_size=1, max_size=3))
+    others = torch.tensor([row for row in range(rows) if row not in chosen], dtype=torch.int64)
+    for x, seed in ((paged.q, 1), (paged.k, 2), (paged.v, 3)):
+        x[others] = make_unusual(x[others], seed)
+    out = paged.run(isa, data.draw(st.sampled_from((1, 2)), "threads"))
+    for row in chosen:
+        assert same_bits(out[row : row + 1], paged.alone(row, isa))
+
+
+@each_set
+@each_dtype
+@some
+@given(data=st.data())
+def test_a_row_of_any_batch_has_the_bits_of_its_path_decoded_alone(
+    isa: str, dtype: torch.dtype, data: st.DataObject
+) -> None:
+    check_rows(isa, dtype, data)
+
+
+@pytest.mark.sweep
+@each_set
+@each_dtype
+@many
+@given(data=st.data())
+def test_a_row_of_very_many_batches_has_the_bits_of_its_path(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
+    check_rows(isa, dtype, data)
+
+
+@each_set
+@each_dtype
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_guess_of_a_tree_has_the_bits_of_its_branch_as_a_chain(
+    isa: str, dtype: torch.dtype, threads: int
+) -> None:
+    paged = Paged(SHAPES[0], [Asked(120, 1, len(TREE), TREE), Asked(30, 1), Asked(250, 3, len(TREE), TREE)], dtype)
+    out = paged.run(isa, threads)
+    for row in range(len(out)):
+        assert same_bits(out[row : row + 1], paged.alone(row, isa))
+
+
+@each_set
+@each_dtype
+def test_a_long_context_is_shared_among_threads_without_a_trace(isa: str, dtype: torch.dtype) -> None:
+    one, two = (Paged(SHAPES[0], [Asked(3000, 2, 2)], dtype) for _ in range(2))
+    assert same_bits(one.run(isa, 1), two.run(isa, 2))
+
+
+@each_set
+@each_dtype
+def test_the_cache_gets_finite_numbers_in_the_rows_own_slots_and_nowhere_else(isa: str, dtype: torch.dtype) -> None:
+    paged = Paged(SHAPES[0], [Asked(5, 3), Asked(100, 1)], dtype)
+    before = paged.cache.clone()
+    for x in (paged.k, paged.v):
+        x[1, 0, :6] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30, -1e30, -0.0])
+    paged.run(isa, 2)
+    keys, values = paged.cache[1][:, paged.own_slots[1], 0, :6].float().tolist()
+    assert keys == [0, 0, 0, KEY_LIMIT, -KEY_LIMIT, 0]
+    assert values == [0, 0, 0, *paged.v[1, 0, 3:6].tolist()]
+    before[1][:, paged.own_slots] = paged.cache[1][:, paged.own_slots]
+    assert same_bits(before, paged.cache)
+
+
+@each_set
+@each_dtype
+def test_a_query_that_is_not_a_number_spoils_its_own_row_only(isa: str, dtype: torch.dtype) -> None:
+    paged = Paged(SHAPES[0], [Asked(0, 6)], dtype)
+    paged.q[2] = float("nan")
+    assert paged.run(isa).isnan().flatten(1).any(1).tolist() == [row == 2 for row in range(6)]
+
+
+@each_set
+@each_dtype
+def test_equal_scores_share_evenly_at_the_limit_of_keys(isa: str, dtype: torch.dtype) -> None:
+    paged = Paged(SHAPES[0], [Asked(200, 1)], dtype)
+    paged.cache[1, 0, paged.paths[0]], paged.k[:] = KEY_LIMIT, KEY_LIMIT
+    paged.q[:] = 2.0**20
+    paged.cache[1, 1, paged.paths[0]], paged.v[:] = 2.0, 2.0
+    assert (paged.run(isa) == 2.0).all()
+
+
+@each_dtype
+def test_callers_in_two_threads_wait_for_each_other(dtype: torch.dtype) -> None:
+    paged = Paged(SHAPES[0], MIXED, dtype)
+    native = attention(SETS[0], 2, paged.cache, paged.shape, dtype)
+    expected = [paged.run(SETS[0], 2, layer) for layer in (0, 1)]
+
+    def call(layer: int) -> Tensor:
+        return paged.run_on(native, layer)
+
+    with ThreadPoolExecutor(2) as pool:
+        for layer, out in zip((0, 1) * 20, pool.map(call, (0, 1) * 20), strict=True):
+            assert same_bits(out, expected[layer])

@@ -1,0 +1,93 @@
+"""The fused layers have the bits of the pieces called one by one, and take part in everything that the pieces do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from native_cases import SETS, each_set
+
+from specserve.testing.drafters import NoisyDrafter
+from specserve.testing.engines import Run, accepted, assert_lossless, make_engine, run, run_requests
+from specserve.testing.requests import TOY_VOCAB, varied_requests
+from specserve.testing.toy import write_checkpoint
+from specserve.tiled import TiledPass
+from specserve_cpu.fused import FusedPass
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from specserve.assembly import Assembled
+    from specserve.engine import Engine
+
+MODELS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "llama-biases": {"attention_bias": True, "mlp_bias": True},
+    "mistral-window": {"sliding_window": 16},
+    "qwen2-tied": {"tie_word_embeddings": True},
+    "qwen3": {"head_dim": 64, "num_key_value_heads": 1},
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    name: str = request.param
+    return write_checkpoint(tmp_path_factory.mktemp(name), architecture=name.split("-")[0], **MODELS[name])
+
+
+def options(isa: str, **more: Any) -> dict[str, Any]:
+    return {"plugins": ("cpu",), "plugin_options": {"cpu": {"instruction_set": isa}}, **more}
+
+
+def passes(assembled: Assembled) -> object:
+    return assembled.engine.runner.passes
+
+
+def in_pieces(engine: Engine) -> Engine:
+    runner = engine.runner
+    runner.passes = TiledPass(runner.model, runner.attention, runner.model.kernels.row_tile)
+    return engine
+
+
+def same_decisions(a: Run, b: Run) -> bool:
+    """Log-probabilities too: they show every bit of the logits that decided."""
+    assert a.decided().keys() == b.decided().keys()
+    return all(a.decided()[name] == b.decided()[name] for name in a.decided())
+
+
+@each_set
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: str) -> None:
+    requests = varied_requests(6)
+    fused, other = (make_engine(model, **options(isa, dtype=dtype, threads=2)) for _ in range(2))
+    assert isinstance(passes(fused), FusedPass)
+    pieces = in_pieces(other.engine)
+    assert same_decisions(run_requests(fused.engine, requests), run_requests(pieces, requests))
+
+
+@each_set
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_trees_are_verified_without_a_trace(toy_model: Path, isa: str, dtype: str) -> None:
+    served = assert_lossless(
+        toy_model,
+        varied_requests(6),
+        lambda outputs: NoisyDrafter(outputs, p=0.7, max_width=12, vocab_size=TOY_VOCAB),
+        **options(isa, dtype=dtype),
+    )
+    right, drafted = accepted(served)
+    assert 0.2 * drafted < right < drafted
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_number_of_threads_and_the_size_of_blocks_leave_no_trace(toy_model: Path, dtype: str) -> None:
+    requests = varied_requests(8)
+    plain = run(toy_model, requests, **options(SETS[0], dtype=dtype))
+    for more in ({"threads": 2}, {"block_size": 1}, {"block_size": 64, "threads": 2}, {"max_num_seqs": 2}):
+        assert same_decisions(plain, run(toy_model, requests, **options(SETS[0], dtype=dtype, **more)))
+
+
+def test_an_inner_size_that_is_no_multiple_of_the_lanes_is_served_in_pieces(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, intermediate_size=200)
+    engine = make_engine(path, **options(SETS[0]))
+    assert isinstance(passes(engine), TiledPass)
+    assert run_requests(engine.engine, varied_requests(3)).tokens()

@@ -1,0 +1,205 @@
+"""Bad input to the native module: an exception that says what was wrong, never a crash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from native_cases import SETS, each_dtype, machine, randn, same_bits
+from paged import Asked, Paged, Shape, attention
+
+from specserve_cpu import _native
+from specserve_cpu.attention import native_kind
+from specserve_cpu.kernels import CpuKernels, PackedLinear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+FAST = SETS[0]
+SHAPE = Shape(kv_heads=2, group=2, dim=8, block_size=16)
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "message"),
+    [
+        ("sse", 1, rf"instruction set 'sse' does not run here; this processor has: {', '.join(SETS)}"),
+        ("", 1, "instruction set '' does not run here"),
+        (FAST, 0, r"threads must be in \[1, 1024\]; got 0"),
+        (FAST, -1, r"threads must be in \[1, 1024\]; got -1"),
+        (FAST, 1025, r"threads must be in \[1, 1024\]; got 1025"),
+    ],
+)
+def test_a_machine_that_cannot_be_is_refused(name: str, threads: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _native.Machine(name, threads)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.double(), r"x must be float32 \[any, 6\]; got float64 \[3, 6\]"),
+        (lambda x: x.bfloat16(), r"x must be float32 \[any, 6\]; got bfloat16 \[3, 6\]"),
+        (lambda x: x[:, :5], r"x must be float32 \[any, 6\]; got float32 \[3, 5\]"),
+        (lambda x: x[0], r"x must be float32 \[any, 6\]; got float32 \[6\]"),
+        (lambda x: x.T.contiguous().T, r"x must be float32 \[any, 6\], contiguous"),
+        (lambda x: odd_address(x), "x must be float32 .* at an address that is a multiple of its numbers' size"),
+    ],
+)
+def test_a_linear_map_says_what_it_takes(change: Callable[[Tensor], Tensor], message: str) -> None:
+    linear = PackedLinear(machine(FAST), randn(4, 6), None)
+    out = torch.full((3, 4), 7.0)
+    with pytest.raises(ValueError, match=message):
+        linear.native.run(change(randn(3, 6)), out)
+    assert (out == 7).all()
+
+
+@pytest.mark.parametrize("thing", [None, [[1.0] * 6], "x", torch.empty(3, 6, device="meta")])
+def test_what_is_no_tensor_of_the_cpu_is_refused(thing: Any) -> None:
+    linear = PackedLinear(machine(FAST), randn(4, 6), None)
+    with pytest.raises(TypeError, match="incompatible function arguments"):
+        linear.native.run(thing, torch.empty(3, 4))
+
+
+def test_the_result_must_fit_too() -> None:
+    linear = PackedLinear(machine(FAST), randn(4, 6), None)
+    for out in (torch.empty(2, 4), torch.empty(3, 5), torch.empty(3, 4).bfloat16(), torch.empty(4, 3).T):
+        with pytest.raises(ValueError, match=r"out must be float32 \[3, 4\]"):
+            linear.native.run(randn(3, 6), out)
+
+
+@pytest.mark.parametrize(
+    ("weight", "bias", "message"),
+    [
+        (randn(0, 4), None, "weight must have outputs"),
+        (randn(4, 0), None, "weight must have outputs"),
+        (randn(4), None, r"weight must be float32 \[any, any\]; got float32 \[4\]"),
+        (randn(4, 6)[:, ::2], None, r"weight must be float32 \[any, any\], contiguous"),
+        (randn(4, 6), randn(5), r"bias must be float32 \[4\]; got float32 \[5\]"),
+        (randn(4, 6), randn(4).double(), r"bias must be float32 \[4\]; got float64 \[4\]"),
+    ],
+)
+def test_a_weight_that_cannot_be_packed_is_refused(weight: Tensor, bias: Tensor | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _native.float32.PackedLinear(machine(FAST), weight, bias)
+
+
+@each_dtype
+def test_row_wise_kernels_say_what_they_take(dtype: torch.dtype) -> None:
+    native, m = native_kind(dtype), machine(FAST)
+    x, gain, angles = randn(3, 2, 8, dtype=dtype), randn(8, dtype=dtype), randn(3, 1, 8)
+    refused: list[tuple[str, Callable[[], object]]] = [
+        ("weight must be", lambda: native.rms_norm(m, x, gain[0], 1e-6, x)),
+        ("x must be", lambda: native.rms_norm(m, x, gain[:6], 1e-6, x)),
+        ("out must be", lambda: native.rms_norm(m, x, gain, 1e-6, x[:, :1])),
+        ("cos must be", lambda: native.rotary(m, x, angles[:2], angles)),
+        ("sin must be", lambda: native.rotary(m, x, angles, angles[..., :6])),
+        ("an even number of columns", lambda: native.rotary(m, x, randn(3, 1, 7), randn(3, 1, 7))),
+        ("at most a head's", lambda: native.rotary(m, randn(3, 2, 6, dtype=dtype), angles, angles)),
+        ("an even number of columns", lambda: native.silu_and_multiply(m, x[:, 0, :7], x[:, 0, :3])),
+    ]
+    for message, call in refused:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@each_dtype
+def test_no_rows_are_no_work(dtype: torch.dtype) -> None:
+    kernels = CpuKernels(machine(FAST, 2), str(dtype).removeprefix("torch."))
+    none, angles = torch.empty(0, 2, 8, dtype=dtype), torch.empty(0, 1, 8)
+    assert kernels.rms_norm(none, randn(8, dtype=dtype), 1e-6).shape == (0, 2, 8)
+    assert kernels.rotary(none, angles, angles).shape == (0, 2, 8)
+    assert kernels.silu_and_multiply(none[:, 0]).shape == (0, 4)
+    assert Paged(SHAPE, [], dtype).run(FAST, 2).shape == (0, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "known", "blocks", "parents"),
+    [
+        (-1, 1, 1, [0], ()),
+        (0, 0, 0, [0], ()),
+        (0, 1, -1, [0], ()),
+        (0, 1, 2, [0], ()),
+        (0, 1, -(2**31), [0], ()),
+        (0, 17, 17, [0], ()),
+        (2**31 - 1, 2, 2, [0], ()),
+        (0, 1, 1, [-1], ()),
+        (0, 4, 1, [0], (-1, 0)),
+        (0, 4, 1, [0], (-1, 0, 2)),
+        (0, 4, 1, [0], (-1, -2, 0)),
+        (0, 4, 1, [0], (5, 0, 1)),
+    ],
+)
+def test_a_request_that_cannot_be_planned_changes_nothing(
+    start: int, length: int, known: int, blocks: list[int], parents: tuple[int, ...]
+) -> None:
+    plan = _native.Plan(16, 4)
+    plan.add(0, 3, 3, [1], ())
+    with pytest.raises(ValueError, match=f"a request of {length} rows from token {start} does not fit"):
+        plan.add(start, length, known, blocks, parents)
+    assert plan.num_rows == 3
+
+
+@pytest.mark.parametrize("sizes", [(0, 4), (16, 0), (-1, 4)])
+def test_a_plan_needs_sizes(sizes: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="must be at least 1"):
+        _native.Plan(*sizes)
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (SHAPE._replace(group=0), "query heads must be a multiple of key heads; got 0 and 2"),
+        (SHAPE._replace(group=-1), "query heads must be a multiple of key heads; got -2 and 2"),
+        (SHAPE._replace(dim=0), "head_dim must be at least 1 and, in bfloat16, even; got 0"),
+        (SHAPE._replace(dim=7), "head_dim must be at least 1 and, in bfloat16, even; got 7"),
+        (SHAPE._replace(kv_heads=0), "query heads must be a multiple of key heads; got 0 and 0"),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused(shape: Shape, message: str) -> None:
+    cache = torch.zeros(1, 2, 16, shape.kv_heads, shape.dim, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match=message):
+        attention(FAST, 1, cache, shape._replace(dim=8), torch.bfloat16)
+
+
+def test_the_cache_must_have_five_dimensions() -> None:
+    with pytest.raises(ValueError, match=r"cache must be float32 .any, 2, any, any, any.; got float32 .2, 16, 2, 8."):
+        attention(FAST, 1, torch.zeros(2, 16, 2, 8), SHAPE, torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"layer": 2}, r"layer must be in \[0, 2\); got 2"),
+        ({"layer": -1}, r"layer must be in \[0, 2\); got -1"),
+        ({"window": -1}, "window must be at least 0"),
+        ({"slots": torch.tensor([10**6, 0, 1])}, r"slots must be in \[0, 48\); got 1000000"),
+        ({"slots": torch.tensor([-1, 0, 1])}, r"slots must be in \[0, 48\); got -1"),
+        ({"slots": torch.tensor([0, 1])}, r"slots must be int64 \[3\]; got int64 \[2\]"),
+        ({"slots": torch.tensor([0, 1, 2], dtype=torch.int32)}, r"slots must be int64 \[3\]; got int32 \[3\]"),
+        ({"k": randn(3, 1, 8)}, r"k must be float32 \[3, 2, 8\]; got float32 \[3, 1, 8\]"),
+        ({"out": randn(2, 4, 8)}, r"out must be float32 \[3, 4, 8\]; got float32 \[2, 4, 8\]"),
+        ({"blocks": [3]}, "the plan's blocks reach slot 63; the cache has 48"),
+        ({"rows": 2}, "the plan is for 2 rows; got 3"),
+    ],
+)
+def test_attention_says_what_it_takes(wrong: dict[str, Any], message: str) -> None:
+    paged = Paged(SHAPE, [Asked(0, 3)], torch.float32)
+    native = attention(FAST, 2, paged.cache, SHAPE, torch.float32)
+    plan, rows = _native.Plan(16, 4), wrong.get("rows", 3)
+    plan.add(0, rows, rows, wrong.get("blocks", [0]), ())
+    given = {"layer": 0, "q": paged.q, "k": paged.k, "v": paged.v, "slots": paged.own_slots, "window": 0}
+    given |= {"out": torch.empty_like(paged.q)} | {key: wrong[key] for key in wrong if key not in ("rows", "blocks")}
+    before = paged.cache.clone()
+    with pytest.raises(ValueError, match=message):
+        native.run(*(given[name] for name in ("layer", "q", "k", "v", "slots")), plan, given["window"], given["out"])
+    assert same_bits(before, paged.cache)
+
+
+def odd_address(x: Tensor) -> Tensor:
+    """A copy of x one byte beside where its numbers should begin."""
+    raw = bytearray(1 + x.numel() * x.element_size())
+    moved = torch.frombuffer(raw, dtype=x.dtype, offset=1, count=x.numel()).view(x.shape)
+    return moved.copy_(x)

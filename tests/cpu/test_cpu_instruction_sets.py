@@ -1,0 +1,80 @@
+"""avx2 computes the bits of avx512: the same operations in the same order, half as many lanes at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from native_cases import SETS, each_dtype, machine, make_unusual, randn, same_bits
+from paged import Asked, Paged, Shape
+
+from specserve_cpu.kernels import CpuKernels, PackedLinear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+pytestmark = pytest.mark.skipif(not {"avx2", "avx512"} <= set(SETS), reason="the processor lacks one of the two")
+
+SIZES = [2, 8, 14, 16, 30, 48, 100, 864]
+
+
+def both(compute: Callable[[str], list[Tensor]]) -> None:
+    """compute: what an instruction set makes of its inputs."""
+    ours, theirs = compute("avx2"), compute("avx512")
+    for a, b in zip(ours, theirs, strict=True):
+        assert same_bits(a, b)
+
+
+@each_dtype
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("unusual", [False, True])
+def test_linear_maps_have_the_bits_of_avx512(dtype: torch.dtype, size: int, unusual: bool) -> None:
+    weight, bias = randn(100, size, dtype=dtype), randn(100, dtype=dtype)
+    xs = [randn(rows, size, dtype=dtype, seed=rows) for rows in (1, 2, 3, 4, 5, 7, 37, 130)]
+    if unusual:
+        xs = [make_unusual(x, len(x)) for x in xs]
+    both(lambda isa: [without_signs_of_nan(PackedLinear(machine(isa), weight, bias)(x)) for x in xs])
+
+
+@each_dtype
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("scale", [1.0, 40.0])
+@pytest.mark.parametrize("unusual", [False, True])
+def test_row_wise_kernels_have_the_bits_of_avx512(dtype: torch.dtype, size: int, scale: float, unusual: bool) -> None:
+    x, gain = randn(50, size, dtype=dtype, scale=scale), randn(size, dtype=dtype)
+    cos, sin = randn(50, 1, size), randn(50, 1, size, seed=1)
+    if unusual:
+        make_unusual(x, 1)
+
+    def compute(isa: str) -> list[Tensor]:
+        kernels = CpuKernels(machine(isa), str(dtype).removeprefix("torch."))
+        turned = kernels.rotary(x[:, None].contiguous(), cos, sin)
+        outs = (kernels.rms_norm(x, gain, 1e-6), turned, kernels.silu_and_multiply(x))
+        return [without_signs_of_nan(out) for out in outs]
+
+    both(compute)
+
+
+@each_dtype
+@pytest.mark.parametrize("dim", [8, 16, 20, 64, 80, 128])
+@pytest.mark.parametrize("window", [0, 60])
+def test_attention_has_the_bits_of_avx512(dtype: torch.dtype, dim: int, window: int) -> None:
+    shape = Shape(kv_heads=2, group=3, dim=dim, block_size=16, window=window)
+    asked = [Asked(0, 50), Asked(127, 1), Asked(250, 3, 5, (-1, 0, -1, 2, 0)), Asked(3, 2)]
+
+    def compute(isa: str) -> list[Tensor]:
+        paged = Paged(shape, asked, dtype)
+        for x, seed in ((paged.q, 1), (paged.k, 2), (paged.v, 3)):
+            make_unusual(x[:20], seed)
+        out = paged.run(isa)
+        return [without_signs_of_nan(out), paged.cache[1][:, paged.own_slots]]
+
+    both(compute)
+
+
+def without_signs_of_nan(x: Tensor) -> Tensor:
+    """Which of two NaN an operation keeps is the compiler's choice of operands."""
+    return torch.where(x.isnan(), torch.nan, x)

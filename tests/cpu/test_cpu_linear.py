@@ -1,0 +1,94 @@
+"""The packed linear map: near float64, whatever the shape, and a row that never sees its neighbours."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from native_cases import U_SUM, assert_near, each_dtype, each_set, machine, make_unusual, many, randn, same_bits, some
+
+from specserve_cpu.kernels import PackedLinear
+
+SHAPES = [(2, 1), (31, 16), (32, 17), (33, 48), (64, 100), (330, 15), (864, 320), (1000, 33)]
+
+
+@each_set
+@each_dtype
+@pytest.mark.parametrize(("ins", "outs"), SHAPES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_linear_map_is_near_float64(isa: str, dtype: torch.dtype, ins: int, outs: int, bias: bool) -> None:
+    weight, x = randn(outs, ins, dtype=dtype), randn(37, ins, dtype=dtype, seed=1)
+    b = randn(outs, dtype=dtype, seed=2) if bias else None
+    got = PackedLinear(machine(isa), weight, b)(x)
+    exact = x.double() @ weight.double().T + (0 if b is None else b.double())
+    magnitude = x.double().abs() @ weight.double().abs().T + (0 if b is None else b.double().abs())
+    assert_near(got, exact, (ins + 2) * U_SUM * magnitude, dtype)
+
+
+def check_row(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
+    ins, outs = data.draw(st.integers(1, 200), "ins"), data.draw(st.integers(1, 100), "outs")
+    rows = data.draw(st.integers(1, 300), "rows")
+    row, seed = data.draw(st.integers(0, rows - 1), "row"), data.draw(st.integers(0, 99), "seed")
+    weight, bias = randn(outs, ins, dtype=dtype, seed=seed), randn(outs, dtype=dtype, seed=seed)
+    x = make_unusual(randn(rows, ins, dtype=dtype, seed=seed + 1), seed)
+    x[row] = randn(ins, dtype=dtype, seed=seed + 2)
+    among = PackedLinear(machine(isa, data.draw(st.sampled_from((1, 2)), "threads")), weight, bias)(x)
+    alone = PackedLinear(machine(isa), weight, bias)(x[row : row + 1].clone())
+    assert same_bits(among[row : row + 1], alone)
+
+
+@each_set
+@each_dtype
+@some
+@given(data=st.data())
+def test_a_row_has_the_same_bits_among_any_others(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
+    check_row(isa, dtype, data)
+
+
+@pytest.mark.sweep
+@each_set
+@each_dtype
+@many
+@given(data=st.data())
+def test_a_row_has_the_same_bits_among_very_many_others(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
+    check_row(isa, dtype, data)
+
+
+@each_set
+@each_dtype
+def test_an_output_does_not_depend_on_the_other_outputs(isa: str, dtype: torch.dtype) -> None:
+    weight, x = randn(200, 96, dtype=dtype), randn(5, 96, dtype=dtype)
+    whole = PackedLinear(machine(isa, 2), weight, None)(x)
+    for outs in (1, 16, 17, 130):
+        assert same_bits(whole[:, :outs], PackedLinear(machine(isa), weight[:outs].contiguous(), None)(x))
+
+
+@each_set
+@each_dtype
+def test_rows_may_lie_apart(isa: str, dtype: torch.dtype) -> None:
+    weight, wide = randn(40, 64, dtype=dtype), randn(9, 100, dtype=dtype)
+    linear = PackedLinear(machine(isa), weight, None)
+    assert same_bits(linear(wide[:, 4:68]), linear(wide[:, 4:68].contiguous()))
+    out = torch.full((9, 50), 7, dtype=dtype)
+    linear.native.run(wide[:, 4:68], out[:, 3:43])
+    assert same_bits(out[:, 3:43], linear(wide[:, 4:68]))
+    assert (out[:, :3] == 7).all()
+    assert (out[:, 43:] == 7).all()
+
+
+@each_set
+@each_dtype
+def test_no_rows_are_no_work(isa: str, dtype: torch.dtype) -> None:
+    linear = PackedLinear(machine(isa, 2), randn(40, 64, dtype=dtype), None)
+    assert linear(torch.empty(0, 64, dtype=dtype)).shape == (0, 40)
+
+
+@each_set
+@each_dtype
+def test_not_a_number_reaches_every_output_of_its_row(isa: str, dtype: torch.dtype) -> None:
+    x = randn(3, 70, dtype=dtype)
+    x[1, 69] = float("nan")
+    out = PackedLinear(machine(isa), randn(40, 70, dtype=dtype), None)(x)
+    assert out.isnan().any(1).tolist() == [False, True, False]
+    assert out[1].isnan().all()

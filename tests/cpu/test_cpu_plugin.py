@@ -1,0 +1,81 @@
+"""The plugin as it is installed: what it takes over, when it steps back, and what it says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from native_cases import SETS, each_set
+
+from specserve.cli import main
+from specserve.config import EngineConfig
+from specserve.errors import ConfigError
+from specserve.plugins import PluginHost
+from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.requests import toy_request, varied_requests
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REQUEST = toy_request("a", range(20), max_tokens=8, ignore_eos=True)
+
+
+def kernels_of(model: Path, **options: Any) -> str:
+    return make_engine(model, **options).engine.runner.model.kernels.name
+
+
+def test_the_plugin_serves_unless_it_is_taken_away(toy_model: Path) -> None:
+    assert kernels_of(toy_model, default_plugins=True) == f"cpu-{SETS[0]}"
+    assert kernels_of(toy_model, plugins=("cpu",)) == f"cpu-{SETS[0]}"
+    assert kernels_of(toy_model, default_plugins=True, no_plugins=("cpu",)) == "torch"
+    assert kernels_of(toy_model, default_plugins=False) == "torch"
+
+
+@each_set
+def test_an_instruction_set_may_be_chosen(toy_model: Path, isa: str) -> None:
+    engine = make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"instruction_set": isa}}).engine
+    assert engine.runner.model.kernels.name == f"cpu-{isa}"
+    assert engine.runner.attention.name == "cpu_paged"
+    assert len(run_requests(engine, [REQUEST]).tokens()["a"]) == 8
+
+
+def test_an_instruction_set_that_is_not_here_is_refused_with_those_that_are(toy_model: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"cpu.instruction_set: sse .*allowed are auto, {', '.join(SETS)}"):
+        make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"instruction_set": "sse"}})
+
+
+def test_an_unknown_option_is_refused_with_those_that_are(toy_model: Path) -> None:
+    with pytest.raises(ConfigError, match="instruction_set"):
+        make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"instruction_sets": "avx2"}})
+
+
+def test_in_float16_torch_serves(toy_model: Path) -> None:
+    engine = make_engine(toy_model, default_plugins=True, dtype="float16").engine
+    assert engine.runner.model.kernels.name == "torch"
+    assert engine.runner.attention.name == "sdpa"
+    assert len(run_requests(engine, [REQUEST]).tokens()["a"]) == 8
+
+
+def test_the_banner_says_why_torch_serves_in_float16() -> None:
+    host = PluginHost.start(EngineConfig(model="demo", device="cpu", dtype="float16"))
+    assert any("computes in bfloat16 and float32, not in float16" in line for line in host.banner()), host.banner()
+
+
+def test_the_tokens_are_those_of_torch(toy_model: Path) -> None:
+    requests = varied_requests(6)
+    assert run(toy_model, requests, plugins=("cpu",)).tokens() == run(toy_model, requests).tokens()
+
+
+def test_torch_gets_one_thread_while_the_native_ones_work(toy_model: Path) -> None:
+    torch.set_num_threads(2)
+    engine = make_engine(toy_model, plugins=("cpu",), threads=2).engine
+    assert torch.get_num_threads() == 1
+    assert len(run_requests(engine, [REQUEST]).tokens()["a"]) == 8
+
+
+def test_explain_answers_for_the_plugin(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["plugins", "explain", "cpu", "ngram"])
+    assert "cpu works with ngram" in capsys.readouterr().out
+    main(["plugins", "list"])
+    assert "kernel.cpu" in capsys.readouterr().out
