@@ -26,12 +26,14 @@ NAMES = {
     "latency": "first token, and gaps between tokens while a long prompt joins",
     "startup": "the plugin list, and a server until it is ready",
     "bitrule": "what equal bits for every batch shape cost in prefill",
+    "kernels": "a forward pass against the memory's speed, attention and prefill against plain torch",
     "pays": "requests with n-gram speculation against the same without",
     "peers": "the same requests in vLLM and OpenVINO GenAI, where `make bench-peers` made them",
     "index": "what the n-gram index costs by its size, no model",
     "replay": "n-gram drafters on real texts taken as outputs, no model (fetches packages)",
 }
 FLAGS = {
+    "kernels": "[--model demo|half-billion|DIR]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--streams DIR]",
     "peers": "[--model DIR] [--counts N...] [--cases CASE...] [--against PEER...]",
 }

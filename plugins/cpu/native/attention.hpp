@@ -26,7 +26,7 @@ struct CacheLayer {
     S* values;
 };
 
-constexpr int kQueries = 32;  // queries of a tile: rows times heads of a group
+constexpr int kQueries = 64;  // queries of a tile: rows times heads of a group
 
 inline int rows_per_tile(const Heads& heads) { return std::max(1, kQueries / heads.group()); }
 

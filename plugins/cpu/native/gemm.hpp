@@ -14,20 +14,25 @@ struct Extent {
     ptrdiff_t out_stride;    // floats between two rows of the output
 };
 
-// out[r][16 p + lane], continued where `groups` of earlier inputs have left it unless `fresh`. Weights `ahead` of those in
-// use are fetched: with several rows the processor computes too long between two loads to run ahead by itself.
+// Weights that are fetched while others are multiplied: `panels` of them, from `at` on.
+template <typename S>
+struct Fetch {
+    const S* at;
+    int panels;
+};
+
+// out[r][16 p + lane], continued where `groups` of earlier inputs have left it unless `fresh`.
 template <typename S, int R, int P>
-static void block(const S* x, const S* w, float* out, Extent e, int groups, bool fresh, ptrdiff_t ahead) {
+static void block(const S* x, const S* w, float* out, Extent e, int groups, bool fresh, Fetch<S> next) {
     F sums[R][P];
     for (int r = 0; r < R; ++r)
         for (int p = 0; p < P; ++p) sums[r][p] = fresh ? zeros() : load(out + r * e.out_stride + p * kLanes);
     for (int g = 0; g < groups; ++g) {
+        ptrdiff_t at = ptrdiff_t{g} * kLanes * kStep<S>;
         decltype(weights(w)) columns[P];
-        for (int p = 0; p < P; ++p) {
-            const S* at = w + p * e.panel_stride + ptrdiff_t{g} * kLanes * kStep<S>;
-            columns[p] = weights(at);
-            if (R > 1) __builtin_prefetch(at + ahead, 0, 2);
-        }
+        for (int p = 0; p < P; ++p) columns[p] = weights(w + p * e.panel_stride + at);
+        if constexpr (R > 1)  // one row runs ahead by itself
+            for (int p = 0; p < next.panels; ++p) __builtin_prefetch(next.at + p * e.panel_stride + at, 0, 2);
         for (int r = 0; r < R; ++r) {
             auto row = input(x + r * e.x_stride + ptrdiff_t{g} * kStep<S>);
             for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], row, columns[p]);
@@ -39,19 +44,19 @@ static void block(const S* x, const S* w, float* out, Extent e, int groups, bool
 
 // `panels` is a power of two that fits in registers beside `rows` rows.
 template <typename S, int R, int P>
-INLINE void block_of(int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh, ptrdiff_t ahead) {
+INLINE void block_of(int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh, Fetch<S> next) {
     if constexpr (P > 1) {
-        if (P > most_panels(R) || panels < P) return block_of<S, R, P / 2>(panels, x, w, out, e, groups, fresh, ahead);
+        if (P > most_panels(R) || panels < P) return block_of<S, R, P / 2>(panels, x, w, out, e, groups, fresh, next);
     }
-    if constexpr (P <= most_panels(R)) block<S, R, P>(x, w, out, e, groups, fresh, ahead);
+    if constexpr (P <= most_panels(R)) block<S, R, P>(x, w, out, e, groups, fresh, next);
 }
 template <typename S, int R = kMostRows>
 INLINE void block_of(int rows, int panels, const S* x, const S* w, float* out, Extent e, int groups, bool fresh,
-                     ptrdiff_t ahead) {
+                     Fetch<S> next) {
     if constexpr (R > 1) {
-        if (rows < R) return block_of<S, R - 1>(rows, panels, x, w, out, e, groups, fresh, ahead);
+        if (rows < R) return block_of<S, R - 1>(rows, panels, x, w, out, e, groups, fresh, next);
     }
-    block_of<S, R, 8>(panels, x, w, out, e, groups, fresh, ahead);
+    block_of<S, R, 8>(panels, x, w, out, e, groups, fresh, next);
 }
 
 // How many of `panels` go together with `rows` rows.
@@ -63,23 +68,26 @@ INLINE int fitting(int rows, int panels) {
 
 constexpr int kChunk = 384;  // inputs of a pass over many rows: the weights in use stay in the first cache
 
-constexpr ptrdiff_t kFar = 32768, kNear = 2048;  // numbers
-
 // out[rows][16 * panels] = x[rows][inputs] * panels
+//
+// With several rows the processor computes too long between two loads to run ahead in memory by itself: what comes next is
+// fetched, a part of it by every block of rows, since more at a time than it can wait for is dropped.
 template <typename S>
 static void gemm(const S* x, int rows, const S* w, int panels, int groups, float* out, Extent e) {
     int parts = divided_up(rows, kMostRows), height = divided_up(rows, parts);
     int chunk = parts == 1 ? groups : kChunk / kStep<S>;
     for (int done = 0, taken; done < panels; done += taken) {
         taken = fitting(height, panels - done);
-        // the panels that come next where they are short, else what comes next in the same ones
-        ptrdiff_t ahead = taken * e.panel_stride < kFar ? taken * e.panel_stride : kNear;
+        int share = divided_up(taken, parts);
         for (int g = 0; g < groups; g += chunk) {
             int part = groups - g < chunk ? groups - g : chunk;
             const S* from = w + done * e.panel_stride + ptrdiff_t{g} * kLanes * kStep<S>;
-            for (int r = 0; r < rows; r += height)
-                block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride + ptrdiff_t{g} * kStep<S>,
-                            from, out + r * e.out_stride + done * kLanes, e, part, g == 0, r ? 0 : ahead);
+            const S* later = g + chunk < groups ? from + ptrdiff_t{chunk} * kLanes * kStep<S> : w + (done + taken) * e.panel_stride;
+            for (int r = 0, fetched = 0; r < rows; r += height, fetched += share) {
+                Fetch<S> next{later + fetched * e.panel_stride, fetched < taken ? share : 0};
+                block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride + ptrdiff_t{g} * kStep<S>, from,
+                            out + r * e.out_stride + done * kLanes, e, part, g == 0, next);
+            }
         }
     }
 }

@@ -6,10 +6,10 @@
 namespace specserve {
 
 namespace {
-constexpr int kRedundant = 4;     // rows that every thread normalizes for itself rather than wait for others
+constexpr int kRedundant = 8;     // rows that every thread normalizes for itself rather than wait for others
 constexpr int kTasksPerThread = 4;
 constexpr int kPhases = 8;        // of a layer, at most
-constexpr int kRowsPerTask = 8;
+constexpr int kRowsPerTask = 2;
 }  // namespace
 
 template <typename S>
