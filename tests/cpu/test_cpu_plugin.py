@@ -14,6 +14,7 @@ from specserve.errors import ConfigError
 from specserve.plugins import PluginHost
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
+from specserve.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +61,19 @@ def test_in_float16_torch_serves(toy_model: Path) -> None:
 def test_the_banner_says_why_torch_serves_in_float16() -> None:
     host = PluginHost.start(EngineConfig(model="demo", device="cpu", dtype="float16"))
     assert any("computes in bfloat16 and float32, not in float16" in line for line in host.banner()), host.banner()
+
+
+def test_the_banner_names_the_instruction_set_that_serves(toy_model: Path) -> None:
+    description = make_engine(toy_model, default_plugins=True).description
+    assert description["kernels"] == f"cpu-{SETS[0]} (cpu)"
+    assert description["attention"] == "cpu_paged (cpu)"
+
+
+def test_the_banner_says_why_torch_serves_a_float16_checkpoint(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path, dtype="float16")
+    assembled = make_engine(path, default_plugins=True)
+    assert assembled.description["kernels"] == "torch (builtin; cpu has none for float16 on cpu)"
+    assert len(run_requests(assembled.engine, [REQUEST]).tokens()["a"]) == 8
 
 
 def test_the_tokens_are_those_of_torch(toy_model: Path) -> None:

@@ -19,6 +19,7 @@ from specserve.engine import Engine, EngineParts
 from specserve.errors import ConfigError, PluginError
 from specserve.kv.blocks import BlockPool
 from specserve.kv.sizing import make_cache
+from specserve.loading import BUILTIN
 from specserve.memory import keep_freed_memory
 from specserve.metrics import EngineMetrics
 from specserve.models.config import read_config
@@ -110,13 +111,20 @@ def assemble(
     )
     description = {
         "model": config.model,
-        "kernels": f"{kernels.name} ({kernels_owner})",
+        "kernels": describe_kernels(config, host, kernels_owner, kernels),
         "attention": f"{attention.name} ({attention_owner})",
         "drafters": [drafter.name for drafter in drafters],
         **describe_promises(config, engine),
         "config": config,
     }
     return Assembled(engine, config, tokenizer, description)
+
+
+def describe_kernels(config: EngineConfig, host: PluginHost, owner: str, kernels: KernelSet) -> str:
+    """The set, its owner, and the plugins that have none here: a checkpoint's dtype is known only after they load."""
+    guests = [plugin.name for plugin in host.implementers["make_kernels"] if plugin.name not in (BUILTIN, owner)]
+    declined = "".join(f"; {name} has none for {config.dtype} on {config.device}" for name in guests)
+    return f"{kernels.name} ({owner}{declined})"
 
 
 def describe_promises(config: EngineConfig, engine: Engine) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     dtype: str = "auto"
     device: str = "cpu"
     threads: int | None = None
-    """CPU threads of torch; None: the number of cores this process may use."""
+    """CPU threads; None: the number of cores this process may use."""
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
     """The budget of one step: decode and prefill rows and guesses together."""

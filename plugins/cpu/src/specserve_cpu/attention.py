@@ -6,7 +6,7 @@ path. Knows nothing about tiles of torch or about the kernel set beside it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -70,6 +70,6 @@ class PagedFactory:
         return CpuPagedAttention(self.machine, spec, cache, dtype)
 
 
-def native_kind(dtype: torch.dtype) -> type[_native.float32]:
+def native_kind(dtype: torch.dtype) -> type[_native.Kind]:
     """The native classes and functions for a dtype."""
-    return cast("type[_native.float32]", getattr(_native, str(dtype).removeprefix("torch.")))
+    return {torch.float32: _native.float32, torch.bfloat16: _native.bfloat16}[dtype]

@@ -6,17 +6,20 @@ delta or a kernel of somebody else's, which must be called in between.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from specserve_cpu.attention import native_kind
+from specserve_cpu.linear import PackedLinear
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from specserve import protocols
     from specserve.batch import Batch
     from specserve.models.decoder import DecoderLayer, DecoderModel
+    from specserve.projection import Projection
     from specserve_cpu import _native
     from specserve_cpu.attention import CpuPagedAttention, PagedPlan
 
@@ -26,7 +29,7 @@ LANES = 16
 class FusedPass:
     """`specserve.protocols.ForwardPass`."""
 
-    def __init__(self, model: DecoderModel, stack: _native.float32.FusedStack) -> None:
+    def __init__(self, model: DecoderModel, stack: _native.Kind.FusedStack) -> None:
         self.model, self.stack = model, stack
 
     def embed(self, batch: Batch) -> Tensor:
@@ -54,7 +57,7 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: CpuPagedAtten
         attention=attention.native,
         layers=layers,
         final_norm=model.final_norm,
-        head=model.lm_head.packed.native,
+        head=packed_of(model.lm_head),
         cos=model.rotary.cos,
         sin=model.rotary.sin,
         eps=model.config.norm_eps,
@@ -63,21 +66,26 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: CpuPagedAtten
     return FusedPass(model, stack)
 
 
-def is_free(projection: Any) -> bool:
+def is_free(projection: protocols.Projection) -> bool:
     """Is it this kernel set's alone, with nothing added?"""
     packed = projection.packed
-    return not projection.has_deltas and hasattr(packed, "native") and not packed.missing
+    return not projection.has_deltas and isinstance(packed, PackedLinear) and not packed.missing
 
 
-def layer_parts(kind: Any, layer: DecoderLayer, window: int) -> Any:
+def packed_of(projection: Projection) -> _native.Kind.PackedLinear:
+    assert isinstance(projection.packed, PackedLinear), f"{projection.name} is not free"
+    return projection.packed.native
+
+
+def layer_parts(kind: type[_native.Kind], layer: DecoderLayer, window: int) -> _native.Kind.LayerParts:
     return kind.LayerParts(
         input_norm=layer.input_norm,
-        qkv=layer.qkv_proj.packed.native,
+        qkv=packed_of(layer.qkv_proj),
         q_norm=layer.q_norm,
         k_norm=layer.k_norm,
-        o=layer.o_proj.packed.native,
+        o=packed_of(layer.o_proj),
         post_norm=layer.post_attention_norm,
-        gate_up=layer.gate_up_proj.packed.native,
-        down=layer.down_proj.packed.native,
+        gate_up=packed_of(layer.gate_up_proj),
+        down=packed_of(layer.down_proj),
         window=window,
     )

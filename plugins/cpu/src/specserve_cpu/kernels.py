@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 
 from specserve_cpu.attention import CpuPagedAttention, native_kind
 from specserve_cpu.fused import fuse
+from specserve_cpu.linear import PackedLinear, dense
 from specserve_cpu.sampler import CpuSampler
 
 if TYPE_CHECKING:
@@ -24,22 +24,6 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionBackend
     from specserve_cpu import _native
     from specserve_cpu.fused import FusedPass
-
-
-class PackedLinear:
-    """A linear map with its weight packed: `(x: [T, in]) -> [T, out]`, a fresh tensor."""
-
-    def __init__(self, machine: _native.Machine, weight: Tensor, bias: Tensor | None) -> None:
-        self.outs, self.ins = weight.shape
-        # bf16 inputs are taken in pairs
-        self.missing = self.ins % 2 if weight.dtype == torch.bfloat16 else 0
-        whole = F.pad(weight, (0, self.missing)).contiguous()
-        self.native = native_kind(weight.dtype).PackedLinear(machine, whole, bias)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        out = torch.empty((x.shape[0], self.outs), dtype=x.dtype)
-        self.native.run(F.pad(x, (0, self.missing)) if self.missing else dense(x), out)
-        return out
 
 
 class CpuKernels:
@@ -78,8 +62,3 @@ class CpuKernels:
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | None:
         return fuse(self.machine, model, attention) if isinstance(attention, CpuPagedAttention) else None
-
-
-def dense(x: Tensor) -> Tensor:
-    """x with neighbouring numbers in its last dimension."""
-    return x if x.stride(-1) == 1 else x.contiguous()
