@@ -106,20 +106,20 @@ class LogitEdits(Protocol):
     """A row of logits to which a few changes are made, one after the other. `ids`: array("q") of distinct tokens."""
 
     def penalize(
-        self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float
+        self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float, /
     ) -> None:
         """Each of `ids` was seen, counts[i] times in the output; counts: array("f")."""
         ...
 
-    def shift(self, ids: array[int], values: array[float]) -> None:
+    def shift(self, ids: array[int], values: array[float], /) -> None:
         """Add values[i] to the logit of ids[i]; values: array("f")."""
         ...
 
-    def keep_only(self, ids: array[int]) -> None:
+    def keep_only(self, ids: array[int], /) -> None:
         """All others become -inf."""
         ...
 
-    def forbid(self, ids: array[int]) -> None:
+    def forbid(self, ids: array[int], /) -> None:
         """These become -inf."""
         ...
 

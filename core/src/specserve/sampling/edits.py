@@ -21,7 +21,7 @@ class TorchRow:
         self.logits = logits
 
     def penalize(
-        self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float
+        self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float, /
     ) -> None:
         at, times = self.ids(ids), self.floats(counts)
         x = self.logits[at]
@@ -29,15 +29,15 @@ class TorchRow:
             x = torch.where(x > 0, x / repetition, x * repetition)
         self.logits[at] = x - frequency * times - presence * (times > 0)
 
-    def shift(self, ids: array[int], values: array[float]) -> None:
+    def shift(self, ids: array[int], values: array[float], /) -> None:
         self.logits[self.ids(ids)] += self.floats(values)
 
-    def keep_only(self, ids: array[int]) -> None:
+    def keep_only(self, ids: array[int], /) -> None:
         at = self.ids(ids)
         kept = self.logits[at]
         self.logits.fill_(NEVER)[at] = kept
 
-    def forbid(self, ids: array[int]) -> None:
+    def forbid(self, ids: array[int], /) -> None:
         self.logits[self.ids(ids)] = NEVER
 
     def ids(self, numbers: array[int]) -> Tensor:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from specserve.errors import ConfigError
 from specserve.protocols import AttentionCapabilities
 from specserve_cpu import _native
 
@@ -67,6 +68,11 @@ class PagedFactory:
         self.machine = machine
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> CpuPagedAttention:
+        if spec.head_dim % 2 and dtype == torch.bfloat16:
+            raise ConfigError(
+                f"cpu_paged takes bfloat16 in pairs and needs heads of an even size; this model's head_dim is "
+                f"{spec.head_dim}. Pass --attention sdpa, or --dtype float32."
+            )
         return CpuPagedAttention(self.machine, spec, cache, dtype)
 
 
