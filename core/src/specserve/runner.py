@@ -37,7 +37,6 @@ class Runner:
         self.model, self.attention = model, attention
         fused = kernels.fuse(model, attention)
         self.passes: ForwardPass = TiledPass(model, attention, kernels.row_tile) if fused is None else fused
-        self.is_fused = fused is not None
         self.hidden_layers = {layer % (model.num_layers + 1) for layer in hidden_layers}
         stops = sorted({0, *self.hidden_layers, model.num_layers})
         self.stretches = list(pairwise(stops))

@@ -29,17 +29,11 @@ const Table<Bf16>& table_of<Bf16>(const Kernels& kernels) { return kernels.bf16;
 template <>
 const Table<float>& table_of<float>(const Kernels& kernels) { return kernels.f32; }
 
+// A job of one phase over [0, count).
 template <typename Task>
-void in_parts(Pool& pool, int count, int tasks_per_thread, Task task) {
-    int tasks = pool.size() == 1 ? 1 : std::min(count, pool.size() * tasks_per_thread);
-    pool.run(1, [&](Pool::Crew& crew) {
-        crew.share(tasks, [&](int t) {
-            task(static_cast<int>(int64_t{count} * t / tasks), static_cast<int>(int64_t{count} * (t + 1) / tasks));
-        });
-    });
+void in_parts(Pool& pool, int count, Task task) {
+    pool.run(1, [&](Pool::Crew& crew) { crew.parts(count, task); });
 }
-
-constexpr int kParts = 4;
 
 template <typename S>
 class PackedLinear {
@@ -55,7 +49,7 @@ class PackedLinear {
         const Table<S>& table = table_of<S>(machine_->kernels);
         nb::gil_scoped_release free;
         if (rows == 0) return;
-        in_parts(*machine_->pool, w.num_panels(), kParts, [&](int begin, int end) {
+        in_parts(*machine_->pool, w.num_panels(), [&](int begin, int end) {
             table.store(w, {from, x.stride(0), rows}, {begin, end}, {to, out.stride(0), rows});
         });
     }
@@ -87,11 +81,16 @@ void rms_norm(const Machine& machine, const Array& x, const Array& gain, float e
     S* to = numbers<S>(out, "out", {rows, heads, size});
     nb::gil_scoped_release free;
     if (rows == 0) return;
-    in_parts(*machine.pool, rows, kParts, [&](int begin, int end) {
+    in_parts(*machine.pool, rows, [&](int begin, int end) {
         for (int r = begin; r < end; ++r)
             table_of<S>(machine.kernels)
                 .norm({from + r * x.stride(0), x.stride(1), heads}, g, eps, size, {to + ptrdiff_t{r} * heads * size, size, heads});
     });
+}
+
+void check_rotary(const Array& cos, int dim) {
+    if (cos.shape(2) % 2 || static_cast<int>(cos.shape(2)) > dim)
+        throw std::invalid_argument("cos must have an even number of columns, at most a head's; got " + sizes_of(cos) + ".");
 }
 
 // heads: [rows, heads, dim], turned in place
@@ -102,11 +101,10 @@ void rotary(const Machine& machine, const Array& heads, const Array& cos, const 
     const float* c = numbers<float>(cos, "cos", {rows, 1, kAny});
     int size = static_cast<int>(cos.shape(2));
     const float* s = numbers<float>(sin, "sin", {rows, 1, size});
-    if (size % 2 || size > static_cast<int>(heads.shape(2)))
-        throw std::invalid_argument("cos must have an even number of columns, at most a head's; got " + sizes_of(cos) + ".");
+    check_rotary(cos, static_cast<int>(heads.shape(2)));
     nb::gil_scoped_release free;
     if (rows == 0) return;
-    in_parts(*machine.pool, rows, kParts, [&](int begin, int end) {
+    in_parts(*machine.pool, rows, [&](int begin, int end) {
         for (int r = begin; r < end; ++r)
             for (int h = 0; h < count; ++h)
                 table_of<S>(machine.kernels)
@@ -122,7 +120,7 @@ void silu_and_multiply(const Machine& machine, const Array& gate_up, const Array
     S* to = numbers<S>(out, "out", {rows, size});
     nb::gil_scoped_release free;
     if (rows == 0) return;
-    in_parts(*machine.pool, rows, kParts, [&](int begin, int end) {
+    in_parts(*machine.pool, rows, [&](int begin, int end) {
         table_of<S>(machine.kernels)
             .activate({from + begin * gate_up.stride(0), gate_up.stride(0), end - begin}, size, {to + ptrdiff_t{begin} * size, size, end - begin});
     });
@@ -266,8 +264,7 @@ class FusedStack {
         int rotary = static_cast<int>(cos_.shape(2)), inner = layers_.empty() ? 0 : layers_[0].down->linear().ins;
         Shape shape{hidden_, inner, heads, eps, scale, attention_->key_limit(), rotary,
                     cos, numbers<float>(sin_, "sin", {static_cast<int64_t>(cos_.shape(0)), 1, rotary})};
-        if (rotary % 2 || rotary > heads.dim)
-            throw std::invalid_argument("cos must have an even number of columns, at most a head's; got " + sizes_of(cos_) + ".");
+        check_rotary(cos_, heads.dim);
         if (static_cast<int>(layers_.size()) > attention_->num_layers())
             throw std::invalid_argument("layers must be at most the cache's " + std::to_string(attention_->num_layers()) + "; got " +
                                         std::to_string(layers_.size()) + ".");

@@ -1,5 +1,6 @@
 #include "packed.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -63,7 +64,9 @@ Packed<S>::Packed(const S* weight, const S* bias, int outs, int ins)
     for (int out = 0; out < outs; ++out) {
         S* panel = panels_.get() + (out / kLanes) * shape_.panel_stride();
         const S* row = weight + ptrdiff_t{out} * ins;
-        for (int in = 0; in < ins; ++in) panel[(in / kStep<S> * kLanes + out % kLanes) * kStep<S> + in % kStep<S>] = row[in];
+        for (int in = 0; in < ins; in += kStep<S>)
+            std::memcpy(panel + ptrdiff_t{in} * kLanes + out % kLanes * kStep<S>, row + in,
+                        static_cast<size_t>(std::min(kStep<S>, ins - in)) * sizeof(S));
     }
     if (bias) std::memcpy(bias_.get(), bias, static_cast<size_t>(outs) * sizeof(S));
 }

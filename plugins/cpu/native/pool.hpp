@@ -5,6 +5,7 @@
 // all threads have arrived: a thread that the system has put aside holds nobody up unless it holds a task.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -43,7 +44,7 @@ class Pool {
             int mine = 0;
             for (int i = 0; i < size(); ++i) {
                 int owner = (thread_ + i) % size();
-                int begin = begin_of(owner, tasks), count = begin_of(owner + 1, tasks) - begin;
+                int begin = cut(tasks, owner, size()), count = cut(tasks, owner + 1, size()) - begin;
                 if (taken[owner].load(std::memory_order_relaxed) >= count) continue;
                 for (int t; (t = taken[owner].fetch_add(1, std::memory_order_relaxed)) < count; ++mine) task(begin + t);
             }
@@ -51,8 +52,17 @@ class Pool {
             for (int spins = 0; phase.done.load(std::memory_order_acquire) < tasks; ++spins) pool_.wait_a_little(spins);
         }
 
+        // One phase over [0, count): `task(begin, end)` of neighbouring pieces, a few for each thread.
+        template <typename Task>
+        void parts(int count, Task&& task) {
+            int pieces = size() == 1 ? 1 : std::min(count, size() * kPiecesPerThread);
+            share(pieces, [&](int i) { task(cut(count, i, pieces), cut(count, i + 1, pieces)); });
+        }
+
        private:
-        int begin_of(int owner, int tasks) const { return static_cast<int>(int64_t{tasks} * owner / size()); }
+        static constexpr int kPiecesPerThread = 4;
+        // Where piece i of [0, count) begins.
+        static int cut(int count, int i, int pieces) { return static_cast<int>(int64_t{count} * i / pieces); }
 
         Pool& pool_;
         int thread_;

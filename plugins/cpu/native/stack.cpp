@@ -7,7 +7,6 @@ namespace specserve {
 
 namespace {
 constexpr int kRedundant = 8;     // rows that every thread normalizes for itself rather than wait for others
-constexpr int kTasksPerThread = 4;
 constexpr int kPhases = 8;        // of a layer, at most
 constexpr int kRowsPerTask = 2;
 }  // namespace
@@ -35,16 +34,6 @@ void Stack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, con
     attention_.prepare(plan, pool_->size());
     pool_->run((end - begin) * kPhases, [&](Pool::Crew& crew) {
         for (int l = begin; l < end; ++l) layer(crew, layers_[static_cast<size_t>(l)], in);
-    });
-}
-
-// Panels [0, count) in pieces, as tasks of one phase.
-template <typename S>
-template <typename Task>
-void Stack<S>::panels(Pool::Crew& crew, int count, Task task) {
-    int tasks = crew.size() == 1 ? 1 : std::min(count, crew.size() * kTasksPerThread);
-    crew.share(tasks, [&](int t) {
-        task(Panels{static_cast<int>(int64_t{count} * t / tasks), static_cast<int>(int64_t{count} * (t + 1) / tasks)});
     });
 }
 
@@ -97,17 +86,17 @@ void Stack<S>::layer(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in) 
     ptrdiff_t qkv = query + 2 * ptrdiff_t{heads.keys} * heads.dim;
 
     auto before = normed(crew, in.x, layer.input_norm, rows);
-    panels(crew, layer.qkv.num_panels(), [&](Panels p) { table_.store(layer.qkv, before(), p, {qkv_.data(), qkv, rows}); });
+    crew.parts(layer.qkv.num_panels(), [&](int begin, int end) { table_.store(layer.qkv, before(), {begin, end}, {qkv_.data(), qkv, rows}); });
     crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
         for (int r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) rotate_and_keep(layer, in, r);
     });
     attention_.run(crew, *in.plan, qkv_.data(), qkv, layer.cache, layer.window, attended_.data());
     Rows<const S> attended{attended_.data(), query, rows};
-    panels(crew, layer.o.num_panels(), [&](Panels p) { table_.add(layer.o, attended, p, {in.x, hidden, rows}); });
+    crew.parts(layer.o.num_panels(), [&](int begin, int end) { table_.add(layer.o, attended, {begin, end}, {in.x, hidden, rows}); });
     auto after = normed(crew, in.x, layer.post_norm, rows);
-    panels(crew, layer.gate_up.num_panels() / 2, [&](Panels p) { table_.gated(layer.gate_up, after(), p, {inner_.data(), inner, rows}); });
+    crew.parts(layer.gate_up.num_panels() / 2, [&](int begin, int end) { table_.gated(layer.gate_up, after(), {begin, end}, {inner_.data(), inner, rows}); });
     Rows<const S> activated{inner_.data(), inner, rows};
-    panels(crew, layer.down.num_panels(), [&](Panels p) { table_.add(layer.down, activated, p, {in.x, hidden, rows}); });
+    crew.parts(layer.down.num_panels(), [&](int begin, int end) { table_.add(layer.down, activated, {begin, end}, {in.x, hidden, rows}); });
 }
 
 template <typename S>
@@ -119,8 +108,8 @@ void Stack<S>::logits(const S* x, const int64_t* rows, int count, float* out) {
         table_.norm({from, shape_.hidden, 1}, final_norm_, shape_.eps, shape_.hidden, {normed_.data() + static_cast<size_t>(i) * wide, shape_.hidden, 1});
     }
     pool_->run(1, [&](Pool::Crew& crew) {
-        panels(crew, head_.num_panels(), [&](Panels p) {
-            table_.logits(head_, {normed_.data(), shape_.hidden, count}, p, {out, head_.outs, count});
+        crew.parts(head_.num_panels(), [&](int begin, int end) {
+            table_.logits(head_, {normed_.data(), shape_.hidden, count}, {begin, end}, {out, head_.outs, count});
         });
     });
 }

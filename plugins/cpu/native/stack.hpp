@@ -57,8 +57,6 @@ class Stack {
     void layer(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in);
     auto normed(Pool::Crew& crew, const S* x, const S* gain, int rows);
     void rotate_and_keep(const Layer<S>& layer, const Inputs& in, int row);
-    template <typename Task>
-    void panels(Pool::Crew& crew, int count, Task task);
 
     Table<S> table_;
     std::shared_ptr<Pool> pool_;

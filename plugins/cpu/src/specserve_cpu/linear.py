@@ -22,13 +22,16 @@ class PackedLinear:
         self.outs, self.ins = weight.shape
         # bf16 inputs are taken in pairs
         self.missing = self.ins % 2 if weight.dtype == torch.bfloat16 else 0
-        whole = F.pad(weight, (0, self.missing)).contiguous()
-        self.native = native_kind(weight.dtype).PackedLinear(machine, whole, bias)
+        self.native = native_kind(weight.dtype).PackedLinear(machine, self.even(weight).contiguous(), bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         out = torch.empty((x.shape[0], self.outs), dtype=x.dtype)
-        self.native.run(F.pad(x, (0, self.missing)) if self.missing else dense(x), out)
+        self.native.run(dense(self.even(x)), out)
         return out
+
+    def even(self, rows: Tensor) -> Tensor:
+        """With a zero column where one is missing; without a copy elsewhere."""
+        return F.pad(rows, (0, self.missing)) if self.missing else rows
 
 
 def dense(x: Tensor) -> Tensor:
