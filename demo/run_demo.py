@@ -31,7 +31,10 @@ async def main(options: list[str]) -> int:
         log = Path(directory) / "server.log"
         with log.open("wb") as output:
             server = subprocess.Popen(
-                [*SPECSERVE, "serve", "--port", "0", *options], stdout=output, stderr=subprocess.STDOUT
+                [*SPECSERVE, "serve", "--port", "0", *options],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C comes to the demo alone: a server that is quicker would look broken
             )
         try:
             url = await wait_until_ready(server, log)
@@ -139,8 +142,9 @@ def read(log: Path) -> str:
 
 
 def run(options: list[str]) -> int:
-    """`main`, ended by Ctrl-C, SIGTERM or a closed pipe without a traceback, and never without its server."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """`main`, ended by Ctrl-C, SIGTERM, a closed terminal or pipe without a traceback, and never without its server."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     try:
         return asyncio.run(main(options))
     except KeyboardInterrupt:

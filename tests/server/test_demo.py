@@ -63,7 +63,7 @@ def test_ctrl_c_ends_the_demo_and_its_server() -> None:
         assert demo.stdout is not None
         ready = FIRST_LINE.match(demo.stdout.readline())
         assert ready
-        os.killpg(demo.pid, signal.SIGINT)  # as a terminal sends it: to the server too
+        os.killpg(demo.pid, signal.SIGINT)  # as a terminal sends it: to the whole group
         assert demo.wait(30) == 130
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(ready[1], timeout=5)
