@@ -1,0 +1,36 @@
+"""The interfaces that plugins implement and built-in parts implement alike.
+
+Only shapes and promises; no implementation and, at run time, no torch. Letters: T rows of a batch or tile,
+H hidden size, V vocabulary.
+"""
+
+from specserve.protocols.attention import AttentionBackend, AttentionCapabilities, AttentionFactory, AttentionSpec
+from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
+from specserve.protocols.sampling import LogitEdits, LogitsProcessor, ProcessorState, Sampler
+from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
+from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, Verifier
+
+__all__ = [
+    "AdaptableModel",
+    "AttentionBackend",
+    "AttentionCapabilities",
+    "AttentionFactory",
+    "AttentionSpec",
+    "Delta",
+    "DraftPlanner",
+    "Drafter",
+    "DrafterNeeds",
+    "ForwardPass",
+    "KernelSet",
+    "LogitEdits",
+    "LogitsProcessor",
+    "Metric",
+    "Observer",
+    "ProcessorState",
+    "Projection",
+    "ResolvedModel",
+    "Sampler",
+    "TextStream",
+    "Tokenizer",
+    "Verifier",
+]

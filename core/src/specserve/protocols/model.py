@@ -1,0 +1,105 @@
+"""What computes a model's rows, and what a plugin may change of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from specserve.batch import Batch
+    from specserve.protocols.attention import AttentionBackend
+    from specserve.protocols.sampling import Sampler
+
+
+class KernelSet(Protocol):
+    """The row-wise arithmetic of a model on one device and dtype. Every function maps rows to rows."""
+
+    name: str
+    sampler: Sampler
+    """From logits to tokens, on the device where `linear` leaves them."""
+    row_tile: int | None
+    """Rows come padded to this many, always, so that a row's bits cannot depend on its neighbours; None
+    when the kernels promise that by construction and take any number of rows."""
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """x: [T, in], weight: [out, in] -> [T, out]."""
+        ...
+
+    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        """The same map, bit for bit, with its weight packed once; None where packing gains nothing."""
+        ...
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        """x: [..., n], weight: [n]. Accumulates in float32 (Zhang and Sennrich, 2019)."""
+        ...
+
+    def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """x: [T, heads, head_dim]; cos, sin: [T, 1, rotary_dim] float32, sin signed for the half-split form."""
+        ...
+
+    def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
+        """gate_up: [T, 2n] -> silu(first half) * second half, [T, n]."""
+        ...
+
+    def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
+        """The decoder's layers in calls of this set's own, with the bits of its pieces; None: they are called one by
+        one. Asked once, after all projections are sealed. A set declines where a projection has deltas, or where it
+        does not know the attention backend."""
+        ...
+
+
+class ForwardPass(Protocol):
+    """The way of a batch's rows through the model, in as many calls as hidden states are tapped."""
+
+    def embed(self, batch: Batch) -> Tensor:
+        """[T or more, H]: rows beyond T are padding that the other methods know."""
+        ...
+
+    def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
+        """x: the input of layer `begin` -> that of layer `end`; `plan`: the attention backend's of this batch."""
+        ...
+
+    def logits(self, x: Tensor, batch: Batch) -> Tensor:
+        """x: the last layer's output -> [scored rows, V] float32."""
+        ...
+
+
+Delta = "Callable[[Tensor, Tensor, slice], None]"
+"""`delta(x, out, rows)` adds its part to `out` in place; x: [T, in], out: [T, out], rows: which rows of the batch."""
+
+
+class Projection(Protocol):
+    """A named linear map of the model: one kernel and any number of additive deltas."""
+
+    name: str
+    in_features: int
+    out_features: int
+    weight: Tensor
+    """[out, in]; read it to pack it, in `adapt_model`: afterwards the core's own kernel packs it and lets go of it."""
+    bias: Tensor | None
+    packed: Any
+    """What the kernel set packed it into; None where it did not, or where somebody else set the kernel."""
+    parts: Mapping[str, slice]
+    """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
+
+    @property
+    def has_deltas(self) -> bool:
+        """A kernel that fuses this projection with its neighbours must decline when this is true."""
+        ...
+
+    def add_delta(self, delta: Any) -> None: ...
+
+    def set_kernel(self, kernel: Any, owner: str) -> None: ...
+
+    def seal(self, prepare: Any) -> None: ...
+
+
+class AdaptableModel(Protocol):
+    """What `adapt_model` receives."""
+
+    projections: Mapping[str, Projection]
+    num_layers: int
+    vocab_size: int

@@ -1,0 +1,64 @@
+"""What the engine and the server need around the model: text, names of models, figures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from specserve.batch import Batch
+    from specserve.types import Verdict
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One sample for /metrics: kind is counter or gauge; labels in a fixed order."""
+
+    name: str
+    help: str
+    kind: str
+    value: float
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class Observer(Protocol):
+    """Learns and counts after commit."""
+
+    def observe(self, batch: Batch, verdict: Verdict) -> None: ...
+
+    def metrics(self) -> Iterable[Metric]: ...
+
+
+class ResolvedModel(msgspec.Struct, frozen=True):
+    """What a request's `model` names: the adapter's version keys caches through `namespace`."""
+
+    name: str
+    parent: str | None
+    namespace: str
+    release: Any = None
+    """Called once when the request ends: unpins the adapter. None when nothing is pinned."""
+
+
+class Tokenizer(Protocol):
+    """What the engine and the server need of a tokenizer."""
+
+    eos_token_ids: tuple[int, ...]
+    vocab_size: int
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str: ...
+
+    def stream(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> TextStream:
+        """A decoder that continues after the prompt."""
+        ...
+
+
+class TextStream(Protocol):
+    """Incremental decoding that never cuts a UTF-8 character."""
+
+    def push(self, token_id: int) -> str:
+        """The text that this token completes; empty while a character is incomplete."""
+        ...

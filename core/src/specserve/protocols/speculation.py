@@ -1,0 +1,77 @@
+"""Guessing, planning what to verify, and deciding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.batch import Batch
+    from specserve.request import Request
+    from specserve.types import Draft, ForwardOutput, Verdict
+
+
+class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a drafter asks of the engine."""
+
+    hidden_layers: tuple[int, ...] = ()
+    """Layers whose output it reads in `ForwardOutput.hidden`; 0 is the embedding, num_layers the final norm's input,
+    which may be written -1 here. The keys there are never negative."""
+    kv_layers: int = 0
+    """Layers of its own in the paged KV cache, after the target's."""
+
+
+class Drafter(Protocol):
+    """Guesses the next tokens of every request. A wrong guess costs time and never changes a token."""
+
+    name: str
+    needs: DrafterNeeds
+
+    def start(self, request: Request) -> None:
+        """The request was admitted: its prompt is known, nothing is computed yet."""
+        ...
+
+    def propose(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Sequence[Draft | None]:
+        """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted.
+
+        Called after the verdict's tokens were appended to the requests. Spans of requests that ended in this step
+        are still there: `stop` was called for them, their blocks are gone, their limit is 0.
+        """
+        ...
+
+    def stop(self, request: Request) -> None:
+        """The request ended, for whatever reason."""
+        ...
+
+
+class DraftPlanner(Protocol):
+    """Decides how much to guess and how much of what was guessed to verify."""
+
+    def limits(self, requests: Sequence[Request]) -> list[int]:
+        """The most nodes worth drafting for each request."""
+        ...
+
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+        """Which part of each request's draft to verify: at most `budget` nodes in all, parents with their children.
+
+        `base_rows` counts the rows that the step computes in any case.
+        """
+        ...
+
+    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        """After the step: what was accepted, and how long the step took."""
+        ...
+
+
+class Verifier(Protocol):
+    """Turns logits into decisions. The default is drafter-invariant; a lossy one must say so."""
+
+    name: str
+    lossless: bool
+
+    def verify(self, batch: Batch, output: ForwardOutput) -> Verdict: ...
