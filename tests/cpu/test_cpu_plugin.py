@@ -95,8 +95,11 @@ def test_explain_answers_for_the_plugin(capsys: pytest.CaptureFixture[str]) -> N
     assert "kernel.cpu" in capsys.readouterr().out
 
 
-def test_heads_of_an_odd_size_are_refused_in_bfloat16_and_served_otherwise(tmp_path: Path) -> None:
+def test_heads_of_an_odd_size_are_left_to_sdpa_in_bfloat16(tmp_path: Path) -> None:
     model = write_checkpoint(tmp_path / "odd", head_dim=33, partial_rotary_factor=0.98)
     assert len(run(model, [REQUEST], plugins=("cpu",)).tokens()["a"]) == 8
-    with pytest.raises(ConfigError, match="head_dim is 33"):
-        make_engine(model, dtype="bfloat16", default_plugins=True)
+    with pytest.raises(ConfigError, match="heads of 66 bytes are no multiple of its 4"):
+        make_engine(model, dtype="bfloat16", default_plugins=True, attention="cpu_paged")
+    served = make_engine(model, dtype="bfloat16", default_plugins=True)
+    assert served.engine.runner.attention.name == "sdpa"
+    assert len(run_requests(served.engine, [REQUEST]).tokens()["a"]) == 8

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specserve.speculation.draft_checks import DraftFault, check_draft, merge_siblings
-from specserve.speculation.trees import ROOT, children_of, depths_of, is_chain, keep, parents_of, paths_of
+from specserve.speculation.trees import (
+    ROOT,
+    children_of,
+    depths_of,
+    is_chain,
+    keep,
+    likeliest_chain,
+    parents_of,
+    paths_of,
+)
 from specserve.types import Draft
 
 VOCAB = 4
@@ -53,6 +62,21 @@ def test_in_normal_form_no_child_survives_its_parent(draft):
         assert len(clean.survival) == len(clean.tokens)
         for node, parent in enumerate(parents_of(clean)):
             assert parent == ROOT or clean.survival[node] <= clean.survival[parent]
+
+
+@given(trees(min_size=1))
+def test_the_likeliest_chain_is_one_path_to_a_leaf_of_the_best_children(draft):
+    clean = normal(draft)
+    chain = likeliest_chain(clean)
+    assert chain.parents is None
+    path = next(path for path in paths_of(clean) if tuple(clean.tokens[node] for node in path) == chain.tokens)
+    assert not children_of(clean).get(path[-1])
+    for parent, node in zip((ROOT, *path), path, strict=False):
+        siblings = children_of(clean)[parent].values()
+        if clean.survival is not None:
+            assert clean.survival[node] == max(clean.survival[sibling] for sibling in siblings)
+        else:
+            assert node == min(siblings)
 
 
 @given(trees())

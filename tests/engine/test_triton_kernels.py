@@ -9,12 +9,13 @@ import subprocess
 import sys
 
 import pytest
-import torch
 import triton_checks
 
 from specserve import builtin
-from specserve.attention.sdpa import backend_chooser
+from specserve.attention.fitting import misfits
+from specserve.attention.sdpa import SdpaFactory
 from specserve.errors import ConfigError
+from specserve.protocols import AttentionNeeds
 
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed here (the dev group has it for Linux)"
@@ -77,6 +78,12 @@ def test_a_start_on_the_cpu_imports_no_triton():
 
 
 def test_attention_on_cuda_refuses_heads_that_would_need_another_arithmetic():
-    with pytest.raises(ConfigError, match="head_dim 20"):
-        backend_chooser(torch.device("cuda"), torch.bfloat16, 20)
-    backend_chooser(torch.device("cuda"), torch.float32, 20)
+    def needs(dtype, head_bytes):
+        return AttentionNeeds(
+            device="cuda", dtype=dtype, block_size=16, head_bytes=head_bytes, graphs="none", drafts=False, trees=False
+        )
+
+    assert misfits(SdpaFactory.capabilities, needs("bfloat16", 40)) == [
+        "the model's heads of 40 bytes are no multiple of its 16"
+    ]
+    assert misfits(SdpaFactory.capabilities, needs("float32", 80)) == []

@@ -13,7 +13,7 @@ import msgspec
 import torch
 
 from specserve.admission import Limits
-from specserve.attention.choosing import make_attention
+from specserve.attention.choosing import ChosenAttention, make_attention
 from specserve.batch import BatchBuilder, no_lora
 from specserve.engine import Engine, EngineParts
 from specserve.errors import ConfigError, PluginError
@@ -25,14 +25,16 @@ from specserve.metrics import EngineMetrics
 from specserve.models.config import read_config
 from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
+from specserve.protocols import Arithmetic
 from specserve.runner import Runner
 from specserve.sampling.processors import MinTokensProcessor
 from specserve.scheduler import Scheduler
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import measure_costs
 from specserve.speculation.drafting import Drafting, NoDraft
-from specserve.speculation.guard import Guard
+from specserve.speculation.guard import Guard, whole
 from specserve.speculation.planning import CostPlanner, VerifyAll
+from specserve.speculation.trees import likeliest_chain
 from specserve.text.tokenizer import HfTokenizer
 from specserve.verifier import DrafterInvariantVerifier
 
@@ -44,7 +46,15 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins import PluginHost
-    from specserve.protocols import Drafter, DraftPlanner, KernelSet, LogitsProcessor, Sampler, Verifier
+    from specserve.protocols import (
+        AttentionBackend,
+        Drafter,
+        DraftPlanner,
+        KernelSet,
+        LogitsProcessor,
+        Sampler,
+        Verifier,
+    )
 
 ROW_INVARIANT_DEVICES = ("cpu",)
 DRAFTER_PARTS = ("name", "needs", "start", "propose", "stop")
@@ -85,11 +95,11 @@ def assemble(
         projection.seal(kernels.prepare_linear)
     drafters = make_drafters(config, host, model)
     cache = make_cache(config, model, sum(drafter.needs.kv_layers for drafter in drafters))
-    attention_owner, attention = make_attention(config, host, model, cache, device)
-    runner = Runner(model, kernels, attention, {layer for d in drafters for layer in d.needs.hidden_layers})
+    attention = make_attention(config, host, model, cache, device, drafters)
+    runner = Runner(model, kernels, attention.backend, {layer for d in drafters for layer in d.needs.hidden_layers})
     builder = BatchBuilder(config.block_size, device, lora_planner(host))
     planner = make_planner(config, host, drafters, runner, builder, cache)
-    arithmetic = f"{kernels.name}/{attention.name}/{config.dtype}"
+    arithmetic = arithmetic_of(kernels, attention.backend, config)
     metrics = EngineMetrics()
     cache_tokens = cache.num_blocks * cache.block_size
     limits = Limits(model.vocab_size, model.max_model_len, cache_tokens, tokenizer.eos_token_ids)
@@ -98,7 +108,7 @@ def assemble(
             scheduler=make_scheduler(config, builder, planner, metrics, cache.num_blocks, arithmetic),
             runner=runner,
             verifier=make_verifier(config, host, tokenizer, kernels.sampler),
-            drafting=make_drafting(config, drafters, planner, metrics, model.vocab_size),
+            drafting=make_drafting(config, drafters, planner, metrics, model.vocab_size, attention),
             planner=planner,
             cache=cache,
             processors=make_processors(config, host, tokenizer),
@@ -112,9 +122,9 @@ def assemble(
     description = {
         "model": config.model,
         "kernels": describe_kernels(config, host, kernels_owner, kernels),
-        "attention": f"{attention.name} ({attention_owner})",
+        "attention": attention.description,
         "drafters": [drafter.name for drafter in drafters],
-        **describe_promises(config, engine),
+        **describe_promises(config, engine, attention),
         "config": config,
     }
     return Assembled(engine, config, tokenizer, description)
@@ -127,14 +137,19 @@ def describe_kernels(config: EngineConfig, host: PluginHost, owner: str, kernels
     return f"{kernels.name} ({owner}{declined})"
 
 
-def describe_promises(config: EngineConfig, engine: Engine) -> dict[str, Any]:
+def describe_promises(config: EngineConfig, engine: Engine, attention: ChosenAttention) -> dict[str, Any]:
     """What the banner and /v1/plugins say of losslessness and of room."""
     return {
         "verifier": engine.verifier.name,
         "lossless": engine.verifier.lossless,
-        "row_invariant": config.device in ROW_INVARIANT_DEVICES,
+        "row_invariant": config.device in ROW_INVARIANT_DEVICES and attention.row_invariant,
         "kv_cache_tokens": engine.parts.limits.cache_tokens,
     }
+
+
+def arithmetic_of(kernels: KernelSet, attention: AttentionBackend, config: EngineConfig) -> Arithmetic:
+    """What keys the prefix cache beside tokens: everything that bits depend on."""
+    return Arithmetic(*(f"{kernels.name}/{name}/{config.dtype}" for name in attention.arithmetic))
 
 
 def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
@@ -178,7 +193,7 @@ def make_scheduler(
     planner: DraftPlanner,
     metrics: EngineMetrics,
     num_blocks: int,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Scheduler:
     return Scheduler(
         pool=BlockPool(num_blocks),
@@ -226,9 +241,16 @@ def pick_device(name: str) -> torch.device:
 
 
 def make_drafting(
-    config: EngineConfig, drafters: list[Drafter], planner: DraftPlanner, metrics: EngineMetrics, vocab_size: int
+    config: EngineConfig,
+    drafters: list[Drafter],
+    planner: DraftPlanner,
+    metrics: EngineMetrics,
+    vocab_size: int,
+    attention: ChosenAttention,
 ) -> Drafting | NoDraft:
-    guards = [Guard(d, metrics, vocab_size=vocab_size, fault_limit=config.draft_fault_limit) for d in drafters]
+    cut = likeliest_chain if attention.chains_only else whole
+    limit = config.draft_fault_limit
+    guards = [Guard(d, metrics, vocab_size=vocab_size, fault_limit=limit, cut=cut) for d in drafters]
     return Drafting(guards, planner) if guards else NoDraft()
 
 

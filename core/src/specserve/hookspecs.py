@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping
 
     import msgspec
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specserve.protocols import (
         AdaptableModel,
         AttentionFactory,
+        AttentionNeeds,
         Drafter,
         DraftPlanner,
         KernelSet,
@@ -51,8 +52,10 @@ def attention_backends(config: EngineConfig, options: Any) -> Iterable[Attention
 
 
 @hookspec
-def select_attention(config: EngineConfig, options: Any, available: Sequence[str]) -> dict[str, str] | None:
-    """Which backend serves the phases `prefill`, `decode` and `verify`; None leaves the choice to the core."""
+def select_attention(
+    config: EngineConfig, options: Any, available: Mapping[str, AttentionFactory], needs: AttentionNeeds
+) -> AttentionFactory | None:
+    """The backend that serves: one of `available`, or one composed of them; None leaves the choice to the core."""
 
 
 @hookspec

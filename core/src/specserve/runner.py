@@ -35,8 +35,10 @@ class Runner:
         hidden_layers: Collection[int] = (),
     ) -> None:
         self.model, self.attention = model, attention
-        fused = kernels.fuse(model, attention)
-        self.passes: ForwardPass = TiledPass(model, attention, kernels.row_tile) if fused is None else fused
+        self.kernels = kernels
+        self.passes = self.pass_over(attention)
+        self.passes_of_members: dict[AttentionBackend, ForwardPass] = {}
+        """Where the backend is composed of others and one of them serves a whole batch."""
         self.hidden_layers = {layer % (model.num_layers + 1) for layer in hidden_layers}
         stops = sorted({0, *self.hidden_layers, model.num_layers})
         self.stretches = list(pairwise(stops))
@@ -44,14 +46,27 @@ class Runner:
     @torch.inference_mode()
     def forward(self, batch: Batch) -> ForwardOutput:
         """Launch the forward pass; on CUDA this returns before it is done."""
-        plan = self.attention.plan(batch)
-        x = self.passes.embed(batch)
+        backend = self.attention.backend_for(batch)
+        passes = self.pass_of(backend)
+        plan = backend.plan(batch)
+        x = passes.embed(batch)
         hidden: dict[int, Tensor] = {}
         for begin, end in self.stretches:
             self.tap(hidden, begin, x, batch.num_rows)
-            x = self.passes.layers(x, batch, plan, begin, end)
+            x = passes.layers(x, batch, plan, begin, end)
         self.tap(hidden, self.model.num_layers, x, batch.num_rows)
-        return ForwardOutput(self.passes.logits(x, batch), hidden)
+        return ForwardOutput(passes.logits(x, batch), hidden)
+
+    def pass_of(self, backend: AttentionBackend) -> ForwardPass:
+        if backend is self.attention:
+            return self.passes
+        if backend not in self.passes_of_members:
+            self.passes_of_members[backend] = self.pass_over(backend)
+        return self.passes_of_members[backend]
+
+    def pass_over(self, attention: AttentionBackend) -> ForwardPass:
+        fused = self.kernels.fuse(self.model, attention)
+        return TiledPass(self.model, attention, self.kernels.row_tile) if fused is None else fused
 
     def tap(self, hidden: dict[int, Tensor], layer: int, x: Tensor, num_rows: int) -> None:
         if layer in self.hidden_layers:

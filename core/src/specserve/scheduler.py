@@ -12,14 +12,14 @@ import time
 from bisect import insort
 from typing import TYPE_CHECKING
 
-from specserve.kv.blocks import BlockPool, chain_hash, root_hash
+from specserve.kv.blocks import BlockPool, chain_hash, root_hash, turn_hash
 from specserve.spans import Span
 from specserve.speculation.trees import keep
 
 if TYPE_CHECKING:
     from specserve.batch import Batch, BatchBuilder
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import DraftPlanner
+    from specserve.protocols import Arithmetic, DraftPlanner
     from specserve.request import Request
     from specserve.types import Draft
 
@@ -39,7 +39,7 @@ class Scheduler:
         max_num_batched_tokens: int,
         chunked_prefill: bool,
         prefix_cache: bool,
-        arithmetic: str,
+        arithmetic: Arithmetic,
     ) -> None:
         self.pool, self.builder, self.planner, self.metrics = pool, builder, planner, metrics
         self.block_size = builder.block_size
@@ -133,8 +133,12 @@ class Scheduler:
     def extend_hashes(self, request: Request, count: int) -> None:
         size, hashes = self.block_size, request.hashes
         while len(hashes) < count:
-            parent = hashes[-1] if hashes else root_hash(request.namespace, self.arithmetic)
-            hashes.append(chain_hash(parent, request.tokens[len(hashes) * size : (len(hashes) + 1) * size]))
+            begin = len(hashes) * size
+            parent = hashes[-1] if hashes else root_hash(request.namespace, self.arithmetic.prompt)
+            of_prompt = max(0, request.prompt_len - begin)
+            if of_prompt < size and self.arithmetic.generated != self.arithmetic.prompt:
+                parent = turn_hash(parent, of_prompt, self.arithmetic.generated)
+            hashes.append(chain_hash(parent, request.tokens[begin : begin + size]))
 
     # --- blocks -------------------------------------------------------------------------------------
 

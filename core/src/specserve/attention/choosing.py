@@ -1,75 +1,122 @@
 """Which attention backend serves: the one asked for, a plugin's choice, or the best that fits.
 
-Capabilities are the backends' own statements; a choice that cannot work is refused with all its reasons.
+A choice that cannot work is refused with all its reasons.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.errors import ConfigError
-from specserve.protocols import AttentionSpec
+from specserve.attention.fitting import best_fit, cuts_drafts, misfits
+from specserve.errors import ConfigError, PluginError
+from specserve.features import did_you_mean
+from specserve.protocols import PHASES, AttentionNeeds, AttentionSpec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins import PluginHost
-    from specserve.protocols import AttentionBackend, AttentionFactory
+    from specserve.protocols import AttentionBackend, AttentionFactory, Drafter
 
-PHASES = ("prefill", "decode", "verify")
+FACTORY_PARTS = ("name", "capabilities", "build")
+BACKEND_PARTS = ("name", "arithmetic", "backend_for", "plan", "forward")
+
+
+class ChosenAttention(NamedTuple):
+    """A backend for the model, and who brought it."""
+
+    backend: AttentionBackend
+    owner: str
+    row_invariant: bool
+    chains_only: bool
+    """Drafts must not branch: the backend could not keep siblings apart."""
+
+    @property
+    def description(self) -> str:
+        cut = "; no tree mask, so drafts are cut to chains" if self.chains_only else ""
+        return f"{self.backend.name} ({self.owner}{cut})"
 
 
 def make_attention(
-    config: EngineConfig, host: PluginHost, model: DecoderModel, cache: KVCache, device: torch.device
-) -> tuple[str, AttentionBackend]:
-    """The owner's name and the chosen backend, built for the model."""
-    offers: dict[str, tuple[str, AttentionFactory]] = {}
-    for owner, factories in host.collect("attention_backends", config=config):
-        offers |= {factory.name: (owner, factory) for factory in factories}
-    name = chosen_name(config, host, offers)
-    if name not in offers:
-        raise ConfigError(f"--attention: no backend is named {name!r}; there are: {', '.join(offers)}.")
-    owner, factory = offers[name]
-    if reasons := misfits(factory, config):
-        raise ConfigError(f"--attention {name} cannot serve this configuration: {'; '.join(reasons)}.")
+    config: EngineConfig,
+    host: PluginHost,
+    model: DecoderModel,
+    cache: KVCache,
+    device: torch.device,
+    drafters: Sequence[Drafter],
+) -> ChosenAttention:
+    needs = needs_of(config, host, model, drafters)
+    owner, factory = choose(config, host, needs)
+    if reasons := misfits(factory.capabilities, needs):
+        raise ConfigError(f"attention {factory.name} cannot serve this configuration: {'; '.join(reasons)}.")
     spec = AttentionSpec(
         model.num_heads, model.num_kv_heads, model.head_dim, model.scale, cache.block_size, model.sliding_windows
     )
-    return owner, factory.build(spec, cache, device, model.dtype)
+    backend = factory.build(spec, cache, device, model.dtype)
+    refuse_partial(owner, backend, BACKEND_PARTS, "AttentionBackend")
+    return ChosenAttention(backend, owner, factory.capabilities.row_invariant, cuts_drafts(factory.capabilities, needs))
 
 
-def chosen_name(config: EngineConfig, host: PluginHost, offers: dict[str, tuple[str, AttentionFactory]]) -> str:
-    """--attention, else what a plugin selects, else a guest's backend that fits before the portable one."""
-    if config.attention != "auto":
-        return config.attention
-    answer = host.single("select_attention", config=config, available=list(offers))
-    if answer is not None:
-        owner, phases = answer
-        names = {phases.get(phase) for phase in PHASES}
-        if len(names) != 1 or None in names:
-            raise ConfigError(
-                f"{owner} selects attention {phases}; the core runs one backend for {', '.join(PHASES)}. "
-                "Select one composed of others, such as hybrid_attn's."
-            )
-        return str(names.pop())
-    fitting = [name for name, (_, factory) in offers.items() if not misfits(factory, config)]
-    guests = [name for name in fitting if offers[name][0] != "builtin"]
-    return next(iter([*guests, *fitting, *offers]))
-
-
-def misfits(factory: AttentionFactory, config: EngineConfig) -> list[str]:
-    """Why the backend cannot serve the configuration; empty when it can."""
-    can = factory.capabilities
-    checks = (
-        ("device", config.device, can.devices),
-        ("dtype", config.dtype, can.dtypes),
-        ("block size", config.block_size, can.block_sizes),
+def needs_of(
+    config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
+) -> AttentionNeeds:
+    return AttentionNeeds(
+        device=config.device,
+        dtype=config.dtype,
+        block_size=config.block_size,
+        head_bytes=model.head_dim * model.dtype.itemsize,
+        graphs=config.graphs,
+        drafts=bool(drafters),
+        trees=bool(drafters) and "draft.tree" in host.features,
     )
-    return [
-        f"{what} {got} is not among {', '.join(map(str, allowed))}"
-        for what, got, allowed in checks
-        if got not in allowed
-    ]
+
+
+def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tuple[str, AttentionFactory]:
+    """The owner's name and the backend: --attention's, a plugin's, else the best that fits. A guest's choice and
+    --attention exclude each other."""
+    owners: dict[str, str] = {}
+    offers: dict[str, AttentionFactory] = {}
+    for owner, factories in host.collect("attention_backends"):
+        for factory in factories:
+            refuse_partial(owner, factory, FACTORY_PARTS, "AttentionFactory")
+            if factory.name in offers:
+                raise PluginError(
+                    f"{owner} and {owners[factory.name]} both bring an attention backend named {factory.name!r}. "
+                    f"Keep one: remove --plugin or pass --no-plugin for {owner} or {owners[factory.name]}."
+                )
+            owners[factory.name], offers[factory.name] = owner, factory
+    selected = host.single("select_attention", available=offers, needs=needs)
+    if selected is not None:
+        if config.attention != "auto":
+            raise ConfigError(
+                f"--attention {config.attention}: plugin {selected[0]} chooses the attention backend. "
+                f"Leave --attention at auto, or remove --plugin {selected[0]}."
+            )
+        refuse_partial(selected[0], selected[1], FACTORY_PARTS, "AttentionFactory")
+        return selected
+    factory = best_fit(offers, needs, PHASES) if config.attention == "auto" else named(config.attention, offers)
+    if factory is None:
+        every = (f"{name}: {', '.join(misfits(offers[name].capabilities, needs))}" for name in offers)
+        raise ConfigError(f"--attention auto: no attention backend fits this configuration ({'; '.join(every)}).")
+    return owners[factory.name], factory
+
+
+def named(name: str, offers: dict[str, AttentionFactory]) -> AttentionFactory:
+    if name not in offers:
+        hint = did_you_mean(name, offers)
+        raise ConfigError(f"--attention: no backend is named {name!r} (there are {', '.join(offers)}{hint}).")
+    return offers[name]
+
+
+def refuse_partial(owner: str, thing: object, parts: tuple[str, ...], kind: str) -> None:
+    """What a plugin answered has every part of the interface."""
+    if missing := [part for part in parts if not hasattr(thing, part)]:
+        raise PluginError(
+            f"{owner} brings a {type(thing).__name__} for attention, which is no {kind}: it lacks "
+            f"{', '.join(missing)}. See specserve.protocols.{kind}, or remove --plugin {owner}."
+        )

@@ -18,8 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
 from specserve.batch import to_device
-from specserve.errors import ConfigError
-from specserve.protocols import AttentionCapabilities
+from specserve.protocols import AttentionBackend, AttentionCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +29,10 @@ if TYPE_CHECKING:
     from specserve.batch import Batch
     from specserve.kv.cache import KeysValues, KVCache
     from specserve.protocols import AttentionSpec
+
+
+HEAD_BYTES = 16
+"""What the memory-efficient kernel loads of a head at a time."""
 
 
 class Call(NamedTuple):
@@ -58,7 +61,7 @@ class Plan(NamedTuple):
     readings: list[Reading]
 
 
-class SdpaAttention:
+class SdpaAttention(AttentionBackend):
     name = "sdpa"
 
     def __init__(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> None:
@@ -66,7 +69,7 @@ class SdpaAttention:
         self.group_size = spec.num_heads // spec.num_kv_heads
         self.rows_per_tile = tile_rows(self.group_size)
         self.windows = sorted(set(spec.sliding_windows), key=lambda w: w or 0)
-        self.one_backend = backend_chooser(device, dtype, spec.head_dim)
+        self.one_backend = backend_chooser(device)
 
     # --- once per batch -----------------------------------------------------------------------------
 
@@ -174,23 +177,16 @@ class SdpaAttention:
         )
 
 
-def backend_chooser(
-    device: torch.device, dtype: torch.dtype, head_dim: int
-) -> Callable[[], AbstractContextManager[object]]:
+def backend_chooser(device: torch.device) -> Callable[[], AbstractContextManager[object]]:
     """What to hold around SDPA calls so that one arithmetic serves all rows.
 
     On CUDA torch picks a backend per call, by shape: flash takes no mask, cuDNN plans by shape, math goes through
     cuBLAS, whose algorithm follows the row count. The memory-efficient kernel gives every (query, head) a program
     that walks the keys in one order, takes expanded keys (a batch stride of 0) and any mask whose rows are whole
-    multiples of 8 numbers, which the key grid gives. It loads 16 bytes of a head at a time.
+    multiples of 8 numbers, which the key grid gives.
     """
     if device.type != "cuda":
         return nullcontext
-    if head_dim * dtype.itemsize % 16:
-        raise ConfigError(
-            f"--attention sdpa on CUDA needs heads of a multiple of 16 bytes; got head_dim {head_dim} in {dtype}, and "
-            "torch's other backends would let neighbours change a row's last bits. Use --device cpu for this model."
-        )
     return partial(sdpa_kernel, SDPBackend.EFFICIENT_ATTENTION)
 
 
@@ -199,11 +195,14 @@ class SdpaFactory:
 
     name = SdpaAttention.name
     capabilities = AttentionCapabilities(
+        paged=False,
         tree_mask=True,
         ragged=True,
+        row_invariant=True,
         block_sizes=(1, 2, 4, 8, 16, 32, 64),
         devices=("cpu", "cuda"),
         dtypes=("float32", "bfloat16", "float16"),
+        head_bytes={"cuda": HEAD_BYTES},
     )
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> SdpaAttention:

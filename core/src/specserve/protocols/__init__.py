@@ -4,17 +4,29 @@ Only shapes and promises; no implementation and, at run time, no torch. Letters:
 H hidden size, V vocabulary.
 """
 
-from specserve.protocols.attention import AttentionBackend, AttentionCapabilities, AttentionFactory, AttentionSpec
+from specserve.protocols.attention import (
+    PHASES,
+    Arithmetic,
+    AttentionBackend,
+    AttentionCapabilities,
+    AttentionFactory,
+    AttentionNeeds,
+    AttentionSpec,
+    Phase,
+)
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
 from specserve.protocols.sampling import LogitEdits, LogitsProcessor, ProcessorState, Sampler
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, Verifier
 
 __all__ = [
+    "PHASES",
     "AdaptableModel",
+    "Arithmetic",
     "AttentionBackend",
     "AttentionCapabilities",
     "AttentionFactory",
+    "AttentionNeeds",
     "AttentionSpec",
     "Delta",
     "DraftPlanner",
@@ -26,6 +38,7 @@ __all__ = [
     "LogitsProcessor",
     "Metric",
     "Observer",
+    "Phase",
     "ProcessorState",
     "Projection",
     "ResolvedModel",

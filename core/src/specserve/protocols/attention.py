@@ -1,8 +1,8 @@
-"""Attention over the paged KV cache."""
+"""Attention over the paged KV cache, and what a backend says of itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -12,16 +12,45 @@ if TYPE_CHECKING:
 
     from specserve.batch import Batch
 
+Phase = Literal["prefill", "decode", "verify"]
+PHASES: tuple[Phase, ...] = ("prefill", "decode", "verify")
+"""What a backend may be chosen for. A position has one phase for ever: those of the prompt are prefill, generated ones
+verify where a drafter is enabled and decode elsewhere, however many rows a step has."""
+
 
 class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a backend can do, stated once."""
 
+    paged: bool
+    """It reads keys and values where they lie; False: it gathers copies first."""
     tree_mask: bool
+    """A guess may see its own path and not its siblings; where this is False, drafts are cut to chains."""
     ragged: bool
+    """The requests of a batch may have different numbers of rows."""
+    row_invariant: bool
+    """A row's bits depend neither on the rows beside it nor on how its request was cut into spans."""
     block_sizes: tuple[int, ...]
     devices: tuple[str, ...]
     dtypes: tuple[str, ...]
+    head_bytes: dict[str, int] = {}
+    """By device: the size of a head in bytes must be a multiple of this; of 1 where nothing is said."""
     graphs: tuple[str, ...] = ()
+    made_for: tuple[Phase, ...] = ()
+    """Where an automatic choice prefers it."""
+
+
+class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a configuration and its model ask of the backends."""
+
+    device: str
+    dtype: str
+    block_size: int
+    head_bytes: int
+    graphs: str
+    drafts: bool
+    """Is a drafter enabled?"""
+    trees: bool
+    """Do its drafts have branches?"""
 
 
 class AttentionSpec(msgspec.Struct, frozen=True):
@@ -36,10 +65,32 @@ class AttentionSpec(msgspec.Struct, frozen=True):
     """Per layer: how many keys a query sees, itself included; None for all."""
 
 
+class Arithmetic(NamedTuple):
+    """Names for the order of a backend's operations: positions of equal names, and equal tokens, have equal bits.
+
+    Keys the prefix cache: a prompt takes up only blocks that it would have computed so itself.
+    """
+
+    prompt: str
+    generated: str
+
+
 class AttentionBackend(Protocol):
-    """Attention of a batch's rows over the paged KV cache. Row r sees exactly its own path, itself included."""
+    """Attention of a batch's rows over the paged KV cache. Row r sees exactly its own path, itself included.
+
+    Inherit from it: `arithmetic` and `backend_for` then answer for a backend that treats all positions alike.
+    """
 
     name: str
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return Arithmetic(self.name, self.name)
+
+    def backend_for(self, batch: Batch) -> AttentionBackend:
+        """Who serves the batch: this one, or one of those it is composed of, where that serves every row. A kernel set
+        may have fused the model's layers with the latter."""
+        return self
 
     def plan(self, batch: Batch) -> Any:
         """Work out, once per batch, what every layer needs. Called after the batch's blocks are allocated."""

@@ -46,8 +46,8 @@ class KernelSet(Protocol):
 
     def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
         """The decoder's layers in calls of this set's own, with the bits of its pieces; None: they are called one by
-        one. Asked once, after all projections are sealed. A set declines where a projection has deltas, or where it
-        does not know the attention backend."""
+        one. Asked after all projections are sealed, once for every backend that may serve a batch. A set declines
+        where a projection has deltas, or where it does not know the attention backend."""
         ...
 
 

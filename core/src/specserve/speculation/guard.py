@@ -32,11 +32,23 @@ ADAPTATION = 0.05
 T = TypeVar("T")
 
 
-class Guard:
-    """One drafter, safe to call."""
+def whole(draft: Draft) -> Draft:
+    return draft
 
-    def __init__(self, drafter: Drafter, metrics: EngineMetrics, *, vocab_size: int, fault_limit: int) -> None:
-        self.drafter, self.name, self.metrics = drafter, drafter.name, metrics
+
+class Guard:
+    """One drafter, safe to call. `cut` takes from a valid draft what this engine can verify."""
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        metrics: EngineMetrics,
+        *,
+        vocab_size: int,
+        fault_limit: int,
+        cut: Callable[[Draft], Draft | None] = whole,
+    ) -> None:
+        self.drafter, self.name, self.metrics, self.cut = drafter, drafter.name, metrics, cut
         self.vocab_size, self.fault_limit = vocab_size, fault_limit
         self.faults_in_a_row = 0
         self.enabled = True
@@ -85,6 +97,8 @@ class Guard:
         valid = check_draft(draft, limit, self.vocab_size)
         if valid is not None:
             valid = shallow(valid, request.max_len - len(request.tokens) - 1)
+        if valid is not None:
+            valid = self.cut(valid)
         if valid is None or valid.source:
             return valid
         return msgspec.structs.replace(valid, source=self.name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.types import Draft
 
 if TYPE_CHECKING:
@@ -53,6 +55,19 @@ def children_of(draft: Draft) -> dict[int, dict[int, int]]:
     for node, (parent, token) in enumerate(zip(parents_of(draft), draft.tokens, strict=True)):
         children.setdefault(parent, {}).setdefault(token, node)
     return children
+
+
+def likeliest_chain(draft: Draft) -> Draft | None:
+    """The path that goes on to the child most likely to survive, the first of equals, as a chain."""
+    if draft.parents is None:
+        return draft
+    path: list[int] = []
+    at = ROOT
+    while children := [node for node, parent in enumerate(draft.parents) if parent == at]:
+        at = children[0] if draft.survival is None else max(children, key=draft.survival.__getitem__)
+        path.append(at)
+    chain = keep(draft, path)
+    return chain and msgspec.structs.replace(chain, parents=None)
 
 
 def shallow(draft: Draft, depth: int) -> Draft | None:

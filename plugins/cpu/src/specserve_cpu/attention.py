@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.errors import ConfigError
-from specserve.protocols import AttentionCapabilities
+from specserve.protocols import PHASES, AttentionBackend, AttentionCapabilities
 from specserve_cpu import _native
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class PagedPlan(NamedTuple):
     slots: Tensor
 
 
-class CpuPagedAttention:
+class CpuPagedAttention(AttentionBackend):
     name = "cpu_paged"
 
     def __init__(self, machine: _native.Machine, spec: AttentionSpec, cache: KVCache, dtype: torch.dtype) -> None:
@@ -53,26 +52,27 @@ class CpuPagedAttention:
 
 
 class PagedFactory:
-    """How the core finds the backend."""
+    """How the core finds the backend. `machine` is None where the kernels do not serve: then it does not fit either,
+    and its capabilities say why."""
 
     name = CpuPagedAttention.name
     capabilities = AttentionCapabilities(
+        paged=True,
         tree_mask=True,
         ragged=True,
+        row_invariant=True,
         block_sizes=(1, 2, 4, 8, 16, 32, 64),
         devices=("cpu",),
         dtypes=("float32", "bfloat16"),
+        head_bytes={"cpu": 4},  # bfloat16 is taken in pairs
+        made_for=PHASES,
     )
 
-    def __init__(self, machine: _native.Machine) -> None:
+    def __init__(self, machine: _native.Machine | None) -> None:
         self.machine = machine
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> CpuPagedAttention:
-        if spec.head_dim % 2 and dtype == torch.bfloat16:
-            raise ConfigError(
-                f"cpu_paged takes bfloat16 in pairs and needs heads of an even size; this model's head_dim is "
-                f"{spec.head_dim}. Pass --attention sdpa, or --dtype float32."
-            )
+        assert self.machine is not None, "built for a device or dtype that it does not state"
         return CpuPagedAttention(self.machine, spec, cache, dtype)
 
 

@@ -37,7 +37,7 @@ class CpuPlugin:
 
     @hookimpl
     def attention_backends(self) -> list[PagedFactory]:
-        return [] if self.machine is None else [PagedFactory(self.machine)]
+        return [PagedFactory(self.machine)]
 
 
 def chosen(name: str) -> str:

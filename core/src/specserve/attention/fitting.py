@@ -1,0 +1,52 @@
+"""Does a backend fit a configuration, and which of several fits best? Only what backends state of themselves counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from specserve.protocols import AttentionCapabilities, AttentionFactory, AttentionNeeds, Phase
+
+
+def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
+    """Every reason why such a backend cannot serve; empty when it can."""
+    checks = (
+        ("device", needs.device, can.devices),
+        ("dtype", needs.dtype, can.dtypes),
+        ("block size", needs.block_size, can.block_sizes),
+    )
+    reasons = [
+        f"{what} {got} is not among its {', '.join(map(str, allowed)) or '(none)'}"
+        for what, got, allowed in checks
+        if got not in allowed
+    ]
+    multiple = can.head_bytes.get(needs.device, 1)
+    if needs.head_bytes % multiple:
+        reasons.append(f"the model's heads of {needs.head_bytes} bytes are no multiple of its {multiple}")
+    if not can.ragged:
+        reasons.append("it takes one width per batch, and requests here have widths of their own")
+    if needs.graphs != "none" and needs.graphs not in can.graphs:
+        reasons.append(f"--graphs {needs.graphs} is not among its {', '.join(can.graphs) or '(none)'}")
+    return reasons
+
+
+def cuts_drafts(can: AttentionCapabilities, needs: AttentionNeeds) -> bool:
+    """Must drafts that branch be cut to chains?"""
+    return needs.trees and not can.tree_mask
+
+
+def best_fit(
+    offers: Mapping[str, AttentionFactory], needs: AttentionNeeds, phases: Collection[Phase]
+) -> AttentionFactory | None:
+    """Of the backends that fit the one that loses nothing, was made for these phases and copies no keys; of equals the
+    first offered. None when none fits."""
+
+    def merit(factory: AttentionFactory) -> tuple[bool, bool, int, bool]:
+        can = factory.capabilities
+        branches = phases == ("prefill",) or not cuts_drafts(can, needs)
+        return can.row_invariant, branches, sum(phase in can.made_for for phase in phases), can.paged
+
+    fitting = [factory for factory in offers.values() if not misfits(factory.capabilities, needs)]
+    return max(fitting, key=merit, default=None)

@@ -1,0 +1,59 @@
+"""Two backends as one: prompt positions go to the first, generated positions to the second.
+
+Both read and write the same cache. Prompt rows of a step come first, because generated rows of the same request may
+follow them in a recomputation and see their keys; the other way round nothing is ever seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specserve.protocols import Arithmetic, AttentionBackend
+from specserve_hybrid_attn.phases import generated_part, is_generated_only, is_prompt_only, prompt_part
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from specserve.batch import Batch
+
+
+class PartPlan(NamedTuple):
+    """Who serves which rows, and its own plan for them."""
+
+    backend: AttentionBackend
+    rows: slice | torch.Tensor
+    plan: Any
+
+
+class HybridAttention(AttentionBackend):
+    """`specserve.protocols.AttentionBackend`, all of it, by two others."""
+
+    def __init__(self, name: str, prompt: AttentionBackend, generated: AttentionBackend) -> None:
+        self.name, self.prompt, self.generated = name, prompt, generated
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return Arithmetic(self.prompt.arithmetic.prompt, self.generated.arithmetic.generated)
+
+    def backend_for(self, batch: Batch) -> AttentionBackend:
+        if is_generated_only(batch):
+            return self.generated.backend_for(batch)
+        if is_prompt_only(batch):
+            return self.prompt.backend_for(batch)
+        return self
+
+    def plan(self, batch: Batch) -> tuple[PartPlan, ...]:
+        if is_generated_only(batch):
+            return (PartPlan(self.generated, slice(None), self.generated.plan(batch)),)
+        if is_prompt_only(batch):
+            return (PartPlan(self.prompt, slice(None), self.prompt.plan(batch)),)
+        parts = (self.prompt, prompt_part(batch)), (self.generated, generated_part(batch))
+        return tuple(PartPlan(backend, part.rows, backend.plan(part.batch)) for backend, part in parts)
+
+    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: tuple[PartPlan, ...]) -> Tensor:
+        out = q.new_empty(q.shape)
+        for part in plan:
+            rows = part.rows
+            out[rows] = part.backend.forward(layer, q[rows], k[rows], v[rows], part.plan)
+        return out

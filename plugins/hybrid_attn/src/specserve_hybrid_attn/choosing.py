@@ -1,0 +1,62 @@
+"""Which backend serves each phase, by the user's options or as the best that fits; every reason against it at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.attention.fitting import best_fit, misfits
+from specserve.errors import ConfigError
+from specserve.features import did_you_mean
+from specserve.protocols import PHASES
+from specserve_hybrid_attn.factory import HybridFactory
+from specserve_hybrid_attn.options import AUTO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specserve.protocols import AttentionFactory, AttentionNeeds, Phase
+    from specserve_hybrid_attn.options import HybridOptions
+
+SAME_AS: tuple[Phase, ...] = ("prefill", "decode")
+"""What `verify` may name instead of a backend."""
+
+
+def choose(options: HybridOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds) -> HybridFactory:
+    """Raises ConfigError with every reason against every phase's choice."""
+    names = names_by_phase(options, available, needs)
+    problems = [problem for phase in PHASES for problem in problems_of(phase, names[phase], available, needs)]
+    if problems:
+        raise ConfigError(
+            f"hybrid_attn cannot serve this configuration: {'; '.join(dict.fromkeys(problems))}. "
+            "Choose with --set hybrid_attn.prefill, .decode and .verify, or leave them at auto."
+        )
+    phase: Phase = "verify" if needs.drafts else "decode"
+    return HybridFactory(available[names["prefill"]], available[names[phase]], phase)
+
+
+def names_by_phase(
+    options: HybridOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds
+) -> dict[Phase, str]:
+    """The backend of every phase; `auto` where none fits."""
+    asked: dict[Phase, str] = {"prefill": options.prefill, "decode": options.decode, "verify": options.verify}
+    names: dict[Phase, str] = {}
+    for phase in PHASES:
+        name = asked[phase]
+        if phase == "verify" and name in SAME_AS:
+            name = names[name]
+        elif name == AUTO:
+            best = best_fit(available, needs, (phase,))
+            name = AUTO if best is None else best.name
+        names[phase] = name
+    return names
+
+
+def problems_of(phase: Phase, name: str, available: Mapping[str, AttentionFactory], needs: AttentionNeeds) -> list[str]:
+    if name == AUTO:
+        every = (f"{other}: {', '.join(misfits(each.capabilities, needs))}" for other, each in available.items())
+        return [f"no backend fits ({'; '.join(every)})"]
+    if name not in available:
+        hint = did_you_mean(name, available)
+        return [f"{phase}: no backend is named {name!r} (there are {', '.join(available)}{hint})"]
+    reasons = misfits(available[name].capabilities, needs)
+    return [f"{phase}={name}: {', '.join(reasons)}"] if reasons else []

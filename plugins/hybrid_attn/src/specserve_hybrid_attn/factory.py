@@ -1,0 +1,53 @@
+"""A composed backend before it knows the model: what it can do follows from its members."""
+
+from __future__ import annotations
+
+from math import lcm
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from specserve.protocols import AttentionCapabilities
+from specserve_hybrid_attn.attention import HybridAttention
+
+if TYPE_CHECKING:
+    import torch
+
+    from specserve.protocols import AttentionBackend, AttentionFactory, AttentionSpec
+
+
+T = TypeVar("T")
+
+
+class HybridFactory:
+    """`specserve.protocols.AttentionFactory`. `phase`: what generated positions are called here, decode or verify."""
+
+    def __init__(self, prompt: AttentionFactory, generated: AttentionFactory, phase: str) -> None:
+        self.prompt, self.generated = prompt, generated
+        self.name = f"hybrid(prefill={prompt.name}, {phase}={generated.name})"
+        self.capabilities = of_both(prompt.capabilities, generated.capabilities)
+
+    def build(self, spec: AttentionSpec, cache: Any, device: torch.device, dtype: torch.dtype) -> AttentionBackend:
+        """One backend for all positions is that backend itself: nothing to split, and kernel sets may fuse it."""
+        prompt = self.prompt.build(spec, cache, device, dtype)
+        if self.prompt is self.generated:
+            return prompt
+        return HybridAttention(self.name, prompt, self.generated.build(spec, cache, device, dtype))
+
+
+def of_both(prompt: AttentionCapabilities, generated: AttentionCapabilities) -> AttentionCapabilities:
+    """Only what both can, but for tree masks: guesses are generated positions, always."""
+    devices = common(prompt.devices, generated.devices)
+    return AttentionCapabilities(
+        paged=prompt.paged and generated.paged,
+        tree_mask=generated.tree_mask,
+        ragged=prompt.ragged and generated.ragged,
+        row_invariant=prompt.row_invariant and generated.row_invariant,
+        block_sizes=common(prompt.block_sizes, generated.block_sizes),
+        devices=devices,
+        dtypes=common(prompt.dtypes, generated.dtypes),
+        head_bytes={d: lcm(prompt.head_bytes.get(d, 1), generated.head_bytes.get(d, 1)) for d in devices},
+        graphs=common(prompt.graphs, generated.graphs),
+    )
+
+
+def common(one: tuple[T, ...], other: tuple[T, ...]) -> tuple[T, ...]:
+    return tuple(each for each in one if each in other)

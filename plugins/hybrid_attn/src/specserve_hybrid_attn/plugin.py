@@ -1,0 +1,27 @@
+"""hybrid_attn's hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.hookspecs import hookimpl
+from specserve_hybrid_attn.choosing import choose
+from specserve_hybrid_attn.options import HybridOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specserve.protocols import AttentionFactory, AttentionNeeds
+    from specserve_hybrid_attn.factory import HybridFactory
+
+
+@hookimpl
+def plugin_options() -> type[HybridOptions]:
+    return HybridOptions
+
+
+@hookimpl
+def select_attention(
+    options: HybridOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds
+) -> HybridFactory:
+    return choose(options, available, needs)

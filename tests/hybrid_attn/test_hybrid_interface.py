@@ -1,0 +1,169 @@
+"""The composition is total: whatever the interface of attention backends has, it answers by its members."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from specserve.attention.choosing import BACKEND_PARTS, FACTORY_PARTS
+from specserve.batch import BatchBuilder
+from specserve.protocols import Arithmetic, AttentionBackend, AttentionCapabilities, AttentionFactory
+from specserve.request import Request
+from specserve.spans import Span
+from specserve.types import Draft, GenerateRequest
+from specserve_hybrid_attn.attention import HybridAttention
+from specserve_hybrid_attn.factory import HybridFactory
+from specserve_hybrid_attn.phases import generated_part, prompt_part
+
+
+def parts_of(protocol):
+    """Public members that the protocol itself names: methods, properties and annotated fields."""
+    members = {*vars(protocol), *protocol.__annotations__}
+    return {name for name in members if not name.startswith("_")}
+
+
+class Call(NamedTuple):
+    layer: int
+    positions: list
+    spans: list
+
+
+class Recorder(AttentionBackend):
+    """Answers every row with its own name's number and remembers what it was asked."""
+
+    def __init__(self, name, value):
+        self.name, self.value, self.calls = name, value, []
+
+    def plan(self, batch):
+        return batch
+
+    def forward(self, layer, q, k, v, plan):
+        assert len(q) == len(k) == len(v) == plan.num_rows
+        assert torch.equal(q[:, 0, 0].long(), plan.positions)
+        self.calls.append(Call(layer, plan.positions.tolist(), [(s.start, s.length, s.drafted) for s in plan.spans]))
+        return torch.full_like(q, self.value)
+
+
+def request(name, prompt_len, generated):
+    wire = GenerateRequest(request_id=name, prompt_token_ids=tuple(range(prompt_len)))
+    made = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=100)
+    made.tokens += range(generated)
+    made.blocks = list(range(8))
+    return made
+
+
+def build(*spans):
+    return BatchBuilder(16, torch.device("cpu")).build(spans)
+
+
+def forward(backend, batch):
+    q = batch.positions[:, None, None].float()
+    return backend.forward(0, q, q, q, backend.plan(batch))[:, 0, 0].tolist()
+
+
+@pytest.fixture
+def hybrid():
+    return HybridAttention("hybrid", Recorder("one", 1.0), Recorder("two", 2.0))
+
+
+def test_the_composition_defines_every_part_of_the_interface_itself():
+    assert parts_of(AttentionBackend) == set(BACKEND_PARTS)
+    methods = parts_of(AttentionBackend) - {"name"}
+    assert methods <= set(vars(HybridAttention)), "a new method must not be inherited: compose it"
+    assert parts_of(AttentionFactory) == set(FACTORY_PARTS)
+    assert set(FACTORY_PARTS) <= {*vars(HybridFactory), *HybridFactory(Half("a"), Half("b"), "decode").__dict__}
+
+
+def test_every_capability_of_a_composition_follows_from_its_members():
+    both = HybridFactory(Half("a"), Half("b"), "decode").capabilities
+    strict = AttentionCapabilities(
+        paged=False, tree_mask=True, ragged=False, row_invariant=False, block_sizes=(2,), devices=("cpu",),
+        dtypes=("float32",), head_bytes={"cpu": 12}, graphs=("full",),
+    )  # fmt: skip
+    assert both == strict
+    # `made_for` is for choosing among offers, and a composition is not offered
+    assert set(AttentionCapabilities.__struct_fields__) == {
+        "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes", "graphs",
+        "made_for",
+    }  # fmt: skip
+
+
+class Half:
+    """One of two factories that agree in little."""
+
+    def __init__(self, name):
+        first = name == "a"
+        self.name = name
+        self.capabilities = AttentionCapabilities(
+            paged=first,
+            tree_mask=not first,
+            ragged=not first,
+            row_invariant=first,
+            block_sizes=(1, 2) if first else (2, 4),
+            devices=("cpu", "cuda") if first else ("cpu",),
+            dtypes=("float32",) if first else ("bfloat16", "float32"),
+            head_bytes={"cpu": 4} if first else {"cpu": 6, "cuda": 16},
+            graphs=("full",) if first else ("piecewise", "full"),
+        )
+
+    def build(self, spec, cache, device, dtype):
+        return Recorder(self.name, 0.0)
+
+
+def test_one_backend_for_everything_is_that_backend():
+    half = Half("a")
+    assert HybridFactory(half, half, "decode").build(None, None, None, None).name == "a"
+    assert HybridFactory(half, Half("b"), "decode").build(None, None, None, None).name == "hybrid(prefill=a, decode=b)"
+
+
+def test_a_composition_names_both_arithmetics(hybrid):
+    assert hybrid.arithmetic == Arithmetic("one", "two")
+    assert HybridAttention("outer", hybrid, hybrid).arithmetic == Arithmetic("one", "two")
+
+
+@pytest.mark.parametrize(("spans", "name"), [
+    ([(10, 0, 0, 10)], "one"),  # a whole prompt
+    ([(10, 1, 10, 1)], "two"),
+    ([(10, 4, 12, 2), (3, 1, 3, 1)], "two"),
+    ([(10, 0, 4, 3), (3, 1, 3, 1)], "hybrid"),
+    ([(10, 4, 8, 4)], "hybrid"),  # a recomputation across the prompt's end
+], ids=str)  # fmt: skip
+def test_a_batch_of_one_phase_goes_to_its_backend_alone(hybrid, spans, name):
+    batch = build(*(Span(request(str(i), p, g), start, n, 0, 1) for i, (p, g, start, n) in enumerate(spans)))
+    assert hybrid.backend_for(batch).name == name
+    forward(hybrid, batch)
+    assert bool(hybrid.prompt.calls) == (name != "two")
+    assert bool(hybrid.generated.calls) == (name != "one")
+
+
+def test_rows_go_by_position_and_not_by_width(hybrid):
+    draft = Draft(tokens=(5, 6, 7), parents=(-1, 0, 0))
+    batch = build(
+        Span(request("decode", 4, 1), 4, 1, 0, 1),
+        Span(request("prompt", 40, 0), 16, 24, 0, 1),
+        Span(request("verify", 4, 2), 5, 4, 3, 4, draft),
+        Span(request("again", 4, 3), 2, 5, 0, 1),  # recomputed: two prompt positions, three generated ones
+        Span(request("last of a prompt", 7, 0), 6, 1, 0, 1),
+    )
+    values = forward(hybrid, batch)
+    assert values == [2.0] + [1.0] * 24 + [2.0] * 4 + [1.0, 1.0, 2.0, 2.0, 2.0] + [1.0]
+    assert hybrid.prompt.calls == [Call(0, [*range(16, 40), 2, 3, 6], [(16, 24, 0), (2, 2, 0), (6, 1, 0)])]
+    assert hybrid.generated.calls == [Call(0, [4, 5, 6, 7, 7, 4, 5, 6], [(4, 1, 0), (5, 4, 3), (4, 3, 0)])]
+
+
+def test_parts_keep_what_attention_reads_of_a_batch():
+    draft = Draft(tokens=(5, 6), parents=(-1, -1))
+    batch = build(Span(request("a", 4, 2), 2, 6, 2, 3, draft), Span(request("b", 8, 0), 0, 8, 0, 1))
+    prompt, generated = prompt_part(batch), generated_part(batch)
+    assert prompt.batch.query_lens == (2, 8)
+    assert prompt.batch.row_offsets == (0, 2)
+    assert prompt.batch.slots.tolist() == [2, 3, *range(8)]
+    assert [s.draft for s in prompt.batch.spans] == [None, None]
+    assert generated.rows == slice(2, 6)
+    assert generated.batch.query_lens == (4,)
+    assert generated.batch.spans[0].draft == draft
+    assert generated.batch.spans[0].known == 2
+    assert generated.batch.slots.tolist() == [4, 5, 6, 7]
+    assert prompt.batch.num_scored == generated.batch.num_scored == 0
