@@ -19,6 +19,7 @@ from specserve.engine import Engine, EngineParts
 from specserve.kv.blocks import BlockPool
 from specserve.kv.cache import KVCache
 from specserve.metrics import EngineMetrics
+from specserve.protocols import Arithmetic
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
 from specserve.sampling.sampler import TorchSampler
 from specserve.scheduler import Scheduler
@@ -57,7 +58,7 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
         max_num_batched_tokens=4096,
         chunked_prefill=True,
         prefix_cache=True,
-        arithmetic="none",
+        arithmetic=Arithmetic("none", "none"),
     )
     cache = KVCache(
         num_layers=1, num_blocks=num_blocks, block_size=BLOCK_SIZE, num_kv_heads=1, head_dim=1,
