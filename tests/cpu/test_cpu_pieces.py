@@ -46,7 +46,7 @@ def test_a_delta_is_called_between_the_pieces_which_keep_their_bits(toy_model: P
 
     def adapt(model: Any) -> None:
         for projection in model.projections.values():
-            projection.add_delta(lambda x, out, at: rows.append(len(x)))
+            projection.add_delta(lambda x, out, at, lora: rows.append(len(x)))
 
     alone = make_engine(toy_model, plugins=("cpu",), dtype=dtype)
     beside = engine_with(toy_model, adapt, dtype=dtype)

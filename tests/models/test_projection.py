@@ -7,9 +7,7 @@ import torch
 
 from specserve.errors import PluginError
 from specserve.kernels import TorchKernels
-from specserve.projection import Projection
-
-ROWS = slice(0, 32)
+from specserve.projection import BatchRows, Projection
 
 
 def make() -> Projection:
@@ -19,7 +17,7 @@ def make() -> Projection:
 
 def test_it_is_a_linear_map_of_named_parts():
     projection, x = make(), torch.randn(32, 4)
-    torch.testing.assert_close(projection(x, ROWS), x @ projection.weight.T + projection.bias)
+    torch.testing.assert_close(projection(x), x @ projection.weight.T + projection.bias)
     assert (projection.in_features, projection.out_features) == (4, 6)
     assert projection.parts["up_proj"] == slice(3, 6)
 
@@ -31,19 +29,19 @@ def test_a_projection_without_parts_is_one_part_of_its_own_name():
 
 def test_deltas_add_up_and_learn_which_rows_they_got():
     projection, x, seen = make(), torch.randn(32, 4), []
-    plain = projection(x, ROWS)
+    plain = projection(x)
     for amount in (1.0, 2.0):
-        projection.add_delta(lambda x, out, rows, amount=amount: (seen.append(rows), out.add_(amount)))
-    torch.testing.assert_close(projection(x, slice(64, 96)), plain + 3.0)
-    assert seen == [slice(64, 96)] * 2
-    assert projection.has_deltas
+        projection.add_delta(lambda x, out, rows, lora, amount=amount: (seen.append((rows, lora)), out.add_(amount)))
+    torch.testing.assert_close(projection(x, BatchRows(slice(64, 96), "plan")), plain + 3.0)
+    assert seen == [(slice(64, 96), "plan")] * 2
+    assert len(projection.deltas) == 2
 
 
 def test_another_kernel_takes_the_place_of_the_default_one():
     projection, x = make(), torch.randn(32, 4)
     projection.set_kernel(lambda x, weight, bias: torch.zeros(32, 6), "cpu")
-    projection.add_delta(lambda x, out, rows: out.add_(1.0))
-    assert torch.equal(projection(x, ROWS), torch.ones(32, 6))
+    projection.add_delta(lambda x, out, rows, lora: out.add_(1.0))
+    assert torch.equal(projection(x), torch.ones(32, 6))
 
 
 def test_two_owners_of_one_kernel_are_an_error_that_names_both():

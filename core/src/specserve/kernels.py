@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from specserve.lowrank import add_in_full_height
 from specserve.sampling.sampler import TorchSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
+    from specserve.lowrank import AdapterWeights, Segment
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend, Sampler
 
@@ -66,6 +68,12 @@ class TorchKernels:
         for block in out.split_with_sizes(_blocks(size, SERIAL_ELEMENTS // gate.shape[0]), -1):
             F.silu(block, inplace=True)
         return out.mul_(up)
+
+    def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
+        return weights
+
+    def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
+        add_in_full_height(F.linear, projection, x, out, segments)
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:
         """torch has no call for more than one of these."""

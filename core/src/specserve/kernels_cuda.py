@@ -18,11 +18,15 @@ import torch
 import triton
 import triton.language as tl
 
+from specserve.lowrank import add_by_segment
 from specserve.sampling.sampler import TorchSampler
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
+    from specserve.lowrank import AdapterWeights, Segment
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend, Sampler
 
@@ -169,6 +173,12 @@ class CudaKernels:
 
     def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> None:
         """Weights are read as they are."""
+
+    def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
+        return weights
+
+    def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
+        add_by_segment(self.linear, projection, x, out, segments)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x, size = dense(x), len(weight)

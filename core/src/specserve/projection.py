@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -15,10 +16,21 @@ from specserve.errors import PluginError
 
 Kernel = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """`kernel(x, weight, bias) -> out`; out is a fresh tensor. A kernel may keep a packed copy and ignore the weight."""
-Delta = Callable[[Tensor, Tensor, slice], None]
-"""`delta(x, out, rows)` adds its part to `out` in place; rows: which rows of the batch x holds."""
+Delta = Callable[[Tensor, Tensor, slice, Any], None]
+"""`delta(x, out, rows, lora)` adds its part to `out` in place; rows: which rows of the batch x holds."""
 
 DEFAULT_OWNER = "the core"
+
+
+class BatchRows(NamedTuple):
+    """Which rows of a batch a tile holds, and the batch's plan of adapters."""
+
+    rows: slice
+    lora: Any
+
+
+NO_BATCH = BatchRows(slice(0, 0), None)
+"""Rows that no delta knows, such as those of the head."""
 
 
 class Projection:
@@ -42,15 +54,10 @@ class Projection:
         self.kernel_owner = DEFAULT_OWNER
         self.packed: Callable[[Tensor], Tensor] | None = None
         self._kernel = kernel
-        self._deltas: tuple[Delta, ...] = ()
-
-    @property
-    def has_deltas(self) -> bool:
-        """A kernel that fuses this projection with its neighbours must decline when this is true."""
-        return bool(self._deltas)
+        self.deltas: tuple[Delta, ...] = ()
 
     def add_delta(self, delta: Delta) -> None:
-        self._deltas += (delta,)
+        self.deltas += (delta,)
 
     def set_kernel(self, kernel: Kernel, owner: str) -> None:
         """Replace the kernel. Only one owner may: which of two runs must not depend on the order of plugins."""
@@ -70,9 +77,9 @@ class Projection:
             self._kernel = lambda x, *_: packed(x)
             self.weight = self.weight.new_empty(0)
 
-    def __call__(self, x: Tensor, rows: slice) -> Tensor:
+    def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
         """x: [T, in] -> [T, out], a fresh tensor."""
         out = self._kernel(x, self.weight, self.bias)
-        for delta in self._deltas:
-            delta(x, out, rows)
+        for delta in self.deltas:
+            delta(x, out, at.rows, at.lora)
         return out

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from specserve.projection import BatchRows
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -36,17 +38,18 @@ class TiledPass:
         tiles = self.tiles(len(positions))
         rotations = [model.rotation(positions[tile]) for tile in tiles]
         xs = [x[tile] for tile in tiles]
+        places = [BatchRows(tile, batch.lora) for tile in tiles]
         # rows beyond T are padding: whatever they hold, no other row sees it
         attended = x.new_zeros((len(positions), model.num_heads, model.head_dim))
         for layer in range(begin, end):
             pieces = [
-                model.attention_input(layer, rows, rotation, tile)
-                for rows, rotation, tile in zip(xs, rotations, tiles, strict=True)
+                model.attention_input(layer, rows, rotation, at)
+                for rows, rotation, at in zip(xs, rotations, places, strict=True)
             ]
             q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
             attended[:T] = self.attention.forward(layer, q, k, v, plan)
             xs = [
-                model.attention_output(layer, rows, attended[tile], tile) for rows, tile in zip(xs, tiles, strict=True)
+                model.attention_output(layer, rows, attended[at.rows], at) for rows, at in zip(xs, places, strict=True)
             ]
         return joined(xs)
 

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from specserve import protocols
     from specserve.models.config import ModelConfig
     from specserve.models.rope import RotaryTable
-    from specserve.projection import Projection
+    from specserve.projection import BatchRows, Projection
     from specserve.protocols import KernelSet
-
-NO_ROWS = slice(0, 0)
 
 
 class Rotation(NamedTuple):
@@ -91,11 +89,13 @@ class DecoderModel:
         """positions: [T] int64, below max_model_len. Once per tile, for all layers."""
         return Rotation(self.rotary.cos.index_select(0, positions), self.rotary.sin.index_select(0, positions))
 
-    def attention_input(self, layer: int, x: Tensor, rotation: Rotation, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+    def attention_input(
+        self, layer: int, x: Tensor, rotation: Rotation, at: BatchRows
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """x: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors."""
         weights, kernels, eps = self.layers[layer], self.kernels, self.config.norm_eps
         num_q, num_kv, _ = self._qkv_heads
-        qkv = weights.qkv_proj(kernels.rms_norm(x, weights.input_norm, eps), rows)
+        qkv = weights.qkv_proj(kernels.rms_norm(x, weights.input_norm, eps), at)
         qkv = qkv.view(-1, num_q + 2 * num_kv, self.head_dim)
         if weights.q_norm is not None and weights.k_norm is not None:
             q, k, v = qkv.split_with_sizes(self._qkv_heads, 1)
@@ -106,13 +106,13 @@ class DecoderModel:
         q, k = kernels.rotary(qk, rotation.cos, rotation.sin).split_with_sizes((num_q, num_kv), 1)
         return q, k, v
 
-    def attention_output(self, layer: int, x: Tensor, attn: Tensor, rows: slice) -> Tensor:
+    def attention_output(self, layer: int, x: Tensor, attn: Tensor, at: BatchRows) -> Tensor:
         """x: [T, H] as `attention_input` got it; attn: [T, heads, d] -> the layer's output [T, H], a fresh tensor."""
         weights, kernels = self.layers[layer], self.kernels
-        x = x + weights.o_proj(attn.flatten(1), rows)
-        gate_up = weights.gate_up_proj(kernels.rms_norm(x, weights.post_attention_norm, self.config.norm_eps), rows)
-        return x.add_(weights.down_proj(kernels.silu_and_multiply(gate_up), rows))
+        x = x + weights.o_proj(attn.flatten(1), at)
+        gate_up = weights.gate_up_proj(kernels.rms_norm(x, weights.post_attention_norm, self.config.norm_eps), at)
+        return x.add_(weights.down_proj(kernels.silu_and_multiply(gate_up), at))
 
-    def head(self, x: Tensor, rows: slice = NO_ROWS) -> Tensor:
+    def head(self, x: Tensor) -> Tensor:
         """x: [T, H], the last layer's output -> logits [T, V] float32."""
-        return self.lm_head(self.kernels.rms_norm(x, self.final_norm, self.config.norm_eps), rows).float()
+        return self.lm_head(self.kernels.rms_norm(x, self.final_norm, self.config.norm_eps)).float()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
     from specserve.batch import Batch
+    from specserve.lowrank import AdapterWeights, Segment
     from specserve.protocols.attention import AttentionBackend
     from specserve.protocols.sampling import Sampler
 
@@ -44,10 +45,19 @@ class KernelSet(Protocol):
         """gate_up: [T, 2n] -> silu(first half) * second half, [T, n]."""
         ...
 
+    def pack_adapter(self, weights: AdapterWeights) -> Any:
+        """The adapter as this set reads it, for `Segment.adapter`; it may share memory with `weights`."""
+        ...
+
+    def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
+        """x: [T, in]; to the rows of each segment of out: [T, out] what its adapter adds to the projection. Rows in no
+        segment stay as they are, and a row's bits do not depend on the segments beside its own."""
+        ...
+
     def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
         """The decoder's layers in calls of this set's own, with the bits of its pieces; None: they are called one by
         one. Asked after all projections are sealed, once for every backend that may serve a batch. A set declines
-        where a projection has deltas, or where it does not know the attention backend."""
+        where a projection has deltas that it does not know, or where it does not know the attention backend."""
         ...
 
 
@@ -67,8 +77,9 @@ class ForwardPass(Protocol):
         ...
 
 
-Delta = "Callable[[Tensor, Tensor, slice], None]"
-"""`delta(x, out, rows)` adds its part to `out` in place; x: [T, in], out: [T, out], rows: which rows of the batch."""
+Delta = "Callable[[Tensor, Tensor, slice, Any], None]"
+"""`delta(x, out, rows, lora)` adds its part to `out` in place; x: [T, in], out: [T, out], rows: which rows of the
+batch, lora: the batch's plan. `specserve.lowrank.LowRankDelta` is the one that kernel sets may fuse."""
 
 
 class Projection(Protocol):
@@ -86,8 +97,8 @@ class Projection(Protocol):
     """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
 
     @property
-    def has_deltas(self) -> bool:
-        """A kernel that fuses this projection with its neighbours must decline when this is true."""
+    def deltas(self) -> Sequence[Any]:
+        """A kernel that fuses this projection with its neighbours must decline where it does not know one of them."""
         ...
 
     def add_delta(self, delta: Any) -> None: ...
@@ -101,5 +112,6 @@ class AdaptableModel(Protocol):
     """What `adapt_model` receives."""
 
     projections: Mapping[str, Projection]
+    kernels: KernelSet
     num_layers: int
     vocab_size: int

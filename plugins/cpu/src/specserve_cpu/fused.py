@@ -69,7 +69,7 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: CpuPagedAtten
 def is_free(projection: protocols.Projection) -> bool:
     """Is it this kernel set's alone, with nothing added?"""
     packed = projection.packed
-    return not projection.has_deltas and isinstance(packed, PackedLinear) and not packed.missing
+    return not projection.deltas and isinstance(packed, PackedLinear) and not packed.missing
 
 
 def packed_of(projection: Projection) -> _native.Kind.PackedLinear:

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import CpuPagedAttention, native_kind
 from specserve_cpu.fused import fuse
 from specserve_cpu.linear import PackedLinear, dense
 from specserve_cpu.sampler import CpuSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
+    from specserve.lowrank import AdapterWeights, Segment
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend
     from specserve_cpu import _native
@@ -59,6 +61,13 @@ class CpuKernels:
         out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
         self.native.silu_and_multiply(self.machine, dense(gate_up), out)
         return out
+
+    def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
+        return PackedAdapter(self.machine, weights)
+
+    def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
+        for begin, end, adapter in segments:
+            adapter.add(projection, x[begin:end], out[begin:end])
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | None:
         return fuse(self.machine, model, attention) if isinstance(attention, CpuPagedAttention) else None
