@@ -162,6 +162,18 @@ async def test_closing_the_generator_aborts_and_frees_the_blocks_by_the_next_ste
         assert not engine.mailboxes
 
 
+async def test_an_action_after_aborts_runs_when_the_engine_has_forgotten_the_request(toy_model):
+    seen = []
+    async with started(toy_model) as engine:
+        async with aclosing(engine.submit(endless())) as deltas:
+            await anext(deltas)
+        engine.after_aborts(lambda: seen.append((list(engine.engine.requests), threading.current_thread().name)))
+        await until(lambda: seen)
+        assert seen == [([], "specserve-step")]
+    engine.after_aborts(lambda: seen.append("ended"))
+    assert seen[-1] == "ended"
+
+
 @pytest.mark.parametrize("read", [0, 1])
 async def test_cancelling_the_reader_aborts_its_request_and_no_other(toy_model, read):
     neighbour = toy_request("neighbour", range(30, 50), max_tokens=40, ignore_eos=True)

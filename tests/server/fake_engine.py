@@ -12,7 +12,7 @@ from specserve.text.stops import StopStrings
 from specserve.types import Delta, SpeculationFigures, TokenLogprobs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from specserve.protocols import Metric
     from specserve.text.tokenizer import HfTokenizer
@@ -76,6 +76,9 @@ class FakeEngine:
         deadline = asyncio.get_running_loop().time() + drain_seconds
         while self.running and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.005)
+
+    def after_aborts(self, action: Callable[[], None]) -> None:
+        action()
 
     async def failed(self) -> BaseException:
         await self.death.wait()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from specserve.protocols import Metric, ResolvedModel
+from specserve.server.models import lease_model
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
@@ -52,6 +56,30 @@ async def test_an_adapter_is_pinned_until_the_request_ends(client: Any, engine: 
     await client.post("/v1/completions", json={"model": "sql", "prompt": [1] * 999})
     assert released == ["sql"] * 3
     assert (await client.post("/v1/completions", json={"model": "fake-model:no", "prompt": "a"})).status == 404
+
+
+async def test_a_client_that_leaves_while_its_model_is_found_leaves_no_pin(engine: FakeEngine) -> None:
+    asked, go, released = threading.Event(), threading.Event(), threading.Event()
+
+    def resolve(name: str) -> ResolvedModel:
+        asked.set()
+        assert go.wait(10)
+        return ResolvedModel(name, None, "slow@1", released.set)
+
+    engine.plugins.answers["resolve_model"] = resolve
+
+    async def wait_for_model() -> None:
+        async with lease_model(engine, "slow", "base"):
+            pytest.fail("the client has left")
+
+    client = asyncio.create_task(wait_for_model())
+    await asyncio.to_thread(asked.wait, 10)
+    client.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await client
+    assert not released.is_set()
+    go.set()
+    assert await asyncio.to_thread(released.wait, 10)
 
 
 async def test_a_plugins_routes_are_served_under_the_same_rules(connect: Any, engine: FakeEngine) -> None:

@@ -154,6 +154,13 @@ class AsyncEngine:
             if not finished:
                 self.send(lambda: self.engine.abort(request.request_id))
 
+    def after_aborts(self, action: Callable[[], None]) -> None:
+        """Run it in the step thread, behind the aborts that were asked before; here where that thread has ended."""
+        if self.thread.is_alive():
+            self.send(action)
+        else:
+            action()
+
     async def failed(self) -> BaseException:
         """Wait for the step loop to die; returns what killed it."""
         return await asyncio.shield(self.death)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from specserve.metrics import EngineMetrics
     from specserve.protocols import Metric, TextStream
@@ -73,6 +73,10 @@ class ServedEngine(Protocol):
     def check(self, request: GenerateRequest) -> None: ...
 
     def submit(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]: ...
+
+    def after_aborts(self, action: Callable[[], None]) -> None:
+        """Run it once the engine has forgotten every request whose generator was closed before."""
+        ...
 
     def describe(self) -> dict[str, Any]: ...
 

@@ -6,14 +6,15 @@ as long as a request runs. Knows nothing about adapters.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from specserve.errors import ModelNotFoundError
 from specserve.protocols import ResolvedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator
 
     from specserve.server.contract import ServedEngine
 
@@ -22,13 +23,36 @@ SALT_MARK = "\0"
 """A namespace is the resolved model's, then, where a cache salt is given, this mark and the salt."""
 
 
-@contextmanager
-def lease_model(engine: ServedEngine, name: str | None, base: str) -> Iterator[ResolvedModel]:
-    """The model of that name, pinned within the block. None and the base's names are the base model;
-    `base:adapter` is the adapter. ModelNotFoundError for anything else."""
+@asynccontextmanager
+async def lease_model(engine: ServedEngine, name: str | None, base: str) -> AsyncIterator[ResolvedModel]:
+    """The model of that name, pinned until the engine has forgotten every request that was submitted within the block.
+    None and the base's names are the base model, `base:adapter` is the adapter. Raises ModelNotFoundError."""
     if name is None or name in (base, engine.model_name):
         yield ResolvedModel(base, None, "")
         return
+    # a plugin may have to read the adapter from disk
+    finding = asyncio.ensure_future(asyncio.to_thread(find, engine, name, base))
+    try:
+        resolved = await asyncio.shield(finding)
+    except asyncio.CancelledError:
+        finding.add_done_callback(let_go)
+        raise
+    try:
+        yield resolved
+    finally:
+        if resolved.release is not None:
+            engine.after_aborts(resolved.release)
+
+
+def let_go(finding: asyncio.Future[ResolvedModel]) -> None:
+    """The client left before its model was found: nobody will use the pin."""
+    if not finding.cancelled() and finding.exception() is None:
+        found = finding.result()
+        if found.release is not None:
+            found.release()
+
+
+def find(engine: ServedEngine, name: str, base: str) -> ResolvedModel:
     resolved = resolve(engine, name)
     prefix, _, rest = name.partition(":")
     if resolved is None and rest and prefix in (base, engine.model_name):
@@ -37,11 +61,7 @@ def lease_model(engine: ServedEngine, name: str | None, base: str) -> Iterator[R
         raise ModelNotFoundError(
             f"no model {name!r} is served; /v1/models lists them.", param="model", code="model_not_found"
         )
-    try:
-        yield resolved
-    finally:
-        if resolved.release is not None:
-            resolved.release()
+    return resolved
 
 
 def resolve(engine: ServedEngine, name: str) -> ResolvedModel | None:

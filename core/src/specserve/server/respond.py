@@ -83,7 +83,7 @@ async def answer(request: web.Request, kind: type[B], make_job: JobMaker[B]) -> 
     """Read the body, pin its model, make the job in a thread (it tokenises) and answer."""
     engine = engine_of(request)
     body = decode_body(await request.read(), kind)
-    with lease_model(engine, body.model, served_name(request)) as model:
+    async with lease_model(engine, body.model, served_name(request)) as model:
         job = await asyncio.to_thread(make_job, engine, body, model.name, namespace_of(model, body.cache_salt))
         return await respond(request, engine, job)
 
