@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 
 NEEDED = "pytest torch triton transformers msgspec pluggy tokenizers safetensors jinja2 numpy specserve specserve_demo"
+OPTIONAL = ("cupy", "flashinfer")
 
 
 def version(name: str) -> str | None:
@@ -23,6 +25,9 @@ def main() -> int:
         print("gpu-check: see docs/gpu.md for how to bring packages to a machine without network", file=sys.stderr)
         return 1
     print("gpu-check:", ", ".join(filter(None, found)))
+    for name in OPTIONAL:
+        if importlib.util.find_spec(name) is None:
+            print(f"gpu-check: {name} is not installed here: what hybrid_attn does with it will be skipped")
     import torch
 
     if not torch.cuda.is_available():

@@ -6,13 +6,15 @@ Reads use index_select over rows as long as a whole block: advanced indexing cos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 
 from specserve.memory import zeros_in_large_pages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from torch import Tensor
 
 
@@ -23,6 +25,15 @@ KEY_LIMIT = 2.0**50
 def finite(x: Tensor) -> Tensor:
     """A copy with 0 for NaN and infinities."""
     return torch.nan_to_num(x, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def move_tokens(data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:
+    """data: [layers, 2, slots, ...]. Copy tokens between slots as if all were read before any is written."""
+    index = torch.tensor([source, target], device=data.device)
+    data.index_copy_(2, index[1], data.index_select(2, index[0]))
+
+
+Mover: TypeAlias = "Callable[[Tensor, Sequence[int], Sequence[int]], None]"
 
 
 class KeysValues(NamedTuple):
@@ -55,6 +66,8 @@ class KVCache:
         self.slots = [(layer[0], layer[1]) for layer in self.data]
         self.blocks = [(layer[0], layer[1]) for layer in by_block]
         self.token_shape = (-1, num_kv_heads, head_dim)
+        self.mover: Mover = move_tokens
+        """A backend with a kernel of its own for this may replace it when it is built."""
 
     @staticmethod
     def bytes_per_block(num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
@@ -87,8 +100,7 @@ class KVCache:
         k, v = self.slots[layer]
         return KeysValues(k.index_select(0, index), v.index_select(0, index))
 
-    def move(self, source: list[int], target: list[int]) -> None:
+    def move(self, source: Sequence[int], target: Sequence[int]) -> None:
         """Copy tokens between slots, in every layer, as if all were read before any is written."""
         if source:
-            index = torch.tensor([source, target], device=self.data.device)
-            self.data.index_copy_(2, index[1], self.data.index_select(2, index[0]))
+            self.mover(self.data, source, target)

@@ -9,8 +9,9 @@ from specserve_hybrid_attn.choosing import choose
 from specserve_hybrid_attn.options import HybridOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from specserve.config import EngineConfig
     from specserve.protocols import AttentionFactory, AttentionNeeds
     from specserve_hybrid_attn.factory import HybridFactory
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 @hookimpl
 def plugin_options() -> type[HybridOptions]:
     return HybridOptions
+
+
+@hookimpl
+def attention_backends(config: EngineConfig) -> Iterable[AttentionFactory]:
+    if config.device != "cuda":
+        return []
+    from specserve_hybrid_attn.cuda.offers import cuda_backends
+
+    return cuda_backends()
 
 
 @hookimpl

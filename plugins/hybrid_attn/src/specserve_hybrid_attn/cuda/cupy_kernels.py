@@ -1,0 +1,100 @@
+"""The tree kernels and the KV moves on CUDA, by CuPy: compiled at run time, on torch's current stream, over torch's
+own memory (DLPack, no copy).
+
+Written against CuPy 13; never run on a device so far. The sources are run on the host by
+tests/hybrid_attn/cuda/test_cuda_sources.py. Imports CuPy; only CUDA builds with it installed import this module.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import cupy
+import torch
+
+from specserve.batch import to_device
+from specserve_hybrid_attn.cuda.cuda_sources import TREES, moves_source, word_bytes
+from specserve_hybrid_attn.cuda.tree_masks import TreeKernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch import Tensor
+
+    from specserve_hybrid_attn.cuda.tree_masks import MaskRows
+
+THREADS = 128
+WORD_DTYPES = {8: torch.int64, 4: torch.int32, 2: torch.int16}
+
+
+@cache
+def kernel(source: str, name: str) -> Any:
+    return cupy.RawKernel(source, name)
+
+
+def compile_kernels() -> None:
+    """All of them, so that a CuPy that cannot compile stops the start and not the first tree."""
+    for name in ("tree_paths", "tree_ancestors", "tree_mask"):
+        kernel(TREES, name).compile()
+    for size in WORD_DTYPES:
+        kernel(moves_source(size), "move_tokens").compile()
+
+
+@contextmanager
+def on_stream_of(tensor: Tensor) -> Iterator[None]:
+    """CuPy queues on the stream that torch uses for the tensor's device."""
+    with (
+        cupy.cuda.Device(tensor.device.index),
+        cupy.cuda.ExternalStream(torch.cuda.current_stream(tensor.device).cuda_stream),
+    ):
+        yield
+
+
+def launch(source: str, name: str, grid: tuple[int, ...], *arguments: Tensor | int) -> None:
+    """Tensors go as arrays over the same memory, integers as 64 bits, which is what the kernels take."""
+    device_of = next(each for each in arguments if isinstance(each, torch.Tensor))
+    with on_stream_of(device_of):
+        given = [cupy.from_dlpack(a) if isinstance(a, torch.Tensor) else cupy.int64(a) for a in arguments]
+        kernel(source, name)(grid, (THREADS,), tuple(given))
+
+
+def blocks_for(threads: int) -> tuple[int]:
+    return (max(1, -(-threads // THREADS)),)
+
+
+class CupyTrees(TreeKernels):
+    """What `TorchTrees` computes level by level, in one launch each."""
+
+    def paths(self, parents: Tensor, depths: Tensor, slots: Tensor, deepest: int) -> Tensor:
+        out = slots.new_empty(len(parents), deepest)
+        arguments = (parents.contiguous(), depths.contiguous(), slots.contiguous(), out, len(parents), deepest)
+        launch(TREES, "tree_paths", blocks_for(len(parents)), *arguments)
+        return out
+
+    def ancestors(self, parents: Tensor, depths: Tensor, firsts: Tensor, words: int, deepest: int) -> Tensor:
+        bits = parents.new_empty(len(parents), words)
+        arguments = (parents.contiguous(), firsts.contiguous(), bits, len(parents), words)
+        launch(TREES, "tree_ancestors", blocks_for(len(parents)), *arguments)
+        return bits
+
+    def mask(self, rows: MaskRows, ancestors: Tensor, depths: Tensor, window: int, size: int) -> Tensor:
+        mask = torch.empty(size, dtype=torch.uint8, device=rows.starts.device)
+        tables = [table.contiguous() for table in (*rows, ancestors, depths)]
+        grid = (8, len(rows.starts))
+        launch(TREES, "tree_mask", grid, *tables, mask, ancestors.shape[1], window)
+        return mask.view(torch.bool)
+
+
+def move_with_cupy(data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:
+    """data: [layers, 2, slots, kv_heads, head_dim]; as `specserve.kv.cache.move_tokens`, in one launch."""
+    planes, slots = data.shape[0] * data.shape[1], data.shape[2]
+    token_bytes = data.shape[3] * data.shape[4] * data.itemsize
+    size = word_bytes(token_bytes)
+    words = data.view(planes, slots, -1).view(WORD_DTYPES[size])
+    width = token_bytes // size
+    held = words.new_empty(planes, len(source), width)
+    sources, targets = to_device([source, target], data.device)
+    arguments = (words, held, sources, targets, len(source), planes, slots, width)
+    launch(moves_source(size), "move_tokens", blocks_for(planes * width), *arguments)

@@ -1,0 +1,22 @@
+"""The backends that the plugin brings on CUDA. Importing this imports neither Triton nor CuPy nor FlashInfer: each is
+imported when a backend that needs it is built."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from specserve_hybrid_attn.cuda.flash import FlashFactory
+from specserve_hybrid_attn.cuda.flashinfer_paged import FlashInferFactory
+from specserve_hybrid_attn.cuda.paged import PagedFactory
+
+if TYPE_CHECKING:
+    from specserve.protocols import AttentionFactory
+
+
+def cuda_backends() -> list[AttentionFactory]:
+    """FlashInfer's is offered where the package is installed (extra `flashinfer`)."""
+    offers: list[AttentionFactory] = [PagedFactory(), FlashFactory()]
+    if importlib.util.find_spec("flashinfer") is not None:
+        offers.append(FlashInferFactory())
+    return offers

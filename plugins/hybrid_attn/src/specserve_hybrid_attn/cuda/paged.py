@@ -1,0 +1,90 @@
+"""The attention backend `triton_paged`: trees and chains over a paged cache on CUDA, nothing copied.
+
+Owns what the backend promises: every row is a chain of its own over the keys of its path, so it has the same bits
+alone or in a crowd, as a guess in a tree or as a plain decode later. The plan is `paged_plan`'s, the arithmetic
+`paged_kernels`'. Never run on a device so far: see docs/gpu.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from specserve.errors import ConfigError
+from specserve.protocols import AttentionBackend, AttentionCapabilities
+from specserve_hybrid_attn.cuda.moves import mover_for
+from specserve_hybrid_attn.cuda.paged_plan import PagedPlan, cut_for, make_plan
+from specserve_hybrid_attn.cuda.tree_masks import tree_kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+    from torch import Tensor
+
+    from specserve.batch import Batch
+    from specserve.kv.cache import KVCache
+    from specserve.protocols import AttentionSpec
+    from specserve_hybrid_attn.cuda.paged_plan import Cut
+
+
+class PagedKernels(Protocol):
+    """`paged_kernels.TritonPaged` or its torch twin."""
+
+    bytes_per_item: int
+
+    def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None: ...
+
+    def attend(self, layer: int, q: Tensor, plan: PagedPlan, window: int | None) -> Tensor: ...
+
+
+class PagedAttention(AttentionBackend):
+    name = "triton_paged"
+
+    def __init__(
+        self,
+        spec: AttentionSpec,
+        cache: KVCache,
+        device: torch.device,
+        make_kernels: Callable[[AttentionSpec, KVCache, Cut], PagedKernels],
+        cut: Cut | None = None,
+    ) -> None:
+        self.device, self.windows = device, spec.sliding_windows
+        self.cut = cut or cut_for(cache.data.itemsize, spec.num_heads // spec.num_kv_heads)
+        self.kernels = make_kernels(spec, cache, self.cut)
+        self.trees = tree_kernels(device)
+
+    def plan(self, batch: Batch) -> PagedPlan:
+        return make_plan(batch, self.cut, self.kernels.bytes_per_item, self.trees, self.device)
+
+    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:
+        self.kernels.write(layer, plan.slots, k, v)
+        return self.kernels.attend(layer, q, plan, self.windows[layer])
+
+
+class PagedFactory:
+    """How the plugin offers the backend. Triton is imported when it is built."""
+
+    name = PagedAttention.name
+    capabilities = AttentionCapabilities(
+        paged=True,
+        tree_mask=True,
+        ragged=True,
+        row_invariant=True,  # by construction, not by measurement: the engine itself promises nothing on CUDA yet
+        block_sizes=(1, 2, 4, 8, 16, 32, 64),
+        devices=("cuda",),
+        dtypes=("float32", "bfloat16", "float16"),
+        made_for=("decode", "verify"),
+    )
+
+    def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> PagedAttention:
+        try:
+            from specserve_hybrid_attn.cuda.paged_kernels import TritonPaged
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "triton":
+                raise
+            raise ConfigError(
+                "attention triton_paged is written in Triton, and no module 'triton' is installed here. Install it "
+                "(pip install triton; CUDA builds of torch bring it), or choose another attention backend."
+            ) from error
+        cache.mover = mover_for(device)
+        return PagedAttention(spec, cache, device, TritonPaged)

@@ -1,0 +1,114 @@
+"""On the device: `triton_paged` is right, and a row's bits are its own, whatever its tile, batch, span or draft."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.gpu
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
+
+
+@pytest.fixture
+def checks():
+    """Found by tests/gpu/pytest.ini, so not at collection elsewhere."""
+    import paged_checks
+
+    return paged_checks
+
+
+@pytest.fixture
+def kernels():
+    from specserve_hybrid_attn.cuda.paged_kernels import TritonPaged
+
+    return TritonPaged
+
+
+@each_dtype
+def test_attention_is_near_float64(checks, kernels, dtype):
+    for block_size, heads, kv_heads, head_dim in ((1, 4, 2, 16), (16, 32, 8, 128), (64, 3, 1, 80), (16, 2, 2, 64)):
+        shape = checks.Shape(block_size, heads, kv_heads, head_dim, (None, 40, 5), dtype)
+        checks.assert_near_dense(shape, kernels, device="cuda")
+
+
+@each_dtype
+def test_neighbours_and_span_cuts_change_no_bit(checks, kernels, dtype):
+    """Tiles of full height: rows change their places in them with every cut."""
+    checks.check_neighbours_and_span_cuts_change_no_bit(
+        kernels, "cuda", dtype, build=checks.backend_of, start=490, count=40
+    )
+
+
+@each_dtype
+@pytest.mark.parametrize("start", [29, 253, 509, 1500])
+def test_a_guess_has_the_bits_of_the_same_tokens_decoded_one_by_one(checks, kernels, dtype, start):
+    checks.check_a_guess_has_the_bits_of_the_same_tokens_decoded_one_by_one(
+        kernels, "cuda", dtype, build=checks.backend_of, start=start
+    )
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 8])
+@each_dtype
+def test_the_height_of_a_tile_changes_no_bit(checks, kernels, dtype, rows):
+    results = []
+    for height in (None, rows):
+        world = checks.World(checks.Shape(heads=8, kv_heads=4, head_dim=64, dtype=dtype), "cuda")
+        spans = world.ragged()
+        tables = world.rows(sum(span.length for span in spans))
+        results.append(checks.attend(checks.backend_of(world, kernels, height), world, spans, 0, *tables))
+    assert torch.equal(*results)
+
+
+def test_the_cache_and_the_neighbours_of_broken_rows(checks, kernels):
+    checks.check_the_cache_is_written_as_its_own_write_does_it(kernels, "cuda")
+    checks.check_siblings_and_broken_rows_do_not_leak(kernels, "cuda")
+    checks.check_waves_of_few_programs_change_nothing(kernels, "cuda")
+
+
+def test_a_plan_and_a_forward_never_wait_for_the_device(checks, kernels):
+    world = checks.World(checks.Shape(head_dim=64, dtype=torch.bfloat16), "cuda")
+    spans, backend = world.ragged(), checks.backend_of(world, kernels)
+    tables = world.rows(sum(span.length for span in spans))
+    run = partial(checks.attend, backend, world, spans, 0, *tables)
+    run()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        run()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def microseconds(run):
+    for _ in range(3):
+        run()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    begin.record()
+    for _ in range(20):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) * 1000 / 20
+
+
+def test_the_table_of_speeds(checks, kernels, capsys):
+    """No threshold: printed for a reader who tunes `cut_for`. One layer of 32 heads, 8 key heads of 128, bfloat16."""
+    from paged_cases import NUM_SLOTS
+
+    from specserve.attention.sdpa import SdpaAttention
+
+    lines = [f"{torch.cuda.get_device_name()}: microseconds a layer   triton_paged   sdpa"]
+    for length in (128, 1000, NUM_SLOTS - 64):
+        for width in (1, 8, 32):
+            world = checks.World(checks.Shape(16, 32, 8, 128, dtype=torch.bfloat16), "cuda")
+            batch = world.builder.build([world.prompt(length, width)])
+            tables, ours = world.rows(width), checks.backend_of(world, kernels)
+            theirs = SdpaAttention(world.spec, world.cache, world.device, torch.bfloat16)
+            took = [microseconds(partial(b.forward, 0, *tables, b.plan(batch))) for b in (ours, theirs)]
+            lines.append(f"{length:6d} keys, {width:2d} rows {took[0]:26.0f} {took[1]:6.0f}")
+    with capsys.disabled():
+        print("\n" + "\n".join(lines))

@@ -1,0 +1,96 @@
+"""The CUDA backends as a CPU can run them: their own plans and logic, over torch twins of the kernels.
+
+And the plugin hybrid_attn as an object, for machines where nothing is installed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from specserve.declare import Compatible, InProcessPlugin, PluginDeclaration
+from specserve.hookspecs import hookimpl
+from specserve.testing.drafters import NoisyDrafter
+from specserve.testing.engines import accepted, make_engine, run_requests
+from specserve.testing.requests import TOY_VOCAB
+from specserve_hybrid_attn import plugin
+from specserve_hybrid_attn.cuda.flash import FlashAttention, FlashFactory
+from specserve_hybrid_attn.cuda.paged import PagedAttention, PagedFactory
+from specserve_hybrid_attn.cuda.paged_plan import cut_for
+from specserve_hybrid_attn.cuda.paged_twin import TorchPaged
+from specserve_hybrid_attn.cuda.varlen import varlen_attn_twin
+
+
+def on_the_cpu(capabilities):
+    return msgspec.structs.replace(capabilities, devices=("cpu",), dtypes=("float32", "bfloat16", "float16"))
+
+
+class TwinPagedFactory:
+    """One row per tile: the interpreter's rounding follows a row's place (see `paged_checks`)."""
+
+    name = PagedFactory.name
+    capabilities = on_the_cpu(PagedFactory.capabilities)
+
+    def __init__(self, make=TorchPaged):
+        self.make = make
+
+    def build(self, spec, cache, device, dtype):
+        cut = cut_for(dtype.itemsize, spec.num_heads // spec.num_kv_heads, rows=1)
+        return PagedAttention(spec, cache, device, self.make, cut._replace(split=64))
+
+
+class TwinFlashFactory:
+    name = FlashFactory.name
+    capabilities = on_the_cpu(FlashFactory.capabilities)
+
+    def build(self, spec, cache, device, dtype):
+        return FlashAttention(spec, cache, device, varlen_attn_twin)
+
+
+class TwinPlugin:
+    def __init__(self, make=TorchPaged):
+        self.factories = [TwinPagedFactory(make), TwinFlashFactory()]
+
+    @hookimpl
+    def attention_backends(self):
+        return self.factories
+
+
+def twin_plugin(make=TorchPaged):
+    """Brings `triton_paged` and `flash` to an engine on the CPU."""
+    holds = Compatible("a test runs both together")
+    declaration = PluginDeclaration(
+        name="cuda_twins",
+        provides={"attention.backend": "the CUDA backends over torch twins"},
+        compatible={"draft.chain": holds, "draft.tree": holds, "attention.hybrid": holds},
+    )
+    return InProcessPlugin(TwinPlugin(make), declaration)
+
+
+def hybrid_plugin():
+    """hybrid_attn, installed or not."""
+    holds = Compatible("a test runs both together")
+    declaration = PluginDeclaration(
+        name="hybrid_attn",
+        provides={"attention.hybrid": "two backends as one"},
+        compatible={"draft.chain": holds, "draft.tree": holds, "attention.backend": holds},
+    )
+    return InProcessPlugin(plugin, declaration)
+
+
+def assert_hybrid_is_lossless(model, requests, extra, vocab_size=TOY_VOCAB, **options):
+    """Prompts by `flash`, generated positions by `triton_paged`: trees change nothing. Returns the speculative run."""
+
+    def hybrid(drafter, generated):
+        settings = {"prefill": "flash", generated: "triton_paged"}
+        plugins = {"hybrid_attn": hybrid_plugin(), **extra}
+        return make_engine(model, drafter, extra=plugins, plugin_options={"hybrid_attn": settings}, **options)
+
+    plain = run_requests(hybrid(None, "decode").engine, requests)
+    drafter = NoisyDrafter(plain.tokens(), p=0.8, max_width=6, vocab_size=vocab_size)
+    assembled = hybrid(drafter, "verify")
+    assert "hybrid(prefill=flash, verify=triton_paged)" in assembled.description["attention"]
+    speculative = run_requests(assembled.engine, requests)
+    assert not speculative.metrics.drafter_faults
+    assert speculative.decided() == plain.decided()
+    assert accepted(speculative)[0] > 0
+    return speculative

@@ -1,0 +1,140 @@
+"""Batches over a small paged cache, and attention over them in float64, key by key: what every backend is held to.
+
+Runs on any device; knows no backend. Blocks of the requests are scattered over the cache, whose other slots hold
+numbers that must not show.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+import torch
+
+from specserve.batch import BatchBuilder
+from specserve.kv.cache import KVCache
+from specserve.protocols import AttentionSpec
+from specserve.request import Request
+from specserve.spans import Span
+from specserve.speculation.trees import paths_of
+from specserve.testing.requests import toy_request
+from specserve.types import Draft
+
+TREE = (-1, 0, 0, 1, -1, 4, 4, 3, 7, 5)
+LEADING = (-1, 0, 1, 1, 3, 2)
+NUM_SLOTS = 4096
+
+
+class Shape(NamedTuple):
+    """Of a model and of its cache."""
+
+    block_size: int = 16
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 16
+    windows: tuple[int | None, ...] = (None,)
+    dtype: torch.dtype = torch.float32
+
+
+class World:
+    """A cache of random numbers and requests whose blocks lie anywhere in it."""
+
+    def __init__(self, shape: Shape, device: str = "cpu", seed: int = 0) -> None:
+        self.shape, self.device = shape, torch.device(device)
+        self.rng, self.generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        self.spec = AttentionSpec(
+            shape.heads, shape.kv_heads, shape.head_dim, shape.head_dim**-0.5, shape.block_size, shape.windows
+        )
+        self.cache = KVCache(
+            num_layers=len(shape.windows),
+            num_blocks=NUM_SLOTS // shape.block_size,
+            block_size=shape.block_size,
+            num_kv_heads=shape.kv_heads,
+            head_dim=shape.head_dim,
+            dtype=shape.dtype,
+            device=self.device,
+        )
+        self.cache.data.copy_(self.numbers(*self.cache.data.shape))
+        self.free = list(range(self.cache.num_blocks))
+        self.rng.shuffle(self.free)
+        self.builder = BatchBuilder(shape.block_size, self.device)
+
+    def numbers(self, *shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=self.generator).to(self.shape.dtype).to(self.device)
+
+    def request(self, num_tokens: int, room: int = 0) -> Request:
+        """`num_tokens` committed tokens, and blocks for `room` more."""
+        wire = toy_request("r", [1] * num_tokens)
+        request = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=num_tokens + room)
+        request.blocks = [self.free.pop() for _ in range(-(-(num_tokens + room) // self.shape.block_size))]
+        return request
+
+    def prompt(self, start: int, length: int) -> Span:
+        return Span(self.request(start + length), start, length, 0, 0)
+
+    def guesses(self, start: int, parents: tuple[int, ...] | None, drafted: int, known: int = 1) -> Span:
+        """A verify step: `known` committed tokens from `start` on, then a tree, or a chain where `parents` is None."""
+        draft = Draft(tokens=tuple(range(drafted)), parents=parents)
+        request = self.request(start + known, drafted)
+        return Span(request, start, known + drafted, drafted, drafted + 1, draft)
+
+    def tree(self, start: int, parents: tuple[int, ...], known: int = 1) -> Span:
+        return self.guesses(start, parents, len(parents), known)
+
+    def ragged(self) -> list[Span]:
+        """A prompt, a chunk, decodes, chains and trees, some across a run of 256 keys."""
+        return [
+            self.prompt(0, 21),
+            self.tree(250, TREE),
+            self.prompt(300, 1),
+            self.prompt(33, 7),
+            self.guesses(61, None, 5),
+            self.tree(30, LEADING, known=3),
+            self.prompt(0, 1),
+            self.prompt(255, 1),
+        ]
+
+    def chains(self) -> list[Span]:
+        """The same without branches."""
+        return [self.prompt(0, 21), self.guesses(250, None, 9), self.prompt(300, 1), self.prompt(33, 7)]
+
+    def rows(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """q [count, heads, head_dim]; k, v [count, kv_heads, head_dim], views as the model gives them."""
+        shape = self.shape
+        q = self.numbers(count, shape.heads, shape.head_dim)
+        k, v = self.numbers(count, 3 * shape.kv_heads, shape.head_dim).split((shape.kv_heads, 2 * shape.kv_heads), 1)
+        return q, k, v[:, : shape.kv_heads]
+
+
+def slot_of(span: Span, position: int, size: int) -> int:
+    return span.request.blocks[position // size] * size + position % size
+
+
+def paths_in(world: World, spans: list[Span]) -> list[list[int]]:
+    """Per row the slots of its path, itself included."""
+    size = world.shape.block_size
+    rows = []
+    for span in spans:
+        known = span.start + span.known
+        for length in range(span.start + 1, known + 1):
+            rows.append([slot_of(span, p, size) for p in range(length)])
+        for path in [] if span.draft is None else paths_of(span.draft):
+            rows.append([slot_of(span, p, size) for p in [*range(known), *(known + node for node in path)]])
+    return rows
+
+
+def dense(world: World, spans: list[Span], layer: int, q: torch.Tensor) -> torch.Tensor:
+    """Attention over what the cache holds now, in float64: [T, heads, head_dim]."""
+    window, group = world.shape.windows[layer], world.shape.heads // world.shape.kv_heads
+    out = []
+    for row, path in zip(q.double().cpu(), paths_in(world, spans), strict=True):
+        keys, values = world.cache.data[layer][:, path[-window:] if window else path].double().cpu()
+        keys, values = (t.repeat_interleave(group, 1).transpose(0, 1) for t in (keys, values))
+        scores = (keys @ row[:, :, None])[..., 0] * world.spec.scale
+        out.append((scores.softmax(-1)[:, None] @ values)[:, 0])
+    return torch.stack(out)
+
+
+def attend(backend, world: World, spans: list[Span], layer: int, q, k, v) -> torch.Tensor:
+    """One layer of one batch, as the runner does it."""
+    return backend.forward(layer, q, k, v, backend.plan(world.builder.build(spans)))

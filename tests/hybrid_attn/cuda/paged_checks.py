@@ -1,0 +1,252 @@
+"""What `triton_paged` is asked without a GPU; every check takes the maker of its kernels.
+
+pytest runs the checks on the torch twin. As a script, in a process of its own, this file runs them on the kernels
+through Triton's interpreter (the variable must be set before Triton is imported) and prints one JSON object: the name
+of each check to "ok" or its traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import traceback
+from pathlib import Path
+
+if __name__ == "__main__":
+    os.environ["TRITON_INTERPRET"] = "1"
+
+import pytest
+import torch
+from cuda_twins import assert_hybrid_is_lossless, twin_plugin
+from paged_cases import LEADING, NUM_SLOTS, TREE, Shape, World, attend, dense
+
+from specserve.spans import Span
+from specserve.speculation.trees import paths_of
+from specserve.testing.engines import run
+from specserve.testing.requests import toy_request
+from specserve.testing.toy import write_checkpoint
+from specserve_hybrid_attn.cuda import paged_plan
+from specserve_hybrid_attn.cuda.paged import PagedAttention
+from specserve_hybrid_attn.cuda.paged_plan import cut_for
+
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def backend_of(world, make, rows=None):
+    """`rows` 1 where bits are compared: the interpreter multiplies with numpy, whose rounding depends on a row's place
+    in its matrix on some processors (AMD EPYC). With one row per tile every row has the same place."""
+    cut = cut_for(world.cache.data.itemsize, world.shape.heads // world.shape.kv_heads, rows)
+    return PagedAttention(world.spec, world.cache, world.device, make, cut)
+
+
+def short_runs(world, make):
+    """One row per tile, and runs of 32 keys: what 256 do at their borders is seen in fewer programs."""
+    whole = backend_of(world, make, rows=1).cut
+    return PagedAttention(world.spec, world.cache, world.device, make, whole._replace(keys=16, split=32))
+
+
+def wide_keys(world, make):
+    """128 keys at a time: fewer steps for the interpreter."""
+    cut = backend_of(world, make).cut
+    return PagedAttention(world.spec, world.cache, world.device, make, cut._replace(keys=128))
+
+
+def assert_near_dense(shape, make, device="cpu", build=backend_of):
+    world = World(shape, device)
+    spans, backend = world.ragged(), build(world, make)
+    q, k, v = world.rows(sum(span.length for span in spans))
+    for layer in range(len(shape.windows)):
+        got = attend(backend, world, spans, layer, q, k, v)
+        assert got.dtype == shape.dtype
+        expected = dense(world, spans, layer, q)
+        step = TOLERANCE[shape.dtype]
+        torch.testing.assert_close(got.double().cpu(), expected, rtol=step, atol=step)
+
+
+# --- of the arithmetic ------------------------------------------------------------------------------------
+
+
+def check_ragged_rows_are_near_float64(make, device="cpu"):
+    assert_near_dense(Shape(64), make, device)
+    assert_near_dense(Shape(1), make, device, wide_keys)
+
+
+def check_heads_of_odd_sizes_and_groups_are_near_float64(make, device="cpu"):
+    for heads, kv_heads, head_dim in ((3, 1, 20), (2, 2, 64)):
+        assert_near_dense(Shape(16, heads, kv_heads, head_dim), make, device, wide_keys)
+
+
+def check_windows_are_counted_along_the_path(make, device="cpu"):
+    assert_near_dense(Shape(windows=(5, 40)), make, device)
+
+
+def check_half_precision_is_near_float64(make, device="cpu", dtype=torch.float16):
+    assert_near_dense(Shape(dtype=dtype), make, device)
+
+
+def check_waves_of_few_programs_change_nothing(make, device="cpu"):
+    results = []
+    for workspace in (paged_plan.WORKSPACE, 1):
+        world = World(Shape(), device)
+        spans, backend = [world.prompt(30, 4), world.tree(30, LEADING)], short_runs(world, make)
+        tables = world.rows(sum(span.length for span in spans))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(paged_plan, "WORKSPACE", workspace)
+            plan = backend.plan(world.builder.build(spans))
+        results.append(backend.forward(0, *tables, plan))
+        assert len(plan.waves) == (1 if workspace > 1 else len(plan.tiles))
+    assert torch.equal(*results)
+
+
+# --- of the bits ------------------------------------------------------------------------------------------
+
+
+def check_a_guess_has_the_bits_of_the_same_tokens_decoded_one_by_one(
+    make, device="cpu", dtype=torch.float32, build=short_runs, start=29
+):
+    """The start puts the paths across two runs of keys."""
+    world = World(Shape(block_size=4, windows=(None, 6), dtype=dtype), device)
+    tree, backend = world.tree(start, TREE), build(world, make)
+    q, k, v = world.rows(tree.length)
+    for layer in (0, 1):
+        whole = attend(backend, world, [tree], layer, q, k, v)
+        history = world.cache.data[layer][:, slots_of(world, tree, start)].clone()
+        for node, path in enumerate(paths_of(tree.draft)):
+            decode = world.prompt(start + len(path), 1)
+            slots = slots_of(world, decode, start + len(path))
+            world.cache.data[layer][:, slots[:start]] = history
+            rows = [0, *(1 + ancestor for ancestor in path)]
+            world.cache.write(layer, torch.tensor(slots[start:], device=device), k[rows[:-1]], v[rows[:-1]])
+            one = attend(backend, world, [decode], layer, q[rows[-1:]], k[rows[-1:]], v[rows[-1:]])
+            assert torch.equal(one[0], whole[1 + node]), (layer, node)
+            world.free += decode.request.blocks
+
+
+def slots_of(world, span, count):
+    size = world.shape.block_size
+    return [span.request.blocks[p // size] * size + p % size for p in range(count)]
+
+
+def check_neighbours_and_span_cuts_change_no_bit(
+    make, device="cpu", dtype=torch.float32, build=short_runs, start=28, count=8
+):
+    world = World(Shape(dtype=dtype), device)
+    backend, span = build(world, make), world.prompt(start, count)
+    q, k, v = world.rows(span.length)
+    whole = attend(backend, world, [span], 0, q, k, v)
+    for width in (1, 5):
+        for begin in range(0, span.length, width):
+            rows = slice(begin, min(begin + width, span.length))
+            part = Span(span.request, span.start + begin, rows.stop - rows.start, 0, 0)
+            before, after = world.prompt(3, 4), world.prompt(40, 1)
+            mixed = [torch.cat([n[:4], t[rows], n[4:]]) for n, t in zip(world.rows(5), (q, k, v), strict=True)]
+            got = attend(backend, world, [before, part, after], 0, *mixed)
+            assert torch.equal(got[4 : 4 + part.length], whole[rows]), (width, begin)
+            world.free += before.request.blocks + after.request.blocks
+
+
+def check_the_height_of_a_tile_changes_no_sum(make, device="cpu"):
+    """Weights of 1 and whole values: every sum is exact, so what shows is a wrong key, mask or row."""
+    results = []
+    for rows in (1, 5):
+        world = World(Shape(heads=8, kv_heads=2), device)
+        world.cache.data.round_()
+        spans = [world.prompt(251, 7), world.tree(6, TREE), world.guesses(5, None, 4)]
+        backend = backend_of(world, make, rows)
+        q, k, v = (t.round() for t in world.rows(sum(span.length for span in spans)))
+        results.append(attend(backend, world, spans, 0, 0 * q, k, v))
+    assert torch.equal(*results)
+
+
+# --- of the cache -----------------------------------------------------------------------------------------
+
+
+def check_siblings_and_broken_rows_do_not_leak(make, device="cpu"):
+    """A row of NaN, and infinite and huge keys, change only the rows whose path holds them."""
+    world = World(Shape(), device)
+    tree, backend = world.tree(40, TREE), backend_of(world, make)
+    q, k, v = world.rows(tree.length)
+    before = attend(backend, world, [tree], 0, q, k, v)
+    broken = 1 + 2  # node 2, a leaf
+    q[broken], k[broken], v[broken] = float("nan"), float("inf"), float("nan")
+    after = attend(backend, world, [tree], 0, q, k, v)
+    others = [row for row in range(tree.length) if row != broken]
+    assert torch.equal(after[others], before[others])
+    assert after[broken].isnan().all()
+    prompt = world.prompt(20, 6)
+    q, k, v = world.rows(6)
+    before = attend(backend, world, [prompt], 0, q, k, v)
+    q[4], k[4], v[4] = float("nan"), float("nan"), float("inf")
+    after = attend(backend, world, [prompt], 0, q, k, v)
+    assert torch.equal(after[:4], before[:4])
+    assert after[5].isfinite().all()
+    assert world.cache.data.isfinite().all()
+    k[4] = torch.finfo(torch.float32).max
+    attend(backend, world, [prompt], 0, q, k, v)
+    assert world.cache.data.abs().max() == world.cache.key_limit
+
+
+def check_the_cache_is_written_as_its_own_write_does_it(make, device="cpu"):
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        world = World(Shape(head_dim=20, dtype=dtype), device)
+        _, k, v = world.rows(7)
+        k[0, 0, :4] = torch.tensor([float("nan"), float("inf"), -float("inf"), torch.finfo(dtype).max])
+        v[1, 1, :4] = torch.tensor([float("nan"), float("inf"), -float("inf"), torch.finfo(dtype).min])
+        slots = torch.randperm(NUM_SLOTS, device=device)[:7]
+        expected = world.cache.data.clone()
+        world.cache.write(0, slots, k, v)
+        ours, world.cache.data[:] = world.cache.data.clone(), expected
+        backend_of(world, make).kernels.write(0, slots, k, v)
+        assert torch.equal(world.cache.data, ours)
+
+
+# --- of an engine -----------------------------------------------------------------------------------------
+
+
+def check_a_hybrid_engine_is_lossless_and_says_what_sdpa_says(make, device="cpu"):
+    requests = [toy_request(str(i), range(1, 6 + 9 * i), max_tokens=6, ignore_eos=True, logprobs=2) for i in range(2)]
+    with tempfile.TemporaryDirectory() as folder:
+        model = write_checkpoint(Path(folder) / "llama")
+        extra = {"cuda_twins": twin_plugin(make)}
+        speculative = assert_hybrid_is_lossless(model, requests, extra, dtype="float32")
+        assert speculative.tokens() == run(model, requests, dtype="float32").tokens()
+
+
+# --- by interpretation -------------------------------------------------------------------------------------
+
+
+CHECKS = [value for name, value in dict(globals()).items() if name.startswith("check_")]
+
+
+def outcome(check, *arguments):
+    try:
+        check(*arguments)
+    except Exception:
+        return traceback.format_exc()
+    return "ok"
+
+
+def mend_the_interpreter():
+    """Triton 3.6 makes loop bounds of arrays of one number by int(), which numpy refuses from 2.4 on."""
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patch_and_mend(tensor, scope):
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patch_and_mend
+
+
+def main():
+    mend_the_interpreter()
+    from specserve_hybrid_attn.cuda.paged_kernels import TritonPaged
+
+    return {check.__name__: outcome(check, TritonPaged) for check in CHECKS}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(json.dumps(main()))

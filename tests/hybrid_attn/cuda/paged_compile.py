@@ -1,0 +1,105 @@
+"""`triton_paged` compiled for sm_90 on a machine without a GPU, and what its code must and must not hold.
+
+Run as a script, in a process where Triton compiles; prints one JSON object: the name of each check to "ok" or its
+traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import traceback
+
+import torch
+
+from specserve_hybrid_attn.cuda.paged_plan import cut_for
+
+
+def compiled(kernel, pointers, integers, floats, constants, free=(), **options):
+    """The PTX for sm_90 as a CUDA launch would make it: aligned pointers, strides in multiples of 16."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kinds = dict.fromkeys(constants, "constexpr") | pointers
+    kinds |= dict.fromkeys(integers, "i32") | dict.fromkeys(floats, "fp32")
+    aligned = [name for name in (*pointers, *integers) if name not in free]
+    source = ASTSource(
+        fn=kernel,
+        signature={name: kinds[name] for name in kernel.arg_names},
+        constexprs={name: constants[name] for name in kernel.arg_names if name in constants},
+        attrs={(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned},
+    )
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert len(built.asm["cubin"]) > 1000
+    return built.asm["ptx"]
+
+
+KINDS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16"}
+
+
+def paged_ptx(name, dtype, head_dim=128, group=4):
+    import triton
+
+    from specserve_hybrid_attn.cuda import paged_kernels as kernels
+
+    cut, p = cut_for(dtype.itemsize, group), KINDS[dtype]
+    heads = {"KV_HEADS": 8, "HEAD_DIM": head_dim, "DIMS": triton.next_power_of_2(head_dim)}
+    tiling = {"GROUP": group, "SPLIT": cut.split, "QUERIES": cut.queries}
+    if name == "write":
+        pointers = dict.fromkeys(("keys", "values", "key_cache", "value_cache"), p) | {"slots": "*i64"}
+        strides = ("key_row", "key_head", "value_row", "value_head")
+        return compiled(kernels.write_kernel, pointers, strides, ("limit",), heads, num_warps=1)
+    results = dict.fromkeys(("parts", "tops", "sums"), "*fp32") | {"tiles": "*i64"}
+    if name == "merge":
+        constants = heads | tiling
+        return compiled(kernels.merge_kernel, results | {"out": p}, (), (), constants, num_warps=cut.num_warps)
+    pointers = dict.fromkeys(("q", "key_cache", "value_cache"), p) | results
+    pointers |= dict.fromkeys(("blocks", "paths", "items"), "*i64")
+    constants = heads | tiling | {"BLOCK_SIZE": 16, "KEYS": cut.keys}
+    return compiled(
+        kernels.attend_kernel, pointers, ("q_row", "q_head", "window"), ("scale",), constants, free=("window",),
+        num_warps=cut.num_warps, num_stages=cut.num_stages,
+    )  # fmt: skip
+
+
+def compile_attention_in_half_precision_uses_tensor_cores_with_float32_sums():
+    for dtype, kind in ((torch.bfloat16, "bf16"), (torch.float16, "f16")):
+        ptx = paged_ptx("attend", dtype)
+        assert re.search(rf"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.{kind}", ptx)
+        assert not re.search(r"\b(atom|red)\.", ptx), "sums in memory have no fixed order"
+
+
+def compile_attention_in_float32_is_not_rounded_to_tf32():
+    ptx = paged_ptx("attend", torch.float32)
+    assert "tf32" not in ptx
+    assert "fma.rn.f32" in ptx
+    assert not re.search(r"\b(atom|red)\.", ptx)
+
+
+def compile_heads_of_other_sizes():
+    for dtype, head_dim, group in ((torch.float32, 80, 7), (torch.bfloat16, 20, 24), (torch.float16, 256, 1)):
+        for name in ("attend", "merge", "write"):
+            paged_ptx(name, dtype, head_dim, group)
+
+
+def compile_merging_and_writing():
+    for dtype in KINDS:
+        for name in ("merge", "write"):
+            ptx = paged_ptx(name, dtype)
+            assert not re.search(r"\b(atom|red)\.", ptx)
+
+
+CHECKS = [value for name, value in dict(globals()).items() if name.startswith("compile_")]
+
+
+def outcome(check):
+    try:
+        check()
+    except Exception:
+        return traceback.format_exc()
+    return "ok"
+
+
+if __name__ == "__main__":
+    print(json.dumps({check.__name__: outcome(check) for check in CHECKS}))
