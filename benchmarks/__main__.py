@@ -27,6 +27,9 @@ NAMES = {
     "startup": "the plugin list, and a server until it is ready",
     "bitrule": "what equal bits for every batch shape cost in prefill",
     "kernels": "a forward pass against the memory's speed, attention and prefill against plain torch",
+    "growth": "a decode step over its context and over its requests, and attention's share",
+    "hybrid": "one attention backend alone, and as both halves of a hybrid",
+    "lora": "the same requests on the base model, under one adapter and under eight",
     "pays": "requests with n-gram speculation against the same without",
     "peers": "the same requests in vLLM and OpenVINO GenAI, where `make bench-peers` made them",
     "index": "what the n-gram index costs by its size, no model",
@@ -34,6 +37,7 @@ NAMES = {
 }
 FLAGS = {
     "kernels": "[--model demo|half-billion|DIR]",
+    "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--streams DIR]",
     "peers": "[--model DIR] [--counts N...] [--cases CASE...] [--against PEER...]",
 }

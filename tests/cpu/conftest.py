@@ -1,7 +1,11 @@
-"""One torch thread, as in an engine with these kernels."""
+"""One torch thread, as in an engine with these kernels. The benchmarks are no installed package: tests find them in the
+repository.
+"""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +13,8 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+sys.path.append(str(Path(__file__).parents[2]))
 
 
 @pytest.fixture(autouse=True)

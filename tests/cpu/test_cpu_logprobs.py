@@ -85,6 +85,13 @@ def test_what_is_impossible_has_minus_infinity_and_the_lowest_rank(isa):
 
 
 @each_set
+def test_a_token_whose_logit_is_nan_is_impossible(isa):
+    logits = torch.tensor([[0.0, math.nan, 1.0]])
+    found = sampler(isa).token_logprobs(logits, [1], [2])[0]
+    assert (found.logprob, found.top_ids) == (-math.inf, (2, 0))
+
+
+@each_set
 @pytest.mark.parametrize("row", [[math.nan] * 20, [-math.inf] * 20, [0.0, math.inf, math.nan] * 7])
 def test_a_broken_row_has_no_distribution_and_harms_nobody(isa, row):
     logits = torch.tensor([row, [0.0] * len(row)])

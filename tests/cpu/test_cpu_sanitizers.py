@@ -1,4 +1,4 @@
-"""The kernels, the pool and the fused layers under the sanitizers: `stress.cpp`, built by CMake and run.
+"""The kernels, the pool and the fused layers under the sanitizers: `native/stress`, built by CMake and run.
 
 amx_emulated is among the instruction sets: the tiles' logic is checked where no processor has them.
 """

@@ -17,6 +17,7 @@ namespace specserve {
 struct Heads {
     int queries, keys, dim;
     int group() const { return queries / keys; }
+    bool operator==(const Heads&) const = default;
 };
 
 // One layer's keys or values: [slots][key heads][dim].

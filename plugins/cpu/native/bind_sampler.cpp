@@ -1,11 +1,5 @@
 // The Python face of the sampler: rows are described one by one, then decided in one call without the GIL.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/vector.h>
-
-#include "arrays.hpp"
-#include "machine.hpp"
+#include "bind.hpp"
 #include "sampler.hpp"
 
 namespace specserve {

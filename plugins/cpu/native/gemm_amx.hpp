@@ -27,6 +27,12 @@ struct TileBlock {
         panels<0>(tiles, w, panel_stride);
     }
 
+    // One block of panels that come later.
+    INLINE void fetch(const Bf16* w, ptrdiff_t panel_stride) {
+        for (int p = 0; p < P; ++p)
+            for (int line = 0; line < kTile; ++line) __builtin_prefetch(w + p * panel_stride + line * 2 * kLanes, 0, 2);
+    }
+
     template <int p>
     INLINE void clear(Tiles& tiles) {
         tiles.template clear<p>();
@@ -51,14 +57,19 @@ INLINE void fill_rows(const Bf16* x, ptrdiff_t x_stride, int rows, int left, Bf1
     }
 }
 
-// P panels for `rows` rows, which fill R tiles; `last`: what `fill_rows` made of them, or null.
+// P panels for `rows` rows, which fill R tiles; `last`: what `fill_rows` made of them, or null; `fetch`: the next P panels,
+// since the processor computes too long between two loads to run ahead in memory by itself.
 template <int R, int P>
-static void tile_block(Tiles& tiles, const Bf16* x, const Bf16* w, const Bf16* last, float* out, Extent e, int groups) {
+static void tile_block(Tiles& tiles, const Bf16* x, const Bf16* w, const Bf16* last, bool fetch, float* out, Extent e, int groups) {
     using Block = TileBlock<R, P>;
     constexpr int kNumbers = kTile * kLanes * 2;
     int whole = groups / kTile;
     Block::template clear<0>(tiles);
-    for (int b = 0; b < whole; ++b) Block::step(tiles, x + b * 2 * kTile, e.x_stride, w + ptrdiff_t{b} * kNumbers, e.panel_stride);
+    for (int b = 0; b < whole; ++b) {
+        const Bf16* at = w + ptrdiff_t{b} * kNumbers;
+        if (fetch) Block::fetch(at + P * e.panel_stride, e.panel_stride);
+        Block::step(tiles, x + b * 2 * kTile, e.x_stride, at, e.panel_stride);
+    }
     if (last) {
         alignas(64) Bf16 ends[P * kNumbers];
         size_t bytes = static_cast<size_t>(groups % kTile) * kLanes * 2 * sizeof(Bf16);
@@ -74,24 +85,25 @@ static void tile_block(Tiles& tiles, const Bf16* x, const Bf16* w, const Bf16* l
 
 // Panels [p, p + P), and so on in passes of P, while there are as many; returns the first that is left.
 template <int R, int P>
-INLINE int tile_blocks(Tiles& tiles, int p, int panels, const Bf16* x, const Bf16* w, const Bf16* last, float* out, Extent e, int groups) {
-    for (; p + P <= panels; p += P) tile_block<R, P>(tiles, x, w + p * e.panel_stride, last, out + p * kLanes, e, groups);
+INLINE int tile_blocks(Tiles& tiles, int p, int panels, const Bf16* x, const Bf16* w, const Bf16* last, bool fetch, float* out, Extent e,
+                       int groups) {
+    for (; p + P <= panels; p += P) tile_block<R, P>(tiles, x, w + p * e.panel_stride, last, fetch, out + p * kLanes, e, groups);
     return p;
 }
 
-// Up to two tiles of rows against all panels.
-INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const Bf16* w, int panels, int groups, float* out, Extent e) {
+// Up to two tiles of rows against all panels; `fetch`: the first rows to come here, who find the weights in memory.
+INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const Bf16* w, int panels, int groups, bool fetch, float* out, Extent e) {
     alignas(64) Bf16 ends[2 * kTile * 2 * kTile];
     int left = groups % kTile * 2, p = 0;
     if (left) fill_rows(x + groups * 2 - left, e.x_stride, rows, left, ends);
     const Bf16* last = left ? ends : nullptr;
     if (rows > kTile) {
-        p = tile_blocks<2, 2>(tiles, p, panels, x, w, last, out, e, groups);
-        tile_blocks<2, 1>(tiles, p, panels, x, w, last, out, e, groups);
+        p = tile_blocks<2, 2>(tiles, p, panels, x, w, last, fetch, out, e, groups);
+        tile_blocks<2, 1>(tiles, p, panels, x, w, last, fetch, out, e, groups);
     } else {
-        p = tile_blocks<1, 4>(tiles, p, panels, x, w, last, out, e, groups);
-        p = tile_blocks<1, 2>(tiles, p, panels, x, w, last, out, e, groups);
-        tile_blocks<1, 1>(tiles, p, panels, x, w, last, out, e, groups);
+        p = tile_blocks<1, 4>(tiles, p, panels, x, w, last, fetch, out, e, groups);
+        p = tile_blocks<1, 2>(tiles, p, panels, x, w, last, fetch, out, e, groups);
+        tile_blocks<1, 1>(tiles, p, panels, x, w, last, fetch, out, e, groups);
     }
 }
 
@@ -109,6 +121,6 @@ void gemm<Bf16>(const Bf16* x, int rows, const Bf16* w, int panels, int groups, 
                 tiles.configure({one, one, one, one, one, one, kWhole, kWhole});
             shape = taken;
         }
-        tile_rows(tiles, x + r * e.x_stride, taken, w, panels, groups, out + r * e.out_stride, e);
+        tile_rows(tiles, x + r * e.x_stride, taken, w, panels, groups, r == 0, out + r * e.out_stride, e);
     }
 }

@@ -78,6 +78,7 @@ struct Table {
     void (*logits)(const Linear<S>&, Rows<const S> x, Panels, Rows<float> out);
     void (*norm)(Rows<const S> x, const S* gain, float eps, int size, Rows<S> out);
     void (*activate)(Rows<const S> gate_up, int size, Rows<S> out);
+    void (*plus)(const S* from, S* to, int size);
     void (*rotate)(S* head, Rotary);
     void (*keep_finite)(const S* from, S* to, int size, float limit);
     void (*attend)(const Attend<S>&, Partial out, char* scratch);
@@ -91,6 +92,14 @@ struct Kernels {
     Table<float> f32;
     Sampling sampling;
 };
+
+template <typename S>
+const Table<S>& table_of(const Kernels& kernels) {
+    if constexpr (sizeof(S) == 2)
+        return kernels.bf16;
+    else
+        return kernels.f32;
+}
 
 // Bytes that `attend` needs of scratch memory.
 size_t attend_scratch(int count, int head_dim);

@@ -134,6 +134,15 @@ static void rotate(S* head, Rotary by) {
     }
 }
 
+// to += from.
+template <typename S>
+static void plus(const S* from, S* to, int size) {
+    for (int i = 0; i < size; i += kLanes) {
+        int n = size - i < kLanes ? size - i : kLanes;
+        store(to + i, add(load(to + i, n), load(from + i, n)), n);
+    }
+}
+
 // What the cache may hold: a masked key weighs 0, and 0 * NaN is NaN.
 template <typename S>
 static void keep_finite(const S* from, S* to, int size, float limit) {

@@ -129,7 +129,7 @@ RowLogprobs Sampler::logprobs_of(const float* x, int size, int64_t token, int64_
     float top = table_.peak(x, 0, size).value;
     if (!std::isfinite(top)) return {NAN, {}, {}};  // a broken row has no distribution
     double whole = static_cast<double>(top) + std::log(table_.mass(x, size, top));
-    auto logprob = [&](int64_t t) { return static_cast<float>(static_cast<double>(x[t]) - whole); };
+    auto logprob = [&](int64_t t) { return std::isnan(x[t]) ? -INFINITY : static_cast<float>(static_cast<double>(x[t]) - whole); };
     RowLogprobs row{logprob(token), {}, {}};
     count = std::min<int64_t>(count, size);
     if (count < 1) return row;

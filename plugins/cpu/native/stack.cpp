@@ -7,7 +7,7 @@ namespace specserve {
 
 namespace {
 constexpr int kRedundant = 8;     // rows that every thread normalizes for itself rather than wait for others
-constexpr int kPhases = 8;        // of a layer, at most
+constexpr int kPhases = 10;       // of a layer, at most
 constexpr int kRowsPerTask = 2;
 }  // namespace
 
@@ -20,20 +20,30 @@ Stack<S>::Stack(const Table<S>& table, std::shared_ptr<Pool> pool, Shape shape, 
 }
 
 template <typename S>
-void Stack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const Plan& plan, int begin, int end) {
-    Inputs in{x, positions, slots, &plan, plan.num_rows()};
-    size_t rows = static_cast<size_t>(in.rows);
-    const Heads& heads = shape_.heads;
-    auto grow = [](std::vector<S>& memory, size_t size) {
-        if (memory.size() < size) memory.resize(size);
+void Stack<S>::make_room(int num_rows, const Segments& segments) {
+    size_t rows = static_cast<size_t>(num_rows);
+    auto grow = [rows](std::vector<S>& memory, int size) {
+        if (memory.size() < rows * static_cast<size_t>(size)) memory.resize(rows * static_cast<size_t>(size));
     };
-    grow(normed_, rows * static_cast<size_t>(shape_.hidden));
-    grow(qkv_, rows * static_cast<size_t>((heads.queries + 2 * heads.keys) * heads.dim));
-    grow(attended_, rows * static_cast<size_t>(heads.queries * heads.dim));
-    grow(inner_, rows * static_cast<size_t>(shape_.inner));
+    grow(normed_, shape_.hidden);
+    grow(qkv_, shape_.qkv_size());
+    grow(attended_, shape_.query_size());
+    grow(inner_, shape_.inner);
+    grow(branch_, shape_.hidden);
+    grow(gate_up_, 2 * shape_.inner);
+    adapters_.assign(rows, nullptr);
+    for (const Segment<S>& segment : segments)
+        std::fill(adapters_.begin() + segment.begin, adapters_.begin() + segment.end, segment.adapter);
+}
+
+template <typename S>
+void Stack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const Plan& plan, int begin, int end,
+                       const Segments& segments) {
+    Inputs in{x, positions, slots, &plan, plan.num_rows()};
+    make_room(in.rows, segments);
     attention_.prepare(plan, pool_->size());
     pool_->run((end - begin) * kPhases, [&](Pool::Crew& crew) {
-        for (int l = begin; l < end; ++l) layer(crew, layers_[static_cast<size_t>(l)], in);
+        for (int l = begin; l < end; ++l) segments.empty() ? fused(crew, layers_[static_cast<size_t>(l)], in) : pieces(crew, l, in);
     });
 }
 
@@ -60,35 +70,38 @@ auto Stack<S>::normed(Pool::Crew& crew, const S* x, const S* gain, int rows) {
 }
 
 template <typename S>
-void Stack<S>::rotate_and_keep(const Layer<S>& layer, const Inputs& in, int row) {
+void Stack<S>::turn(const Layer<S>& layer, int64_t position, S* qkv) const {
     const Heads& heads = shape_.heads;
     ptrdiff_t dim = heads.dim;
-    int64_t position = in.positions[row];
     Rotary rotary{shape_.cos + position * shape_.rotary_size, shape_.sin + position * shape_.rotary_size, shape_.rotary_size};
-    S* qkv = qkv_.data() + row * (heads.queries + 2 * heads.keys) * dim;
     S* keys = qkv + heads.queries * dim;
     if (layer.q_norm) {
         table_.norm({qkv, dim, heads.queries}, layer.q_norm, shape_.eps, heads.dim, {qkv, dim, heads.queries});
         table_.norm({keys, dim, heads.keys}, layer.k_norm, shape_.eps, heads.dim, {keys, dim, heads.keys});
     }
     for (int h = 0; h < heads.queries + heads.keys; ++h) table_.rotate(qkv + h * dim, rotary);
-    int size = heads.keys * heads.dim;
-    ptrdiff_t slot = in.slots[row] * size;
-    table_.keep_finite(keys, layer.cache.keys + slot, size, shape_.key_limit);
-    table_.keep_finite(keys + size, layer.cache.values + slot, size, __builtin_inff());
 }
 
 template <typename S>
-void Stack<S>::layer(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in) {
-    const Heads& heads = shape_.heads;
+void Stack<S>::keep(const Layer<S>& layer, int64_t slot, const S* qkv) const {
+    int size = shape_.heads.keys * shape_.heads.dim;
+    const S* keys = qkv + shape_.query_size();
+    table_.keep_finite(keys, layer.cache.keys + slot * size, size, shape_.key_limit);
+    table_.keep_finite(keys + size, layer.cache.values + slot * size, size, __builtin_inff());
+}
+
+template <typename S>
+void Stack<S>::fused(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in) {
     int rows = in.rows;
-    ptrdiff_t hidden = shape_.hidden, inner = shape_.inner, query = ptrdiff_t{heads.queries} * heads.dim;
-    ptrdiff_t qkv = query + 2 * ptrdiff_t{heads.keys} * heads.dim;
+    ptrdiff_t hidden = shape_.hidden, inner = shape_.inner, query = shape_.query_size(), qkv = shape_.qkv_size();
 
     auto before = normed(crew, in.x, layer.input_norm, rows);
     crew.parts(layer.qkv.num_panels(), [&](int begin, int end) { table_.store(layer.qkv, before(), {begin, end}, {qkv_.data(), qkv, rows}); });
     crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
-        for (int r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) rotate_and_keep(layer, in, r);
+        for (int r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) {
+            turn(layer, in.positions[r], qkv_.data() + r * qkv);
+            keep(layer, in.slots[r], qkv_.data() + r * qkv);
+        }
     });
     attention_.run(crew, *in.plan, qkv_.data(), qkv, layer.cache, layer.window, attended_.data());
     Rows<const S> attended{attended_.data(), query, rows};

@@ -44,6 +44,23 @@ class Kind:
         def run(self, x: Tensor, out: Tensor) -> None:
             """x: [T, in] -> out: [T, out]."""
 
+    class LowRank:
+        """What an adapter adds to one projection: of each part x through `down`, then `up`, to the outputs from the
+        number on. At most 256 outputs of `down`."""
+
+        def __init__(self, parts: Sequence[tuple[Kind.PackedLinear, Kind.PackedLinear, int]]) -> None: ...
+
+    class Adapter:
+        """Of every layer the parts of qkv, o, gate_up and down; layers beyond the last are as the model is."""
+
+        def __init__(self, layers: Sequence[tuple[Kind.LowRank | None, ...]]) -> None: ...
+
+    @staticmethod
+    def add_low_rank(
+        machine: Machine, x: Tensor, out: Tensor, segments: Sequence[tuple[int, int, Kind.LowRank]], /
+    ) -> None:
+        """x: [T, in]; to rows [begin, end) of out: [T, out] what each segment adds."""
+
     @staticmethod
     def rms_norm(machine: Machine, x: Tensor, weight: Tensor, eps: float, out: Tensor, /) -> None:
         """x, out: [T, heads, n]; weight: [n]."""
@@ -98,13 +115,15 @@ class Kind:
         ) -> None: ...
 
     class FusedStack:
-        """The decoder's layers; cos, sin: [positions, 1, rotary_dim] float32."""
+        """The decoder's layers; cos, sin: [positions, 1, rotary_dim] float32; heads: of queries, of keys, numbers of
+        one. Without attention of its own it has `enter` and `leave`, not `forward`. adapters: of rows [begin, end)."""
 
         def __init__(
             self,
             *,
             machine: Machine,
-            attention: Kind.PagedAttention,
+            attention: Kind.PagedAttention | None,
+            heads: tuple[int, int, int],
             layers: Sequence[Kind.LayerParts],
             final_norm: Tensor,
             head: Kind.PackedLinear,
@@ -113,8 +132,34 @@ class Kind:
             eps: float,
             scale: float,
         ) -> None: ...
-        def forward(self, x: Tensor, positions: Tensor, slots: Tensor, plan: Plan, begin: int, end: int, /) -> None:
+        def forward(
+            self,
+            x: Tensor,
+            positions: Tensor,
+            slots: Tensor,
+            plan: Plan,
+            begin: int,
+            end: int,
+            adapters: Sequence[tuple[int, int, Kind.Adapter]],
+            /,
+        ) -> None:
             """x: [T, hidden], the input of layer `begin`, becomes that of layer `end`; positions, slots: [T] int64."""
+
+        def enter(
+            self,
+            layer: int,
+            x: Tensor,
+            positions: Tensor,
+            adapters: Sequence[tuple[int, int, Kind.Adapter]],
+            qkv: Tensor,
+            /,
+        ) -> None:
+            """qkv: [T, (heads + 2 kv_heads) * head_dim], of x and turned."""
+
+        def leave(
+            self, layer: int, x: Tensor, attended: Tensor, adapters: Sequence[tuple[int, int, Kind.Adapter]], /
+        ) -> None:
+            """x, the input of the layer, becomes its output; attended: [T, heads * head_dim]."""
 
         def logits(self, x: Tensor, rows: Tensor | None, out: Tensor) -> None:
             """out: [len(rows), V] float32, of these rows of x or of all."""

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+import torch.nn.functional as F
 
 from specserve_cpu.linear import PackedLinear
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from collections.abc import Iterable, Sequence
 
-    from specserve.lowrank import AdapterWeights
+    from specserve.lowrank import AdapterWeights, LowRankPart, Segment
     from specserve_cpu import _native
+
+PLACES = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
+NAME = re.compile(rf"layers\.(\d+)\.({'|'.join(PLACES)})")
 
 
 class PackedAdapter:
-    """Parts by projection name: down to the rank, up again, and the outputs that the result is added to."""
+    """By projection name, and as one for the fused layers."""
 
-    def __init__(self, machine: _native.Machine, weights: AdapterWeights) -> None:
-        self.parts = {
-            name: [(PackedLinear(machine, p.down, None), PackedLinear(machine, p.up, None), p.outs) for p in parts]
-            for name, parts in weights.items()
-        }
+    def __init__(self, machine: _native.Machine, kind: type[_native.Kind], weights: AdapterWeights) -> None:
+        self.parts = {name: low_rank(machine, kind, parts) for name, parts in weights.items()}
+        by_place = {(int(m[1]), m[2]): self.parts[name] for name in weights if (m := NAME.fullmatch(name))}
+        layers = range(1 + max((layer for layer, _ in by_place), default=-1))
+        self.native = kind.Adapter([tuple(by_place.get((layer, place)) for place in PLACES) for layer in layers])
 
-    def add(self, projection: str, x: Tensor, out: Tensor) -> None:
-        """x: [T, in]; adds to out: [T, out] in place."""
-        for down, up, outs in self.parts.get(projection, ()):
-            out[:, outs] += up(down(x))
+
+def low_rank(machine: _native.Machine, kind: type[_native.Kind], parts: Iterable[LowRankPart]) -> _native.Kind.LowRank:
+    """Ranks are filled up with a zero to an even number: bfloat16 inputs are taken in pairs."""
+    packed = []
+    for part in parts:
+        odd = part.down.shape[0] % 2
+        down = PackedLinear(machine, F.pad(part.down, (0, 0, 0, odd)), None)
+        up = PackedLinear(machine, F.pad(part.up, (0, odd)), None)
+        packed.append((down.native, up.native, part.outs.start))
+    return kind.LowRank(packed)
+
+
+def native_segments(segments: Sequence[Segment]) -> list[tuple[int, int, _native.Kind.Adapter]]:
+    """Those with an adapter, for the fused layers."""
+    return [(begin, end, adapter.native) for begin, end, adapter in segments if adapter is not None]

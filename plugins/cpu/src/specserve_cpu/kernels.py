@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve_cpu.adapters import PackedAdapter
-from specserve_cpu.attention import CpuPagedAttention, native_kind
+from specserve_cpu.attention import native_kind
 from specserve_cpu.fused import fuse
 from specserve_cpu.linear import PackedLinear, dense
 from specserve_cpu.sampler import CpuSampler
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend
     from specserve_cpu import _native
-    from specserve_cpu.fused import FusedPass
+    from specserve_cpu.fused import AroundPass, FusedPass
 
 
 class CpuKernels:
@@ -63,11 +63,14 @@ class CpuKernels:
         return out
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
-        return PackedAdapter(self.machine, weights)
+        return PackedAdapter(self.machine, self.native, weights)
 
     def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
-        for begin, end, adapter in segments:
-            adapter.add(projection, x[begin:end], out[begin:end])
+        parts = [
+            (begin, end, adapter.parts[projection]) for begin, end, adapter in segments if projection in adapter.parts
+        ]
+        if parts:
+            self.native.add_low_rank(self.machine, dense(x), out, parts)
 
-    def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | None:
-        return fuse(self.machine, model, attention) if isinstance(attention, CpuPagedAttention) else None
+    def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | AroundPass | None:
+        return fuse(self.machine, model, attention)

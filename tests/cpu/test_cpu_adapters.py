@@ -1,0 +1,169 @@
+"""Adapters in native layers: the bits of the pieces, near float64, and nobody's neighbour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from native_cases import SETS, assert_near, each_dtype, each_set, machine, randn, same_bits, some
+
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.hookspecs import hookimpl
+from specserve.lowrank import LoraPlan, LowRankDelta, LowRankPart, Segment
+from specserve.testing.engines import make_engine, run_requests
+from specserve.testing.requests import varied_requests
+from specserve.testing.toy import write_checkpoint
+from specserve.tiled import TiledPass
+from specserve_cpu.adapters import PackedAdapter
+from specserve_cpu.attention import native_kind
+from specserve_cpu.fused import AroundPass, FusedPass
+from specserve_cpu.kernels import CpuKernels
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from specserve.batch import Batch
+    from specserve.types import GenerateRequest
+
+RANKS = {"a": 4, "b": 7, "c": 33}
+
+
+class Adapters:
+    """Random adapters a, b and c on every projection but the head, and on some parts of it only."""
+
+    @hookimpl
+    def adapt_model(self, model: Any) -> None:
+        self.packed = {
+            name: model.kernels.pack_adapter(
+                {p.name: parts_of(p, rank, model.dtype) for p in model.projections.values() if p.name != "lm_head"}
+            )
+            for name, rank in RANKS.items()
+        }
+        for projection in model.projections.values():
+            if projection.name != "lm_head":
+                projection.add_delta(LowRankDelta(projection.name, model.kernels))
+
+    @hookimpl
+    def plan_lora(self, batch: Batch) -> LoraPlan:
+        spans = zip(batch.spans, batch.row_offsets, batch.query_lens, strict=True)
+        return LoraPlan(tuple(Segment(at, at + n, self.packed.get(s.request.namespace)) for s, at, n in spans))
+
+
+def parts_of(projection: Any, rank: int, dtype: torch.dtype) -> tuple[LowRankPart, ...]:
+    seed = sum(projection.name.encode()) + rank
+    return tuple(
+        LowRankPart(
+            randn(rank, projection.in_features, dtype=dtype, seed=seed + i, scale=0.3),
+            randn(outs.stop - outs.start, rank, dtype=dtype, seed=seed + 9 + i, scale=0.3),
+            outs,
+        )
+        for i, outs in enumerate(projection.parts.values())
+        if (i + rank) % 3 or len(projection.parts) == 1
+    )
+
+
+def requests_under(*namespaces: str) -> list[GenerateRequest]:
+    plain = varied_requests(2 * len(namespaces))
+    return [msgspec.structs.replace(r, namespace=namespaces[i % len(namespaces)]) for i, r in enumerate(plain)]
+
+
+def engine_with_adapters(model: Path, **options: Any) -> Any:
+    declaration = PluginDeclaration(name="adapters", provides={"lora.target": "a test's"})
+    extra = {"adapters": InProcessPlugin(Adapters(), declaration)}
+    return make_engine(model, plugins=("cpu",), extra=extra, **options).engine
+
+
+@pytest.mark.parametrize("isa", SETS)
+@each_dtype
+@pytest.mark.parametrize("attention", ["auto", "sdpa"])
+def test_layers_with_adapters_have_the_bits_of_the_pieces(
+    toy_model: Path, isa: str, dtype: torch.dtype, attention: str
+) -> None:
+    options: dict[str, Any] = {
+        "plugin_options": {"cpu": {"instruction_set": isa}}, "dtype": str(dtype).partition(".")[2],
+        "attention": attention, "threads": 2, "max_num_batched_tokens": 100,
+    }  # fmt: skip
+    fused, pieces = (engine_with_adapters(toy_model, **options) for _ in range(2))
+    assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else AroundPass)
+    pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
+    requests = requests_under("a", "", "b", "c")
+    assert run_requests(fused, requests).decided() == run_requests(pieces, requests).decided()
+
+
+@pytest.mark.parametrize(("architecture", "extra"), [
+    ("llama", {"attention_bias": True, "mlp_bias": True}),
+    ("mistral", {"sliding_window": 16}),
+    ("qwen3", {"head_dim": 64, "num_key_value_heads": 1}),
+])  # fmt: skip
+def test_other_families_take_adapters_too(tmp_path: Path, architecture: str, extra: dict[str, Any]) -> None:
+    model = write_checkpoint(tmp_path, architecture=architecture, **extra)
+    fused, pieces = (engine_with_adapters(model) for _ in range(2))
+    pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
+    requests = requests_under("a", "", "b")
+    assert run_requests(fused, requests).decided() == run_requests(pieces, requests).decided()
+
+
+@each_dtype
+def test_neighbours_under_other_adapters_leave_no_trace(toy_model: Path, dtype: torch.dtype) -> None:
+    engine = engine_with_adapters(toy_model, dtype=str(dtype).partition(".")[2], prefix_cache=False)
+    plain = make_engine(toy_model, plugins=("cpu",), dtype=str(dtype).partition(".")[2]).engine
+    requests = requests_under("a", "", "b", "c")
+    together = run_requests(engine, requests).decided()
+    changed = 0
+    for request in requests:
+        alone = run_requests(engine, [request]).decided()[request.request_id]
+        assert alone == together[request.request_id]
+        untouched = run_requests(plain, [request]).decided()[request.request_id]
+        if request.namespace:
+            changed += alone != untouched
+        else:
+            assert alone == untouched
+    assert changed > 3
+
+
+@each_set
+@each_dtype
+@some
+@given(rows=st.integers(1, 70), rank=st.integers(1, 256), seed=st.integers(0, 99), data=st.data())
+def test_low_rank_additions_are_near_float64_and_each_row_stands_alone(
+    isa: str, dtype: torch.dtype, rows: int, rank: int, seed: int, data: st.DataObject
+) -> None:
+    ins, width, first = 34, 45, data.draw(st.integers(0, 20))
+    outs = slice(first, first + data.draw(st.integers(1, 25)))
+    down = randn(rank, ins, dtype=dtype, seed=seed, scale=ins**-0.5)
+    up = randn(outs.stop - outs.start, rank, dtype=dtype, seed=seed + 1, scale=rank**-0.5)
+    kernels = CpuKernels(machine(isa, 2), str(dtype).partition(".")[2])
+    adapter = kernels.pack_adapter({"layers.0.o_proj": (LowRankPart(down, up, outs),)})
+    x, base = randn(rows, ins, dtype=dtype, seed=seed + 2), randn(rows, width, dtype=dtype, seed=seed + 3)
+    begin = data.draw(st.integers(0, rows - 1))
+    end = data.draw(st.integers(begin, rows))
+    got = base.clone()
+    kernels.add_low_rank("layers.0.o_proj", x, got, [Segment(begin, end, adapter)])
+    for row in range(rows):
+        alone = base[row : row + 1].clone()
+        if begin <= row < end:
+            kernels.add_low_rank("layers.0.o_proj", x[row : row + 1], alone, [Segment(0, 1, adapter)])
+        assert same_bits(got[row : row + 1], alone)
+    exact = base.double()
+    exact[begin:end, outs] += x[begin:end].double() @ down.double().T @ up.double().T
+    assert_near(got, exact, 4e-5 if dtype == torch.float32 else 0.08, dtype)
+    kernels.add_low_rank("layers.0.down_proj", x, got, [Segment(begin, end, adapter)])  # which it leaves as it is
+
+
+def test_wrong_parts_are_refused() -> None:
+    kind = native_kind(torch.float32)
+    here = machine(SETS[0])
+    adapter = PackedAdapter(here, kind, {"layers.1.o_proj": (LowRankPart(randn(4, 8), randn(6, 4), slice(0, 6)),)})
+    part = adapter.parts["layers.1.o_proj"]
+    with pytest.raises(ValueError, match="at most 256; got 258 and 258"):
+        PackedAdapter(here, kind, {"layers.0.o_proj": (LowRankPart(randn(257, 8), randn(6, 257), slice(0, 6)),)})
+    with pytest.raises(ValueError, match=r"8 inputs and 6 outputs do not fit x \[3, 9\]"):
+        kind.add_low_rank(here, randn(3, 9), randn(3, 6), [(0, 3, part)])
+    with pytest.raises(ValueError, match=r"do not fit .* out \[3, 5\]"):
+        kind.add_low_rank(here, randn(3, 8), randn(3, 5), [(0, 3, part)])
+    with pytest.raises(ValueError, match=r"within \[0, 3\]; got \[2, 4\]"):
+        kind.add_low_rank(here, randn(3, 8), randn(3, 6), [(2, 4, part)])
