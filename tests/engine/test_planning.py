@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -13,14 +14,27 @@ from hypothesis import strategies as st
 from specserve.batch import BatchBuilder
 from specserve.request import Request
 from specserve.spans import Span
+from specserve.speculation.asking import FIRST_PATIENCE, LONG_REST, PATIENCE, Asking
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import POINTS, StepCosts, measure_costs
-from specserve.speculation.planning import PROBE_EVERY, REST, CostPlanner, VerifyAll
+from specserve.speculation.planning import PROBE_EVERY, WORTHWHILE, CostPlanner, VerifyAll
 from specserve.speculation.trees import paths_of
 from specserve.testing.drafters import OracleDrafter, WrongDrafter
 from specserve.testing.engines import make_engine, run
 from specserve.testing.requests import TOY_VOCAB, toy_request
 from specserve.types import Draft, SpanVerdict, SpeculationParams, Verdict
+
+
+class FixedCosts(StepCosts):
+    """A made-up machine: steps take what the table says, whatever real ones take."""
+
+    def __init__(self, rows, seconds):
+        super().__init__(list(rows), list(seconds))
+        self.per_drafting = self.believed = 0.0
+
+    def observe(self, batch, seconds):
+        pass
+
 
 FLAT = ([1, 256], [1.0, 1.0])
 LINEAR = ([1, 256], [1.0, 256.0])
@@ -28,7 +42,7 @@ LINEAR = ([1, 256], [1.0, 256.0])
 
 def planner(costs=FLAT, max_draft_tokens=32):
     rows, seconds = costs
-    return CostPlanner(max_draft_tokens, StepCosts(list(rows), list(seconds)), Calibration())
+    return CostPlanner(max_draft_tokens, FixedCosts(rows, seconds), Calibration())
 
 
 def with_draft(draft, *, name="r", speculation=None, max_tokens=50):
@@ -74,6 +88,21 @@ def test_everything_is_verified_where_more_rows_cost_nothing():
     assert planner(FLAT).choose([with_draft(draft)], 99, 1) == [draft]
 
 
+def test_a_gain_within_the_error_of_the_estimates_is_left_alone():
+    assert planner(FLAT).choose([with_draft(chain(0.9 * WORTHWHILE))], 99, 1) == [None]
+
+
+def test_one_request_may_speculate_however_many_others_do_not():
+    others = [with_draft(None) for _ in range(200)]
+    assert count(planner(FLAT).choose([with_draft(chain(0.5)), *others], 99, 201))[0] == 1
+
+
+def test_before_its_cost_was_seen_a_guess_is_believed_to_cost_more_than_its_row():
+    unseen = CostPlanner(32, StepCosts([1, 256], [1.0, 1.0]), Calibration())
+    assert unseen.choose([with_draft(chain(0.15))], 99, 1) == [None]
+    assert count(unseen.choose([with_draft(chain(0.9))], 99, 1)) == [1]
+
+
 def test_guesses_fill_a_stair_and_stop_at_its_edge():
     stairs = ([1, 32, 33, 64], [1.0, 1.0, 3.0, 3.0])
     requests = [with_draft(chain(*[0.9**d for d in range(1, 17)])) for _ in range(4)]
@@ -110,9 +139,10 @@ def test_the_choice_is_the_best_of_all_prefixes(requests, slope):
     costs = ([1, 64], [1.0, 1.0 + 63 * slope])
     chosen = planner(costs).choose(requests, 99, len(requests))
     survival = sorted((s for r in requests if r.draft for s in Calibration().survival(r.draft)), reverse=True)
-    base, table = len(requests), StepCosts(*costs)
-    rates = [(base + sum(survival[:n])) / table.seconds(base + n) for n in range(len(survival) + 1)]
-    assert rates[sum(count(chosen))] == pytest.approx(max(rates))
+    base, table = len(requests), FixedCosts(*costs)
+    rates = [(base + sum(survival[:n])) / table.seconds(base + n, base, n) for n in range(len(survival) + 1)]
+    best = max(rates)
+    assert rates[sum(count(chosen))] == pytest.approx(best if best > rates[0] * (1 + WORTHWHILE / base) else rates[0])
 
 
 def test_a_hopeless_drafter_is_probed_with_one_guess_now_and_then():
@@ -200,8 +230,8 @@ def test_survival_never_rises_along_a_path(requests):
 
 
 def batch_of(*spans):
-    request = spans[0].request
-    request.tokens, request.blocks = [1] * 64, [0, 1, 2, 3]
+    for i, span in enumerate(spans):
+        span.request.tokens, span.request.blocks = [1] * 64, [4 * i + n for n in range(4)]
     return BatchBuilder(16, torch.device("cpu")).build(spans)
 
 
@@ -220,38 +250,72 @@ def test_a_proposal_teaches_whether_it_was_verified_or_not():
 
 def test_costs_are_interpolated_between_points_and_extended_in_proportion():
     costs = StepCosts([1, 11, 21], [1.0, 2.0, 6.0])
-    assert [costs.seconds(rows) for rows in (0, 1, 6, 11, 16, 21, 42)] == [1.0, 1.0, 1.5, 2.0, 4.0, 6.0, 12.0]
+    assert [costs.seconds(rows, 1) for rows in (0, 1, 6, 11, 16, 21, 42)] == [1.0, 1.0, 1.5, 2.0, 4.0, 6.0, 12.0]
 
 
-@given(st.lists(st.floats(0.001, 10.0), min_size=2, max_size=8))
-def test_costs_never_fall_with_more_rows(seconds):
+@given(st.lists(st.floats(0.001, 10.0), min_size=2, max_size=8), st.integers(1, 3))
+def test_costs_never_fall_with_more_guesses(seconds, requests):
     costs = StepCosts([2 * i + 1 for i in range(len(seconds))], list(seconds))
-    table = [costs.seconds(rows) for rows in range(4 * len(seconds))]
+    table = costs.by_guesses(requests, requests, 4 * len(seconds))
     assert all(a <= b * (1 + 1e-12) for a, b in pairwise(table))
+    assert table == pytest.approx([costs.seconds(requests + n, requests, n) for n in range(len(table))])
 
 
-def test_decode_steps_refine_the_table_and_prompts_do_not():
+def plain_batch(num_requests):
+    return batch_of(*(Span(with_draft(None), 63, 1, 0, 1) for _ in range(num_requests)))
+
+
+def guessing_batch(guesses):
+    return batch_of(Span(with_draft(None), 60, 1 + guesses, guesses, 1 + guesses, chain(*[1.0] * guesses)))
+
+
+def test_plain_steps_teach_what_a_batch_of_their_size_takes_and_prompts_do_not():
     costs = StepCosts([1, 4, 8], [1.0, 1.0, 1.0])
-    request = with_draft(None)
     for _ in range(200):
-        costs.observe(batch_of(Span(request, 0, 8, 0, 1)), 50.0)
-    assert costs.table == [1.0, 1.0, 1.0]
+        costs.observe(batch_of(Span(with_draft(None), 0, 8, 0, 1)), 50.0)
+    assert costs.seconds(1, 1) == 1.0
     for _ in range(200):
-        costs.observe(batch_of(Span(request, 60, 4, 3, 4, chain(1.0, 1.0, 1.0))), 3.0)
-    assert costs.table == pytest.approx([1.0, 3.0, 3.0], abs=0.01)
+        costs.observe(plain_batch(1), 2.0)
+        costs.observe(plain_batch(4), 5.0)
+    assert [costs.seconds(n, n) for n in (1, 4)] == pytest.approx([2.0, 5.0], abs=0.01)
+    assert costs.seconds(8, 8) == pytest.approx(5.0, abs=0.01), "the nearest size that ran"
 
 
-def test_a_machine_that_got_faster_is_believed_whatever_was_measured_below():
-    costs = StepCosts([1, 4, 8], [5.0, 5.0, 5.0])
+def test_steps_with_guesses_teach_what_a_guess_takes_beyond_its_row():
+    costs = StepCosts([1, 4, 8], [1.0, 1.0, 1.0])
     for _ in range(200):
-        costs.observe(batch_of(Span(with_draft(None), 60, 4, 3, 4, chain(1.0, 1.0, 1.0))), 1.0)
-    assert costs.table == pytest.approx([1.0, 1.0, 5.0], abs=0.01)
+        costs.observe(plain_batch(1), 1.0)
+        costs.observe(guessing_batch(3), 2.5)
+    assert costs.seconds(1, 1) == pytest.approx(1.0)
+    assert costs.seconds(4, 1, 3) == pytest.approx(2.5, abs=0.1)
+    assert costs.seconds(8, 1, 7) > 3.5, "and each one more the same"
 
 
-def test_one_slow_step_moves_the_table_a_little():
+def test_the_first_steps_with_guesses_teach_most_of_what_they_cost():
     costs = StepCosts([1, 4], [1.0, 1.0])
-    costs.observe(batch_of(Span(with_draft(None), 63, 1, 0, 1)), 1000.0)
-    assert costs.table[0] == pytest.approx(1.05)
+    costs.observe(plain_batch(1), 1.0)
+    for _ in range(4):
+        costs.observe(guessing_batch(3), 1.8)
+    assert costs.seconds(4, 1, 3) > 1.6
+
+
+def test_a_guess_that_was_dear_once_is_not_believed_so_for_ever():
+    costs = StepCosts([1, 8], [1.0, 1.0])
+    unseen = costs.seconds(4, 1, 3)
+    for _ in range(50):
+        costs.observe(plain_batch(1), 1.0)
+        costs.observe(guessing_batch(3), 4.0)
+    assert costs.seconds(4, 1, 3) > 2.0
+    for _ in range(1000):
+        costs.observe(plain_batch(1), 1.0)
+    assert costs.seconds(4, 1, 3) == pytest.approx(unseen, rel=0.1)
+
+
+def test_one_slow_step_moves_a_cost_a_little():
+    costs = StepCosts([1, 4], [1.0, 1.0])
+    costs.observe(plain_batch(1), 1.0)
+    costs.observe(plain_batch(1), 1000.0)
+    assert costs.seconds(1, 1) == pytest.approx(1.1)
 
 
 @pytest.mark.parametrize(("num_blocks", "most_rows", "expected"), [
@@ -277,18 +341,8 @@ def served(toy_model):
     return requests, run(toy_model, requests)
 
 
-class RisingCosts(StepCosts):
-    """A made-up machine, which the times of the real one must not correct."""
-
-    def __init__(self):
-        super().__init__([1, 4, 64], [1.0, 1.1, 4.0])
-
-    def observe(self, batch, seconds):
-        pass
-
-
 def rising():
-    return CostPlanner(32, RisingCosts(), Calibration())
+    return CostPlanner(32, FixedCosts([1, 4, 64], [1.0, 1.1, 4.0]), Calibration())
 
 
 def drafted(model, requests, drafter, chosen):
@@ -331,34 +385,90 @@ def test_a_drafter_that_becomes_right_is_found_out_without_being_verified(toy_mo
 # --- when to draft at all -------------------------------------------------------------------------------
 
 
-def asked(planner, request):
-    return planner.limits([request]) != [0]
+def turns(asking, steps, after=lambda: None, name="r"):
+    """In which of the next steps the request is asked; `after` happens in each of those."""
+    request, asked = with_draft(None, name=name), []
+    for _ in range(steps):
+        asked += asking.whom([request])
+        if asked[-1]:
+            after()
+    return asked
 
 
-def test_a_drafter_whose_guesses_bring_nothing_is_asked_in_every_eighth_step():
-    hopeless, request = planner(LINEAR), with_draft(chain(0.1))
-    turns = []
-    for _ in range(200):
-        turns.append(asked(hopeless, request))
-        if turns[-1]:
-            hopeless.choose([request], 99, 1)
-    assert all(turns[:20])
-    assert sum(turns[-80:]) == 80 / REST
+def costly():
+    asking = Asking()
+    turns(asking, 1, name="other")
+    asking.cost(1.0, 1)
+    return asking
 
 
-def test_a_drafter_that_guesses_nothing_is_asked_less_too():
-    silent, request = planner(), with_draft(None)
-    assert sum(asked(silent, request) for _ in range(200)) < 70
+def test_a_request_whose_guesses_save_nothing_is_asked_at_first_and_then_rarely():
+    asked = turns(costly(), 200)
+    assert all(asked[:FIRST_PATIENCE])
+    assert sum(asked[-10 * LONG_REST :]) == 10
 
 
-def test_a_drafter_that_begins_to_pay_is_asked_every_time_again():
-    changing, poor, good = planner(), with_draft(None), with_draft(chain(0.9, 0.8, 0.7))
-    for _ in range(100):
-        asked(changing, poor)
-    turns = []
-    for _ in range(60):
-        turns.append(asked(changing, good))
-        if turns[-1]:
-            changing.choose([good], 99, 1)
-    assert not turns[0]
-    assert all(turns[REST:])
+def test_guesses_that_save_less_than_asking_costs_do_not_keep_it_going():
+    asking = costly()
+    asked = turns(asking, 200, lambda: asking.credit("r", 0.5))
+    assert sum(asked[-10 * LONG_REST :]) < 20
+
+
+def test_guesses_that_save_more_than_asking_costs_keep_it_going():
+    asking = costly()
+    assert all(turns(asking, 200, lambda: asking.credit("r", 2.0)))
+
+
+def test_a_request_that_begins_to_save_is_asked_every_time_again():
+    asking = costly()
+    turns(asking, 100)
+    asked = turns(asking, 60, lambda: asking.credit("r", 20.0))
+    assert not asked[0]
+    assert all(asked[LONG_REST:])
+
+
+def test_one_guess_that_came_true_is_reason_to_ask_some_times_more():
+    asking = costly()
+    turns(asking, 100)
+    asking.hope("r")
+    assert turns(asking, LONG_REST).count(True) in (PATIENCE, PATIENCE + 1)
+
+
+def test_requests_that_rest_are_asked_in_the_same_steps():
+    asking = costly()
+    early, late = (with_draft(None, name=name) for name in "ab")
+    turns(asking, 5, name="a")
+    together = [asking.whom([early, late]) for _ in range(200)]
+    assert all(a == b for a, b in together[-100:])
+
+
+def test_what_asking_costs_is_learned_from_those_that_do_not_rest():
+    asking = costly()
+    turns(asking, 100)
+    asking.cost(9.0, 1)
+    assert asking.seconds == 1.0, "text that was held back is taken in, too"
+
+
+def test_records_of_requests_that_ended_unseen_are_dropped():
+    asking = Asking()
+    for i in range(1000):
+        turns(asking, 1, name=str(i))
+    assert len(asking.records) < 100
+
+
+def test_a_drafter_that_is_never_right_is_hardly_asked(toy_model, served):
+    requests, plain = served
+    asked = []
+
+    class Counted(WrongDrafter):
+        def draft(self, request, limit):
+            asked.append(request.id)
+            draft = super().draft(request, limit)
+            return draft and msgspec.structs.replace(draft, survival=(0.5,) * len(draft.tokens))
+
+    chosen = rising()
+    chosen.asking.cost = lambda seconds, num_asked: setattr(chosen.asking, "seconds", 0.05)
+    outcome, _ = drafted(toy_model, requests, Counted(plain.tokens(), 4, TOY_VOCAB), chosen)
+    assert outcome.decided() == plain.decided()
+    assert len(asked) < sum(len(tokens) for tokens in plain.tokens().values()) / 3
+    assert not chosen.asking.records, "all of them ended"

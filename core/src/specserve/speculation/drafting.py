@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.protocols import DrafterNeeds
 from specserve.speculation.calibration import Calibration, hits_of
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Drafting:
     def __init__(self, guards: Sequence[Guard], planner: DraftPlanner) -> None:
         self.guards, self.planner = guards, planner
         self.calibration = Calibration()
+        self.asked_only = all(guard.drafter.needs == DrafterNeeds() for guard in guards)
+        """No drafter has to hear of steps in which nothing is asked."""
         self.proposals: dict[str, list[tuple[Guard, Draft]]] = {}
         """What each drafter proposed for each request after the last step; kept only where several compete."""
 
@@ -53,9 +56,11 @@ class Drafting:
             guard.stop(request)
 
     def draft(self, batch: Batch, output: ForwardOutput, verdict: Verdict) -> None:
-        limits = [0] * len(batch.spans)
         live = [i for i, span in enumerate(verdict.spans) if span.tokens and span.finish_reason is None]
         planned = self.planner.limits([batch.spans[i].request for i in live])
+        if self.asked_only and not self.proposals and not any(planned):
+            return  # most steps of a server whose text does not repeat
+        limits = [0] * len(batch.spans)
         for i, limit in zip(live, planned, strict=True):
             limits[i] = limit
         if len(self.guards) == 1:

@@ -9,8 +9,12 @@ was observed.
 
 from __future__ import annotations
 
+import time
+from itertools import accumulate
+from operator import truediv
 from typing import TYPE_CHECKING
 
+from specserve.speculation.asking import Asking
 from specserve.speculation.trees import keep
 
 if TYPE_CHECKING:
@@ -23,10 +27,9 @@ if TYPE_CHECKING:
     from specserve.types import Draft, Verdict
 
 WORTHWHILE = 0.02
-"""Gain below which drafting is not worth its own time at every step."""
-REST = 8
-"""Steps per draft then: what a guess costs before anybody verifies it becomes negligible."""
-GAIN_MEMORY = 0.9
+"""Gain, in tokens of one request, below which guesses are not verified: it lies within the error of the estimates."""
+SELDOM = 4
+"""Steps per plain step that is learned from while nobody is asked."""
 PROBE_EVERY = 32
 """Steps after which a drafter that never pays is tried once more, so that the tables go on learning."""
 
@@ -66,20 +69,24 @@ class CostPlanner:
 
     def __init__(self, max_draft_tokens: int, costs: StepCosts, calibration: Calibration) -> None:
         self.max_draft_tokens, self.costs, self.calibration = max_draft_tokens, costs, calibration
-        self.idle_steps = self.turn = 0
-        self.gain = 1.0
-        """By how much guesses raise the tokens per second, a moving average over the steps that drafted; hopeful at
-        first, and where a drafter states no survival, since its being right is found out by asking only."""
+        self.asking = Asking()
+        self.idle_steps = 0
+        self.num_asked, self.asking_since, self.choosing_seconds = 0, 0.0, 0.0
+        """Of this step's asking, which ends when the step's verdict is learned, and of choosing among the answers."""
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
-        """Nobody is asked in most steps while guesses bring next to nothing."""
-        self.turn += 1
-        if self.gain < WORTHWHILE and self.turn % REST:
+        """0 for a request that asking does not pay for, in most steps."""
+        self.asking_since = time.perf_counter()
+        asked = self.asking.whom(requests)
+        most, self.num_asked = self.max_draft_tokens, 0
+        if not any(asked):
             return [0] * len(requests)
-        self.gain *= GAIN_MEMORY
-        return [most_useful(request, self.max_draft_tokens) for request in requests]
+        limits = [most_useful(request, most) if yes else 0 for request, yes in zip(requests, asked, strict=True)]
+        self.num_asked = sum(limit > 0 for limit in limits)
+        return limits
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+        began = time.perf_counter()
         ranked = sorted(
             (-s, at, node)
             for at, request in enumerate(requests)
@@ -88,35 +95,60 @@ class CostPlanner:
         )[: max(budget, 0)]
         if not ranked:
             return [None] * len(requests)
-        if any(request.draft is not None and request.draft.survival is None for request in requests):
-            self.gain = 1.0
+        for request in requests:
+            if request.draft is not None and request.draft.survival is None:
+                self.asking.hope(request.id)  # being right is found out by asking only
         count = self.best_count([-s for s, _, _ in ranked], len(requests), base_rows)
         nodes: list[list[int]] = [[] for _ in requests]
         for _, at, node in ranked[:count]:
             nodes[at].append(node)
-        return [
+        chosen = [
             keep(request.draft, chosen) if request.draft is not None else None
             for request, chosen in zip(requests, nodes, strict=True)
         ]
+        self.choosing_seconds = time.perf_counter() - began
+        return chosen
 
     def best_count(self, survival: Sequence[float], num_requests: int, base_rows: int) -> int:
         """How many of the sorted guesses give the most tokens per second."""
-        plain_rate = num_requests / self.costs.seconds(base_rows)
-        best, best_rate, expected = 0, plain_rate, float(num_requests)
-        for count, s in enumerate(survival, 1):
-            expected += s
-            rate = expected / self.costs.seconds(base_rows + count)
-            if rate > best_rate:
-                best, best_rate = count, rate
-        self.gain += (1 - GAIN_MEMORY) * (best_rate / plain_rate - 1)
-        if best:
+        seconds = self.costs.by_guesses(base_rows, num_requests, len(survival))
+        expected = accumulate(survival, initial=float(num_requests))
+        rates = list(map(truediv, expected, seconds))
+        best = rates.index(max(rates))
+        if rates[best] > rates[0] * (1 + WORTHWHILE / num_requests):
             self.idle_steps = 0
             return best
         self.idle_steps += 1
         return 1 if self.idle_steps % PROBE_EVERY == 0 else 0
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
-        self.costs.observe(batch, seconds)
+        drafted = batch.num_rows > len(batch.spans)
+        if drafted or self.num_asked or self.asking.turn % SELDOM == 0:
+            self.costs.observe(batch, seconds)
+        if drafted:
+            self.credit(batch, verdict)
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if span.proposed is not None and decided.tokens:
                 self.calibration.observe(span.proposed, decided.tokens)
+            if decided.finish_reason is not None:
+                self.asking.forget(span.request.id)
+        if self.num_asked:
+            spent = time.perf_counter() - self.asking_since + self.choosing_seconds
+            self.asking.cost(spent, self.num_asked)
+            self.choosing_seconds = 0.0
+
+    def credit(self, batch: Batch, verdict: Verdict) -> None:
+        """An accepted guess saved the time that plain steps need for a token; a verified one cost its row."""
+        num_requests, costs = len(batch.spans), self.costs
+        guesses = sum(span.drafted for span in batch.spans)
+        if not guesses:
+            return
+        per_token = costs.seconds(num_requests, num_requests) / num_requests
+        rows = batch.num_rows
+        per_guess = (costs.seconds(rows, num_requests, guesses) - costs.seconds(rows - guesses, num_requests)) / guesses
+        for span, decided in zip(batch.spans, verdict.spans, strict=True):
+            if span.drafted:
+                accepted = len(decided.path)
+                self.asking.credit(span.request.id, accepted * per_token - span.drafted * per_guess)
+                if accepted:
+                    self.asking.hope(span.request.id)
