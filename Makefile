@@ -86,10 +86,10 @@ native-where-possible: $(VENV)/.product
 	    then $(MAKE) --no-print-directory $(NATIVE); \
 	    else echo "== going on without: the text is the same, it only comes slower"; fi
 
-$(VENV)/.dev: pyproject.toml template/pyproject.toml plugins/hybrid_attn/pyproject.toml $(VENV)/.product | $(NATIVE)
+$(VENV)/.dev: pyproject.toml template/pyproject.toml plugins/hybrid_attn/pyproject.toml plugins/lora/pyproject.toml $(VENV)/.product | $(NATIVE)
 	@echo "== installing the development group, the plugins without native code and the plugin template"
 	@$(PIP) install -q --upgrade "pip>=25.1"
-	@$(PIP) install -q --group dev -e plugins/hybrid_attn -e template
+	@$(PIP) install -q --group dev -e plugins/hybrid_attn -e plugins/lora -e template
 	@touch $@
 
 clean:

@@ -14,6 +14,7 @@ from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_hybrid_attn.factory import HybridFactory
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -87,6 +88,10 @@ class CopiedSdpa(SdpaFactory):
 PARTNERS = {
     "attention.backend": lambda outputs: Partner(
         attention_backends=[CopiedSdpa()], make_drafter=NoisyDrafter(outputs, p=0.6, max_width=8, vocab_size=TOY_VOCAB)
+    ),
+    "attention.hybrid": lambda outputs: Partner(
+        select_attention=HybridFactory(SdpaFactory(), CopiedSdpa(), "verify"),
+        make_drafter=NoisyDrafter(outputs, p=0.6, max_width=8, vocab_size=TOY_VOCAB),
     ),
     "draft.chain": drafting(ChainsOnly),
     "draft.tree": drafting(NoisyDrafter),

@@ -75,6 +75,8 @@ class AsyncEngine:
         self.death: asyncio.Future[BaseException] = self.loop.create_future()
         self.mailboxes: dict[str, Mailbox] = {}
         self.inbox: deque[Callable[[], None]] = deque()
+        self.aborting: set[str] = set()
+        """Requests whose abort the step thread has yet to see."""
         self.opened: list[Mailbox] = []
         """Of requests that the step thread has taken since it last posted."""
         self.wake = threading.Event()
@@ -152,11 +154,12 @@ class AsyncEngine:
         finally:
             del self.mailboxes[request.request_id]
             if not finished:
-                self.send(lambda: self.engine.abort(request.request_id))
+                self.aborting.add(request.request_id)
+                self.send(lambda: self.abort(request.request_id))
 
     def after_aborts(self, action: Callable[[], None]) -> None:
-        """Run it in the step thread, behind the aborts that were asked before; here where that thread has ended."""
-        if self.thread.is_alive():
+        """Run it at once where no abort is under way, else in the step thread, behind those that were asked before."""
+        if self.aborting and self.thread.is_alive():
             self.send(action)
         else:
             action()
@@ -202,6 +205,10 @@ class AsyncEngine:
         except Exception as error:
             logger.exception("request %s could not be started", request.request_id)
             self.post([Delta(request.request_id, (), "error", error=f"{type(error).__name__}: {error}")])
+
+    def abort(self, request_id: str) -> None:
+        self.engine.abort(request_id)
+        self.aborting.discard(request_id)
 
     def finish(self) -> None:
         self.stop_asked.set()

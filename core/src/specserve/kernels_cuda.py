@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from specserve.lowrank import add_by_segment
+from specserve.lowrank_cuda import PackedAdapter, SegmentedAdd
 from specserve.sampling.sampler import TorchSampler
 
 if TYPE_CHECKING:
@@ -174,11 +174,14 @@ class CudaKernels:
     def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> None:
         """Weights are read as they are."""
 
-    def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
-        return weights
+    def __init__(self) -> None:
+        self.segmented = SegmentedAdd()
+
+    def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
+        return PackedAdapter(weights)
 
     def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
-        add_by_segment(self.linear, projection, x, out, segments)
+        self.segmented(projection, x, out, segments)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x, size = dense(x), len(weight)

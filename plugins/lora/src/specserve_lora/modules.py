@@ -1,0 +1,45 @@
+"""The linear layers that an adapter may change, by the path that PEFT gives them, and where each lies in ours.
+
+Owns the translation between a checkpoint's module tree and fused projections; knows nothing of files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specserve.protocols import Projection
+
+HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
+"""Modules of every served model that adapters may name and that are not served."""
+BLOCKS = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "o_proj"), "self_attn"),
+    **dict.fromkeys(("gate_proj", "up_proj", "down_proj"), "mlp"),
+}
+"""Which block of a layer holds each part in all supported families."""
+
+
+class Module(NamedTuple):
+    """One linear layer of the checkpoint: outputs `outs` of a projection."""
+
+    path: str
+    """As in `model.named_modules()` of transformers."""
+    projection: str
+    outs: slice
+    in_features: int
+    out_features: int
+
+
+def modules_of(projections: Mapping[str, Projection]) -> dict[str, Module]:
+    """By path, in the model's order."""
+    found = {}
+    for name, projection in projections.items():
+        if name == HEAD:
+            continue
+        layer = name.rpartition(".")[0]
+        for part, outs in projection.parts.items():
+            path = f"model.{layer}.{BLOCKS[part]}.{part}"
+            found[path] = Module(path, name, outs, projection.in_features, outs.stop - outs.start)
+    return found

@@ -1,0 +1,25 @@
+"""What an adapter may be called, and the namespace that its version has.
+
+Names are parts of URLs, of `base:adapter` and of namespaces; nothing that separates those may be in one.
+"""
+
+from __future__ import annotations
+
+from specserve.server.models import SALT_MARK
+
+MAX_NAME = 128
+NAME_RULE = f"1 to {MAX_NAME} printable characters without blanks, ':' and '/'"
+
+
+def is_name(text: str) -> bool:
+    return 0 < len(text) <= MAX_NAME and text.isprintable() and not any(c in ":/" or c.isspace() for c in text)
+
+
+def namespace(name: str, version: str) -> str:
+    """Injective: versions have one length and no '@'."""
+    return f"{name}@{version}"
+
+
+def unsalted(request_namespace: str) -> str:
+    """The model's part of a request's namespace."""
+    return request_namespace.partition(SALT_MARK)[0]

@@ -1,0 +1,36 @@
+"""The options of lora and their ranges."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from specserve.config import parse_bytes
+from specserve.errors import ConfigError
+from specserve_lora.names import NAME_RULE, is_name
+
+
+class LoraOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`--set lora.adapters.NAME=PATH`."""
+
+    adapters: dict[str, str] = {}
+    """Loaded at start-up: name to directory. These may lie anywhere."""
+    root: str | None = None
+    """The directory that REST may load adapters from; None: REST loads and unloads nothing."""
+    max_loaded: Annotated[int, Meta(ge=1, le=1024)] = 8
+    """Adapters in memory at once; the others are loaded again when they are asked for."""
+    max_rank: Annotated[int, Meta(ge=1, le=256)] = 256
+    """Adapters with a larger rank are refused."""
+    max_memory: str = "1G"
+    """Weights of loaded adapters, in the model's dtype."""
+
+    def __post_init__(self) -> None:
+        for name in self.adapters:
+            if not is_name(name):
+                raise ConfigError(f"adapters: {name!r} is not an adapter's name; use {NAME_RULE}.")
+        try:
+            parse_bytes(self.max_memory)
+        except ConfigError as error:
+            raise ConfigError(f"max_memory: {error}") from None

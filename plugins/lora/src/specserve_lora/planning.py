@@ -1,0 +1,41 @@
+"""Which rows of a batch are under which adapter, from its query lengths and its requests' namespaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from specserve.lowrank import LoraPlan, Segment
+from specserve_lora.names import unsalted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from specserve.batch import Batch
+
+
+def plan(batch: Batch, packed: Callable[[str], Any]) -> LoraPlan | None:
+    """None where every row is the base model's. `packed` gives a namespace's weights, or None where it has none."""
+    wanted = [unsalted(span.request.namespace) for span in batch.spans]
+    if not any(wanted):
+        return None
+    segments: list[Segment] = []
+    adapters = {name: find(name, packed) for name in dict.fromkeys(wanted)}
+    for name, begin, length in zip(wanted, batch.row_offsets, batch.query_lens, strict=True):
+        adapter = adapters[name]
+        if segments and segments[-1].adapter is adapter:
+            segments[-1] = segments[-1]._replace(end=begin + length)
+        else:
+            segments.append(Segment(begin, begin + length, adapter))
+    return LoraPlan(tuple(segments))
+
+
+def find(name: str, packed: Callable[[str], Any]) -> Any:
+    if not name:
+        return None
+    adapter = packed(name)
+    if adapter is None:
+        raise RuntimeError(
+            f"a request's namespace {name[:200]!r} is no loaded adapter, and it must not be served by the base model. "
+            "A namespace comes from lora's resolve_model, whose pin is kept until the engine has forgotten the request."
+        )
+    return adapter

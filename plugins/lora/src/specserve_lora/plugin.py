@@ -1,0 +1,111 @@
+"""lora's hooks. One instance serves one engine: its deltas, plans, names and routes share a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from specserve.config import parse_bytes
+from specserve.confine import find_root
+from specserve.errors import ConfigError, RequestError
+from specserve.hookspecs import hookimpl
+from specserve.lowrank import LowRankDelta
+from specserve.protocols import ResolvedModel
+from specserve_lora.adapter import AdapterReader
+from specserve_lora.modules import HEAD, modules_of
+from specserve_lora.observer import LoraObserver
+from specserve_lora.options import LoraOptions
+from specserve_lora.pins import Pin
+from specserve_lora.places import ROOT, given_place
+from specserve_lora.planning import plan
+from specserve_lora.room import Limits
+from specserve_lora.store import AdapterStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aiohttp import web
+
+    from specserve.batch import Batch
+    from specserve.config import EngineConfig
+    from specserve.lowrank import LoraPlan
+    from specserve.protocols import AdaptableModel
+    from specserve.server.contract import ServedEngine
+
+
+@dataclass(slots=True, frozen=True)
+class Parts:
+    """What the hooks share."""
+
+    store: AdapterStore
+    root: Path | None
+
+
+class LoraPlugin:
+    def __init__(self) -> None:
+        self.parts: Parts | None = None
+        """Made by `adapt_model`, which start-up calls before the hooks that use them."""
+
+    @property
+    def store(self) -> AdapterStore:
+        assert self.parts is not None, "adapt_model comes first"
+        return self.parts.store
+
+    @hookimpl
+    def plugin_options(self) -> type[LoraOptions]:
+        return LoraOptions
+
+    @hookimpl
+    def adapt_model(self, model: AdaptableModel, config: EngineConfig, options: LoraOptions) -> None:
+        store = make_store(model, config, options)
+        self.parts = Parts(store, find_root(ROOT, options.root))
+        for name, projection in model.projections.items():
+            if name != HEAD:
+                projection.add_delta(LowRankDelta(name, model.kernels))
+        load_all(store, options.adapters)
+
+    @hookimpl
+    def resolve_model(self, name: str) -> ResolvedModel | None:
+        loaded = self.store.pin(name)
+        return None if loaded is None else ResolvedModel(name, None, loaded.namespace, Pin(self.store, loaded).release)
+
+    @hookimpl
+    def list_models(self) -> list[ResolvedModel]:
+        return [ResolvedModel(name, None, namespace) for name, namespace in self.store.names().items()]
+
+    @hookimpl
+    def plan_lora(self, batch: Batch) -> LoraPlan | None:
+        return plan(batch, self.store.packed)
+
+    @hookimpl
+    def make_observer(self) -> LoraObserver:
+        return LoraObserver(self.store)
+
+    @hookimpl
+    def add_routes(self, app: web.Application, engine: ServedEngine) -> None:
+        from specserve_lora.routes import AdapterRoutes  # aiohttp: not for `specserve generate`
+
+        assert self.parts is not None
+        AdapterRoutes(self.parts.store, self.parts.root, engine).add_to(app)
+
+
+def make_store(model: AdaptableModel, config: EngineConfig, options: LoraOptions) -> AdapterStore:
+    weight = next(iter(model.projections.values())).weight
+    max_memory = parse_bytes(options.max_memory)
+    reader = AdapterReader(modules_of(model.projections), weight.dtype, weight.device, options.max_rank, max_memory)
+    return AdapterStore(
+        reader.read,
+        model.kernels.pack_adapter,
+        limits=Limits(options.max_loaded, max_memory),
+        base=config.model,
+    )
+
+
+def load_all(store: AdapterStore, adapters: dict[str, str]) -> None:
+    """Each is read and checked; beyond the room there is, those named first are evicted again. ConfigError for a bad
+    one."""
+    for name, path in adapters.items():
+        try:
+            store.load(name, given_place(path))
+        except RequestError as error:
+            raise ConfigError(f"lora.adapters.{name}: {error}") from None

@@ -1,0 +1,79 @@
+"""Loading and unloading over HTTP, with the bodies and the answers of vLLM. Errors are raised: the server's own
+middleware gives them OpenAI's body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from specserve.server.wire import decode_body
+from specserve_lora.errors import AdapterError
+from specserve_lora.places import confined_place, open_root
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from specserve.server.contract import ServedEngine
+    from specserve_lora.store import AdapterStore
+
+LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+SETTLE_SECONDS = 10.0
+"""The longest step that is waited for."""
+
+
+class LoadBody(msgspec.Struct, frozen=True, kw_only=True):
+    """POST /v1/load_lora_adapter."""
+
+    lora_name: str | None = None
+    lora_path: str | None = None
+    load_inplace: bool | None = None
+
+
+class UnloadBody(msgspec.Struct, frozen=True, kw_only=True):
+    """POST /v1/unload_lora_adapter."""
+
+    lora_name: str | None = None
+
+
+class AdapterRoutes:
+    """What waits for a disk runs in a thread: the event loop serves everybody."""
+
+    def __init__(self, store: AdapterStore, root: Path | None, engine: ServedEngine) -> None:
+        self.store, self.root, self.engine = store, root, engine
+
+    def add_to(self, app: web.Application) -> None:
+        app.add_routes([web.post(LOAD, self.load), web.post(UNLOAD, self.unload)])
+
+    async def load(self, request: web.Request) -> web.Response:
+        open_root(self.root)
+        body = decode_body(await request.read(), LoadBody)
+        name, path = given(body.lora_name, "lora_name"), given(body.lora_path, "lora_path")
+        await asyncio.to_thread(self.load_from, name, path, bool(body.load_inplace))
+        return web.Response(text=f"Success: LoRA adapter '{name}' added successfully.")
+
+    def load_from(self, name: str, path: str, replace: bool) -> None:
+        self.store.load(name, confined_place(path, self.root), replace=replace)
+
+    async def unload(self, request: web.Request) -> web.Response:
+        open_root(self.root)
+        name = given(decode_body(await request.read(), UnloadBody).lora_name, "lora_name")
+        settled = threading.Event()
+        self.engine.after_aborts(settled.set)
+        await asyncio.to_thread(self.unload_behind, settled, name)
+        return web.Response(text=f"Success: LoRA adapter '{name}' removed successfully.")
+
+    def unload_behind(self, settled: threading.Event, name: str) -> None:
+        """A request that was answered before has let go of its adapter when `settled` is set."""
+        settled.wait(SETTLE_SECONDS)
+        self.store.unload(name)
+
+
+def given(value: str | None, param: str) -> str:
+    if not value:
+        raise AdapterError(f"{param} is required.", param=param)
+    return value

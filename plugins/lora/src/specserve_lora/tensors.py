@@ -1,0 +1,98 @@
+"""A safetensors file, read with plain reads: nothing is mapped, so one cut short meanwhile is an error and no crash.
+
+Owns the format (8 bytes of header length, a JSON header, one buffer) and its complaints. Shapes are known before the
+buffer is read. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import torch
+from msgspec import Meta
+
+from specserve_lora.errors import AdapterError
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    from torch import Tensor
+
+DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+MAX_HEADER = 16 * 2**20
+Size = Annotated[int, Meta(ge=0, le=2**62)]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One tensor in the header; offsets count from the end of the header."""
+
+    dtype: str
+    shape: Annotated[list[Size], Meta(max_length=8)]
+    data_offsets: tuple[Size, Size]
+
+
+class TensorFile:
+    """The header is read and checked when this is made; `read` reads the rest."""
+
+    def __init__(self, file: BinaryIO, where: str) -> None:
+        self.file, self.where = file, where
+        self.length = os.fstat(file.fileno()).st_size
+        head = self.take(8, "header length")
+        size = int.from_bytes(head, "little")
+        if not 2 <= size <= min(MAX_HEADER, self.length - 8):
+            raise self.wrong(f"its header has {size} bytes, and the file {self.length}")
+        self.header = bytes(head + self.take(size, "header"))
+        self.entries = self.parse(self.header[8:])
+        for name, entry in self.entries.items():
+            self.check(name, entry)
+        held = sum(end - begin for begin, end in (entry.data_offsets for entry in self.entries.values()))
+        if held != (rest := self.length - len(self.header)):
+            raise self.wrong(f"its tensors have {held} bytes, and behind the header are {rest}")
+
+    def parse(self, header: bytes) -> dict[str, Entry]:
+        try:
+            raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+            raw.pop("__metadata__", None)
+            return {name: msgspec.json.decode(entry, type=Entry) for name, entry in raw.items()}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self.wrong(f"its header: {error}") from None
+
+    def check(self, name: str, entry: Entry) -> None:
+        if entry.dtype not in DTYPES:
+            raise AdapterError(
+                f"{self.where}: tensor {name[:200]} has type {entry.dtype[:20]}; allowed: {', '.join(DTYPES)}.",
+                param="lora_path",
+            )
+        begin, end = entry.data_offsets
+        size = math.prod(entry.shape) * DTYPES[entry.dtype].itemsize
+        if end - begin != size or end > self.length - len(self.header):
+            raise self.wrong(f"tensor {name[:200]} of {size} bytes lies at {begin} to {end}")
+
+    def read(self) -> bytearray:
+        """All tensors' bytes."""
+        return self.take(self.length - len(self.header), "tensors")
+
+    def tensor(self, name: str, data: bytearray) -> Tensor:
+        """A view of `data`, which `read` gave."""
+        entry = self.entries[name]
+        kind = DTYPES[entry.dtype]
+        flat = torch.frombuffer(data, dtype=kind, count=math.prod(entry.shape), offset=entry.data_offsets[0])
+        return flat.view(entry.shape)
+
+    def take(self, size: int, what: str) -> bytearray:
+        out = bytearray(size)
+        try:
+            got = self.file.readinto(out)  # type: ignore[attr-defined]
+        except OSError as error:
+            raise AdapterError(f"{self.where} cannot be read: {error.strerror}.", param="lora_path") from None
+        if got != size:
+            raise self.wrong(f"{what} of {size} bytes ends after {got}")
+        return out
+
+    def wrong(self, what: str) -> AdapterError:
+        return AdapterError(
+            f"{self.where} is truncated or not a safetensors file: {what}. Save the adapter again.", param="lora_path"
+        )

@@ -1,0 +1,40 @@
+"""A disk whose content, speed and faults a test decides, and a store over it."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from specserve_lora.adapter import Adapter
+from specserve_lora.errors import AdapterError
+from specserve_lora.places import Place
+from specserve_lora.room import Limits
+from specserve_lora.store import AdapterStore
+
+
+class Disk:
+    """`content` by directory: a version and a size, or nothing."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, tuple[str, int]] = {}
+        self.open = threading.Event()
+        self.open.set()
+        self.reached = threading.Event()
+        self.reads = 0
+
+    def read(self, place: Place) -> Adapter:
+        self.reads += 1
+        self.reached.set()
+        assert self.open.wait(30)
+        if place.label not in self.content:
+            raise AdapterError(f"there is no file {place.label}")
+        version, size = self.content[place.label]
+        return Adapter(version, {}, size)
+
+    def place(self, label: str, version: str = "v1", size: int = 10) -> Place:
+        self.content[label] = (version, size)
+        return Place(Path(label), label, None)
+
+
+def store_over(disk: Disk, *, max_loaded: int = 2, max_memory: int = 1000) -> AdapterStore:
+    return AdapterStore(disk.read, lambda weights: object(), limits=Limits(max_loaded, max_memory), base="base")

@@ -1,0 +1,96 @@
+"""Loading, replacing and unloading while 64 requests run: no token is lost, and no adapter changes under a request."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import aclosing
+
+import msgspec
+import pytest
+from toy_adapters import lora_engine, lora_of, lora_options, under, write_adapter
+
+from specserve.async_engine import AsyncEngine
+from specserve.config import EngineConfig
+from specserve.errors import QueueFullError, RequestError
+from specserve.testing.engines import DEFAULTS, run_requests
+from specserve.testing.requests import varied_requests
+from specserve_lora.places import given_place
+
+NAMES = ("a1", "a3", "a4", "x")
+
+
+async def serve(engine, store, request, name):
+    """As the server does it: pin, submit, let go once the engine has forgotten the request."""
+    while True:
+        try:
+            pin = await asyncio.to_thread(store.pin, name)
+        except QueueFullError:  # all are in use: the client tries again
+            await asyncio.sleep(0.01)
+            continue
+        if pin is not None:
+            break
+        await asyncio.sleep(0.01)  # unloaded for a moment
+    tokens = []
+    try:
+        async with aclosing(engine.submit(msgspec.structs.replace(request, namespace=pin.namespace))) as deltas:
+            async for delta in deltas:
+                assert delta.finish_reason != "error", delta.error
+                tokens += delta.tokens
+    finally:
+        engine.after_aborts(lambda: store.unpin(pin))
+    return pin.namespace, tokens
+
+
+async def attempt(refusals, action, *arguments, **options):
+    """True where it was done; else its status is noted."""
+    try:
+        await asyncio.to_thread(action, *arguments, **options)
+    except RequestError as error:
+        refusals.add(error.status)
+        await asyncio.sleep(0.002)
+        return False
+    return True
+
+
+async def turn(store, places, refusals):
+    """Replaces x by turns; unloads what nobody uses, and loads it again."""
+    for place in itertools.cycle(places):
+        await attempt(refusals, store.load, "x", place, replace=True)
+        for name in ("a4", "x"):
+            known = store.known[name].place
+            if await attempt(refusals, store.unload, name):
+                while not await attempt(refusals, store.load, name, known):
+                    pass
+        await asyncio.sleep(0.002)
+
+
+async def test_sixty_four_requests_while_adapters_come_and_go(toy_model, adapters, tmp_path):
+    versions = [given_place(str(write_adapter(tmp_path / str(i), toy_model, seed=70 + i, size=0.5))) for i in range(3)]
+    given = {name: adapters[name] for name in NAMES[:3]} | {"x": versions[0].directory}
+    options = DEFAULTS | {"max_num_seqs": 16, "default_plugins": True}
+    config = EngineConfig(
+        model=str(toy_model), plugins=("lora", "ngram"), plugin_options=lora_options(given, max_loaded=5), **options
+    )
+    requests, names = varied_requests(64, seed=9), [NAMES[i % 4] for i in range(64)]
+    engine = await AsyncEngine.start(config)
+    store = lora_of(engine.engine)
+    refusals: set[int] = set()
+    turning = asyncio.create_task(turn(store, versions, refusals))
+    async with asyncio.timeout(60):
+        served = await asyncio.gather(*map(serve, [engine] * 64, [store] * 64, requests, names))
+    turning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await turning
+    await engine.stop()
+    assert refusals <= {409, 429}, "in use, or no room"
+    assert not any(store.usage().values())
+    store.check_integrity()
+
+    everything = given | {f"x{i}": place.directory for i, place in enumerate(versions)}
+    alone, others = lora_engine(toy_model, everything, default_plugins=True)
+    by_namespace = {namespace.partition("@")[2]: name for name, namespace in others.names().items()}
+    named = [by_namespace[namespace.partition("@")[2]] for namespace, _ in served]
+    expected = run_requests(alone, under(others, requests, named)).tokens()
+    assert {request.request_id: tokens for request, (_, tokens) in zip(requests, served, strict=True)} == expected
+    assert store.num_loads > 8

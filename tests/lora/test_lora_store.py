@@ -1,0 +1,218 @@
+"""Names, versions, pins and room, over a reader that a test controls."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_disk import Disk, store_over
+
+from specserve_lora.errors import (
+    AdapterConflictError,
+    AdapterError,
+    LostAdapterError,
+    NoRoomError,
+    UnknownAdapterError,
+)
+from specserve_lora.pins import Pin
+from specserve_lora.places import Place
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+def loaded(store: Any) -> set[str]:
+    return set(store.loaded)
+
+
+def test_the_least_recently_used_makes_room_and_comes_back(disk):
+    store = store_over(disk)
+    for name in "ab":
+        store.load(name, disk.place(name))
+    store.unpin(store.pin("a"))
+    store.load("c", disk.place("c"))
+    assert loaded(store) == {"a@v1", "c@v1"}
+    assert set(store.names()) == {"a", "b", "c"}
+    pin = store.pin("b")
+    assert pin.namespace == "b@v1"
+    assert loaded(store) == {"b@v1", "c@v1"}
+    assert (store.num_loads, store.num_evictions) == (4, 2)
+    store.unpin(pin)
+    store.check_integrity()
+
+
+def test_memory_is_kept_too(disk):
+    store = store_over(disk, max_loaded=10, max_memory=100)
+    for name in "abc":
+        store.load(name, disk.place(name, size=30))
+    store.load("d", disk.place("d", size=80))
+    assert loaded(store) == {"d@v1"}
+    assert store.num_bytes() == 80
+
+
+def test_what_is_pinned_stays_and_the_option_is_named(disk):
+    store = store_over(disk)
+    pins = []
+    for name in "ab":
+        store.load(name, disk.place(name))
+        pins.append(store.pin(name))
+    with pytest.raises(NoRoomError, match=r"requests use 2 of 2 in memory\. lora\.max_loaded allows 2") as caught:
+        store.load("c", disk.place("c"))
+    assert (caught.value.status, caught.value.code, caught.value.retry_after) == (429, "adapters_full", 1)
+    assert set(store.names()) == {"a", "b"}
+    assert disk.reads == 2, "nothing is read where there is no room"
+    store.unpin(pins[0])
+    store.load("c", disk.place("c"))
+    with pytest.raises(NoRoomError):
+        store.load("d", disk.place("d", size=995))
+    assert loaded(store) == {"b@v1", "c@v1"}
+
+
+def test_a_request_keeps_its_version_until_its_last_pin_goes(disk):
+    store = store_over(disk)
+    store.load("a", disk.place("a"))
+    old = store.pin("a"), store.pin("a")
+    store.load("a", disk.place("a", "v2"), replace=True)
+    new = store.pin("a")
+    assert (old[0].namespace, new.namespace) == ("a@v1", "a@v2")
+    assert store.packed("a@v1") is old[0].packed
+    store.unpin(old[0])
+    assert store.packed("a@v1") is not None
+    store.unpin(old[1])
+    assert store.packed("a@v1") is None
+    assert store.packed("a@v2") is new.packed
+    assert store.num_evictions == 0
+
+
+def test_the_same_content_again_is_the_same_version(disk):
+    store = store_over(disk)
+    store.load("a", disk.place("a"))
+    pin = store.pin("a")
+    store.load("a", disk.place("elsewhere"), replace=True)
+    assert store.pin("a") is pin
+    assert (pin.pins, store.num_loads) == (2, 1)
+
+
+def test_a_version_that_returns_while_it_is_still_used_is_not_read_twice(disk):
+    store = store_over(disk)
+    store.load("a", disk.place("a"))
+    pin = store.pin("a")
+    store.load("a", disk.place("a", "v2"), replace=True)
+    store.load("a", disk.place("a", "v1"), replace=True)
+    store.unpin(pin)
+    assert loaded(store) == {"a@v1"}
+    store.check_integrity()
+
+
+def test_replacing_takes_the_place_of_what_is_replaced(disk):
+    store = store_over(disk)
+    for name in "ab":
+        store.load(name, disk.place(name))
+    pin = store.pin("b")
+    store.load("a", disk.place("a", "v2"), replace=True)
+    assert loaded(store) == {"a@v2", "b@v1"}
+    store.load("a", disk.place("a", "v3"), replace=True)
+    assert loaded(store) == {"a@v3", "b@v1"}
+    store.unpin(pin)
+
+
+def test_replacing_spares_one_that_was_used_longer_ago(disk):
+    store = store_over(disk)
+    for name in "ba":
+        store.load(name, disk.place(name))
+    store.load("a", disk.place("a", "v2"), replace=True)
+    assert loaded(store) == {"a@v2", "b@v1"}
+    assert store.num_evictions == 0
+
+
+def test_a_replacement_that_fails_leaves_the_old_one(disk):
+    store = store_over(disk)
+    store.load("a", disk.place("a"))
+    with pytest.raises(AdapterError, match="there is no file gone"):
+        store.load("a", Place(Path("gone"), "gone", None), replace=True)
+    assert store.pin("a").namespace == "a@v1"
+
+
+def test_unloading_waits_for_nobody_and_says_who_uses_it(disk):
+    store = store_over(disk)
+    store.load("a", disk.place("a"))
+    pins = [store.pin("a") for _ in range(3)]
+    with pytest.raises(AdapterConflictError, match="a is in use by 3 requests") as caught:
+        store.unload("a")
+    assert (caught.value.status, caught.value.code) == (409, "adapter_in_use")
+    for pin in pins:
+        store.unpin(pin)
+    store.unload("a")
+    assert (store.pin("a"), loaded(store), store.names()) == (None, set(), {})
+    with pytest.raises(UnknownAdapterError, match="there is no adapter 'a'"):
+        store.unload("a")
+
+
+def test_one_that_was_evicted_and_deleted_is_lost_and_says_why(disk):
+    store = store_over(disk, max_loaded=1)
+    store.load("a", disk.place("a"))
+    store.load("b", disk.place("b"))
+    del disk.content["a"]
+    with pytest.raises(
+        LostAdapterError, match="a was evicted and cannot be loaded again: there is no file a"
+    ) as caught:
+        store.pin("a")
+    assert caught.value.status == 503
+    disk.place("a", "v7")
+    assert store.pin("a").namespace == "a@v7"
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a:b", "a/b", "a b", "a\tb", "a\0b", "a\nb", "\x7f", "x" * 129, "\u00a0", "\u200b"]
+)
+def test_what_is_no_name_is_refused(disk, name):
+    with pytest.raises(AdapterError, match=r"lora_name must be 1 to 128 printable characters"):
+        store_over(disk).load(name, disk.place("a"))
+
+
+def test_names_that_are_taken_are_refused(disk):
+    store = store_over(disk)
+    store.load("ünïcode.ok-1@x", disk.place("a"))
+    with pytest.raises(AdapterConflictError, match=r"is loaded already\. Pass load_inplace: true"):
+        store.load("ünïcode.ok-1@x", disk.place("a"))
+    with pytest.raises(AdapterConflictError, match="base is the base model's name"):
+        store.load("base", disk.place("a"), replace=True)
+
+
+def test_nobody_waits_for_the_disk_but_those_who_want_what_is_on_it(disk):
+    store = store_over(disk, max_loaded=1)
+    store.load("a", disk.place("a"))
+    store.load("b", disk.place("b"))
+    disk.open.clear()
+    disk.reached.clear()
+    pins: list[Any] = []
+    readers = [threading.Thread(target=lambda: pins.append(store.pin("a"))) for _ in range(8)]
+    for reader in readers:
+        reader.start()
+    assert disk.reached.wait(30)
+    pin = store.pin("b")  # would hang if a lock were held
+    store.unpin(pin)
+    assert store.packed("b@v1") is not None
+    disk.open.set()
+    for reader in readers:
+        reader.join(30)
+    assert {id(pin) for pin in pins} == {id(pins[0])}
+    assert (pins[0].pins, disk.reads) == (8, 3)
+
+
+def test_a_pin_is_let_go_of_once(disk):
+    store = store_over(disk)
+    store.load("a", disk.place("a"))
+    pin, other = Pin(store, store.pin("a")), Pin(store, store.pin("a"))
+    releases = [threading.Thread(target=pin.release) for _ in range(8)]
+    for thread in releases:
+        thread.start()
+    for thread in releases:
+        thread.join()
+    assert store.usage() == {"a": 1}
+    other.release()
+    assert store.usage() == {"a": 0}
