@@ -28,6 +28,8 @@ CONTEXT = 256
 ROUNDS, SMALL, ROUNDS_OF_SMALL = 4, 16, 12
 """Passes of few rows are quick, and their small differences decide whether a guess pays."""
 ADAPTATION, FORGETTING = 0.1, 0.005
+GUESSES = 2
+"""A step of so many guesses teaches as much of what a plain step costs as of what they do."""
 PER_DRAFTING, PER_GUESS = 0.15, 0.03
 """What guesses are believed to add to the table, in steps of one row: any at all, and each until its cost was seen."""
 
@@ -39,6 +41,8 @@ class StepCosts:
         self.rows, self.table = rows, list(accumulate(seconds, max))
         self.measured = [self.interpolated(rows) for rows in range(rows[-1] + 1)]
         self.per_drafting, self.believed = PER_DRAFTING * self.table[0], PER_GUESS * self.table[0]
+        self.least = self.table[0] / 1e6
+        """A step takes some time, whatever was learned."""
         self.plain: dict[int, float] = {}
         """By the size of the batch, see `size_of`: seconds that a plain step takes beyond the table."""
         self.per_guess: dict[int, float] = {}
@@ -55,7 +59,7 @@ class StepCosts:
 
     def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
         """Of a step of so many rows for so many requests; the last `guesses` rows are guesses."""
-        plain = self.table_at(rows) + self.plain_at(size_of(requests))
+        plain = max(self.table_at(rows) + self.plain_at(size_of(requests)), self.least)
         if not guesses:
             return plain
         return plain + self.per_drafting + guesses * self.per_guess.get(size_of(requests), self.believed)
@@ -65,8 +69,8 @@ class StepCosts:
         size = size_of(requests)
         plain, each = self.plain_at(size), self.per_guess.get(size, self.believed)
         drafting = plain + self.per_drafting
-        more = [self.table_at(rows + n) + drafting + n * each for n in range(1, most + 1)]
-        return [self.table_at(rows) + plain, *more]
+        more = (self.table_at(rows + n) + drafting + n * each for n in range(1, most + 1))
+        return [max(seconds, self.least) for seconds in (self.table_at(rows) + plain, *more)]
 
     def table_at(self, rows: int) -> float:
         most = self.rows[-1]
@@ -93,12 +97,15 @@ class StepCosts:
         expected = self.seconds(batch.num_rows, requests, guesses)
         error = min(seconds, 2 * expected) - expected
         each = self.per_guess.get(size, self.believed)
+        # a normalised gradient step on both: guesses in every step must not hide what a plain one costs
+        share = guesses / GUESSES
+        rate = ADAPTATION / (1 + share * share)
+        self.plain[size] += rate * error
         if guesses:  # a guess's row costs no more than a whole step of one row
             seen = self.num_guessing[size] = self.num_guessing.get(size, 0) + 1
-            error *= max(ADAPTATION, 1 / (seen + 1))
-            self.per_guess[size] = min(max(0.0, each + error / (guesses + 1)), self.table[0])
+            rate = max(rate, 1 / (1 + share * share) / (seen + 1))
+            self.per_guess[size] = min(max(0.0, each + rate * error * share / GUESSES), self.table[0])
         else:
-            self.plain[size] += ADAPTATION * error
             # what is not seen any more is forgotten, or a cost once too high could never be seen to fall
             self.per_guess[size] = each + FORGETTING * (self.believed - each)
 

@@ -1,17 +1,19 @@
 """How much of what was guessed to verify: the default planner.
 
-With s the survival of a guess, verifying a set of guesses gives (requests + sum of s) tokens in the time
-that a step of that many rows takes. Sorted by survival, every prefix of the batch's guesses is closed under
-parents, so the best prefix is the best choice; none at all is allowed. The time comes from a table
-measured on this machine at start-up and refined as steps run; survival from the drafter, corrected by what
-was observed.
+With s the survival of a guess, a request whose guesses have the sum S gets 1 + S tokens in the time that a step
+of that many rows takes. What is maximised is the sum of the logarithms of the requests' speeds, which is fair in
+proportion (Kelly, 1997): a step may take longer for all only as far as those who guess gain more than the others
+lose. Sorted by what they add, every prefix of the batch's guesses is closed under parents, so the best prefix is
+the best choice; none at all is allowed. The time comes from a table measured on this machine at start-up and from
+what real steps add to it; survival from the drafter, corrected by what was observed.
 """
 
 from __future__ import annotations
 
 import time
 from itertools import accumulate
-from operator import truediv
+from math import log
+from operator import sub
 from typing import TYPE_CHECKING
 
 from specserve.speculation.asking import Asking
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from specserve.types import Draft, Verdict
 
 WORTHWHILE = 0.02
-"""Gain, in tokens of one request, below which guesses are not verified: it lies within the error of the estimates."""
+"""Gain, as a share of one request's speed, below which nothing is verified: it lies within the estimates' error."""
 SELDOM = 4
 """Steps per plain step that is learned from while nobody is asked."""
 PROBE_EVERY = 32
@@ -41,6 +43,15 @@ def most_useful(request: Request, max_draft_tokens: int) -> int:
         return 0
     own = max_draft_tokens if wish.max_draft_tokens is None else min(max_draft_tokens, wish.max_draft_tokens)
     return own if request.max_len - len(request.tokens) > 1 else 0
+
+
+def gains(survival: Sequence[float]) -> list[tuple[float, int]]:
+    """(what the guess adds to the logarithm of its request's tokens, node), each beside those that survive rather."""
+    found, tokens = [], 1.0
+    for node in sorted(range(len(survival)), key=lambda node: (-survival[node], node)):
+        found.append((log((tokens + survival[node]) / tokens), node))
+        tokens += survival[node]
+    return found
 
 
 class VerifyAll:
@@ -65,7 +76,7 @@ class VerifyAll:
 
 
 class CostPlanner:
-    """Maximises expected tokens per second."""
+    """Maximises the expected speeds of all requests, in proportion."""
 
     def __init__(self, max_draft_tokens: int, costs: StepCosts, calibration: Calibration) -> None:
         self.max_draft_tokens, self.costs, self.calibration = max_draft_tokens, costs, calibration
@@ -88,17 +99,17 @@ class CostPlanner:
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         began = time.perf_counter()
         ranked = sorted(
-            (-s, at, node)
+            (-gain, at, node)
             for at, request in enumerate(requests)
             if request.draft is not None
-            for node, s in enumerate(self.calibration.survival(request.draft))
+            for gain, node in gains(self.calibration.survival(request.draft))
         )[: max(budget, 0)]
         if not ranked:
             return [None] * len(requests)
         for request in requests:
             if request.draft is not None and request.draft.survival is None:
                 self.asking.hope(request.id)  # being right is found out by asking only
-        count = self.best_count([-s for s, _, _ in ranked], len(requests), base_rows)
+        count = self.best_count([-gain for gain, _, _ in ranked], len(requests), base_rows)
         nodes: list[list[int]] = [[] for _ in requests]
         for _, at, node in ranked[:count]:
             nodes[at].append(node)
@@ -109,13 +120,13 @@ class CostPlanner:
         self.choosing_seconds = time.perf_counter() - began
         return chosen
 
-    def best_count(self, survival: Sequence[float], num_requests: int, base_rows: int) -> int:
-        """How many of the sorted guesses give the most tokens per second."""
-        seconds = self.costs.by_guesses(base_rows, num_requests, len(survival))
-        expected = accumulate(survival, initial=float(num_requests))
-        rates = list(map(truediv, expected, seconds))
-        best = rates.index(max(rates))
-        if rates[best] > rates[0] * (1 + WORTHWHILE / num_requests):
+    def best_count(self, gained: Sequence[float], num_requests: int, base_rows: int) -> int:
+        """How many of the sorted guesses give the best speeds; `gained`: what each adds to the logarithm of one."""
+        seconds = self.costs.by_guesses(base_rows, num_requests, len(gained))
+        lost = [num_requests * log(each / seconds[0]) for each in seconds]
+        speeds = list(map(sub, accumulate(gained, initial=0.0), lost))
+        best = speeds.index(max(speeds))
+        if speeds[best] > WORTHWHILE:
             self.idle_steps = 0
             return best
         self.idle_steps += 1
