@@ -67,7 +67,7 @@ def run(options: Options) -> Result:
                 name: lambda made=made, some=requests: serve_all(made.engine, some).seconds
                 for name, made in engines.items()
             }
-            taken = alternate(contenders, options.rounds(11, 1))
+            taken = alternate(contenders, options.rounds(9, 1))
             rounds = list(zip(*taken.values(), strict=True))
             twice, split = (median(each[at] / each[0] for each in rounds) for at in (1, 2))
             what = f"{backend}, {count} at once"

@@ -43,7 +43,7 @@ void Stack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, con
     make_room(in.rows, segments);
     attention_.prepare(plan, pool_->size());
     pool_->run((end - begin) * kPhases, [&](Pool::Crew& crew) {
-        for (int l = begin; l < end; ++l) segments.empty() ? fused(crew, layers_[static_cast<size_t>(l)], in) : pieces(crew, l, in);
+        for (int l = begin; l < end; ++l) segments.empty() ? fused(crew, layers_[static_cast<size_t>(l)], in) : pieces(crew, l, begin, end, in);
     });
 }
 

@@ -70,9 +70,10 @@ class Stack {
     };
     void make_room(int rows, const Segments& segments);
     void fused(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in);
-    void pieces(Pool::Crew& crew, int layer, const Inputs& in);
-    void project(Pool::Crew& crew, int layer, const S* x, const int64_t* positions, int rows, S* qkv, const int64_t* slots);
-    void conclude(Pool::Crew& crew, int layer, S* x, const S* attended, int rows);
+    void pieces(Pool::Crew& crew, int layer, int begin, int end, const Inputs& in);
+    void project(Pool::Crew& crew, int layer, bool is_first, const S* x, const int64_t* positions, int rows, S* qkv, const int64_t* slots);
+    void conclude(Pool::Crew& crew, int layer, S* x, const S* attended, int rows, const S* next_norm);
+    void norm(const S* gain, const S* x, int begin, int count);
     template <typename Task>
     void each_run(Pool::Crew& crew, int layer, int rows, Task task);
     void add_adapters(const AdapterLayer<S>* adapter, LowRank<S> AdapterLayer<S>::*projection, Rows<const S> x, S* out, int outs) const;
