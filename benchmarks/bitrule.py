@@ -21,7 +21,7 @@ from specserve.kernels import TorchKernels
 from specserve.kv.cache import KVCache
 from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
-from specserve.protocols import AttentionSpec
+from specserve.protocols import AttentionBackend, AttentionSpec
 from specserve.request import Request
 from specserve.runner import Runner
 from specserve.spans import Span
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from specserve.batch import Batch
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend
 
 LENGTH, CHUNK, BLOCK_SIZE = 2048, 512, 16
 CPU = torch.device("cpu")
@@ -45,7 +44,7 @@ class UntiledKernels(TorchKernels):
     row_tile = None
 
 
-class CausalAttention:
+class CausalAttention(AttentionBackend):
     """One call per layer over a whole prompt that starts at position 0."""
 
     name = "causal"
