@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specserve.errors import ConfigError
+from specserve.confine import OutsideRootError, find_root
+from specserve.errors import ConfigError, RequestError
 from specserve_ngram.documents import SLICE, Documents, JsonLines, TextFile, cut
-from specserve_ngram.errors import CorpusError, OutsideRootError
-from specserve_ngram.places import confined_source, find_root, given_source
+from specserve_ngram.errors import CorpusError
+from specserve_ngram.places import ROOT, confined_source, given_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,7 +112,7 @@ def test_a_line_beyond_all_bounds_is_refused(tmp_path: Path, monkeypatch: pytest
 
 def test_a_client_names_files_inside_the_root_only(tmp_path: Path) -> None:
     (tmp_path / "root" / "sub").mkdir(parents=True)
-    root = find_root(str(tmp_path / "root"))
+    root = find_root(ROOT, str(tmp_path / "root"))
     write(tmp_path / "root" / "sub" / "in.txt", "in")
     outside = write(tmp_path / "out.txt", "out")
     (tmp_path / "root" / "link.txt").symlink_to(outside)
@@ -119,7 +120,7 @@ def test_a_client_names_files_inside_the_root_only(tmp_path: Path) -> None:
     for path in ("sub/in.txt", "near.txt", str(tmp_path / "root" / "sub" / "in.txt"), "sub/../sub/in.txt"):
         assert documents(confined_source(path, root)) == ["in"]
     for path in ("link.txt", "../out.txt", str(outside), "/nowhere/at/all", "sub/../../out.txt"):
-        with pytest.raises(OutsideRootError, match="is not inside the corpus root"):
+        with pytest.raises(OutsideRootError, match=r"is not inside ngram\.corpus_root"):
             confined_source(path, root)
 
 
@@ -130,7 +131,7 @@ def test_without_a_root_a_client_names_no_file() -> None:
 
 def test_a_link_that_takes_the_files_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
-    root = find_root(str(tmp_path / "root"))
+    root = find_root(ROOT, str(tmp_path / "root"))
     target = write(tmp_path / "root" / "a.txt", "a")
     source = confined_source("a.txt", root)
     target.unlink()
@@ -150,8 +151,8 @@ def test_a_link_that_takes_the_files_place_is_not_followed(tmp_path: Path) -> No
 )
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, said: str) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(CorpusError, match=said) as refused:
-        confined_source(name, find_root(str(tmp_path)))
+    with pytest.raises(RequestError, match=said) as refused:
+        confined_source(name, find_root(ROOT, str(tmp_path)))
     assert (refused.value.status, refused.value.param) == (400, "path")
 
 
@@ -164,10 +165,10 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, said: str
 )
 def test_a_root_that_is_no_directory_stops_start_up(path: str, said: str) -> None:
     with pytest.raises(ConfigError, match=r"ngram\.corpus_root" + said):
-        find_root(path)
+        find_root(ROOT, path)
 
 
 def test_a_clients_path_has_no_home(tmp_path: Path) -> None:
     (tmp_path / "~").mkdir()
     write(tmp_path / "~" / "a.txt", "a")
-    assert documents(confined_source("~/a.txt", find_root(str(tmp_path)))) == ["a"]
+    assert documents(confined_source("~/a.txt", find_root(ROOT, str(tmp_path)))) == ["a"]

@@ -11,8 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from fake_engine import FakeEngine
 
 from specserve.config import ServerConfig
+from specserve.confine import find_root
 from specserve.server.app import make_app
-from specserve_ngram.places import find_root
 from specserve_ngram.routes import CorpusRoutes
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ async def connect(
 
     async def connect(*, rooted: bool = True, **options: Any) -> Any:
         engine = FakeEngine(tokenizer)
-        where = find_root(str(root)) if rooted else None
+        where = find_root("ngram.corpus_root", str(root)) if rooted else None
         engine.plugins.answers["add_routes"] = lambda app, engine: CorpusRoutes(store, where, engine.tokenizer).add_to(
             app
         )
@@ -126,8 +126,8 @@ async def test_a_file_that_is_not_utf8_fails_with_its_byte(client: Any, root: Pa
         ({"name": "a", "documents": [""]}, 400, "documents", "documents has no text"),
         ({"name": "a", "path": "none.txt"}, 400, "path", "there is no file 'none.txt'"),
         ({"name": "a", "path": "."}, 400, "path", "is a directory"),
-        ({"name": "a", "path": "../secret"}, 403, "path", "is not inside the corpus root"),
-        ({"name": "a", "path": "/etc/passwd"}, 403, "path", "is not inside the corpus root"),
+        ({"name": "a", "path": "../secret"}, 403, "path", "is not inside ngram.corpus_root"),
+        ({"name": "a", "path": "/etc/passwd"}, 403, "path", "is not inside ngram.corpus_root"),
     ],
 )
 async def test_what_is_wrong_is_named(client: Any, body: dict[str, Any], status: int, param: str, said: str) -> None:

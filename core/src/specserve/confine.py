@@ -29,8 +29,8 @@ def find_root(option: str, path: str | None) -> Path | None:
     if path is None:
         return None
     try:
-        root = resolved(Path(path).expanduser())
-    except (UnusablePathError, RuntimeError) as error:  # or nobody's home
+        root = resolved(expanded(path))
+    except UnusablePathError as error:
         raise ConfigError(f"{option}: {error}") from None
     if not root.is_dir():
         raise ConfigError(f"{option} = {path!r} is not a directory. Create it, or leave the option out.")
@@ -44,6 +44,14 @@ def confined(path: str | Path, root: Path, option: str, *, param: str | None = N
         shown = str(path)[:MAX_SHOWN]
         raise OutsideRootError(f"{shown!r} is not inside {option}. Name something in that directory.", param=param)
     return target
+
+
+def expanded(path: str, *, param: str | None = None) -> Path:
+    """With the home directory in place of ~: for paths of the operator's."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:  # nobody's home
+        raise UnusablePathError(f"{path[:MAX_SHOWN]!r} is not a usable path: {error}.", param=param) from None
 
 
 def resolved(path: Path, *, param: str | None = None) -> Path:

@@ -7,13 +7,13 @@ directory is followed and held to the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specserve.confine import confined, resolved
+from specserve.confine import confined, expanded, resolved
 from specserve_lora.errors import AdapterError, RoutesClosedError
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import BinaryIO
 
 CONFIG, WEIGHTS, PICKLE = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
@@ -60,11 +60,7 @@ class Place:
 
 def given_place(path: str) -> Place:
     """A directory that the operator names: anywhere, relative to the working directory."""
-    try:
-        expanded = Path(path).expanduser()
-    except RuntimeError as error:
-        raise AdapterError(f"{path[:200]!r} is not a usable path: {error}.", param="lora_path") from None
-    return place_at(resolved(expanded), path, None)
+    return place_at(resolved(expanded(path, param="lora_path")), path, None)
 
 
 def confined_place(path: str, root: Path | None) -> Place:

@@ -2,7 +2,6 @@
 
 RequestError
 └── CorpusError              400  the name, the path or the text
-    ├── OutsideRootError     403
     ├── UnknownCorpusError   404
     └── CorpusConflictError  409  the name is taken, or there are too many
 """
@@ -15,13 +14,6 @@ from specserve.errors import RequestError
 class CorpusError(RequestError):
     """A corpus that cannot be loaded. Raised before loading it answers the client, while loading it is the reason
     that the corpus shows."""
-
-
-class OutsideRootError(CorpusError):
-    """A client may not have this file read."""
-
-    status = 403
-    type = "permission_error"
 
 
 class UnknownCorpusError(CorpusError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from specserve.confine import find_root
 from specserve.errors import ConfigError, RequestError
 from specserve.hookspecs import hookimpl
 from specserve.models.locate import locate_model
@@ -16,7 +17,7 @@ from specserve_ngram.drafter import NgramDrafter
 from specserve_ngram.loading import Limits
 from specserve_ngram.observer import NgramObserver
 from specserve_ngram.options import NgramOptions
-from specserve_ngram.places import find_root, given_source
+from specserve_ngram.places import ROOT, given_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +53,7 @@ class NgramPlugin:
         limits = Limits(model.vocab_size, options.max_corpus_tokens)
         make_corpus = partial(Corpus, options.match_type)
         corpora = CorpusStore(index, make_corpus, limits, max_corpora=options.max_corpora)
-        self.parts = Parts(index, corpora, find_root(options.corpus_root))
+        self.parts = Parts(index, corpora, find_root(ROOT, options.corpus_root))
         if options.corpora:
             load_corpora(corpora, options.corpora, config.model)
         return NgramDrafter(index, options.max_draft_tokens)
