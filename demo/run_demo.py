@@ -14,16 +14,21 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from demo_requests import CASES, WARM_UP
 from demo_stream import DemoError, Streamed, show, show_nothing, show_prompt, stream, wants_colour
 
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
 SPECSERVE = [sys.executable, "-c", "import sys; from specserve.cli import main; sys.exit(main())"]
 READY = "specserve: ready on "
 START_SECONDS = 300.0
 STOP_SECONDS = 20.0
+CANCEL_AGAIN_SECONDS = 0.2
 
 
 async def main(options: list[str]) -> int:
@@ -141,14 +146,27 @@ def read(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")
 
 
+async def until_interrupted(work: Coroutine[Any, Any, int]) -> int:
+    """What `work` returns, or 130 after a signal. It is cancelled until it ends: one cancellation can be lost in a
+    connection that is just being made."""
+    interrupted = asyncio.Event()
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(ending, interrupted.set)
+    task, signalled = asyncio.ensure_future(work), asyncio.ensure_future(interrupted.wait())
+    await asyncio.wait({task, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
+    if task.done():
+        return task.result()
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=CANCEL_AGAIN_SECONDS)
+    return 130
+
+
 def run(options: list[str]) -> int:
     """`main`, ended by Ctrl-C, SIGTERM, a closed terminal or pipe without a traceback, and never without its server."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)
     try:
-        return asyncio.run(main(options))
-    except KeyboardInterrupt:
-        return 130
+        return asyncio.run(until_interrupted(main(options)))
     except BrokenPipeError:  # the reader, such as `head`, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -97,22 +98,30 @@ async def test_a_server_that_dies_is_shown_with_its_log(
     assert "out of luck" in err
 
 
-def test_a_signal_ends_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("lost", [0, 2])
+def test_a_signal_ends_the_demo_though_cancellations_may_be_lost(
+    monkeypatch: pytest.MonkeyPatch, ending: int, lost: int
+) -> None:
     ended: list[bool] = []
 
-    async def main(options: list[str]) -> None:
-        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+    async def main(options: list[str]) -> int:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), ending)
         try:
-            await asyncio.Event().wait()
+            for _ in range(lost):
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(60)
+            await asyncio.sleep(60)
         finally:
             ended.append(True)
+        return 0
 
     monkeypatch.setattr(run_demo, "main", main)
-    before = signal.getsignal(signal.SIGTERM)
+    before = signal.getsignal(ending)
     try:
         assert run_demo.run([]) == 130
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(ending, before)
     assert ended == [True]
 
 
