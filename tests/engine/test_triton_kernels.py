@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
 import subprocess
 import sys
 
@@ -16,33 +13,17 @@ from specserve.attention.fitting import misfits
 from specserve.attention.sdpa import SdpaFactory
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionNeeds
-
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="triton is not installed here (the dev group has it for Linux)"
-)
-
-
-def outcomes(mode, **environment):
-    """One process for all checks of a mode: Triton decides at its import whether it interprets."""
-    done = subprocess.run(
-        [sys.executable, triton_checks.__file__, mode],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+from triton_runs import needs_triton, outcomes
 
 
 @pytest.fixture(scope="module")
 def interpreted():
-    return outcomes("interpret")
+    return outcomes(triton_checks, "interpret")
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    return outcomes("compile", TRITON_CACHE_DIR=str(tmp_path_factory.mktemp("triton")))
+    return outcomes(triton_checks, "compile", TRITON_CACHE_DIR=str(tmp_path_factory.mktemp("triton")))
 
 
 @needs_triton

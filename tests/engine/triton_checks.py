@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 
 if sys.argv[1:] == ["interpret"]:
@@ -19,20 +18,9 @@ if sys.argv[1:] == ["interpret"]:
 
 import torch
 
+from triton_runs import mend_the_interpreter, outcome
+
 ROW_COUNTS = (1, 2, 15, 16, 31, 32, 33, 64, 65, 70)
-
-
-def mend_the_interpreter():
-    """Triton 3.6 turns a loop's bound to an int through an array of one element, which numpy 2.4 refuses."""
-    from triton.runtime import interpreter
-
-    patch = interpreter._patch_lang_tensor
-
-    def patch_and_mend(tensor, scope):
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-    interpreter._patch_lang_tensor = patch_and_mend
 
 
 # --- by interpretation ----------------------------------------------------------------------------------
@@ -141,7 +129,7 @@ def adapters_of(dtype, names, ins, outs):
 
 
 def interpret_segments_get_what_their_adapters_add():
-    from specserve.lowrank import Segment, add_by_segment
+    from specserve.lowrank import Segment, add_in_full_height
 
     ours, _ = kernels()
     for dtype in (torch.float32, torch.float16):
@@ -153,7 +141,7 @@ def interpret_segments_get_what_their_adapters_add():
         got, expected = base.clone(), base.clone()
         ours.add_low_rank("p", x, got, [Segment(b, e, packed[name]) for b, e, name in cuts])
         twin = [Segment(b, e, weights[name]) for b, e, name in cuts]
-        add_by_segment(torch.nn.functional.linear, "p", x, expected, twin)
+        add_in_full_height(torch.nn.functional.linear, "p", x, expected, twin)
         # sums of whole numbers are exact in float32; float16 rounds them, both at the same places
         torch.testing.assert_close(got, expected, rtol=0 if dtype == torch.float32 else 2e-3, atol=0.0)
         assert torch.equal(got[20:23], base[20:23])
@@ -280,14 +268,6 @@ def compile_low_rank_additions_sum_in_order():
             assert not re.search(r"\b(atom|red)\.", ptx), "sums in memory have no fixed order"
             assert "tf32" not in ptx
             assert kind == "fp32" or re.search(r"(mma|wgmma).*\.f32\.", ptx)
-
-
-def outcome(check):
-    try:
-        check()
-    except Exception:
-        return traceback.format_exc()
-    return "ok"
 
 
 def names(mode):

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
@@ -117,12 +118,13 @@ def test_a_signal_ends_the_demo_though_cancellations_may_be_lost(
         return 0
 
     monkeypatch.setattr(run_demo, "main", main)
-    before = signal.getsignal(ending)
+    before, began = signal.getsignal(ending), time.monotonic()
     try:
         assert run_demo.run([]) == 130
     finally:
         signal.signal(ending, before)
     assert ended == [True]
+    assert time.monotonic() - began < 30, "it waited for what it should have cancelled"
 
 
 def test_events_are_read_and_errors_are_raised() -> None:

@@ -13,6 +13,7 @@ import msgspec
 import torch
 
 from specserve.admission import Limits
+from specserve.answers import refuse_partial
 from specserve.attention.choosing import ChosenAttention, make_attention
 from specserve.batch import BatchBuilder, no_lora
 from specserve.engine import Engine, EngineParts
@@ -156,11 +157,9 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
     """Every plugin's drafter. Refuses one that needs hidden states which the model does not have."""
     drafters: list[Drafter] = []
     for owner, drafter in host.collect("make_drafter", model=model, config=config):
-        if missing := [name for name in DRAFTER_PARTS if not hasattr(drafter, name)]:
-            raise PluginError(
-                f"{owner} answers make_drafter with a {type(drafter).__name__}, which is no Drafter: it lacks "
-                f"{', '.join(missing)}. See specserve.protocols.Drafter, or remove --plugin {owner}."
-            )
+        refuse_partial(
+            owner, f"answers make_drafter with a {type(drafter).__name__}", drafter, DRAFTER_PARTS, "Drafter"
+        )
         for layer in drafter.needs.hidden_layers:
             if not -model.num_layers - 1 <= layer <= model.num_layers:
                 raise PluginError(

@@ -7,6 +7,7 @@ requests. Letters: T rows, r rank.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -37,18 +38,24 @@ class Segment(NamedTuple):
     adapter: Any
 
 
-class LoraPlan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LoraPlan:
     """Every row of a batch in one segment, in order. One plan serves all layers."""
 
     segments: tuple[Segment, ...]
+    cuts: dict[tuple[int, int], list[Segment]] = field(default_factory=dict, compare=False, repr=False)
+    """What `adapted` gave: every projection of every layer asks for the same tiles."""
 
     def adapted(self, rows: slice) -> list[Segment]:
-        """The segments with an adapter, cut to `rows` and counted from its begin."""
-        return [
-            Segment(max(begin, rows.start) - rows.start, min(end, rows.stop) - rows.start, adapter)
-            for begin, end, adapter in self.segments
-            if adapter is not None and begin < rows.stop and end > rows.start
-        ]
+        """The segments with an adapter, cut to `rows` and counted from its begin; for equal rows the same list."""
+        key = rows.start, rows.stop
+        if key not in self.cuts:
+            self.cuts[key] = [
+                Segment(max(begin, rows.start) - rows.start, min(end, rows.stop) - rows.start, adapter)
+                for begin, end, adapter in self.segments
+                if adapter is not None and begin < rows.stop and end > rows.start
+            ]
+        return self.cuts[key]
 
 
 class LowRankDelta:
@@ -80,16 +87,3 @@ def add_in_full_height(
             for segment in segments:
                 if segment.adapter is adapter:
                     out[segment.begin : segment.end, part.outs] += added[segment.begin : segment.end]
-
-
-def add_by_segment(
-    linear: Callable[[Tensor, Tensor, None], Tensor],
-    projection: str,
-    x: Tensor,
-    out: Tensor,
-    segments: Sequence[Segment],
-) -> None:
-    """For kernels whose bits do not depend on the row count. Adapters are their weights."""
-    for begin, end, adapter in segments:
-        for part in adapter.get(projection, ()):
-            out[begin:end, part.outs] += linear(linear(x[begin:end], part.down, None), part.up, None)

@@ -2,7 +2,7 @@
 
 Owns the table that tells a program where its adapter's weights lie, and the cut of segments into tiles of one height. A
 row's bits follow from its own values: no tile holds two segments' rows, depth and rank are walked in order, nothing is
-summed in memory. Rounds where the torch twin, `lowrank.add_by_segment`, does. Imports Triton.
+summed in memory. Rounds where the torch twin, `lowrank.add_in_full_height`, does. Imports Triton.
 """
 # mypy: disable-error-code="untyped-decorator"
 # (triton ships no types)
@@ -156,16 +156,15 @@ class SegmentedAdd:
 
     def __init__(self) -> None:
         self.tables: OrderedDict[tuple[str | int, ...], tuple[Tensor, int, int] | None] = OrderedDict()
-        self.tiled: tuple[object, Tensor] | None = None
+        self.last: tuple[Sequence[Segment], Layout] | None = None
 
     def __call__(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
-        adapters = list({id(segment.adapter): segment.adapter for segment in segments}.values())
+        adapters, tiles = self.laid_out(segments, x.device)
         found = self.table(projection, adapters, x.device)
         if found is None:
             return
         table, rank, width = found
         x = x.contiguous()
-        tiles = self.tiles(segments, adapters, x.device)
         reduced = x.new_empty((PARTS, len(x), rank))
         down_kernel[(len(tiles), PARTS, triton.cdiv(rank, RANKS))](
             x, tiles, table, reduced, len(x), x.shape[1], x.stride(0), rank,
@@ -191,15 +190,26 @@ class SegmentedAdd:
         self.tables.move_to_end(key)
         return self.tables[key]
 
-    def tiles(self, segments: Sequence[Segment], adapters: Sequence[PackedAdapter], device: torch.device) -> Tensor:
-        """[tiles, 3] int32: first row, rows, which of the adapters."""
-        places = {id(adapter): i for i, adapter in enumerate(adapters)}
-        cut = tuple(
-            (row, min(ROWS, end - row), places[id(adapter)])
-            for begin, end, adapter in segments
-            for row in range(begin, end, ROWS)
-        )
-        if self.tiled is None or self.tiled[0] != cut:
-            host = torch.tensor(cut, dtype=torch.int32, pin_memory=device.type == "cuda")
-            self.tiled = cut, host.to(device, non_blocking=True)
-        return self.tiled[1]
+    def laid_out(self, segments: Sequence[Segment], device: torch.device) -> Layout:
+        """The same for every projection of a plan, which gives each the same list."""
+        if self.last is None or self.last[0] is not segments:
+            self.last = segments, lay_out(segments, device)
+        return self.last[1]
+
+
+class Layout(NamedTuple):
+    """tiles: [tiles, 3] int32: first row, rows, which of the adapters."""
+
+    adapters: list[PackedAdapter]
+    tiles: Tensor
+
+
+def lay_out(segments: Sequence[Segment], device: torch.device) -> Layout:
+    places: dict[PackedAdapter, int] = {}
+    tiles = [
+        (row, min(ROWS, end - row), places.setdefault(adapter, len(places)))
+        for begin, end, adapter in segments
+        for row in range(begin, end, ROWS)
+    ]
+    host = torch.tensor(tiles, dtype=torch.int32, pin_memory=device.type == "cuda")
+    return Layout(list(places), host.to(device, non_blocking=True))

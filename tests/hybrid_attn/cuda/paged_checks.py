@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import traceback
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -29,6 +28,7 @@ from specserve.testing.toy import write_checkpoint
 from specserve_hybrid_attn.cuda import paged_plan
 from specserve_hybrid_attn.cuda.paged import PagedAttention
 from specserve_hybrid_attn.cuda.paged_plan import cut_for
+from triton_runs import mend_the_interpreter, outcome
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
@@ -217,27 +217,6 @@ def check_a_hybrid_engine_is_lossless_and_says_what_sdpa_says(make, device="cpu"
 
 
 CHECKS = [value for name, value in dict(globals()).items() if name.startswith("check_")]
-
-
-def outcome(check, *arguments):
-    try:
-        check(*arguments)
-    except Exception:
-        return traceback.format_exc()
-    return "ok"
-
-
-def mend_the_interpreter():
-    """Triton 3.6 makes loop bounds of arrays of one number by int(), which numpy refuses from 2.4 on."""
-    from triton.runtime import interpreter
-
-    patch = interpreter._patch_lang_tensor
-
-    def patch_and_mend(tensor, scope):
-        patch(tensor, scope)
-        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
-
-    interpreter._patch_lang_tensor = patch_and_mend
 
 
 def main():

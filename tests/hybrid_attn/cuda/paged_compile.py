@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import traceback
 
 import torch
 
 from specserve_hybrid_attn.cuda.paged_plan import cut_for
+from triton_runs import outcome
 
 
 def compiled(kernel, pointers, integers, floats, constants, free=(), **options):
@@ -91,14 +91,6 @@ def compile_merging_and_writing():
 
 
 CHECKS = [value for name, value in dict(globals()).items() if name.startswith("compile_")]
-
-
-def outcome(check):
-    try:
-        check()
-    except Exception:
-        return traceback.format_exc()
-    return "ok"
 
 
 if __name__ == "__main__":

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import os
 import subprocess
 import sys
 
@@ -29,23 +26,7 @@ from specserve_hybrid_attn.cuda.paged_plan import cut_for, make_plan
 from specserve_hybrid_attn.cuda.paged_twin import TorchPaged
 from specserve_hybrid_attn.cuda.tree_masks import TorchTrees
 from specserve_hybrid_attn.options import HybridOptions
-
-needs_triton = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="triton is not installed here (the dev group has it for Linux)"
-)
-
-
-def outcomes(script, **environment):
-    """One process for all checks of a script: Triton decides at its import whether it interprets."""
-    done = subprocess.run(
-        [sys.executable, script.__file__],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+from triton_runs import needs_triton, outcomes
 
 
 @pytest.fixture(scope="module")

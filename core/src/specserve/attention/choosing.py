@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.attention.fitting import best_fit, cuts_drafts, misfits
+from specserve.answers import refuse_partial
+from specserve.attention.fitting import best_fit, cuts_drafts, misfits, none_fits, unknown
 from specserve.errors import ConfigError, PluginError
-from specserve.features import did_you_mean
 from specserve.protocols import PHASES, AttentionNeeds, AttentionSpec
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def make_attention(
         model.num_heads, model.num_kv_heads, model.head_dim, model.scale, cache.block_size, model.sliding_windows
     )
     backend = factory.build(spec, cache, device, model.dtype)
-    refuse_partial(owner, backend, BACKEND_PARTS, "AttentionBackend")
+    check(owner, backend, BACKEND_PARTS, "AttentionBackend")
     return ChosenAttention(backend, owner, factory.capabilities.row_invariant, cuts_drafts(factory.capabilities, needs))
 
 
@@ -83,7 +83,7 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
     offers: dict[str, AttentionFactory] = {}
     for owner, factories in host.collect("attention_backends"):
         for factory in factories:
-            refuse_partial(owner, factory, FACTORY_PARTS, "AttentionFactory")
+            check(owner, factory, FACTORY_PARTS, "AttentionFactory")
             if factory.name in offers:
                 raise PluginError(
                     f"{owner} and {owners[factory.name]} both bring an attention backend named {factory.name!r}. "
@@ -97,26 +97,17 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
                 f"--attention {config.attention}: plugin {selected[0]} chooses the attention backend. "
                 f"Leave --attention at auto, or remove --plugin {selected[0]}."
             )
-        refuse_partial(selected[0], selected[1], FACTORY_PARTS, "AttentionFactory")
+        check(*selected, FACTORY_PARTS, "AttentionFactory")
         return selected
-    factory = best_fit(offers, needs, PHASES) if config.attention == "auto" else named(config.attention, offers)
-    if factory is None:
-        every = (f"{name}: {', '.join(misfits(offers[name].capabilities, needs))}" for name in offers)
-        raise ConfigError(f"--attention auto: no attention backend fits this configuration ({'; '.join(every)}).")
-    return owners[factory.name], factory
+    if config.attention != "auto":
+        if config.attention not in offers:
+            raise ConfigError(f"--attention: {unknown(config.attention, offers)}.")
+        return owners[config.attention], offers[config.attention]
+    best = best_fit(offers, needs, PHASES)
+    if best is None:
+        raise ConfigError(f"--attention auto: {none_fits(offers, needs)}.")
+    return owners[best.name], best
 
 
-def named(name: str, offers: dict[str, AttentionFactory]) -> AttentionFactory:
-    if name not in offers:
-        hint = did_you_mean(name, offers)
-        raise ConfigError(f"--attention: no backend is named {name!r} (there are {', '.join(offers)}{hint}).")
-    return offers[name]
-
-
-def refuse_partial(owner: str, thing: object, parts: tuple[str, ...], kind: str) -> None:
-    """What a plugin answered has every part of the interface."""
-    if missing := [part for part in parts if not hasattr(thing, part)]:
-        raise PluginError(
-            f"{owner} brings a {type(thing).__name__} for attention, which is no {kind}: it lacks "
-            f"{', '.join(missing)}. See specserve.protocols.{kind}, or remove --plugin {owner}."
-        )
+def check(owner: str, thing: object, parts: tuple[str, ...], kind: str) -> None:
+    refuse_partial(owner, f"brings a {type(thing).__name__} for attention", thing, parts, kind)

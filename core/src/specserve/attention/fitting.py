@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.features import did_you_mean
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -30,6 +32,16 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
     if needs.graphs != "none" and needs.graphs not in can.graphs:
         reasons.append(f"--graphs {needs.graphs} is not among its {', '.join(can.graphs) or '(none)'}")
     return reasons
+
+
+def unknown(name: str, offers: Mapping[str, AttentionFactory]) -> str:
+    return f"no backend is named {name!r} (there are {', '.join(offers)}{did_you_mean(name, offers)})"
+
+
+def none_fits(offers: Mapping[str, AttentionFactory], needs: AttentionNeeds) -> str:
+    """With every reason against every backend."""
+    every = (f"{name}: {', '.join(misfits(each.capabilities, needs))}" for name, each in offers.items())
+    return f"no backend fits ({'; '.join(every)})"
 
 
 def cuts_drafts(can: AttentionCapabilities, needs: AttentionNeeds) -> bool:

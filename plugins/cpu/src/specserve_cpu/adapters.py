@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from specserve_cpu.linear import PackedLinear
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from specserve.lowrank import AdapterWeights, LowRankPart, Segment
+    from specserve.lowrank import AdapterWeights, LoraPlan, LowRankPart
     from specserve_cpu import _native
 
 PLACES = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
@@ -40,6 +40,7 @@ def low_rank(machine: _native.Machine, kind: type[_native.Kind], parts: Iterable
     return kind.LowRank(packed)
 
 
-def native_segments(segments: Sequence[Segment]) -> list[tuple[int, int, _native.Kind.Adapter]]:
+def native_segments(plan: LoraPlan | None) -> list[tuple[int, int, _native.Kind.Adapter]]:
     """Those with an adapter, for the fused layers."""
+    segments = () if plan is None else plan.segments
     return [(begin, end, adapter.native) for begin, end, adapter in segments if adapter is not None]

@@ -49,7 +49,7 @@ class FusedPass(NativeEnds):
     """With attention of our own."""
 
     def layers(self, x: Tensor, batch: Batch, plan: PagedPlan, begin: int, end: int) -> Tensor:
-        adapters = [] if batch.lora is None else native_segments(batch.lora.segments)
+        adapters = native_segments(batch.lora)
         self.stack.forward(x, batch.positions, batch.slots, plan.rows, begin, end, adapters)
         return x
 
@@ -63,7 +63,7 @@ class AroundPass(NativeEnds):
         self.sizes = (model.num_heads, model.num_kv_heads, model.num_kv_heads)
 
     def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
-        adapters = [] if batch.lora is None else native_segments(batch.lora.segments)
+        adapters = native_segments(batch.lora)
         for layer in range(begin, end):
             qkv = x.new_empty((len(x), sum(self.sizes), self.model.head_dim))
             self.stack.enter(layer, x, batch.positions, adapters, qkv.flatten(1))

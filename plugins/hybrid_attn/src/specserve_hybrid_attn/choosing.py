@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.attention.fitting import best_fit, misfits
+from specserve.attention.fitting import best_fit, misfits, none_fits, unknown
 from specserve.errors import ConfigError
-from specserve.features import did_you_mean
 from specserve.protocols import PHASES
 from specserve_hybrid_attn.factory import HybridFactory
 from specserve_hybrid_attn.options import AUTO
@@ -53,10 +52,8 @@ def names_by_phase(
 
 def problems_of(phase: Phase, name: str, available: Mapping[str, AttentionFactory], needs: AttentionNeeds) -> list[str]:
     if name == AUTO:
-        every = (f"{other}: {', '.join(misfits(each.capabilities, needs))}" for other, each in available.items())
-        return [f"no backend fits ({'; '.join(every)})"]
+        return [none_fits(available, needs)]
     if name not in available:
-        hint = did_you_mean(name, available)
-        return [f"{phase}: no backend is named {name!r} (there are {', '.join(available)}{hint})"]
+        return [f"{phase}: {unknown(name, available)}"]
     reasons = misfits(available[name].capabilities, needs)
     return [f"{phase}={name}: {', '.join(reasons)}"] if reasons else []

@@ -7,7 +7,7 @@ has in this step, and how many of them are guesses, plays no part.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -69,7 +69,7 @@ def part_of(batch: Batch, rows_of: Callable[[Span], tuple[int, int]]) -> Part:
         slots=batch.slots[rows],
         scored_rows=batch.input_ids[:0],
         query_lens=lens,
-        row_offsets=tuple(sum(lens[:i]) for i in range(len(lens))),
+        row_offsets=tuple(accumulate(lens, initial=0))[:-1],
         scored_offsets=(0,) * len(spans),
         num_rows=sum(lens),
         num_scored=0,

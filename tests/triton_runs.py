@@ -1,0 +1,55 @@
+"""Checks of Triton kernels without a GPU, in a process of their own: its import decides whether Triton interprets.
+
+A script of checks prints one JSON object, the name of each check to "ok" or its traceback; tests read it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed here (the dev group has it for Linux)"
+)
+
+
+def outcomes(script, *arguments, **environment):
+    """What a module of checks, run as a script, says of each."""
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, script.__file__, *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def outcome(check, *arguments):
+    try:
+        check(*arguments)
+    except Exception:
+        return traceback.format_exc()
+    return "ok"
+
+
+def mend_the_interpreter():
+    """Triton 3.6 makes loop bounds of arrays of one number by int(), which numpy refuses from 2.4 on."""
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patch_and_mend(tensor, scope):
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    interpreter._patch_lang_tensor = patch_and_mend
