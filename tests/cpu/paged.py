@@ -6,6 +6,7 @@ import math
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
+import pytest
 import torch
 from native_cases import machine, randn
 
@@ -34,6 +35,11 @@ class Shape(NamedTuple):
     @property
     def scale(self) -> float:
         return 1 / math.sqrt(self.dim)
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """Those of the cache that it fits."""
+        return LAYOUTS if self.block_size % 16 == 0 and self.dim % 16 == 0 else (BY_SLOT,)
 
 
 class Asked(NamedTuple):
@@ -64,17 +70,43 @@ class Asked(NamedTuple):
         return [*range(self.start + self.known), *reversed(branch)]
 
 
-class Paged:
-    """A cache whose unused slots hold NaN, and requests whose blocks lie in it in random order."""
+BY_SLOT, PANELS = "by_slot", "panels"
+LAYOUTS = (BY_SLOT, PANELS)
+each_layout = pytest.mark.parametrize("layout", LAYOUTS)
+UNUSED = {BY_SLOT: float("nan"), PANELS: 1e14}
+"""In panels neighbours are multiplied by 0: what no request uses must be finite, as the engine keeps it."""
 
-    def __init__(self, shape: Shape, asked: Sequence[Asked], dtype: torch.dtype, seed: int = 0) -> None:
-        self.shape, self.asked, self.dtype = shape, asked, dtype
+
+def to_panels(cache: Tensor) -> Tensor:
+    """[layers, 2, slots, heads, dim] by slot -> the same memory in pages of sixteen slots."""
+    layers, _, slots, heads, dim = cache.shape
+    step, pages = 4 // cache.itemsize, slots // 16
+    keys = cache[:, 0].view(layers, pages, 16, heads, dim // step, step).permute(0, 1, 3, 4, 2, 5)
+    values = cache[:, 1].view(layers, pages, 16 // step, step, heads, dim // 16, 16).permute(0, 1, 4, 5, 2, 6, 3)
+    return torch.stack([keys.reshape(layers, -1), values.reshape(layers, -1)], 1).view(cache.shape)
+
+
+def from_panels(cache: Tensor) -> Tensor:
+    layers, _, slots, heads, dim = cache.shape
+    step, pages = 4 // cache.itemsize, slots // 16
+    keys = cache[:, 0].view(layers, pages, heads, dim // step, 16, step).permute(0, 1, 4, 2, 3, 5)
+    values = cache[:, 1].view(layers, pages, heads, dim // 16, 16 // step, 16, step).permute(0, 1, 4, 6, 2, 3, 5)
+    return torch.stack([keys.reshape(layers, -1), values.reshape(layers, -1)], 1).view(cache.shape)
+
+
+class Paged:
+    """Requests whose blocks lie in a cache in random order; what none of them uses is unusual. `cache` is by slot."""
+
+    def __init__(
+        self, shape: Shape, asked: Sequence[Asked], dtype: torch.dtype, layout: str = BY_SLOT, seed: int = 0
+    ) -> None:
+        self.shape, self.asked, self.dtype, self.layout = shape, asked, dtype, layout
         size, rng = shape.block_size, random.Random(seed)
         counts = [-(-each.total // size) for each in asked]
         ids = rng.sample(range(sum(counts) + 2), sum(counts))
         self.blocks = [[ids.pop() for _ in range(count)] for count in counts]
         cache_shape = (2, 2, (sum(counts) + 2) * size, shape.kv_heads, shape.dim)
-        self.cache = torch.full(cache_shape, float("nan"), dtype=dtype)
+        self.cache = torch.full(cache_shape, UNUSED[layout], dtype=dtype)
         paths = [[self.slots(i, each.path(row)) for row in range(each.length)] for i, each in enumerate(asked)]
         self.paths = [path for of_request in paths for path in of_request]
         for i, each in enumerate(asked):
@@ -92,7 +124,12 @@ class Paged:
         return [self.blocks[request][p // size] * size + p % size for p in places]
 
     def run(self, isa: str, threads: int = 1, layer: int = 1) -> Tensor:
-        return self.run_on(attention(isa, threads, self.cache, self.shape, self.dtype), layer)
+        if self.layout == BY_SLOT:
+            return self.run_on(attention(isa, threads, self.cache, self.shape, self.layout), layer)
+        mixed = to_panels(self.cache)
+        out = self.run_on(attention(isa, threads, mixed, self.shape, self.layout), layer)
+        self.cache.copy_(from_panels(mixed))
+        return out
 
     def run_on(self, native: _native.float32.PagedAttention, layer: int) -> Tensor:
         plan = _native.Plan(self.shape.block_size, native.rows_per_tile)
@@ -108,7 +145,7 @@ class Paged:
         blocks = -(-len(path) // 16)
         cache = torch.full((1, 2, 16 * blocks, *self.cache.shape[3:]), float("nan"), dtype=self.dtype)
         cache[0, :, : len(path) - 1] = self.cache[layer, :, path[:-1]]
-        native = attention(isa, 1, cache, self.shape, self.dtype)
+        native = attention(isa, 1, cache, self.shape, BY_SLOT)
         plan = _native.Plan(16, native.rows_per_tile)
         plan.add(len(path) - 1, 1, 1, list(range(blocks)), ())
         one, out = slice(row, row + 1), torch.empty_like(self.q[:1])
@@ -125,7 +162,6 @@ class Paged:
         return torch.einsum("hk,khd->hd", weights, v), torch.einsum("hk,khd->hd", weights, v.abs())
 
 
-def attention(
-    isa: str, threads: int, cache: Tensor, shape: Shape, dtype: torch.dtype
-) -> _native.float32.PagedAttention:
-    return native_kind(dtype).PagedAttention(machine(isa, threads), cache, shape.num_heads, shape.scale, KEY_LIMIT)
+def attention(isa: str, threads: int, cache: Tensor, shape: Shape, layout: str) -> _native.float32.PagedAttention:
+    kind = native_kind(cache.dtype)
+    return kind.PagedAttention(machine(isa, threads), cache, layout, shape.num_heads, shape.scale, KEY_LIMIT)

@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from native_cases import SETS, U_SUM, U, assert_near, each_dtype, each_set, make_unusual, many, same_bits, some
-from paged import KEY_LIMIT, Asked, Paged, Shape, attention
+from native_cases import SETS, U_SUM, U, assert_near, each_dtype, each_set, make_unusual, many, randn, same_bits, some
+from paged import BY_SLOT, KEY_LIMIT, PANELS, Asked, Paged, Shape, attention, each_layout, to_panels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,10 +29,10 @@ MIXED = [Asked(0, 40), Asked(126, 1), Asked(127, 1), Asked(128, 1), Asked(250, 5
 
 @each_set
 @each_dtype
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "layout"), [(shape, each) for shape in SHAPES for each in shape.layouts], ids=str)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_attention_is_near_float64(isa: str, dtype: torch.dtype, shape: Shape, threads: int) -> None:
-    paged = Paged(shape, MIXED, dtype)
+def test_attention_is_near_float64(isa: str, dtype: torch.dtype, shape: Shape, layout: str, threads: int) -> None:
+    paged = Paged(shape, MIXED, dtype, layout)
     out = paged.run(isa, threads)
     # of every weight: rounded to dtype twice, as a number and in the sum of all; scores of up to 16, sums of up to 512
     relative = 2 * U[dtype] * (dtype == torch.bfloat16) + (16 * (shape.dim + 8) + 600) * U_SUM
@@ -62,7 +62,9 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 
 def check_rows(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    paged = Paged(data.draw(shapes()), data.draw(st.lists(asked(), min_size=1, max_size=4)), dtype)
+    shape = data.draw(shapes())
+    layout = data.draw(st.sampled_from(shape.layouts))
+    paged = Paged(shape, data.draw(st.lists(asked(), min_size=1, max_size=4)), dtype, layout)
     rows = len(paged.q)
     chosen = data.draw(st.sets(st.integers(0, rows - 1), min_size=1, max_size=3))
     others = torch.tensor([row for row in range(rows) if row not in chosen], dtype=torch.int64)
@@ -94,11 +96,13 @@ def test_a_row_of_very_many_batches_has_the_bits_of_its_path(isa: str, dtype: to
 
 @each_set
 @each_dtype
+@each_layout
 @pytest.mark.parametrize("threads", [1, 2])
 def test_every_guess_of_a_tree_has_the_bits_of_its_branch_as_a_chain(
-    isa: str, dtype: torch.dtype, threads: int
+    isa: str, dtype: torch.dtype, layout: str, threads: int
 ) -> None:
-    paged = Paged(SHAPES[0], [Asked(120, 1, len(TREE), TREE), Asked(30, 1), Asked(250, 3, len(TREE), TREE)], dtype)
+    requests = [Asked(120, 1, len(TREE), TREE), Asked(30, 1), Asked(250, 3, len(TREE), TREE)]
+    paged = Paged(SHAPES[0], requests, dtype, layout)
     out = paged.run(isa, threads)
     for row in range(len(out)):
         assert same_bits(out[row : row + 1], paged.alone(row, isa))
@@ -106,15 +110,19 @@ def test_every_guess_of_a_tree_has_the_bits_of_its_branch_as_a_chain(
 
 @each_set
 @each_dtype
-def test_a_long_context_is_shared_among_threads_without_a_trace(isa: str, dtype: torch.dtype) -> None:
-    one, two = (Paged(SHAPES[0], [Asked(3000, 2, 2)], dtype) for _ in range(2))
+@each_layout
+def test_a_long_context_is_shared_among_threads_without_a_trace(isa: str, dtype: torch.dtype, layout: str) -> None:
+    one, two = (Paged(SHAPES[0], [Asked(3000, 2, 2)], dtype, layout) for _ in range(2))
     assert same_bits(one.run(isa, 1), two.run(isa, 2))
 
 
 @each_set
 @each_dtype
-def test_the_cache_gets_finite_numbers_in_the_rows_own_slots_and_nowhere_else(isa: str, dtype: torch.dtype) -> None:
-    paged = Paged(SHAPES[0], [Asked(5, 3), Asked(100, 1)], dtype)
+@each_layout
+def test_the_cache_gets_finite_numbers_in_the_rows_own_slots_and_nowhere_else(
+    isa: str, dtype: torch.dtype, layout: str
+) -> None:
+    paged = Paged(SHAPES[0], [Asked(5, 3), Asked(100, 1)], dtype, layout)
     before = paged.cache.clone()
     for x in (paged.k, paged.v):
         x[1, 0, :6] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30, -1e30, -0.0])
@@ -128,16 +136,18 @@ def test_the_cache_gets_finite_numbers_in_the_rows_own_slots_and_nowhere_else(is
 
 @each_set
 @each_dtype
-def test_a_query_that_is_not_a_number_spoils_its_own_row_only(isa: str, dtype: torch.dtype) -> None:
-    paged = Paged(SHAPES[0], [Asked(0, 6)], dtype)
+@each_layout
+def test_a_query_that_is_not_a_number_spoils_its_own_row_only(isa: str, dtype: torch.dtype, layout: str) -> None:
+    paged = Paged(SHAPES[0], [Asked(0, 6)], dtype, layout)
     paged.q[2] = float("nan")
     assert paged.run(isa).isnan().flatten(1).any(1).tolist() == [row == 2 for row in range(6)]
 
 
 @each_set
 @each_dtype
-def test_equal_scores_share_evenly_at_the_limit_of_keys(isa: str, dtype: torch.dtype) -> None:
-    paged = Paged(SHAPES[0], [Asked(200, 1)], dtype)
+@each_layout
+def test_equal_scores_share_evenly_at_the_limit_of_keys(isa: str, dtype: torch.dtype, layout: str) -> None:
+    paged = Paged(SHAPES[0], [Asked(200, 1)], dtype, layout)
     paged.cache[1, 0, paged.paths[0]], paged.k[:] = KEY_LIMIT, KEY_LIMIT
     paged.q[:] = 2.0**20
     paged.cache[1, 1, paged.paths[0]], paged.v[:] = 2.0, 2.0
@@ -147,7 +157,7 @@ def test_equal_scores_share_evenly_at_the_limit_of_keys(isa: str, dtype: torch.d
 @each_dtype
 def test_callers_in_two_threads_wait_for_each_other(dtype: torch.dtype) -> None:
     paged = Paged(SHAPES[0], MIXED, dtype)
-    native = attention(SETS[0], 2, paged.cache, paged.shape, dtype)
+    native = attention(SETS[0], 2, paged.cache, paged.shape, BY_SLOT)
     expected = [paged.run(SETS[0], 2, layer) for layer in (0, 1)]
 
     def call(layer: int) -> Tensor:
@@ -156,3 +166,30 @@ def test_callers_in_two_threads_wait_for_each_other(dtype: torch.dtype) -> None:
     with ThreadPoolExecutor(2) as pool:
         for layer, out in zip((0, 1) * 20, pool.map(call, (0, 1) * 20), strict=True):
             assert same_bits(out, expected[layer])
+
+
+@each_set
+@each_dtype
+@each_layout
+@given(moves=st.lists(st.tuples(st.integers(0, 63), st.integers(0, 63)), max_size=40, unique_by=lambda move: move[1]))
+def test_tokens_move_as_if_all_were_read_before_any_is_written(
+    isa: str, dtype: torch.dtype, layout: str, moves: list[tuple[int, int]]
+) -> None:
+    cache = randn(2, 2, 64, 2, 32, dtype=dtype, seed=len(moves))
+    expected = cache.clone()
+    source, target = [move[0] for move in moves], [move[1] for move in moves]
+    expected[:, :, target] = cache[:, :, source]
+    held = to_panels(cache) if layout == PANELS else cache.clone()
+    attention(isa, 1, held, Shape(kv_heads=2, group=1, dim=32, block_size=16), layout).move(source, target)
+    assert same_bits(held, to_panels(expected) if layout == PANELS else expected)
+
+
+@each_set
+@each_dtype
+def test_panels_lie_as_they_are_described(isa: str, dtype: torch.dtype) -> None:
+    """What is written row by row, in blocks of 16 in some order, is what the description says."""
+    paged, other = (Paged(SHAPES[0], [Asked(0, 40), Asked(90, 3)], dtype, each) for each in (PANELS, BY_SLOT))
+    other.cache.nan_to_num_(nan=1e14)
+    paged.run(isa, 2)
+    other.run(isa, 1)
+    assert same_bits(paged.cache, other.cache)

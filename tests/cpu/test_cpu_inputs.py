@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from native_cases import SETS, each_dtype, machine, randn, same_bits
-from paged import Asked, Paged, Shape, attention
+from paged import BY_SLOT, PANELS, Asked, Paged, Shape, attention
 
 from specserve_cpu import _native
 from specserve_cpu.attention import native_kind
@@ -161,12 +161,12 @@ def test_a_plan_needs_sizes(sizes: tuple[int, int]) -> None:
 def test_heads_that_do_not_fit_are_refused(shape: Shape, message: str) -> None:
     cache = torch.zeros(1, 2, 16, shape.kv_heads, shape.dim, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match=message):
-        attention(FAST, 1, cache, shape._replace(dim=8), torch.bfloat16)
+        attention(FAST, 1, cache, shape._replace(dim=8), BY_SLOT)
 
 
 def test_the_cache_must_have_five_dimensions() -> None:
     with pytest.raises(ValueError, match=r"cache must be float32 .any, 2, any, any, any.; got float32 .2, 16, 2, 8."):
-        attention(FAST, 1, torch.zeros(2, 16, 2, 8), SHAPE, torch.float32)
+        attention(FAST, 1, torch.zeros(2, 16, 2, 8), SHAPE, BY_SLOT)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_cache_must_have_five_dimensions() -> None:
 )
 def test_attention_says_what_it_takes(wrong: dict[str, Any], message: str) -> None:
     paged = Paged(SHAPE, [Asked(0, 3)], torch.float32)
-    native = attention(FAST, 2, paged.cache, SHAPE, torch.float32)
+    native = attention(FAST, 2, paged.cache, SHAPE, BY_SLOT)
     plan, rows = _native.Plan(16, 4), wrong.get("rows", 3)
     plan.add(0, rows, rows, wrong.get("blocks", [0]), ())
     given = {"layer": 0, "q": paged.q, "k": paged.k, "v": paged.v, "slots": paged.own_slots, "window": 0}
@@ -196,6 +196,29 @@ def test_attention_says_what_it_takes(wrong: dict[str, Any], message: str) -> No
     with pytest.raises(ValueError, match=message):
         native.run(*(given[name] for name in ("layer", "q", "k", "v", "slots")), plan, given["window"], given["out"])
     assert same_bits(before, paged.cache)
+
+
+def test_panels_say_what_they_take() -> None:
+    shape = SHAPE._replace(dim=16)
+    cache = torch.zeros(1, 2, 40, 2, 16)
+    with pytest.raises(ValueError, match="layout must be by_slot or panels; got rows"):
+        attention(FAST, 1, cache, shape, "rows")
+    with pytest.raises(ValueError, match="panels need slots and head_dim that are multiples of 16; got 40 and 16"):
+        attention(FAST, 1, cache, shape, PANELS)
+    with pytest.raises(ValueError, match="panels need slots and head_dim that are multiples of 16; got 32 and 8"):
+        attention(FAST, 1, torch.zeros(1, 2, 32, 2, 8), SHAPE, PANELS)
+    native, plan, q = (
+        attention(FAST, 1, torch.zeros(1, 2, 32, 2, 16), shape, PANELS),
+        _native.Plan(8, 4),
+        randn(1, 4, 16),
+    )
+    plan.add(0, 1, 1, [0], ())
+    with pytest.raises(ValueError, match="panels need blocks of a multiple of 16; got 8"):
+        native.run(0, q, q[:, :2], q[:, :2], torch.tensor([0]), plan, 0, torch.empty_like(q))
+    with pytest.raises(ValueError, match=r"slots must be in \[0, 32\); got 32"):
+        native.move([0], [32])
+    with pytest.raises(ValueError, match="source and target must have as many slots as each other"):
+        native.move([0, 1], [2])
 
 
 def odd_address(x: Tensor) -> Tensor:

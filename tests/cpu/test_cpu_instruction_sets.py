@@ -58,15 +58,16 @@ def test_row_wise_kernels_have_the_bits_of_avx512(dtype: torch.dtype, size: int,
     both(compute)
 
 
+SHAPES = [Shape(2, 3, dim, block_size=16, window=window) for dim in (8, 16, 20, 64, 80, 128) for window in (0, 60)]
+
+
 @each_dtype
-@pytest.mark.parametrize("dim", [8, 16, 20, 64, 80, 128])
-@pytest.mark.parametrize("window", [0, 60])
-def test_attention_has_the_bits_of_avx512(dtype: torch.dtype, dim: int, window: int) -> None:
-    shape = Shape(kv_heads=2, group=3, dim=dim, block_size=16, window=window)
+@pytest.mark.parametrize(("shape", "layout"), [(shape, each) for shape in SHAPES for each in shape.layouts], ids=str)
+def test_attention_has_the_bits_of_avx512(dtype: torch.dtype, shape: Shape, layout: str) -> None:
     asked = [Asked(0, 50), Asked(127, 1), Asked(250, 3, 5, (-1, 0, -1, 2, 0)), Asked(3, 2)]
 
     def compute(isa: str) -> list[Tensor]:
-        paged = Paged(shape, asked, dtype)
+        paged = Paged(shape, asked, dtype, layout)
         for x, seed in ((paged.q, 1), (paged.k, 2), (paged.v, 3)):
             make_unusual(x[:20], seed)
         out = paged.run(isa)

@@ -61,7 +61,14 @@ def test_a_start_on_the_cpu_imports_no_triton():
 def test_attention_on_cuda_refuses_heads_that_would_need_another_arithmetic():
     def needs(dtype, head_bytes):
         return AttentionNeeds(
-            device="cuda", dtype=dtype, block_size=16, head_bytes=head_bytes, graphs="none", drafts=False, trees=False
+            device="cuda",
+            dtype=dtype,
+            block_size=16,
+            head_dim=64,
+            head_bytes=head_bytes,
+            graphs="none",
+            drafts=False,
+            trees=False,
         )
 
     assert misfits(SdpaFactory.capabilities, needs("bfloat16", 40)) == [

@@ -10,7 +10,7 @@ from specserve.cli import main
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import ConfigError, PluginError
 from specserve.hookspecs import hookimpl
-from specserve.protocols import PHASES, AttentionCapabilities, AttentionNeeds
+from specserve.protocols import BY_SLOT, PHASES, AttentionCapabilities, AttentionNeeds, KVLayout
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import TOY_VOCAB, varied_requests
@@ -18,10 +18,10 @@ from specserve_hybrid_attn.choosing import choose
 from specserve_hybrid_attn.options import HybridOptions
 
 NEEDS = AttentionNeeds(
-    device="cpu", dtype="bfloat16", block_size=16, head_bytes=64, graphs="none", drafts=False, trees=False
+    device="cpu", dtype="bfloat16", block_size=16, head_dim=32, head_bytes=64, graphs="none", drafts=False, trees=False
 )
 DRAFTING = AttentionNeeds(
-    device="cpu", dtype="bfloat16", block_size=16, head_bytes=64, graphs="none", drafts=True, trees=True
+    device="cpu", dtype="bfloat16", block_size=16, head_dim=32, head_bytes=64, graphs="none", drafts=True, trees=True
 )
 
 
@@ -126,6 +126,31 @@ def test_the_option_attention_and_the_plugin_exclude_each_other(toy_model):
 def test_refusals_name_the_configuration(toy_model):
     with pytest.raises(ConfigError, match="prefill=cpu_paged: dtype float16"):
         hybrid_engine(toy_model, settings={"prefill": "cpu_paged"}, beside=("cpu",), dtype="float16")
+
+
+def test_the_first_layout_that_fits_is_used(toy_model):
+    """Both here hold keys by slot; another's layout is taken where all that serve have it."""
+    seen = []
+
+    class Sees(Offer):
+        def build(self, spec, cache, device, dtype):
+            seen.append(spec.kv_layout)
+            return super().build(spec, cache, device, dtype)
+
+    wide, odd, own = KVLayout("wide", slots=64), KVLayout("odd", numbers=7), KVLayout("own", slots=8, numbers=2)
+    one = Sees("one", dtypes=("float32",), kv_layouts=(wide, odd, own, BY_SLOT))
+    two = Sees("two", dtypes=("float32",), kv_layouts=(BY_SLOT, own))
+    three = Sees("three", dtypes=("float32",))
+    backends = guest(one, two, three)
+    for prefill, decode in (("one", "two"), ("two", "one"), ("one", "three"), ("one", "one"), ("three", "three")):
+        hybrid_engine(toy_model, settings={"prefill": prefill, "decode": decode}, extra=backends)
+    assert seen == [own, own, BY_SLOT, BY_SLOT, BY_SLOT, BY_SLOT, own, BY_SLOT]
+
+
+def test_backends_that_share_no_layout_are_refused_together(toy_model):
+    mine, yours = (Offer(name, dtypes=("float32",), kv_layouts=(KVLayout(name),)) for name in ("mine", "yours"))
+    with pytest.raises(ConfigError, match=r"hybrid\(prefill=mine, decode=yours\).*none of its KV layouts: \(none that"):
+        hybrid_engine(toy_model, settings={"prefill": "mine", "decode": "yours"}, extra=guest(mine, yours))
 
 
 @pytest.mark.parametrize("chosen", ["auto", "chains"])

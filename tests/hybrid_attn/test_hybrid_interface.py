@@ -9,7 +9,14 @@ import torch
 
 from specserve.attention.choosing import BACKEND_PARTS, FACTORY_PARTS
 from specserve.batch import BatchBuilder
-from specserve.protocols import Arithmetic, AttentionBackend, AttentionCapabilities, AttentionFactory
+from specserve.protocols import (
+    BY_SLOT,
+    Arithmetic,
+    AttentionBackend,
+    AttentionCapabilities,
+    AttentionFactory,
+    KVLayout,
+)
 from specserve.request import Request
 from specserve.spans import Span
 from specserve.types import Draft, GenerateRequest
@@ -80,14 +87,17 @@ def test_every_capability_of_a_composition_follows_from_its_members():
     both = HybridFactory(Half("a"), Half("b"), "decode").capabilities
     strict = AttentionCapabilities(
         paged=False, tree_mask=True, ragged=False, row_invariant=False, block_sizes=(2,), devices=("cpu",),
-        dtypes=("float32",), head_bytes={"cpu": 12}, graphs=("full",),
+        dtypes=("float32",), head_bytes={"cpu": 12}, kv_layouts=(PAIRS, BY_SLOT), graphs=("full",),
     )  # fmt: skip
     assert both == strict
     # `made_for` is for choosing among offers, and a composition is not offered
     assert set(AttentionCapabilities.__struct_fields__) == {
-        "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes", "graphs",
-        "made_for",
+        "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes", "kv_layouts",
+        "graphs", "made_for",
     }  # fmt: skip
+
+
+PAIRS = KVLayout("pairs", slots=2, numbers=8)
 
 
 class Half:
@@ -105,6 +115,7 @@ class Half:
             devices=("cpu", "cuda") if first else ("cpu",),
             dtypes=("float32",) if first else ("bfloat16", "float32"),
             head_bytes={"cpu": 4} if first else {"cpu": 6, "cuda": 16},
+            kv_layouts=(PAIRS, KVLayout("own"), BY_SLOT) if first else (BY_SLOT, PAIRS),
             graphs=("full",) if first else ("piecewise", "full"),
         )
 

@@ -80,11 +80,10 @@ template <typename S>
 void Attention<S>::attend(const Tile& tile, int head, int segment, const Call& call, const Desk& desk, const int64_t* slots,
                           Ahead<S> ahead, Partial out) const {
     int count = tile.rows * heads_.group();
-    ptrdiff_t at = ptrdiff_t{head} * heads_.dim;
-    table_.attend({desk.queries + ptrdiff_t{head} * count * heads_.dim, desk.lengths, call.window, count, call.cache.keys + at,
-                   call.cache.values + at, slots, ptrdiff_t{heads_.keys} * heads_.dim, segment * kSegment, keys_of(tile, segment),
-                   heads_.dim, scale_, ahead},
-                  out, desk.scratch);
+    layout_.attend({desk.queries + ptrdiff_t{head} * count * heads_.dim, desk.lengths, call.window, count, call.cache.keys + at(head),
+                    call.cache.values + at(head), slots, call.cache.slot_size(), segment * kSegment, keys_of(tile, segment), heads_.dim, scale_,
+                    ahead},
+                   out, desk.scratch);
 }
 
 template <typename S>
@@ -113,8 +112,7 @@ void Attention<S>::whole(const Tile& tile, const Tile* next, const Call& call, D
         if (follower) call.plan.slots(*follower, follows * kSegment, num_later, later);
         for (int h = 0; h < heads_.keys; ++h) {
             Ahead<S> ahead{call.cache.keys, call.cache.values, later, num_later};
-            ptrdiff_t beside = ptrdiff_t{h + 1} * heads_.dim;
-            if (h + 1 < heads_.keys) ahead = {call.cache.keys + beside, call.cache.values + beside, now, keys_of(tile, s)};
+            if (h + 1 < heads_.keys) ahead = {call.cache.keys + at(h + 1), call.cache.values + at(h + 1), now, keys_of(tile, s)};
             Partial part = partial(desk.part, count);
             attend(tile, h, s, call, desk, now, ahead, part);
             table_.merge(state(h), part, count, heads_.dim);
@@ -141,8 +139,8 @@ void Attention<S>::split(const Unit& unit, const Unit* next, const Call& call, D
             const Tile& follower = tiles[static_cast<size_t>(next->tile)];
             ahead.count = keys_of(follower, next->segment);
             call.plan.slots(follower, next->segment * kSegment, ahead.count, desk.slots[1]);
-            ahead.keys = call.cache.keys + ptrdiff_t{next->head} * heads_.dim;
-            ahead.values = call.cache.values + ptrdiff_t{next->head} * heads_.dim;
+            ahead.keys = call.cache.keys + at(next->head);
+            ahead.values = call.cache.values + at(next->head);
         }
         attend(tile, unit.head, unit.segment, call, desk, desk.slots[0], ahead, part(unit.segment));
     }
@@ -153,6 +151,23 @@ void Attention<S>::split(const Unit& unit, const Unit* next, const Call& call, D
     std::fill_n(state.total, count, 0.0f);
     for (int s = begin; s < end; ++s) table_.merge(state, part(s), count, heads_.dim);
     finish(tile, unit.head, state, call, desk);
+}
+
+template <typename S>
+void Attention<S>::fetch_first(const Pool::Crew& crew, const Plan& plan, CacheLayer<S> cache, int window) const {
+    const std::vector<Tile>& tiles = plan.tiles();
+    size_t task = static_cast<size_t>(crew.first_task(static_cast<int>(split_ ? units_.size() : tiles.size())));
+    Unit unit = split_ ? units_[task] : Unit{static_cast<int>(task), first_segment(tiles[task], window), 0};
+    const Tile& tile = tiles[static_cast<size_t>(unit.tile)];
+    int64_t slots[kSegment];
+    int count = keys_of(tile, unit.segment);
+    plan.slots(tile, unit.segment * kSegment, count, slots);
+    ptrdiff_t numbers = ptrdiff_t{layout_.slots} * heads_.dim, line = 64 / static_cast<ptrdiff_t>(sizeof(S));
+    for (int k = 0; k < count; k += layout_.slots) {
+        ptrdiff_t from = at(unit.head) + slots[k] / layout_.slots * layout_.slots * cache.slot_size();
+        for (ptrdiff_t i = 0; i < numbers; i += line) __builtin_prefetch(cache.keys + from + i, 0, 2);
+        for (ptrdiff_t i = 0; i < numbers; i += line) __builtin_prefetch(cache.values + from + i, 0, 2);
+    }
 }
 
 template <typename S>

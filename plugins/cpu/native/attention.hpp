@@ -20,13 +20,6 @@ struct Heads {
     bool operator==(const Heads&) const = default;
 };
 
-// One layer's keys or values: [slots][key heads][dim].
-template <typename S>
-struct CacheLayer {
-    S* keys;
-    S* values;
-};
-
 constexpr int kQueries = 64;  // queries of a tile: rows times heads of a group
 
 inline int rows_per_tile(const Heads& heads) { return std::max(1, kQueries / heads.group()); }
@@ -34,10 +27,13 @@ inline int rows_per_tile(const Heads& heads) { return std::max(1, kQueries / hea
 template <typename S>
 class Attention {
    public:
-    Attention(const Table<S>& table, Heads heads, float scale) : table_(table), heads_(heads), scale_(scale) {}
+    Attention(const Table<S>& table, Layout<S> layout, Heads heads, float scale) : table_(table), layout_(layout), heads_(heads), scale_(scale) {}
 
     // Memory for the batch; call before the job, in one thread.
     void prepare(const Plan& plan, int threads);
+
+    // The keys and values that the thread will begin with in `run`, towards its caches.
+    void fetch_first(const Pool::Crew& crew, const Plan& plan, CacheLayer<S> cache, int window) const;
 
     // One phase of a job. q: [rows][query heads][dim], `q_stride` between rows; out: [rows][query heads * dim].
     void run(Pool::Crew& crew, const Plan& plan, const S* q, ptrdiff_t q_stride, CacheLayer<S> cache, int window, S* out);
@@ -78,7 +74,11 @@ class Attention {
     void split(const Unit& unit, const Unit* next, const Call& call, Desk& desk);
     void finish(const Tile& tile, int head, Partial state, const Call& call, Desk& desk) const;
 
+    // Where a key head's numbers begin.
+    ptrdiff_t at(int head) const { return ptrdiff_t{head} * heads_.dim * layout_.slots; }
+
     Table<S> table_;
+    Layout<S> layout_;
     Heads heads_;
     float scale_;
 

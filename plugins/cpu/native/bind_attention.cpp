@@ -24,9 +24,10 @@ void bind_plan(nb::module_& m) {
 template <typename S>
 void bind_attention(nb::module_& m) {
     nb::class_<PagedAttention<S>>(m, "PagedAttention")
-        .def(nb::init<std::shared_ptr<Machine>, Array, int, float, float>(), nb::arg("machine"), nb::arg("cache"), nb::arg("query_heads"),
-             nb::arg("scale"), nb::arg("key_limit"))
+        .def(nb::init<std::shared_ptr<Machine>, Array, const std::string&, int, float, float>(), nb::arg("machine"), nb::arg("cache"),
+             nb::arg("layout"), nb::arg("query_heads"), nb::arg("scale"), nb::arg("key_limit"))
         .def("run", &PagedAttention<S>::run)
+        .def("move", &PagedAttention<S>::move, nb::arg("source"), nb::arg("target"))
         .def_prop_ro("rows_per_tile", &PagedAttention<S>::tile_rows);
 }
 

@@ -42,7 +42,7 @@ class FusedStack {
         const int64_t* where = checked_positions(positions, rows);
         const int64_t* places = numbers<int64_t>(slots, "slots", {rows});
         if (!attention_) throw std::invalid_argument("the layers were made without attention: use enter and leave.");
-        check_plan(plan, rows, attention_->num_slots());
+        check_plan(plan, rows, attention_->num_slots(), attention_->layout().slots);
         check_slots(places, rows, attention_->num_slots());
         auto segments = checked_segments(adapters, rows);
         if (begin < 0 || begin > end || end > static_cast<int>(layers_.size()))
@@ -129,7 +129,8 @@ class FusedStack {
                               fits(*part.down, "down", hidden_, inner),
                               attention_ ? attention_->layer_of(static_cast<int>(i)) : CacheLayer<S>{}, part.window});
         }
-        return Stack<S>(table_of<S>(machine_->kernels), machine_->pool, shape_, std::move(layers), gain_of_final(), head_->linear());
+        const Table<S>& table = table_of<S>(machine_->kernels);
+        return Stack<S>(table, attention_ ? attention_->layout() : table.by_slot, machine_->pool, shape_, std::move(layers), gain_of_final(), head_->linear());
     }
 
     const int64_t* checked_positions(const Array& positions, int64_t rows) const {

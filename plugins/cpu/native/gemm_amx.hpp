@@ -57,25 +57,24 @@ INLINE void fill_rows(const Bf16* x, ptrdiff_t x_stride, int rows, int left, Bf1
     }
 }
 
-// P panels for `rows` rows, which fill R tiles; `last`: what `fill_rows` made of them, or null; `fetch`: the next P panels,
-// since the processor computes too long between two loads to run ahead in memory by itself.
+// P panels for `rows` rows, which fill R tiles; `last`: what `fill_rows` made of them, or null; `next`: P panels to fetch,
+// null for none, since the processor computes too long between two loads to run ahead in memory by itself.
 template <int R, int P>
-static void tile_block(Tiles& tiles, const Bf16* x, const Bf16* w, const Bf16* last, bool fetch, float* out, Extent e, int groups) {
+static void tile_block(Tiles& tiles, const Bf16* x, Panelled<Bf16> w, const Bf16* last, const Bf16* next, float* out, Extent e, int groups) {
     using Block = TileBlock<R, P>;
     constexpr int kNumbers = kTile * kLanes * 2;
     int whole = groups / kTile;
     Block::template clear<0>(tiles);
     for (int b = 0; b < whole; ++b) {
-        const Bf16* at = w + ptrdiff_t{b} * kNumbers;
-        if (fetch) Block::fetch(at + P * e.panel_stride, e.panel_stride);
-        Block::step(tiles, x + b * 2 * kTile, e.x_stride, at, e.panel_stride);
+        if (next) Block::fetch(next + ptrdiff_t{b} * kNumbers, w.stride);
+        Block::step(tiles, x + b * 2 * kTile, e.x_stride, w.at + ptrdiff_t{b} * kNumbers, w.stride);
     }
     if (last) {
         alignas(64) Bf16 ends[P * kNumbers];
         size_t bytes = static_cast<size_t>(groups % kTile) * kLanes * 2 * sizeof(Bf16);
         for (int p = 0; p < P; ++p) {
             char* to = reinterpret_cast<char*>(ends + p * kNumbers);
-            __builtin_memcpy(to, w + p * e.panel_stride + ptrdiff_t{whole} * kNumbers, bytes);
+            __builtin_memcpy(to, w.at + p * w.stride + ptrdiff_t{whole} * kNumbers, bytes);
             __builtin_memset(to + bytes, 0, kNumbers * sizeof(Bf16) - bytes);
         }
         Block::step(tiles, last, 2 * kTile, ends, kNumbers);
@@ -83,32 +82,43 @@ static void tile_block(Tiles& tiles, const Bf16* x, const Bf16* w, const Bf16* l
     Block::template store<0>(tiles, out, e.out_stride);
 }
 
+// The panels of one product, and what is fetched while they are multiplied: only for the first rows to come here, who find
+// the weights in memory.
+struct TileWork {
+    Panelled<Bf16> w;
+    int panels, groups;
+    const Bf16* after;
+    bool fetches;
+
+    const Bf16* next(int panel) const { return !fetches ? nullptr : panel < panels ? w.of(panel, 0) : after; }
+};
+
 // Panels [p, p + P), and so on in passes of P, while there are as many; returns the first that is left.
 template <int R, int P>
-INLINE int tile_blocks(Tiles& tiles, int p, int panels, const Bf16* x, const Bf16* w, const Bf16* last, bool fetch, float* out, Extent e,
-                       int groups) {
-    for (; p + P <= panels; p += P) tile_block<R, P>(tiles, x, w + p * e.panel_stride, last, fetch, out + p * kLanes, e, groups);
+INLINE int tile_blocks(Tiles& tiles, int p, const TileWork& work, const Bf16* x, const Bf16* last, float* out, Extent e) {
+    for (; p + P <= work.panels; p += P)
+        tile_block<R, P>(tiles, x, work.w.from(p, 0), last, work.next(p + P), out + p * kLanes, e, work.groups);
     return p;
 }
 
-// Up to two tiles of rows against all panels; `fetch`: the first rows to come here, who find the weights in memory.
-INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const Bf16* w, int panels, int groups, bool fetch, float* out, Extent e) {
+// Up to two tiles of rows against all panels.
+INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const TileWork& work, float* out, Extent e) {
     alignas(64) Bf16 ends[2 * kTile * 2 * kTile];
-    int left = groups % kTile * 2, p = 0;
-    if (left) fill_rows(x + groups * 2 - left, e.x_stride, rows, left, ends);
+    int left = work.groups % kTile * 2, p = 0;
+    if (left) fill_rows(x + work.groups * 2 - left, e.x_stride, rows, left, ends);
     const Bf16* last = left ? ends : nullptr;
     if (rows > kTile) {
-        p = tile_blocks<2, 2>(tiles, p, panels, x, w, last, fetch, out, e, groups);
-        tile_blocks<2, 1>(tiles, p, panels, x, w, last, fetch, out, e, groups);
+        p = tile_blocks<2, 2>(tiles, p, work, x, last, out, e);
+        tile_blocks<2, 1>(tiles, p, work, x, last, out, e);
     } else {
-        p = tile_blocks<1, 4>(tiles, p, panels, x, w, last, fetch, out, e, groups);
-        p = tile_blocks<1, 2>(tiles, p, panels, x, w, last, fetch, out, e, groups);
-        tile_blocks<1, 1>(tiles, p, panels, x, w, last, fetch, out, e, groups);
+        p = tile_blocks<1, 4>(tiles, p, work, x, last, out, e);
+        p = tile_blocks<1, 2>(tiles, p, work, x, last, out, e);
+        tile_blocks<1, 1>(tiles, p, work, x, last, out, e);
     }
 }
 
 template <>
-void gemm<Bf16>(const Bf16* x, int rows, const Bf16* w, int panels, int groups, float* out, Extent e) {
+void gemm(const Bf16* x, int rows, Panelled<Bf16> w, int panels, int groups, float* out, Extent e, Panelled<Bf16> after) {
     constexpr uint8_t kWhole = kTile;
     Tiles tiles;
     for (int r = 0, shape = 0; r < rows; r += 2 * kTile) {
@@ -121,6 +131,13 @@ void gemm<Bf16>(const Bf16* x, int rows, const Bf16* w, int panels, int groups, 
                 tiles.configure({one, one, one, one, one, one, kWhole, kWhole});
             shape = taken;
         }
-        tile_rows(tiles, x + r * e.x_stride, taken, w, panels, groups, r == 0, out + r * e.out_stride, e);
+        tile_rows(tiles, x + r * e.x_stride, taken, {w, panels, groups, after.at, r == 0}, out + r * e.out_stride, e);
     }
+}
+
+template <>
+void gemm(const Bf16* x, int rows, Halves<Bf16> w, int panels, int groups, float* out, Extent e, Halves<Bf16> after) {
+    Panelled<Bf16> second{w.of(w.wide, 0), w.first.stride};
+    gemm<Bf16>(x, rows, w.first, w.wide, groups, out, e, second);
+    gemm<Bf16>(x, rows, second, panels - w.wide, groups, out + w.wide * kLanes, e, after.first);
 }

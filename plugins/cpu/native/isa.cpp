@@ -54,7 +54,7 @@ Kernels kernels_for(const std::string& name) {
 
 size_t attend_scratch(int count, int head_dim) {
     size_t wide = static_cast<size_t>(divided_up(head_dim, kLanes)) * kLanes;
-    return kSegment * wide * 4 + static_cast<size_t>(count) * kSegment * 8;
+    return 2 * kSegment * wide * 4 + static_cast<size_t>(count) * kSegment * 8;
 }
 
 }  // namespace specserve

@@ -10,6 +10,9 @@ namespace specserve::amx_emulated {
 #include "gemm_amx.hpp"
 #include "rowwise.hpp"
 #include "attend.hpp"
+#include "attend_by_slot.hpp"
+#include "attend_in_panels.hpp"
+#include "pages_amx.hpp"
 #include "sample.hpp"
 #include "table.hpp"
 

@@ -8,6 +8,8 @@ namespace specserve::avx2 {
 #include "gemm.hpp"
 #include "rowwise.hpp"
 #include "attend.hpp"
+#include "attend_by_slot.hpp"
+#include "attend_in_panels.hpp"
 #include "sample.hpp"
 #include "table.hpp"
 

@@ -7,6 +7,8 @@ namespace specserve::portable {
 #include "gemm.hpp"
 #include "rowwise.hpp"
 #include "attend.hpp"
+#include "attend_by_slot.hpp"
+#include "attend_in_panels.hpp"
 #include "sample.hpp"
 #include "table.hpp"
 

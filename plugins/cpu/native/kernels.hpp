@@ -26,8 +26,10 @@ struct Rows {
     int count;
 };
 
+// Panels [begin, end) of a map, and what the thread will want after them, null if unknown: fetched with the last of them.
 struct Panels {
     int begin, end;
+    const void* after = nullptr;
 };
 
 // Heads of one row: rotation tables for its position, sin signed for the half-split form.
@@ -35,6 +37,16 @@ struct Rotary {
     const float* cos;
     const float* sin;
     int size;  // numbers of a head that turn, the first ones
+};
+
+// One layer's keys and values in the cache, in slots of one token each.
+template <typename S>
+struct CacheLayer {
+    S* keys;  // null where somebody else's attention has them
+    S* values;
+    int heads, dim;
+
+    ptrdiff_t slot_size() const { return ptrdiff_t{heads} * dim; }
 };
 
 // Keys and values that the thread will probably want next: fetched while it computes.
@@ -70,6 +82,16 @@ struct Partial {
     float* values;
 };
 
+// How keys and values lie in the cache; [heads][dim] is how they come and go.
+template <typename S>
+struct Layout {
+    int slots;  // neighbours that share their memory
+    // A token's into its slot. The cache holds finite numbers only: a masked key weighs 0, and 0 * NaN is NaN.
+    void (*keep)(const S* keys, const S* values, CacheLayer<S>, int64_t slot, float key_limit);
+    void (*take)(CacheLayer<S>, int64_t slot, S* keys, S* values);
+    void (*attend)(const Attend<S>&, Partial out, char* scratch);
+};
+
 template <typename S>
 struct Table {
     void (*store)(const Linear<S>&, Rows<const S> x, Panels, Rows<S> out);
@@ -80,10 +102,9 @@ struct Table {
     void (*activate)(Rows<const S> gate_up, int size, Rows<S> out);
     void (*plus)(const S* from, S* to, int size);
     void (*rotate)(S* head, Rotary);
-    void (*keep_finite)(const S* from, S* to, int size, float limit);
-    void (*attend)(const Attend<S>&, Partial out, char* scratch);
     void (*merge)(Partial into, Partial from, int count, int head_dim);
     void (*conclude)(Partial, int count, int head_dim, S* out);
+    Layout<S> by_slot, in_panels;
 };
 
 struct Kernels {

@@ -148,6 +148,9 @@ INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
     _mm512_storeu_si512(out, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 }
 
+// Sixteen numbers to every second place.
+INLINE void store_apart(Bf16* p, F x) { _mm512_mask_storeu_epi16(p, 0x55555555u, _mm512_cvtepu16_epi32(narrow(x))); }
+
 // --- sampling -------------------------------------------------------------------------------------------
 
 // Bit i: lane i of a is at least lane i of b. A NaN is not.

@@ -31,6 +31,7 @@ class Plan {
     void slots(const Tile& tile, int first, int count, int64_t* to) const;
 
     const std::vector<Tile>& tiles() const { return tiles_; }
+    int block_size() const { return block_size_; }
     int num_rows() const { return num_rows_; }
     int rows_per_tile() const { return rows_per_tile_; }
     int64_t highest_slot() const { return highest_slot_; }

@@ -55,14 +55,25 @@ class Pool {
         // One phase over [0, count): `task(begin, end)` of neighbouring pieces, a few for each thread.
         template <typename Task>
         void parts(int count, Task&& task) {
-            int pieces = size() == 1 ? 1 : std::min(count, size() * kPiecesPerThread);
+            int pieces = num_pieces(count);
             share(pieces, [&](int i) { task(cut(count, i, pieces), cut(count, i + 1, pieces)); });
         }
+
+        // Where this thread's run of `share` begins, if there are tasks; and its run of `parts`.
+        int first_task(int tasks) const { return cut(tasks, thread_, size()); }
+        int first_of(int count) const { return edge(count, thread_); }
+        int end_of(int count) const { return edge(count, thread_ + 1); }
 
        private:
         static constexpr int kPiecesPerThread = 4;
         // Where piece i of [0, count) begins.
         static int cut(int count, int i, int pieces) { return static_cast<int>(int64_t{count} * i / pieces); }
+        // Where a thread's run of `parts` begins.
+        int edge(int count, int thread) const {
+            int pieces = num_pieces(count);
+            return cut(count, cut(pieces, thread, size()), pieces);
+        }
+        int num_pieces(int count) const { return size() == 1 ? 1 : std::min(count, size() * kPiecesPerThread); }
 
         Pool& pool_;
         int thread_;

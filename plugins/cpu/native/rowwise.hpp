@@ -5,16 +5,28 @@
 constexpr int kTaskRows = 48;    // rows and panels whose sums a task holds at a time, on its stack
 constexpr int kTaskPanels = 8;
 
+template <typename S>
+INLINE Panelled<S> panels_from(const Linear<S>& w, int panel) {
+    return {w.panels + panel * w.panel_stride(), w.panel_stride()};
+}
+
+// What a task wants when its panels up to `end` are done.
+template <typename S>
+INLINE const S* wanted_after(const Linear<S>& w, Panels panels, int end) {
+    return end < panels.end || !panels.after ? panels_from(w, end).at : static_cast<const S*>(panels.after);
+}
+
 // Sums of up to kTaskRows rows and kTaskPanels panels at a time, handed to `finish(row, panel, pointer to the sums)`.
 template <typename S, typename Finish>
 INLINE void each_panel(const Linear<S>& w, Rows<const S> x, Panels panels, Finish finish) {
     alignas(64) float sums[kTaskRows * kTaskPanels * kLanes];
     for (int p = panels.begin; p < panels.end; p += kTaskPanels) {
         int wide = panels.end - p < kTaskPanels ? panels.end - p : kTaskPanels;
-        Extent e{x.stride, w.panel_stride(), wide * kLanes};
+        Extent e{x.stride, wide * kLanes};
         for (int r = 0; r < x.count; r += kTaskRows) {
             int rows = x.count - r < kTaskRows ? x.count - r : kTaskRows;
-            gemm<S>(x.at + r * x.stride, rows, w.panels + p * e.panel_stride, wide, w.groups(), sums, e);
+            gemm<S>(x.at + r * x.stride, rows, panels_from(w, p), wide, w.groups(), sums, e,
+                    Panelled<S>{wanted_after(w, panels, p + wide), w.panel_stride()});
             for (int i = 0; i < rows; ++i)
                 for (int j = 0; j < wide; ++j) finish(r + i, p + j, load(sums + i * e.out_stride + j * kLanes));
         }
@@ -65,25 +77,23 @@ INLINE F gated(F gate, F up, const S* kind) {
 // The first half of the outputs are gates of the second half: out = silu(gate) * up; `panels` are those of gates.
 template <typename S>
 static void linear_gated(const Linear<S>& w, Rows<const S> x, Panels panels, Rows<S> out) {
-    Linear<S> up = w;
     int half = w.num_panels() / 2;
-    up.panels += half * w.panel_stride();
-    if (up.bias) up.bias += half * kLanes;
-    constexpr int kWide = kTaskPanels;
-    alignas(64) float gates[kTaskRows * kWide * kLanes], ups[kTaskRows * kWide * kLanes];
-    for (int p = panels.begin; p < panels.end; p += kWide) {
-        int wide = panels.end - p < kWide ? panels.end - p : kWide;
-        Extent e{x.stride, w.panel_stride(), wide * kLanes};
+    auto bias = [&](int panel, F sum) { return w.bias ? add(sum, load(w.bias + panel * kLanes)) : sum; };
+    alignas(64) float sums[kTaskRows * 2 * kTaskPanels * kLanes];
+    for (int p = panels.begin; p < panels.end; p += kTaskPanels) {
+        int wide = panels.end - p < kTaskPanels ? panels.end - p : kTaskPanels;
+        Extent e{x.stride, 2 * wide * kLanes};
+        auto halves = [&](const S* at) { return Halves<S>{{at, w.panel_stride()}, wide, (half - wide) * w.panel_stride()}; };
         for (int r = 0; r < x.count; r += kTaskRows) {
             int rows = x.count - r < kTaskRows ? x.count - r : kTaskRows;
-            gemm<S>(x.at + r * x.stride, rows, w.panels + p * e.panel_stride, wide, w.groups(), gates, e);
-            gemm<S>(x.at + r * x.stride, rows, up.panels + p * e.panel_stride, wide, w.groups(), ups, e);
+            gemm<S>(x.at + r * x.stride, rows, halves(panels_from(w, p).at), 2 * wide, w.groups(), sums, e,
+                    halves(wanted_after(w, panels, p + wide)));
             for (int i = 0; i < rows; ++i)
                 for (int j = 0; j < wide; ++j) {
-                    F g = biased(w, p + j, load(gates + i * e.out_stride + j * kLanes));
-                    F u = biased(up, p + j, load(ups + i * e.out_stride + j * kLanes));
+                    const float* from = sums + i * e.out_stride + j * kLanes;
                     S* to = out.at + (r + i) * out.stride + (p + j) * kLanes;
-                    store(to, gated(rounded(g, to), rounded(u, to), to));
+                    F gate = rounded(bias(p + j, load(from)), to), up = rounded(bias(half + p + j, load(from + wide * kLanes)), to);
+                    store(to, gated(gate, up, to));
                 }
         }
     }
@@ -140,14 +150,5 @@ static void plus(const S* from, S* to, int size) {
     for (int i = 0; i < size; i += kLanes) {
         int n = size - i < kLanes ? size - i : kLanes;
         store(to + i, add(load(to + i, n), load(from + i, n)), n);
-    }
-}
-
-// What the cache may hold: a masked key weighs 0, and 0 * NaN is NaN.
-template <typename S>
-static void keep_finite(const S* from, S* to, int size, float limit) {
-    for (int i = 0; i < size; i += kLanes) {
-        int n = size - i < kLanes ? size - i : kLanes;
-        store(to + i, finite(load(from + i, n), splat(limit)), n);
     }
 }

@@ -12,10 +12,10 @@ constexpr int kRowsPerTask = 2;
 }  // namespace
 
 template <typename S>
-Stack<S>::Stack(const Table<S>& table, std::shared_ptr<Pool> pool, Shape shape, std::vector<Layer<S>> layers,
+Stack<S>::Stack(const Table<S>& table, Layout<S> layout, std::shared_ptr<Pool> pool, Shape shape, std::vector<Layer<S>> layers,
                 const S* final_norm, Linear<S> head)
-    : table_(table), pool_(std::move(pool)), shape_(shape), layers_(std::move(layers)), final_norm_(final_norm), head_(head),
-      attention_(table, shape.heads, shape.scale), own_(static_cast<size_t>(pool_->size())) {
+    : table_(table), layout_(layout), pool_(std::move(pool)), shape_(shape), layers_(std::move(layers)), final_norm_(final_norm), head_(head),
+      attention_(table, layout, shape.heads, shape.scale), own_(static_cast<size_t>(pool_->size())) {
     for (std::vector<S>& own : own_) own.resize(static_cast<size_t>(kRedundant * shape.hidden));
 }
 
@@ -43,7 +43,7 @@ void Stack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, con
     make_room(in.rows, segments);
     attention_.prepare(plan, pool_->size());
     pool_->run((end - begin) * kPhases, [&](Pool::Crew& crew) {
-        for (int l = begin; l < end; ++l) segments.empty() ? fused(crew, layers_[static_cast<size_t>(l)], in) : pieces(crew, l, begin, end, in);
+        for (int l = begin; l < end; ++l) segments.empty() ? fused(crew, l, end, in) : pieces(crew, l, begin, end, in);
     });
 }
 
@@ -84,19 +84,30 @@ void Stack<S>::turn(const Layer<S>& layer, int64_t position, S* qkv) const {
 
 template <typename S>
 void Stack<S>::keep(const Layer<S>& layer, int64_t slot, const S* qkv) const {
-    int size = shape_.heads.keys * shape_.heads.dim;
     const S* keys = qkv + shape_.query_size();
-    table_.keep_finite(keys, layer.cache.keys + slot * size, size, shape_.key_limit);
-    table_.keep_finite(keys + size, layer.cache.values + slot * size, size, __builtin_inff());
+    layout_.keep(keys, keys + layer.cache.slot_size(), layer.cache, slot, shape_.key_limit);
+}
+
+// Panels [begin, end) of a phase over `count`. Behind the last ones of its run a thread wants its first of the next product.
+template <typename S>
+Panels Stack<S>::panels_of(const Pool::Crew& crew, int begin, int end, int count, const Linear<S>& next, int next_count) {
+    return {begin, end, end == crew.end_of(count) ? next.panels + crew.first_of(next_count) * next.panel_stride() : nullptr};
 }
 
 template <typename S>
-void Stack<S>::fused(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in) {
+void Stack<S>::fused(Pool::Crew& crew, int index, int last, const Inputs& in) {
     int rows = in.rows;
     ptrdiff_t hidden = shape_.hidden, inner = shape_.inner, query = shape_.query_size(), qkv = shape_.qkv_size();
+    const Layer<S>& layer = layers_[static_cast<size_t>(index)];
+    const Linear<S>& next = index + 1 < last ? layers_[static_cast<size_t>(index) + 1].qkv : head_;
+    int qkv_panels = layer.qkv.num_panels(), o_panels = layer.o.num_panels(), gates = layer.gate_up.num_panels() / 2;
+    int down_panels = layer.down.num_panels();
 
     auto before = normed(crew, in.x, layer.input_norm, rows);
-    crew.parts(layer.qkv.num_panels(), [&](int begin, int end) { table_.store(layer.qkv, before(), {begin, end}, {qkv_.data(), qkv, rows}); });
+    crew.parts(qkv_panels, [&](int begin, int end) {
+        table_.store(layer.qkv, before(), panels_of(crew, begin, end, qkv_panels, layer.o, o_panels), {qkv_.data(), qkv, rows});
+    });
+    attention_.fetch_first(crew, *in.plan, layer.cache, layer.window);
     crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
         for (int r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) {
             turn(layer, in.positions[r], qkv_.data() + r * qkv);
@@ -105,11 +116,17 @@ void Stack<S>::fused(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in) 
     });
     attention_.run(crew, *in.plan, qkv_.data(), qkv, layer.cache, layer.window, attended_.data());
     Rows<const S> attended{attended_.data(), query, rows};
-    crew.parts(layer.o.num_panels(), [&](int begin, int end) { table_.add(layer.o, attended, {begin, end}, {in.x, hidden, rows}); });
+    crew.parts(o_panels, [&](int begin, int end) {
+        table_.add(layer.o, attended, panels_of(crew, begin, end, o_panels, layer.gate_up, gates), {in.x, hidden, rows});
+    });
     auto after = normed(crew, in.x, layer.post_norm, rows);
-    crew.parts(layer.gate_up.num_panels() / 2, [&](int begin, int end) { table_.gated(layer.gate_up, after(), {begin, end}, {inner_.data(), inner, rows}); });
+    crew.parts(gates, [&](int begin, int end) {
+        table_.gated(layer.gate_up, after(), panels_of(crew, begin, end, gates, layer.down, down_panels), {inner_.data(), inner, rows});
+    });
     Rows<const S> activated{inner_.data(), inner, rows};
-    crew.parts(layer.down.num_panels(), [&](int begin, int end) { table_.add(layer.down, activated, {begin, end}, {in.x, hidden, rows}); });
+    crew.parts(down_panels, [&](int begin, int end) {
+        table_.add(layer.down, activated, panels_of(crew, begin, end, down_panels, next, next.num_panels()), {in.x, hidden, rows});
+    });
 }
 
 template <typename S>

@@ -47,7 +47,7 @@ class Stack {
    public:
     using Segments = std::vector<Segment<S>>;
 
-    Stack(const Table<S>& table, std::shared_ptr<Pool> pool, Shape shape, std::vector<Layer<S>> layers, const S* final_norm,
+    Stack(const Table<S>& table, Layout<S> layout, std::shared_ptr<Pool> pool, Shape shape, std::vector<Layer<S>> layers, const S* final_norm,
           Linear<S> head);
 
     // x: [rows][hidden], changed in place by layers [begin, end).
@@ -69,8 +69,9 @@ class Stack {
         int rows;
     };
     void make_room(int rows, const Segments& segments);
-    void fused(Pool::Crew& crew, const Layer<S>& layer, const Inputs& in);
+    void fused(Pool::Crew& crew, int layer, int end, const Inputs& in);
     void pieces(Pool::Crew& crew, int layer, int begin, int end, const Inputs& in);
+    static Panels panels_of(const Pool::Crew& crew, int begin, int end, int count, const Linear<S>& next, int next_count);
     void project(Pool::Crew& crew, int layer, bool is_first, const S* x, const int64_t* positions, int rows, S* qkv, const int64_t* slots);
     void conclude(Pool::Crew& crew, int layer, S* x, const S* attended, int rows, const S* next_norm);
     void norm(const S* gain, const S* x, int begin, int count);
@@ -82,6 +83,7 @@ class Stack {
     void keep(const Layer<S>& layer, int64_t slot, const S* qkv) const;
 
     Table<S> table_;
+    Layout<S> layout_;
     std::shared_ptr<Pool> pool_;
     Shape shape_;
     std::vector<Layer<S>> layers_;

@@ -128,7 +128,7 @@ def test_offering_the_backends_imports_none_of_the_heavy_packages():
 ])  # fmt: skip
 def test_what_auto_chooses_on_cuda(dtype, chosen):
     needs = AttentionNeeds(
-        device="cuda", dtype=dtype, block_size=16, head_bytes=128, graphs="none", drafts=True, trees=True
+        device="cuda", dtype=dtype, block_size=16, head_dim=64, head_bytes=128, graphs="none", drafts=True, trees=True
     )
     offers = {factory.name: factory for factory in [SdpaFactory(), *cuda_backends()]}
     factory = choose(HybridOptions(), offers, needs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.answers import refuse_partial
-from specserve.attention.fitting import best_fit, cuts_drafts, misfits, none_fits, unknown
+from specserve.attention.fitting import best_fit, cuts_drafts, layout_for, misfits, none_fits, unknown
 from specserve.errors import ConfigError, PluginError
 from specserve.protocols import PHASES, AttentionNeeds, AttentionSpec
 
@@ -54,8 +54,16 @@ def make_attention(
     owner, factory = choose(config, host, needs)
     if reasons := misfits(factory.capabilities, needs):
         raise ConfigError(f"attention {factory.name} cannot serve this configuration: {'; '.join(reasons)}.")
+    layout = layout_for(factory.capabilities, needs)
+    assert layout is not None, "a backend without a layout is a misfit"
     spec = AttentionSpec(
-        model.num_heads, model.num_kv_heads, model.head_dim, model.scale, cache.block_size, model.sliding_windows
+        model.num_heads,
+        model.num_kv_heads,
+        model.head_dim,
+        model.scale,
+        cache.block_size,
+        model.sliding_windows,
+        layout,
     )
     backend = factory.build(spec, cache, device, model.dtype)
     check(owner, backend, BACKEND_PARTS, "AttentionBackend")
@@ -69,6 +77,7 @@ def needs_of(
         device=config.device,
         dtype=config.dtype,
         block_size=config.block_size,
+        head_dim=model.head_dim,
         head_bytes=model.head_dim * model.dtype.itemsize,
         graphs=config.graphs,
         drafts=bool(drafters),

@@ -9,7 +9,7 @@ from specserve.features import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from specserve.protocols import AttentionCapabilities, AttentionFactory, AttentionNeeds, Phase
+    from specserve.protocols import AttentionCapabilities, AttentionFactory, AttentionNeeds, KVLayout, Phase
 
 
 def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
@@ -27,11 +27,22 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
     multiple = can.head_bytes.get(needs.device, 1)
     if needs.head_bytes % multiple:
         reasons.append(f"the model's heads of {needs.head_bytes} bytes are no multiple of its {multiple}")
+    if layout_for(can, needs) is None:
+        names = ", ".join(layout.name for layout in can.kv_layouts) or "(none that its parts share)"
+        reasons.append(
+            f"blocks of {needs.block_size} and heads of {needs.head_dim} fit none of its KV layouts: {names}"
+        )
     if not can.ragged:
         reasons.append("it takes one width per batch, and requests here have widths of their own")
     if needs.graphs != "none" and needs.graphs not in can.graphs:
         reasons.append(f"--graphs {needs.graphs} is not among its {', '.join(can.graphs) or '(none)'}")
     return reasons
+
+
+def layout_for(can: AttentionCapabilities, needs: AttentionNeeds) -> KVLayout | None:
+    """How keys and values will lie: the first of its layouts that fits."""
+    fitting = (layout for layout in can.kv_layouts if layout.fits(needs.block_size, needs.head_dim))
+    return next(fitting, None)
 
 
 def unknown(name: str, offers: Mapping[str, AttentionFactory]) -> str:

@@ -44,7 +44,11 @@ class KeysValues(NamedTuple):
 
 
 class KVCache:
-    """data: [layers, 2, slots, kv_heads, head_dim], zero at first."""
+    """data: [layers, 2, slots, kv_heads, head_dim], zero at first.
+
+    Where the attention backend lays neighbouring slots out in its own way (`AttentionSpec.kv_layout`), it alone reads
+    and writes what is in them; blocks stay what they are.
+    """
 
     def __init__(
         self,

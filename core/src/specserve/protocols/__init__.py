@@ -5,6 +5,7 @@ H hidden size, V vocabulary.
 """
 
 from specserve.protocols.attention import (
+    BY_SLOT,
     PHASES,
     Arithmetic,
     AttentionBackend,
@@ -12,6 +13,7 @@ from specserve.protocols.attention import (
     AttentionFactory,
     AttentionNeeds,
     AttentionSpec,
+    KVLayout,
     Phase,
 )
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
@@ -20,6 +22,7 @@ from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStr
 from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, Verifier
 
 __all__ = [
+    "BY_SLOT",
     "PHASES",
     "AdaptableModel",
     "Arithmetic",
@@ -33,6 +36,7 @@ __all__ = [
     "Drafter",
     "DrafterNeeds",
     "ForwardPass",
+    "KVLayout",
     "KernelSet",
     "LogitEdits",
     "LogitsProcessor",

@@ -18,6 +18,23 @@ PHASES: tuple[Phase, ...] = ("prefill", "decode", "verify")
 verify where a drafter is enabled and decode elsewhere, however many rows a step has."""
 
 
+class KVLayout(NamedTuple):
+    """How keys and values lie in the cache. Backends that share a cache must have a layout in common."""
+
+    name: str
+    slots: int = 1
+    """Neighbouring slots whose numbers are mixed, of which a block must be a multiple."""
+    numbers: int = 1
+    """A head must be a multiple of so many numbers."""
+
+    def fits(self, block_size: int, head_dim: int) -> bool:
+        return block_size % self.slots == 0 and head_dim % self.numbers == 0
+
+
+BY_SLOT = KVLayout("by_slot")
+"""[slots, kv_heads, head_dim], as `KVCache` reads and writes it."""
+
+
 class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a backend can do, stated once."""
 
@@ -34,6 +51,8 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     dtypes: tuple[str, ...]
     head_bytes: dict[str, int] = {}
     """By device: the size of a head in bytes must be a multiple of this; of 1 where nothing is said."""
+    kv_layouts: tuple[KVLayout, ...] = (BY_SLOT,)
+    """The fastest first; the first that fits the blocks and the model is used."""
     graphs: tuple[str, ...] = ()
     made_for: tuple[Phase, ...] = ()
     """Where an automatic choice prefers it."""
@@ -45,6 +64,7 @@ class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     dtype: str
     block_size: int
+    head_dim: int
     head_bytes: int
     graphs: str
     drafts: bool
@@ -63,6 +83,8 @@ class AttentionSpec(msgspec.Struct, frozen=True):
     block_size: int
     sliding_windows: tuple[int | None, ...]
     """Per layer: how many keys a query sees, itself included; None for all."""
+    kv_layout: KVLayout = BY_SLOT
+    """Where it is another than by slot, the backend moves tokens itself (see `KVCache.mover`)."""
 
 
 class Arithmetic(NamedTuple):

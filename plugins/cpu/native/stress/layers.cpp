@@ -47,12 +47,12 @@ struct Model {
         angles = numbers<float>(random, static_cast<size_t>(kPositions * heads.dim));
     }
 
-    Stack<S> stack(const Kernels& kernels, std::shared_ptr<Pool> pool, CacheLayer<S> cache, int window) const {
+    Stack<S> stack(const Kernels& kernels, const Layout<S>& layout, std::shared_ptr<Pool> pool, CacheLayer<S> cache, int window) const {
         const S* gain = gains.data();
         Layer<S> layer{gain, maps[0].linear(), window ? gain : nullptr, gain, maps[1].linear(), gain, maps[2].linear(), maps[3].linear(),
                        cache, window};
         Shape shape{hidden, inner, heads, 1e-5f, 0.2f, 1e15f, heads.dim, angles.data(), angles.data()};
-        return Stack<S>(table_of<S>(kernels), std::move(pool), shape, {layer, layer}, gain, maps[4].linear());
+        return Stack<S>(table_of<S>(kernels), layout, std::move(pool), shape, {layer, layer}, gain, maps[4].linear());
     }
 
     static constexpr int kPositions = 300;
@@ -116,9 +116,12 @@ typename Stack<S>::Segments cut(const typename Stack<S>::Segments& segments) {
 // The same batch on one thread and on many, cut into other tiles, other calls and other segments.
 template <typename S>
 void check_stack(const Kernels& kernels, std::shared_ptr<Pool> pool, Random& random) {
-    Heads heads{0, between(random, 1, 3), between(random, 1, 20) * 2};
+    const Table<S>& table = table_of<S>(kernels);
+    bool in_panels = between(random, 0, 1);
+    const Layout<S>& layout = in_panels ? table.in_panels : table.by_slot;
+    Heads heads{0, between(random, 1, 3), in_panels ? between(random, 1, 3) * kLanes : between(random, 1, 20) * 2};
     heads.queries = heads.keys * between(random, 1, 4);
-    int block_size = between(random, 1, 20), window = between(random, 0, 1) * between(random, 1, 200);
+    int block_size = in_panels ? between(random, 1, 2) * layout.slots : between(random, 1, 20), window = between(random, 0, 1) * between(random, 1, 200);
     Random again = random;
     Batch batch(random, block_size, rows_per_tile(heads)), other(again, block_size, between(random, 1, 9));
     Model<S> model(random, heads);
@@ -131,10 +134,10 @@ void check_stack(const Kernels& kernels, std::shared_ptr<Pool> pool, Random& ran
     std::vector<int64_t> last{rows - 1};
     std::vector<float> logits(37), others(static_cast<size_t>(rows) * 37);
 
-    Stack<S> many = model.stack(kernels, pool, {cache.data(), cache.data() + layer}, window);
+    Stack<S> many = model.stack(kernels, layout, pool, {cache.data(), cache.data() + layer, heads.keys, heads.dim}, window);
     many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, 0, 2, segments);
     many.logits(x.data(), last.data(), 1, logits.data());
-    Stack<S> one = model.stack(kernels, std::make_shared<Pool>(1), {second.data(), second.data() + layer}, window);
+    Stack<S> one = model.stack(kernels, layout, std::make_shared<Pool>(1), {second.data(), second.data() + layer, heads.keys, heads.dim}, window);
     one.forward(y.data(), other.positions.data(), other.slots.data(), other.plan, 0, 1, cut<S>(segments));
     one.forward(y.data(), other.positions.data(), other.slots.data(), other.plan, 1, 2, cut<S>(segments));
     one.logits(y.data(), nullptr, rows, others.data());

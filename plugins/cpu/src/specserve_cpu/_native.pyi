@@ -74,10 +74,11 @@ class Kind:
         """gate_up: [T, 2n] -> out: [T, n]."""
 
     class PagedAttention:
-        """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place."""
+        """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place. layout: by_slot, or panels, which
+        mixes the numbers of sixteen neighbouring slots."""
 
         def __init__(
-            self, machine: Machine, cache: Tensor, query_heads: int, scale: float, key_limit: float
+            self, machine: Machine, cache: Tensor, layout: str, query_heads: int, scale: float, key_limit: float
         ) -> None: ...
         def run(
             self,
@@ -93,6 +94,9 @@ class Kind:
         ) -> None:
             """Writes k, v: [T, kv_heads, head_dim] to slots: [T] int64; then q, out: [T, heads, head_dim]. window: how
             many keys a query sees, 0 for all."""
+
+        def move(self, source: Sequence[int], target: Sequence[int]) -> None:
+            """Tokens to other slots in every layer, as if all were read before any is written."""
 
         @property
         def rows_per_tile(self) -> int: ...

@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.protocols import PHASES, AttentionBackend, AttentionCapabilities
+from specserve.protocols import BY_SLOT, PHASES, AttentionBackend, AttentionCapabilities, KVLayout
 from specserve_cpu import _native
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from specserve.batch import Batch
     from specserve.kv.cache import KVCache
     from specserve.protocols import AttentionSpec
+
+
+PANELS = KVLayout("panels", slots=16, numbers=16)
+"""Sixteen neighbouring slots lie as the panels that the kernels multiply: nothing is packed in a step."""
 
 
 class PagedPlan(NamedTuple):
@@ -34,7 +40,11 @@ class CpuPagedAttention(AttentionBackend):
     def __init__(self, machine: _native.Machine, spec: AttentionSpec, cache: KVCache, dtype: torch.dtype) -> None:
         self.spec, self.cache, self.dtype = spec, cache, dtype
         kind = native_kind(dtype)
-        self.native = kind.PagedAttention(machine, cache.data, spec.num_heads, spec.scale, cache.key_limit)
+        self.native = kind.PagedAttention(
+            machine, cache.data, spec.kv_layout.name, spec.num_heads, spec.scale, cache.key_limit
+        )
+        if spec.kv_layout != BY_SLOT:
+            cache.mover = self.move
         self.windows = [window or 0 for window in spec.sliding_windows]
 
     def plan(self, batch: Batch) -> PagedPlan:
@@ -49,6 +59,11 @@ class CpuPagedAttention(AttentionBackend):
         out = torch.empty(q.shape, dtype=q.dtype)
         self.native.run(layer, q, k, v, plan.slots, plan.rows, self.windows[layer], out)
         return out
+
+    def move(self, data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:
+        """`KVCache.mover` for panels."""
+        assert data is self.cache.data, "made for another cache"
+        self.native.move(list(source), list(target))
 
 
 class PagedFactory:
@@ -65,6 +80,7 @@ class PagedFactory:
         devices=("cpu",),
         dtypes=("float32", "bfloat16"),
         head_bytes={"cpu": 4},  # bfloat16 is taken in pairs
+        kv_layouts=(PANELS, BY_SLOT),
         made_for=PHASES,
     )
 

@@ -45,6 +45,7 @@ def of_both(prompt: AttentionCapabilities, generated: AttentionCapabilities) -> 
         devices=devices,
         dtypes=common(prompt.dtypes, generated.dtypes),
         head_bytes={d: lcm(prompt.head_bytes.get(d, 1), generated.head_bytes.get(d, 1)) for d in devices},
+        kv_layouts=common(prompt.kv_layouts, generated.kv_layouts),
         graphs=common(prompt.graphs, generated.graphs),
     )
 
