@@ -6,9 +6,9 @@ and memory read query lengths here and nowhere else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import torch
 
 from specserve.speculation.trees import depths_of, is_chain
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from specserve.spans import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, eq=False):
     """spans in row order; rows of a span are contiguous: its committed tokens, then its guesses in node order."""
 
     spans: tuple[Span, ...]
@@ -91,13 +90,13 @@ class BatchBuilder:
             if span.scored:
                 scored += range(len(ids) - span.scored, len(ids))
         num_rows, num_scored = len(ids), len(scored)
-        rows = to_device([ids, positions, slots], self.device)
+        input_ids, positions_of, slots_of = to_device([ids, positions, slots], self.device).unbind()
         everything = num_scored == num_rows
         batch = Batch(
             spans=tuple(spans),
-            input_ids=rows[0],
-            positions=rows[1],
-            slots=rows[2],
+            input_ids=input_ids,
+            positions=positions_of,
+            slots=slots_of,
             scored_rows=None if everything else to_device(scored, self.device),
             query_lens=tuple(span.length for span in spans),
             row_offsets=tuple(row_offsets),
@@ -107,7 +106,7 @@ class BatchBuilder:
             block_size=self.block_size,
         )
         lora = self.plan_lora(batch)
-        return batch if lora is None else replace(batch, lora=lora)
+        return batch if lora is None else msgspec.structs.replace(batch, lora=lora)
 
 
 def to_device(values: Sequence[int] | Sequence[Sequence[int]], device: torch.device) -> Tensor:

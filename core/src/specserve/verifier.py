@@ -32,7 +32,7 @@ NOTHING = SpanVerdict((), (), None, None, None)
 class Walk:
     """One span's way down its draft."""
 
-    __slots__ = ("children", "first", "node", "path", "span", "tokens")
+    __slots__ = ("children", "first", "guessed", "node", "path", "span", "tokens")
 
     def __init__(self, span: Span, first: int) -> None:
         self.span = span
@@ -41,7 +41,10 @@ class Walk:
         self.node = ROOT
         self.path: list[int] = []
         self.tokens: list[int] = []
-        self.children = {} if span.draft is None else children_of(span.draft)
+        draft = span.draft
+        self.guessed = () if draft is None else draft.tokens
+        self.children = None if draft is None or draft.parents is None else children_of(draft)
+        """Of a tree; a chain has the next node."""
 
     @property
     def row(self) -> int:
@@ -50,9 +53,14 @@ class Walk:
     def take(self, token: int) -> bool:
         """The target says `token`: step to the child that guessed it. False where the walk ends."""
         self.tokens.append(token)
-        child = self.children.get(self.node, {}).get(token)
-        if child is None:
-            return False
+        if self.children is not None:
+            child = self.children.get(self.node, {}).get(token)
+            if child is None:
+                return False
+        else:
+            child = self.node + 1
+            if child == len(self.guessed) or self.guessed[child] != token:
+                return False
         self.path.append(child)
         self.node = child
         return True

@@ -2,25 +2,25 @@
 // Included after attend.hpp.
 
 template <typename S>
-INLINE void copy_finite(const S* from, S* to, ptrdiff_t size, float limit) {
-    for (ptrdiff_t i = 0; i < size; i += kLanes) {
-        int n = size - i < kLanes ? static_cast<int>(size - i) : kLanes;
+INLINE void copy_finite(const S* from, S* to, int size, float limit) {
+    for (int i = 0; i < size; i += kLanes) {
+        int n = size - i < kLanes ? size - i : kLanes;
         store(to + i, finite(load(from + i, n), splat(limit)), n);
     }
 }
 
 template <typename S>
-static void keep_by_slot(const S* keys, const S* values, CacheLayer<S> cache, int64_t slot, float key_limit) {
-    ptrdiff_t size = cache.slot_size();
-    copy_finite(keys, cache.keys + slot * size, size, key_limit);
-    copy_finite(values, cache.values + slot * size, size, __builtin_inff());
+static void keep_by_slot(const S* key, const S* value, CacheLayer<S> cache, int head, int64_t slot, float key_limit) {
+    ptrdiff_t at = slot * cache.slot_size() + ptrdiff_t{head} * cache.dim;
+    copy_finite(key, cache.keys + at, cache.dim, key_limit);
+    copy_finite(value, cache.values + at, cache.dim, __builtin_inff());
 }
 
 template <typename S>
-static void take_by_slot(CacheLayer<S> cache, int64_t slot, S* keys, S* values) {
-    ptrdiff_t size = cache.slot_size();
-    __builtin_memcpy(keys, cache.keys + slot * size, static_cast<size_t>(size) * sizeof(S));
-    __builtin_memcpy(values, cache.values + slot * size, static_cast<size_t>(size) * sizeof(S));
+static void take_by_slot(CacheLayer<S> cache, int head, int64_t slot, S* key, S* value) {
+    ptrdiff_t at = slot * cache.slot_size() + ptrdiff_t{head} * cache.dim;
+    __builtin_memcpy(key, cache.keys + at, static_cast<size_t>(cache.dim) * sizeof(S));
+    __builtin_memcpy(value, cache.values + at, static_cast<size_t>(cache.dim) * sizeof(S));
 }
 
 // The next `count` keys and values of what comes after this segment, towards the second cache. Asked for a few at a time

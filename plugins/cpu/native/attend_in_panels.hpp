@@ -50,29 +50,29 @@ INLINE ptrdiff_t place_of_value(int64_t slot, int number) {
 INLINE void store_apart(float* p, F x) { store(p, x); }
 
 template <typename S>
-static void keep_in_panels(const S* keys, const S* values, CacheLayer<S> cache, int64_t slot, float key_limit) {
-    ptrdiff_t page = slot / kPage * kPage * cache.slot_size();
+INLINE ptrdiff_t page_at(CacheLayer<S> cache, int head, int64_t slot) {
+    return slot / kPage * kPage * cache.slot_size() + ptrdiff_t{head} * cache.dim * kPage;
+}
+
+template <typename S>
+static void keep_in_panels(const S* key, const S* value, CacheLayer<S> cache, int head, int64_t slot, float key_limit) {
+    ptrdiff_t page = page_at(cache, head, slot);
     alignas(64) S numbers[kLanes];
-    for (int h = 0; h < cache.heads; ++h) {
-        S* to_keys = cache.keys + page + ptrdiff_t{h} * cache.dim * kPage;
-        S* to_values = cache.values + page + ptrdiff_t{h} * cache.dim * kPage;
-        for (int d = 0; d < cache.dim; d += kLanes, keys += kLanes, values += kLanes) {
-            store(numbers, finite(load(keys), splat(key_limit)));
-            for (int i = 0; i < kLanes; i += kStep<S>)
-                __builtin_memcpy(to_keys + place_of_key<S>(slot, d + i), numbers + i, kStep<S> * sizeof(S));
-            store_apart(to_values + place_of_value<S>(slot, d), finite(load(values), splat(__builtin_inff())));
-        }
+    for (int d = 0; d < cache.dim; d += kLanes) {
+        store(numbers, finite(load(key + d), splat(key_limit)));
+        for (int i = 0; i < kLanes; i += kStep<S>)
+            __builtin_memcpy(cache.keys + page + place_of_key<S>(slot, d + i), numbers + i, kStep<S> * sizeof(S));
+        store_apart(cache.values + page + place_of_value<S>(slot, d), finite(load(value + d), splat(__builtin_inff())));
     }
 }
 
 template <typename S>
-static void take_from_panels(CacheLayer<S> cache, int64_t slot, S* keys, S* values) {
-    ptrdiff_t page = slot / kPage * kPage * cache.slot_size();
-    for (int h = 0; h < cache.heads; ++h, page += ptrdiff_t{cache.dim} * kPage)
-        for (int d = 0; d < cache.dim; ++d) {
-            *keys++ = cache.keys[page + place_of_key<S>(slot, d)];
-            *values++ = cache.values[page + place_of_value<S>(slot, d)];
-        }
+static void take_from_panels(CacheLayer<S> cache, int head, int64_t slot, S* key, S* value) {
+    ptrdiff_t page = page_at(cache, head, slot);
+    for (int d = 0; d < cache.dim; ++d) {
+        key[d] = cache.keys[page + place_of_key<S>(slot, d)];
+        value[d] = cache.values[page + place_of_value<S>(slot, d)];
+    }
 }
 
 // The page of keys or values of slots[0..count): where it lies, or a copy at `copy` where the slots are no page's first ones.

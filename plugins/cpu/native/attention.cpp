@@ -157,14 +157,14 @@ template <typename S>
 void Attention<S>::fetch_first(const Pool::Crew& crew, const Plan& plan, CacheLayer<S> cache, int window) const {
     const std::vector<Tile>& tiles = plan.tiles();
     size_t task = static_cast<size_t>(crew.first_task(static_cast<int>(split_ ? units_.size() : tiles.size())));
-    Unit unit = split_ ? units_[task] : Unit{static_cast<int>(task), first_segment(tiles[task], window), 0};
-    const Tile& tile = tiles[static_cast<size_t>(unit.tile)];
+    const Tile& tile = split_ ? tiles[static_cast<size_t>(units_[task].tile)] : *tile_of(plan, static_cast<int>(task));
+    int head = split_ ? units_[task].head : 0, segment = split_ ? units_[task].segment : first_segment(tile, window);
     int64_t slots[kSegment];
-    int count = keys_of(tile, unit.segment);
-    plan.slots(tile, unit.segment * kSegment, count, slots);
+    int count = keys_of(tile, segment);
+    plan.slots(tile, segment * kSegment, count, slots);
     ptrdiff_t numbers = ptrdiff_t{layout_.slots} * heads_.dim, line = 64 / static_cast<ptrdiff_t>(sizeof(S));
     for (int k = 0; k < count; k += layout_.slots) {
-        ptrdiff_t from = at(unit.head) + slots[k] / layout_.slots * layout_.slots * cache.slot_size();
+        ptrdiff_t from = at(head) + slots[k] / layout_.slots * layout_.slots * cache.slot_size();
         for (ptrdiff_t i = 0; i < numbers; i += line) __builtin_prefetch(cache.keys + from + i, 0, 2);
         for (ptrdiff_t i = 0; i < numbers; i += line) __builtin_prefetch(cache.values + from + i, 0, 2);
     }
@@ -180,10 +180,9 @@ void Attention<S>::run(Pool::Crew& crew, const Plan& plan, const S* q, ptrdiff_t
             size_t next = static_cast<size_t>(task) + 1;
             split(units_[static_cast<size_t>(task)], next < units_.size() ? &units_[next] : nullptr, call, desk);
         });
-    const std::vector<Tile>& tiles = plan.tiles();
-    crew.share(static_cast<int>(tiles.size()), [&](int task) {
-        size_t next = static_cast<size_t>(task) + 1;
-        whole(tiles[static_cast<size_t>(task)], next < tiles.size() ? &tiles[next] : nullptr, call, desk);
+    crew.share(static_cast<int>(plan.tiles().size()), [&](int task) {
+        const Tile* tile = tile_of(plan, task);
+        whole(*tile, tile == plan.tiles().data() ? nullptr : tile - 1, call, desk);
     });
 }
 

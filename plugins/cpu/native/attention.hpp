@@ -74,6 +74,8 @@ class Attention {
     void split(const Unit& unit, const Unit* next, const Call& call, Desk& desk);
     void finish(const Tile& tile, int head, Partial state, const Call& call, Desk& desk) const;
 
+    // Last to first: a prompt's last tiles see most keys, and those left for the end should be short.
+    static const Tile* tile_of(const Plan& plan, int task) { return plan.tiles().data() + plan.tiles().size() - 1 - task; }
     // Where a key head's numbers begin.
     ptrdiff_t at(int head) const { return ptrdiff_t{head} * heads_.dim * layout_.slots; }
 

@@ -69,7 +69,10 @@ class PagedAttention {
         CacheLayer<S> cache = layer_of(layer);
         attention_.prepare(plan, machine_->pool->size());
         machine_->pool->run(2, [&](Pool::Crew& crew) {
-            crew.share(static_cast<int>(rows), [&](int r) { layout_.keep(keys + r * k.stride(0), values + r * v.stride(0), cache, places[r], key_limit_); });
+            crew.share(heads_.keys * static_cast<int>(rows), [&](int task) {
+                ptrdiff_t r = task % rows, head = task / rows, at = head * heads_.dim;
+                layout_.keep(keys + r * k.stride(0) + at, values + r * v.stride(0) + at, cache, static_cast<int>(head), places[r], key_limit_);
+            });
             attention_.run(crew, plan, queries, q.stride(0), cache, window, to);
         });
     }
@@ -81,12 +84,13 @@ class PagedAttention {
         check_slots(target.data(), static_cast<int64_t>(target.size()), num_slots());
         nb::gil_scoped_release free;
         std::lock_guard alone(busy_);
-        size_t size = static_cast<size_t>(heads_.keys) * static_cast<size_t>(heads_.dim);
+        size_t size = static_cast<size_t>(heads_.dim);
         std::vector<S> keys(source.size() * size), values(source.size() * size);
-        for (int layer = 0; layer < num_layers(); ++layer) {
-            for (size_t i = 0; i < source.size(); ++i) layout_.take(layer_of(layer), source[i], &keys[i * size], &values[i * size]);
-            for (size_t i = 0; i < target.size(); ++i) layout_.keep(&keys[i * size], &values[i * size], layer_of(layer), target[i], key_limit_);
-        }
+        for (int layer = 0; layer < num_layers(); ++layer)
+            for (int h = 0; h < heads_.keys; ++h) {
+                for (size_t i = 0; i < source.size(); ++i) layout_.take(layer_of(layer), h, source[i], &keys[i * size], &values[i * size]);
+                for (size_t i = 0; i < target.size(); ++i) layout_.keep(&keys[i * size], &values[i * size], layer_of(layer), h, target[i], key_limit_);
+            }
     }
 
     CacheLayer<S> layer_of(int layer) const {

@@ -82,13 +82,13 @@ struct Partial {
     float* values;
 };
 
-// How keys and values lie in the cache; [heads][dim] is how they come and go.
+// How keys and values lie in the cache.
 template <typename S>
 struct Layout {
     int slots;  // neighbours that share their memory
-    // A token's into its slot. The cache holds finite numbers only: a masked key weighs 0, and 0 * NaN is NaN.
-    void (*keep)(const S* keys, const S* values, CacheLayer<S>, int64_t slot, float key_limit);
-    void (*take)(CacheLayer<S>, int64_t slot, S* keys, S* values);
+    // A head's key and value into a slot. The cache holds finite numbers only: a masked key weighs 0, and 0 * NaN is NaN.
+    void (*keep)(const S* key, const S* value, CacheLayer<S>, int head, int64_t slot, float key_limit);
+    void (*take)(CacheLayer<S>, int head, int64_t slot, S* key, S* value);
     void (*attend)(const Attend<S>&, Partial out, char* scratch);
 };
 

@@ -8,7 +8,7 @@ namespace specserve {
 namespace {
 constexpr int kRedundant = 8;     // rows that every thread normalizes for itself rather than wait for others
 constexpr int kPhases = 10;       // of a layer, at most
-constexpr int kRowsPerTask = 2;
+constexpr int kRowsPerTask = 2, kRowsPerTurn = 16;
 }  // namespace
 
 template <typename S>
@@ -69,23 +69,27 @@ auto Stack<S>::normed(Pool::Crew& crew, const S* x, const S* gain, int rows) {
     };
 }
 
+// A key head's part of a row: the key and the queries of its group.
 template <typename S>
-void Stack<S>::turn(const Layer<S>& layer, int64_t position, S* qkv) const {
+void Stack<S>::turn(const Layer<S>& layer, int64_t position, int key_head, S* qkv) const {
     const Heads& heads = shape_.heads;
     ptrdiff_t dim = heads.dim;
     Rotary rotary{shape_.cos + position * shape_.rotary_size, shape_.sin + position * shape_.rotary_size, shape_.rotary_size};
-    S* keys = qkv + heads.queries * dim;
+    S* queries = qkv + key_head * heads.group() * dim;
+    S* key = qkv + (heads.queries + key_head) * dim;
     if (layer.q_norm) {
-        table_.norm({qkv, dim, heads.queries}, layer.q_norm, shape_.eps, heads.dim, {qkv, dim, heads.queries});
-        table_.norm({keys, dim, heads.keys}, layer.k_norm, shape_.eps, heads.dim, {keys, dim, heads.keys});
+        table_.norm({queries, dim, heads.group()}, layer.q_norm, shape_.eps, heads.dim, {queries, dim, heads.group()});
+        table_.norm({key, dim, 1}, layer.k_norm, shape_.eps, heads.dim, {key, dim, 1});
     }
-    for (int h = 0; h < heads.queries + heads.keys; ++h) table_.rotate(qkv + h * dim, rotary);
+    for (int h = 0; h < heads.group(); ++h) table_.rotate(queries + h * dim, rotary);
+    table_.rotate(key, rotary);
 }
 
 template <typename S>
-void Stack<S>::keep(const Layer<S>& layer, int64_t slot, const S* qkv) const {
-    const S* keys = qkv + shape_.query_size();
-    layout_.keep(keys, keys + layer.cache.slot_size(), layer.cache, slot, shape_.key_limit);
+void Stack<S>::keep(const Layer<S>& layer, int64_t slot, int key_head, const S* qkv) const {
+    const Heads& heads = shape_.heads;
+    const S* key = qkv + (heads.queries + key_head) * ptrdiff_t{heads.dim};
+    layout_.keep(key, key + layer.cache.slot_size(), layer.cache, key_head, slot, shape_.key_limit);
 }
 
 // Panels [begin, end) of a phase over `count`. Behind the last ones of its run a thread wants its first of the next product.
@@ -108,10 +112,12 @@ void Stack<S>::fused(Pool::Crew& crew, int index, int last, const Inputs& in) {
         table_.store(layer.qkv, before(), panels_of(crew, begin, end, qkv_panels, layer.o, o_panels), {qkv_.data(), qkv, rows});
     });
     attention_.fetch_first(crew, *in.plan, layer.cache, layer.window);
-    crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
-        for (int r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) {
-            turn(layer, in.positions[r], qkv_.data() + r * qkv);
-            keep(layer, in.slots[r], qkv_.data() + r * qkv);
+    int key_heads = shape_.heads.keys;  // a task has one of a few rows: slots that share memory stay with one thread
+    crew.share(key_heads * divided_up(rows, kRowsPerTurn), [&](int task) {
+        int head = task % key_heads, begin = task / key_heads * kRowsPerTurn;
+        for (int r = begin; r < std::min(rows, begin + kRowsPerTurn); ++r) {
+            turn(layer, in.positions[r], head, qkv_.data() + r * qkv);
+            keep(layer, in.slots[r], head, qkv_.data() + r * qkv);
         }
     });
     attention_.run(crew, *in.plan, qkv_.data(), qkv, layer.cache, layer.window, attended_.data());

@@ -79,8 +79,8 @@ class Stack {
     void each_run(Pool::Crew& crew, int layer, int rows, Task task);
     void add_adapters(const AdapterLayer<S>* adapter, LowRank<S> AdapterLayer<S>::*projection, Rows<const S> x, S* out, int outs) const;
     auto normed(Pool::Crew& crew, const S* x, const S* gain, int rows);
-    void turn(const Layer<S>& layer, int64_t position, S* qkv) const;
-    void keep(const Layer<S>& layer, int64_t slot, const S* qkv) const;
+    void turn(const Layer<S>& layer, int64_t position, int key_head, S* qkv) const;
+    void keep(const Layer<S>& layer, int64_t slot, int key_head, const S* qkv) const;
 
     Table<S> table_;
     Layout<S> layout_;

@@ -47,8 +47,10 @@ void Stack<S>::project(Pool::Crew& crew, int index, bool is_first, const S* x, c
     each_run(crew, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
         add_adapters(adapter, &AdapterLayer<S>::qkv, {normed + begin * hidden, hidden, count}, qkv + begin * wide, shape_.qkv_size());
         for (int r = begin; r < begin + count; ++r) {
-            turn(layer, positions[r], qkv + r * wide);
-            if (slots) keep(layer, slots[r], qkv + r * wide);
+            for (int h = 0; h < shape_.heads.keys; ++h) {
+                turn(layer, positions[r], h, qkv + r * wide);
+                if (slots) keep(layer, slots[r], h, qkv + r * wide);
+            }
         }
     });
 }

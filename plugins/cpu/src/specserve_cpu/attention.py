@@ -12,6 +12,7 @@ import torch
 
 from specserve.protocols import BY_SLOT, PHASES, AttentionBackend, AttentionCapabilities, KVLayout
 from specserve_cpu import _native
+from specserve_cpu.lending import lent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ class CpuPagedAttention(AttentionBackend):
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:
         out = torch.empty(q.shape, dtype=q.dtype)
-        self.native.run(layer, q, k, v, plan.slots, plan.rows, self.windows[layer], out)
+        self.native.run(layer, lent(q), lent(k), lent(v), lent(plan.slots), plan.rows, self.windows[layer], lent(out))
         return out
 
     def move(self, data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:

@@ -13,6 +13,7 @@ import torch
 from specserve.lowrank import LowRankDelta
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_kind
+from specserve_cpu.lending import lent
 from specserve_cpu.linear import PackedLinear
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class NativeEnds:
     def logits(self, x: Tensor, batch: Batch) -> Tensor:
         out = torch.empty((batch.num_scored, self.model.vocab_size), dtype=torch.float32)
         if batch.num_scored:
-            self.stack.logits(x, batch.scored_rows, out)
+            rows = batch.scored_rows
+            self.stack.logits(lent(x), None if rows is None else lent(rows), lent(out))
         return out
 
 
@@ -50,7 +52,7 @@ class FusedPass(NativeEnds):
 
     def layers(self, x: Tensor, batch: Batch, plan: PagedPlan, begin: int, end: int) -> Tensor:
         adapters = native_segments(batch.lora)
-        self.stack.forward(x, batch.positions, batch.slots, plan.rows, begin, end, adapters)
+        self.stack.forward(lent(x), lent(batch.positions), lent(batch.slots), plan.rows, begin, end, adapters)
         return x
 
 
@@ -66,10 +68,10 @@ class AroundPass(NativeEnds):
         adapters = native_segments(batch.lora)
         for layer in range(begin, end):
             qkv = x.new_empty((len(x), sum(self.sizes), self.model.head_dim))
-            self.stack.enter(layer, x, batch.positions, adapters, qkv.flatten(1))
+            self.stack.enter(layer, lent(x), lent(batch.positions), adapters, lent(qkv.flatten(1)))
             q, k, v = qkv.split_with_sizes(self.sizes, 1)
             attended = self.attention.forward(layer, q, k, v, plan).flatten(1)
-            self.stack.leave(layer, x, attended.contiguous(), adapters)
+            self.stack.leave(layer, lent(x), lent(attended.contiguous()), adapters)
         return x
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from specserve_cpu.attention import native_kind
+from specserve_cpu.lending import lent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +27,7 @@ class PackedLinear:
 
     def __call__(self, x: Tensor) -> Tensor:
         out = torch.empty((x.shape[0], self.outs), dtype=x.dtype)
-        self.native.run(dense(self.even(x)), out)
+        self.native.run(lent(dense(self.even(x))), lent(out))
         return out
 
     def even(self, rows: Tensor) -> Tensor:

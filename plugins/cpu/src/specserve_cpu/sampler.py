@@ -12,6 +12,7 @@ from specserve.sampling.sampler import GREEDY_BELOW
 from specserve.sampling.seeds import MASK
 from specserve.types import TokenLogprobs
 from specserve_cpu import _native
+from specserve_cpu.lending import lent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,7 @@ class CpuSampler:
         self.native = _native.Sampler(machine)
 
     def argmax_tokens(self, logits: Tensor) -> list[int]:
-        return self.native.argmax_tokens(logits)
+        return self.native.argmax_tokens(lent(logits))
 
     def target_tokens(self, logits: Tensor, rows: Sequence[Row]) -> list[int]:
         targets = _native.Targets()
@@ -39,7 +40,7 @@ class CpuSampler:
             targets.begin(row, request.seed & MASK, index, temperature, params.top_k, params.top_p, params.min_p)
             if request.processors:
                 process(targets, logits, row, request.processors, path)
-        return self.native.target_tokens(logits, targets)
+        return self.native.target_tokens(lent(logits), targets)
 
     def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
         found = self.native.token_logprobs(logits, tokens, counts)

@@ -6,7 +6,6 @@ has in this step, and how many of them are guesses, plays no part.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,7 +60,7 @@ def part_of(batch: Batch, rows_of: Callable[[Span], tuple[int, int]]) -> Part:
             ranges.append(range(offset + begin, offset + end))
     lens = tuple(map(len, ranges))
     rows = joined(ranges, batch)
-    part = replace(
+    part = msgspec.structs.replace(
         batch,
         spans=tuple(spans),
         input_ids=batch.input_ids[rows],
