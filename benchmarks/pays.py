@@ -6,7 +6,7 @@ does not repeat, where a guess is rarely right and speculation must at least not
 round has new engines with and without ngram; the index is empty, nothing is learned, and memory is cold for both.
 *Warm*: one engine of each kind serves all rounds, after one that does not count. Every round has prompts and seeds
 of its own, or the index would know the answers from the round before. Timed is decoding: from the step in which
-the last request got its first token on.
+the last request got its first token on. The engines of a round take turns of some steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.report import Check, Options, Result
-from benchmarks.timing import alternate, spread
+from benchmarks.timing import spread
 from benchmarks.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, demo_engine, prompts
 from specserve.types import GenerateRequest, SamplingParams
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 GREEDY_SHARE, SAMPLED_RATIO = 0.9, 0.98
 TEMPERATURES, COUNTS = (0.8, 1.0), (1, 8, MANY)
+TURN = 20
+"""Steps of one engine before it is the next one's turn: the machine's slow seconds hit all. The first does not count."""
 
 
 def run(options: Options) -> Result:
@@ -104,40 +106,53 @@ def race(
     engines: dict[str, Callable[[], Engine]], make: Make, rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Tokens per second of each engine, and mean acceptance lengths, a warm-up round left out."""
-    turn = dict.fromkeys(engines, 0)
+    rates: dict[str, list[float]] = {name: [] for name in engines}
     lengths: dict[str, list[float]] = {name: [] for name in engines}
-
-    def measure(name: str) -> float:
-        decoded = decode(engines[name](), make(turn[name]))
-        lengths[name].append(decoded.mean_length)
-        turn[name] += 1
-        return decoded.rate
-
-    taken = alternate({name: partial(measure, name) for name in engines}, rounds)
-    return taken, {name: values[1:] for name, values in lengths.items()}
+    for n in range(rounds + 1):
+        sums = dict.fromkeys(engines, NOTHING)
+        running = {name: decode(engine(), make(n)) for name, engine in engines.items()}
+        while running:
+            for name in list(running):
+                part = next(running[name], None)
+                if part is None:
+                    del running[name]
+                else:
+                    sums[name] = Decoded(*(a + b for a, b in zip(sums[name], part, strict=True)))
+        for name, got in sums.items():
+            rates[name].append(got.num_tokens / got.seconds)
+            lengths[name].append(got.num_tokens / got.num_deltas)
+    return {name: values[1:] for name, values in rates.items()}, {name: values[1:] for name, values in lengths.items()}
 
 
 class Decoded(NamedTuple):
-    rate: float
-    """Tokens per second, all requests together."""
-    mean_length: float
-    """Tokens per request and step."""
+    """Of some steps."""
+
+    seconds: float
+    num_tokens: int
+    num_deltas: int
+    """One per request and step."""
 
 
-def decode(engine: Engine, requests: list[GenerateRequest]) -> Decoded:
-    """Run them together to their end; figures from when all have their first token."""
+NOTHING = Decoded(0.0, 0, 0)
+
+
+def decode(engine: Engine, requests: list[GenerateRequest]) -> Iterator[Decoded]:
+    """Run them together to their end, some steps at a time, from when all have their first token."""
     for one in requests:
         engine.check(one)
         engine.add(one)
     begun: set[str] = set()
-    num_tokens = num_deltas = 0
-    began = 0.0
+    while len(begun) < len(requests):
+        begun |= {delta.request_id for delta in engine.step()}
+    yield NOTHING
     while engine.has_work:
-        deltas: list[Delta] = engine.step()
-        if len(begun) == len(requests):
+        engine.step()  # brings the weights back into the caches
+        num_tokens = num_deltas = 0
+        began = time.perf_counter()
+        for _ in range(TURN - 1):
+            deltas: list[Delta] = engine.step()
             num_tokens += sum(len(delta.tokens) for delta in deltas)
             num_deltas += len(deltas)
-            continue
-        begun |= {delta.request_id for delta in deltas}
-        began = time.perf_counter()
-    return Decoded(num_tokens / (time.perf_counter() - began), num_tokens / num_deltas)
+            if not engine.has_work:
+                break
+        yield Decoded(time.perf_counter() - began, num_tokens, num_deltas)

@@ -96,7 +96,7 @@ def test_an_edited_copy_costs_few_steps_per_edit():
     index = make_index()
     replay(index, words(4, 600), edited(words(4, 600), 5))  # from which the server learns what edits are like
     found = replay(index, text, copy)
-    assert found == Replayed(steps=113, drafted=1804, accepted=1071)
+    assert found == Replayed(steps=112, drafted=1789, accepted=1072)
     assert found.steps < len(copy) / 8
 
 
@@ -178,11 +178,12 @@ def test_what_a_server_has_learned_serves_the_next_request():
 
 
 def test_stated_survival_is_what_comes_true():
-    """In each tenth that holds a hundredth of the guesses: on edits, from a server that has seen some."""
+    """In each tenth that holds a hundredth of the guesses: on edits alone, from a server that has seen some. A new one
+    expects other text beside them."""
     index, stated = make_index(), [[0, 0.0, 0] for _ in range(10)]
-    for seed in range(40):
+    for seed in range(67):
         text = words(100 + seed, 800, vocabulary=120)
-        judge = stated if seed >= 13 else [[0, 0.0, 0] for _ in range(10)]
+        judge = stated if seed >= 40 else [[0, 0.0, 0] for _ in range(10)]
         judge_nodes(index, text, edited(text, 200 + seed), judge)
     total = sum(count for count, _, _ in stated)
     for count, sum_stated, hits in stated:

@@ -71,7 +71,7 @@ def test_more_sources_than_are_heard(match_type: Any) -> None:
 
 
 def test_texts_do_not_run_into_each_other(match_type: Any) -> None:
-    pair = Pair(match_type=match_type, **OPTIONS)
+    pair = Pair(match_type=match_type, **{**OPTIONS, "min_survival": 0.0})
     for text in ([1, 2, 3], [4, 5, 6]):
         pair.stop(pair.start("", text), [])
     handle = pair.start("", [9, 3])

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "prior.hpp"
+
 namespace ngram {
 
 namespace {
 
 constexpr int kServerForgetting = 10, kOwnForgetting = 6;
-constexpr uint32_t kServerTrials = 4, kOwnTrials = 16;   // what the knowledge that a rate begins with weighs
+constexpr uint32_t kServerTrials = 8, kOwnTrials = 16;   // what the knowledge that a rate begins with weighs
 constexpr double kServerPace = 0.002, kOwnPace = 0.003;  // of the mixing weights
 constexpr double kFirstWeight = 0.35;
 constexpr double kSurest = 0.9995;
@@ -33,14 +35,6 @@ Cells cells_of(const Evidence& e) {
 uint32_t weight_set(const Evidence& e) {
     uint32_t length = e.length < 3 ? 0 : e.length < 8 ? 1 : e.length < 24 ? 2 : 3;
     return (static_cast<uint32_t>(e.kind) * 2 + (e.rank > 0)) * 4 + length;
-}
-
-// Before anything was seen: the longer the match the surer, and the first candidate before the others.
-double first_guess(uint32_t kind, uint32_t length_bucket, bool is_first) {
-    double doubt = 1;
-    for (uint32_t i = 0; i <= length_bucket; ++i) doubt *= 0.75;
-    double p = (kind == 0 || kind == 3 ? 0.9 : 0.7) * (1 - doubt);
-    return is_first ? p : p / 3;
 }
 
 double probability(double log_odds) {
@@ -82,16 +76,20 @@ Predictor::Predictor(Predictor* server) : server_(server) {
     }
     rates_.resize(kOwnCells + kLengthCells + kRankCells);
     weights_.assign(kSets, Weights{kFirstWeight, kFirstWeight, kFirstWeight});
-    for (uint32_t i = 0; i < kOwnCells; ++i) {
-        rates_[i].begin(first_guess(i / (2 * kLengths), i / 2 % kLengths, i % 2 == 0), kServerTrials);
-    }
+    for (uint32_t i = 0; i < kOwnCells; ++i)
+        rates_[i].begin(prior_alone(static_cast<Kind>(i / (2 * kLengths)), i / 2 % kLengths, i % 2 == 0), kServerTrials);
     for (uint32_t i = 0; i < kLengthCells; ++i) {
         uint32_t length = i / (kRelations * kStretches);
-        rates_[kOwnCells + i].begin(first_guess(length / kLengths, length % kLengths, true), kServerTrials);
+        Kind kind = static_cast<Kind>(length / kLengths);
+        Relation relation = static_cast<Relation>(i / kStretches % kRelations);
+        rates_[kOwnCells + i].begin(prior_by_length(kind, length % kLengths, relation, i % kStretches), kServerTrials);
     }
     for (uint32_t i = 0; i < kRankCells; ++i) {
-        uint32_t ranked = i / (kRelations * kDegrees * kCounts);
-        rates_[kOwnCells + kLengthCells + i].begin(first_guess(ranked / kRanks, 1, ranked % kRanks == 0), kServerTrials);
+        uint32_t ranked = i / (kDegrees * kCounts);
+        Kind kind = static_cast<Kind>(ranked / (kRanks * kRelations));
+        Relation relation = static_cast<Relation>(ranked % kRelations);
+        double p = prior_by_rank(kind, ranked / kRelations % kRanks, relation, i / kCounts % kDegrees, i % kCounts);
+        rates_[kOwnCells + kLengthCells + i].begin(p, kServerTrials);
     }
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -16,7 +16,7 @@ KINDS: tuple[Kind, ...] = ("own", "shared", "corpus", "aligned")
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # the longest match of each bucket but the last
 POINT = 16  # bits after the point
 SERVER_FORGETTING, OWN_FORGETTING = 10, 6
-SERVER_TRIALS, OWN_TRIALS = 4, 16
+SERVER_TRIALS, OWN_TRIALS = 8, 16
 SERVER_PACE, OWN_PACE = 0.002, 0.003
 FIRST_WEIGHT = 0.35
 SUREST = 0.9995
@@ -69,20 +69,58 @@ class Rate:
         return math.log(p / (1 - p))
 
 
-def first_guess(kind: Kind, length: int, is_first: bool) -> float:
-    doubt = 1.0
-    for _ in range(length + 1):
-        doubt *= 0.75
-    p = (0.9 if kind in ("own", "aligned") else 0.7) * (1 - doubt)
-    return p if is_first else p / 3
+# What a new server believes: the rows are lengths of contexts, or buckets of what the evidence counts.
+FIRST = {
+    "own": (0.15, 0.37, 0.49, 0.50, 0.55, 0.68, 0.72, 0.76, 0.82, 0.92, 0.97, 0.99),
+    "other": (0.08, 0.15, 0.22, 0.32, 0.40, 0.53, 0.72, 0.86, 0.93, 0.96, 0.97, 0.98),
+}
+LATER = {"own": 0.45, "other": 0.35}
+BY_COUNT = ((0.35, 0.61, 0.80, 0.95), (0.13, 0.30, 0.43, 0.74), (0.10, 0.18, 0.34, 0.40), (0.06, 0.09, 0.14, 0.22))
+BY_RANK = (0.0, 0.10, 0.065, 0.05)
+BY_STRETCH = {
+    "next": (0.45, 0.55, 0.73, 0.93, 0.95, 0.96),
+    "after_insertion": (0.06, 0.05, 0.04, 0.03, 0.02, 0.02),
+    "after_replacement": (0.14, 0.07, 0.04, 0.03, 0.02, 0.02),
+}
+BESIDE = ("after_insertion", "after_replacement", "nearest")
+
+
+def prior_alone(kind: Kind, length: int, is_first: bool) -> float:
+    if kind == "aligned":
+        return 0.46 if is_first else 0.07
+    whose = "own" if kind == "own" else "other"
+    return FIRST[whose][length] * (1 if is_first else LATER[whose])
+
+
+def prior_of_guess(relation: Relation, stretch: int) -> float:
+    return BY_STRETCH[relation][stretch] if relation in BY_STRETCH else 0.27
+
+
+def prior_by_length(kind: Kind, length: int, relation: Relation, stretch: int) -> float:
+    if kind == "aligned":
+        return prior_of_guess(relation, stretch)
+    alone = prior_alone(kind, length, True)
+    if relation == "next" or relation in BESIDE:
+        return max(alone, 0.85 if relation == "next" else 0.65)
+    return alone * (0.5 if relation == "other" else 0.7)
+
+
+def prior_by_rank(kind: Kind, rank: int, relation: Relation, degree: int, count: int) -> float:
+    if kind == "aligned":
+        return prior_of_guess(relation, count)
+    if relation == "next":
+        return 0.85
+    if relation in BESIDE:
+        return 0.65
+    return BY_COUNT[degree][count] if rank == 0 else BY_RANK[rank]
 
 
 class Cells(NamedTuple):
     """The three sides from which the evidence is looked at: roughly, by length, by rank."""
 
     rough: tuple[Kind, int, bool]
-    by_length: tuple[Hashable, ...]
-    by_rank: tuple[Hashable, ...]
+    by_length: tuple[Any, ...]
+    by_rank: tuple[Any, ...]
 
     @classmethod
     def of(cls, e: Evidence) -> Cells:
@@ -111,15 +149,15 @@ class ServerPredictor:
     """What all requests learn together."""
 
     def __init__(self) -> None:
-        self.rough = {cell: Rate(first_guess(cell[0], cell[1], not cell[2]), SERVER_TRIALS) for cell in ROUGH_CELLS}
+        self.rough = {cell: Rate(prior_alone(cell[0], cell[1], not cell[2]), SERVER_TRIALS) for cell in ROUGH_CELLS}
         self.fine: dict[tuple[Hashable, ...], Rate] = {}
         self.weights = {at: [FIRST_WEIGHT] * 3 for at in WEIGHT_SETS}
 
     def rates(self, e: Evidence) -> tuple[Rate, Rate, Rate]:
         cells = Cells.of(e)
-        guess = first_guess(e.kind, length_bucket(e.length), True)
-        by_length = self.fine.setdefault(cells.by_length, Rate(guess, SERVER_TRIALS))
-        by_rank = self.fine.setdefault(cells.by_rank, Rate(first_guess(e.kind, 1, e.rank == 0), SERVER_TRIALS))
+        length_prior, rank_prior = prior_by_length(*cells.by_length[1:]), prior_by_rank(*cells.by_rank[1:])
+        by_length = self.fine.setdefault(cells.by_length, Rate(length_prior, SERVER_TRIALS))
+        by_rank = self.fine.setdefault(cells.by_rank, Rate(rank_prior, SERVER_TRIALS))
         return self.rough[cells.rough], by_length, by_rank
 
 
