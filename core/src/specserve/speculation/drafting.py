@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.protocols import DrafterNeeds
 from specserve.speculation.calibration import Calibration, hits_of
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Drafting:
     def __init__(self, guards: Sequence[Guard], planner: DraftPlanner) -> None:
         self.guards, self.planner = guards, planner
         self.calibration = Calibration()
-        self.asked_only = all(guard.drafter.needs == DrafterNeeds() for guard in guards)
+        self.asked_only = not any(guard.hears_every_step for guard in guards)
         """No drafter has to hear of steps in which nothing is asked."""
         self.proposals: dict[str, list[tuple[Guard, Draft]]] = {}
         """What each drafter proposed for each request after the last step; kept only where several compete."""

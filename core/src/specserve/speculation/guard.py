@@ -50,7 +50,9 @@ class Guard:
     ) -> None:
         self.drafter, self.name, self.metrics, self.cut = drafter, drafter.name, metrics, cut
         self.vocab_size, self.fault_limit = vocab_size, fault_limit
-        self.faults_in_a_row = 0
+        self.hears_every_step = drafter.needs != DrafterNeeds()
+        """Or it would miss rows; the others are called only where a draft is wanted."""
+        self.num_faults = self.faults_in_a_row = 0
         self.enabled = True
         self.seconds_per_draft = 0.0
         """Of one request, a moving average."""
@@ -66,13 +68,12 @@ class Guard:
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
-        """One valid draft or None per span. A drafter with needs hears every step, prompts included, or it
-        would miss rows; the others only those in which a draft is wanted."""
+        """One valid draft or None per span."""
         valid: list[Draft | None] = [None] * len(limits)
         wanted = sum(limit > 0 for limit in limits)
-        if not self.enabled or not (wanted or self.drafter.needs != DrafterNeeds()):
+        if not self.enabled or not (wanted or self.hears_every_step):
             return valid
-        faults = self.metrics.drafter_faults.total()
+        faults = self.num_faults
         began = time.perf_counter()
         proposed = self.attempt(partial(self.asked, batch, output, verdict, limits)) or ()
         for i, draft in enumerate(proposed):
@@ -122,13 +123,14 @@ class Guard:
         return None
 
     def count(self, reason: str, error: Exception | None) -> None:
+        self.num_faults += 1
         self.metrics.drafter_faults[self.name, reason] += 1
         if self.metrics.drafter_faults[self.name, reason] == 1:
             logger.warning("drafter %s: %s; the requests go on with plain decoding", self.name, reason, exc_info=error)
 
-    def judge(self, faults_before: float) -> None:
+    def judge(self, faults_before: int) -> None:
         """One step is over: it counts as faulty once, however many of its drafts were."""
-        if self.metrics.drafter_faults.total() == faults_before:
+        if self.num_faults == faults_before:
             self.faults_in_a_row = 0
             return
         self.faults_in_a_row += 1
