@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GREEDY_SHARE, SAMPLED_RATIO = 0.9, 0.98
 TEMPERATURES, COUNTS = (0.8, 1.0), (1, 8, MANY)
 TURN = 20
-"""Steps of one engine before it is the next one's turn: the machine's slow seconds hit all. The first does not count."""
+"""Steps of one engine before it is the next one's turn, so that the machine's slow seconds hit all."""
 
 
 def run(options: Options) -> Result:

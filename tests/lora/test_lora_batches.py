@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from toy_adapters import lora_engine, under, write_adapter
 
+from specserve.errors import RequestError
 from specserve.testing.engines import run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
 
@@ -90,5 +91,8 @@ def test_a_salt_stands_behind_the_adapter(toy_model, adapters):
 def test_a_namespace_that_nobody_loaded_is_an_error_and_never_the_base(toy_model, adapters):
     engine, _ = lora_engine(toy_model, adapters)
     request = msgspec.structs.replace(toy_request("r", range(3, 9)), namespace="a1@0123456789abcdef")
-    with pytest.raises(Exception, match="'a1@0123456789abcdef' is no loaded adapter"):
-        run_requests(engine, [request])
+    with pytest.raises(RequestError, match="'a1@0123456789abcdef' is no loaded adapter") as refusal:
+        engine.check(request)
+    assert refusal.value.param == "namespace"
+    good = toy_request("g", range(3, 9))
+    assert run_requests(engine, [good]).tokens(), "a salt, or nothing, is the base model's"

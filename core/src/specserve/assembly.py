@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         Sampler,
         Verifier,
     )
+    from specserve.types import GenerateRequest
 
 ROW_INVARIANT_DEVICES = ("cpu",)
 DRAFTER_PARTS = ("name", "needs", "start", "propose", "stop")
@@ -118,6 +119,7 @@ def assemble(
             metrics=metrics,
             limits=limits,
             max_waiting=config.max_waiting,
+            checks=request_checks(host),
         )
     )
     description = {
@@ -217,6 +219,13 @@ def lora_planner(host: PluginHost) -> Callable[[Batch], Any]:
         return None if answer is None else answer[1]
 
     return plan
+
+
+def request_checks(host: PluginHost) -> list[Callable[[GenerateRequest], object]]:
+    """One that asks the plugins that check requests, if there are any."""
+    if not host.implementers["check_request"]:
+        return []
+    return [lambda request: host.collect("check_request", request=request)]
 
 
 def resolved(config: EngineConfig, model_dtype: str) -> EngineConfig:

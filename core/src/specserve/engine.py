@@ -44,6 +44,8 @@ class EngineParts(NamedTuple):
     metrics: EngineMetrics
     limits: Limits
     max_waiting: int
+    checks: Sequence[Callable[[GenerateRequest], object]] = ()
+    """What plugins say of a request before it is taken: each may raise a RequestError."""
 
 
 class Engine:
@@ -60,6 +62,8 @@ class Engine:
     def check(self, request: GenerateRequest) -> None:
         """Raise a `RequestError` unless this engine can serve the request. Any thread may ask."""
         check_request(request, self.parts.limits)
+        for check in self.parts.checks:
+            check(request)
         if len(self.scheduler.waiting) >= self.parts.max_waiting:
             raise QueueFullError(queue_full(self.parts.max_waiting))
 

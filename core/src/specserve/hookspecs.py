@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ResolvedModel,
         Verifier,
     )
+    from specserve.types import GenerateRequest
 
 PROJECT = "specserve"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -91,6 +92,11 @@ def resolve_model(name: str) -> ResolvedModel | None:
 @hookspec
 def list_models() -> Iterable[ResolvedModel]:  # type: ignore[empty-body]
     """The models that this plugin adds to /v1/models."""
+
+
+@hookspec
+def check_request(request: GenerateRequest) -> None:
+    """Raise a `RequestError` for a request that this plugin could not serve."""
 
 
 @hookspec

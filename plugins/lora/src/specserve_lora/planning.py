@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve.lowrank import LoraPlan, Segment
+from specserve_lora.errors import AdapterError
 from specserve_lora.names import unsalted
 
 if TYPE_CHECKING:
@@ -34,8 +35,20 @@ def find(name: str, packed: Callable[[str], Any]) -> Any:
         return None
     adapter = packed(name)
     if adapter is None:
-        raise RuntimeError(
-            f"a request's namespace {name[:200]!r} is no loaded adapter, and it must not be served by the base model. "
-            "A namespace comes from lora's resolve_model, whose pin is kept until the engine has forgotten the request."
-        )
+        raise RuntimeError(f"{no_adapter(name)} It was there when the request was checked: somebody undid its pin.")
     return adapter
+
+
+def check_namespace(namespace: str, packed: Callable[[str], Any]) -> None:
+    """Refuse a request whose namespace names an adapter that is not loaded. A namespace that names none has no more
+    than a salt."""
+    name = unsalted(namespace)
+    if name and packed(name) is None:
+        raise AdapterError(no_adapter(name), param="namespace")
+
+
+def no_adapter(name: str) -> str:
+    return (
+        f"a request's namespace {name[:200]!r} is no loaded adapter, and it must not be served by the base model. "
+        "A namespace comes from lora's resolve_model, whose pin is kept until the engine has forgotten the request."
+    )

@@ -17,7 +17,7 @@ from specserve_lora.observer import LoraObserver
 from specserve_lora.options import LoraOptions
 from specserve_lora.pins import Pin
 from specserve_lora.places import ROOT, given_place
-from specserve_lora.planning import plan
+from specserve_lora.planning import check_namespace, plan
 from specserve_lora.room import Limits
 from specserve_lora.store import AdapterStore
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from specserve.lowrank import LoraPlan
     from specserve.protocols import AdaptableModel
     from specserve.server.contract import ServedEngine
+    from specserve.types import GenerateRequest
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +73,10 @@ class LoraPlugin:
     @hookimpl
     def list_models(self) -> list[ResolvedModel]:
         return [ResolvedModel(name, None, namespace) for name, namespace in self.store.names().items()]
+
+    @hookimpl
+    def check_request(self, request: GenerateRequest) -> None:
+        check_namespace(request.namespace, self.store.packed)
 
     @hookimpl
     def plan_lora(self, batch: Batch) -> LoraPlan | None:
