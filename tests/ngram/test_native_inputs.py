@@ -55,6 +55,8 @@ def handle(index: Index) -> int:
         ("min_survival", -0.1, r"min_survival must be 0\.\.1; got -0\.1"),
         ("min_survival", 1.1, r"min_survival must be 0\.\.1; got 1\.1"),
         ("min_survival", float("nan"), r"min_survival must be 0\.\.1; got nan"),
+        ("threads", 0, r"threads must be 1\.\.2; got 0"),
+        ("threads", 3, r"threads must be 1\.\.2; got 3"),
     ],
 )
 def test_an_option_out_of_range_is_named(option: str, value: Any, message: str) -> None:
@@ -143,6 +145,17 @@ def test_a_step_with_an_unknown_handle_changes_nothing(index: Index, handle: int
     (draft,) = index.step(handles(handle), ints(), ints(0), ints(4))
     assert draft is not None
     assert draft[0][0] == 3  # what follows 1 2, and not 1 2 9
+
+
+def test_a_request_that_comes_twice_in_a_step_changes_nothing(index: Index, handle: int) -> None:
+    before, other = index.stats()["tokens"], index.start("", ints())
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"a request comes once in a step; the handle {handle} came twice"):
+            index.step(handles(handle, other, handle), ints(9, 9), ints(1, 0, 1), ints(4, 4, 4))
+    assert index.stats()["tokens"] == before
+    (draft,) = index.step(handles(handle), ints(), ints(0), ints(4))
+    assert draft is not None
+    assert draft[0][0] == 3
 
 
 def test_a_request_stops_once(index: Index, handle: int) -> None:

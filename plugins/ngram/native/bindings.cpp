@@ -51,7 +51,7 @@ constexpr uint32_t kPerContext = 4;  // continuations of one context that the le
 
 void make_index(Index* self, const std::string& match_type, uint64_t capacity, uint32_t generations, bool shared,
                 uint32_t min_match, uint32_t max_match, uint32_t min_breadth, uint32_t max_breadth, uint32_t max_depth,
-                double min_survival) {
+                double min_survival, uint32_t threads) {
     Shape shape = shape_of(match_type);
     in_range("generations", generations, 2, kMostSources - 1);
     at_least("max_depth", max_depth, 1);
@@ -63,9 +63,10 @@ void make_index(Index* self, const std::string& match_type, uint64_t capacity, u
     if (!(min_survival >= 0 && min_survival <= 1)) {
         throw std::invalid_argument("min_survival must be 0..1; got " + std::to_string(min_survival));
     }
+    in_range("threads", threads, 1, 2);
     uint32_t per_context = shape == Shape::kLearned ? std::min(kPerContext, max_breadth) : max_breadth;
     Limits limits{shape, {min_match, max_match, per_context, max_breadth}, min_breadth, max_depth, min_survival};
-    new (self) Index(Settings{order_of(shape), shared, limits}, capacity, generations);
+    new (self) Index(Settings{order_of(shape), shared, limits}, capacity, generations, threads);
 }
 
 nb::object draft_object(const std::vector<DraftNode>& nodes) {
@@ -146,7 +147,8 @@ NB_MODULE(_native, m) {
     nb::class_<Index>(m, "Index")
         .def("__init__", &make_index, nb::kw_only(), nb::arg("match_type"), nb::arg("capacity"),
              nb::arg("generations"), nb::arg("shared"), nb::arg("min_match"), nb::arg("max_match"),
-             nb::arg("min_breadth"), nb::arg("max_breadth"), nb::arg("max_depth"), nb::arg("min_survival"))
+             nb::arg("min_breadth"), nb::arg("max_breadth"), nb::arg("max_depth"), nb::arg("min_survival"),
+             nb::arg("threads") = 2)
         .def("start",
              [](Index& index, const std::string& name_space, const Buffer<int32_t>& prompt) {
                  refuse_negative(prompt);

@@ -23,7 +23,14 @@ Between between(double survival, uint32_t knots) {
     return {knot, x - knot};
 }
 
-double identity(uint32_t knot, uint32_t knots) { return 1 / (1 + std::exp(kReach - 2 * kReach * knot / (knots - 1))); }
+// What survival is at the knots, uncorrected.
+Calibration::Curve identity() {
+    constexpr uint32_t knots = Calibration::kKnots;
+    Calibration::Curve curve;
+    for (uint32_t knot = 0; knot < knots; ++knot) curve[knot] = 1 / (1 + std::exp(kReach - 2 * kReach * knot / (knots - 1)));
+    return curve;
+}
+const Calibration::Curve kIdentity = identity();
 
 }  // namespace
 
@@ -74,7 +81,7 @@ void Calibration::learn(double survival, uint32_t habit, bool came_true, double 
 double Calibration::value(uint32_t habit, uint32_t knot) const {
     const Knot& all = prior_->knots_[habit][knot];
     const Knot& own = knots_[habit][knot];
-    double p = (all.hits + kServerTrials * identity(knot, kKnots)) / (all.trials + kServerTrials);
+    double p = (all.hits + kServerTrials * kIdentity[knot]) / (all.trials + kServerTrials);
     return (own.hits + kOwnTrials * p) / (own.trials + kOwnTrials);
 }
 

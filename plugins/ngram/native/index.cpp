@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 namespace ngram {
@@ -12,10 +14,16 @@ constexpr size_t kPromptTokensPerCall = 8192;  // a few milliseconds; the rest o
 constexpr size_t kLastTokens = 256;            // an output that comes whole at its end, and is longer, waits too
 constexpr size_t kEndedTokensPerCall = 1024;   // and then nobody waits for it
 constexpr size_t kEndedShare = 8;              // but an eighth of all that waits is entered, or it would pile up
+constexpr size_t kDraftsForTwo = 64;           // fewer are grown before a second thread is awake
+constexpr size_t kBlock = 8;                   // drafts that a thread takes at a time
 }
 
-Index::Index(const Settings& settings, uint64_t capacity, uint32_t generations)
-    : settings_(settings), library_(settings.order, capacity, generations) {}
+Index::Index(const Settings& settings, uint64_t capacity, uint32_t generations, uint32_t threads)
+    : settings_(settings),
+      library_(settings.order, capacity, generations),
+      may_have_helper_(threads > 1 && std::thread::hardware_concurrency() != 1) {}
+
+Index::~Index() { forget_dead_helper(); }
 
 Handle Index::start(const std::string& name_space, const Token* prompt, size_t count) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -42,8 +50,12 @@ bool Index::drain(Session& session, size_t& budget) {
 void Index::step(const Handle* handles, const int32_t* counts, const int32_t* limits, size_t num_requests,
                  const Token* tokens, std::vector<std::vector<DraftNode>>& drafts) {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<Session*> sessions(num_requests);
-    for (size_t i = 0; i < num_requests; ++i) sessions[i] = find(handles[i])->second.get();
+    std::vector<Session*> sessions = find_all(handles, num_requests);
+    size_t num_drafts = num_requests - static_cast<size_t>(std::count(limits, limits + num_requests, 0));
+    Helper* helper = num_drafts < kDraftsForTwo ? nullptr : find_helper();
+    if (helper != nullptr) helper->expect();
+    std::vector<Growth> growths;
+    growths.reserve(num_drafts);
     drafts.resize(num_requests);
     size_t budget = kPromptTokensPerCall;
     for (size_t i = 0; i < num_requests; ++i) {
@@ -53,13 +65,64 @@ void Index::step(const Handle* handles, const int32_t* counts, const int32_t* li
         drafts[i].clear();
         if (drain(session, budget)) {
             for (int32_t k = 0; k < counts[i]; ++k) session.append(tokens[k]);
-            if (limits[i] > 0) session.draft(grower_, static_cast<uint32_t>(limits[i]), drafts[i]);
+            if (limits[i] > 0) {
+                session.settle();
+                growths.push_back({&session, static_cast<uint32_t>(limits[i]), &drafts[i]});
+            }
         } else {  // what was decided follows the prompt
             session.backlog.insert(session.backlog.end(), tokens, tokens + counts[i]);
         }
         tokens += counts[i];
     }
+    for (const Growth& growth : growths) growth.session->list_sources();
+    grow(growths, helper);
     finish_ended(budget);
+}
+
+std::vector<Session*> Index::find_all(const Handle* handles, size_t num_requests) {
+    ++num_steps_;
+    std::vector<Session*> sessions(num_requests);
+    for (size_t i = 0; i < num_requests; ++i) {
+        sessions[i] = find(handles[i])->second.get();
+        if (std::exchange(sessions[i]->last_step, num_steps_) == num_steps_) {
+            throw std::invalid_argument("a request comes once in a step; the handle " + std::to_string(handles[i]) + " came twice");
+        }
+    }
+    return sessions;
+}
+
+// Null where one thread has to do.
+Helper* Index::find_helper() {
+    forget_dead_helper();
+    if (helper_ == nullptr && may_have_helper_) {
+        try {
+            helper_ = std::make_unique<Helper>();
+        } catch (const std::system_error&) {
+            may_have_helper_ = false;
+        }
+    }
+    return helper_.get();
+}
+
+void Index::forget_dead_helper() {
+    if (helper_ != nullptr && !helper_->is_alive()) helper_.release();
+}
+
+// Nobody writes what requests share meanwhile, so a draft is the same whoever grows it, and whenever.
+void Index::grow(const std::vector<Growth>& growths, Helper* helper) {
+    if (helper == nullptr) return grow_block(growths, 0, growths.size(), growers_[0]);
+    helper->share((growths.size() + kBlock - 1) / kBlock, [&](size_t block, size_t worker) {
+        size_t begin = block * kBlock;
+        grow_block(growths, begin, std::min(begin + kBlock, growths.size()), growers_[worker]);
+    });
+}
+
+void Index::grow_block(const std::vector<Growth>& growths, size_t begin, size_t end, TreeGrower& grower) {
+    for (size_t i = begin; i < end; ++i) {
+        if (i + 2 < end) growths[i + 2].session->prefetch();
+        if (i + 1 < end) growths[i + 1].session->prefetch_places();
+        growths[i].session->draft(grower, growths[i].limit, *growths[i].draft);
+    }
 }
 
 void Index::finish_ended(size_t budget) {

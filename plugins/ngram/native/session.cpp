@@ -47,12 +47,15 @@ void Session::append(Token token) {
     enter(token);
 }
 
-// Lists the sources anew where generations or corpora came or went, and finds this text's place in the new ones.
+// The only source that others write into is the generation that all write into.
 void Session::follow_sources() {
-    if (version_ == shelf_->version) {
-        if (shared_ != nullptr) places_[1] = found_again(shared_->automaton, places_[1]);
-        return;
-    }
+    list_sources();
+    if (shared_ != nullptr) places_[1] = found_again(shared_->automaton, places_[1]);
+}
+
+// Finds this text's place in the sources that are new.
+void Session::list_sources() {
+    if (version_ == shelf_->version) return;
     std::vector<uint64_t> before;
     before.swap(followed_);
     sources_.clear();
@@ -114,8 +117,7 @@ void Session::judge(Token token) {
     off_draft_ = true;
 }
 
-// What became of the last draft teaches the calibration. Nodes beyond the last true one are open while the text
-// has not left the draft.
+// Nodes beyond the last true one are open while the text has not left the draft.
 void Session::settle() {
     open_.assign(proposed_.size(), false);
     for (size_t i = 0; i < proposed_.size(); ++i) {
@@ -129,8 +131,7 @@ void Session::settle() {
 }
 
 void Session::draft(TreeGrower& grower, uint32_t limit, std::vector<DraftNode>& nodes) {
-    follow_sources();
-    settle();
+    if (shared_ != nullptr) places_[1] = found_again(shared_->automaton, places_[1]);
     grower.grow({sources_.data(), static_cast<uint32_t>(sources_.size()), places_.data(), &trace_, &text_}, predictor_,
                 settings_.limits, limit, nodes);
     proposed_ = nodes;

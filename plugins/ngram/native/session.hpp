@@ -36,6 +36,14 @@ class Session {
     void enter(Token token);
     // A token that was decided: first a lesson, then text.
     void append(Token token);
+
+    // Before a draft, in this order; the first two while no other request's draft is being grown.
+    // What became of the last draft teaches the calibration.
+    void settle();
+    // Lists the sources anew where generations or corpora came or went. May begin a generation and so drop an old one,
+    // which other requests may still read until the next token is entered.
+    void list_sources();
+    // Only reads what requests share: drafts of several requests may be grown at the same time.
     void draft(TreeGrower& grower, uint32_t limit, std::vector<DraftNode>& nodes);
 
     // Nothing comes any more.
@@ -49,12 +57,12 @@ class Session {
 
     std::vector<Token> backlog;  // prompt tokens that are still to be entered, from `entered` on
     size_t entered = 0;
+    uint64_t last_step = 0;  // the number of the last step that it was part of
 
   private:
     void follow_sources();
     void learn(Token token);
     void judge(Token token);
-    void settle();
     void add_source(const Automaton& automaton, Kind kind, uint64_t id, const std::vector<uint64_t>& before);
 
     Library& library_;

@@ -1,7 +1,8 @@
 // The index under load, for the sanitizers: `stress [seconds]`. Needs no Python.
 //
 // First one thread, the same calls every time: every shape, wide states, evictions, corpora, a prompt that is
-// entered over several calls. Then several threads at once on one index. Exit status 0: every draft was well formed.
+// entered over several calls, large batches, whose drafts two threads grow. Then several threads at once on one index. Exit status 0: every draft was well formed.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -25,11 +26,22 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kDepth = 12;
 constexpr int32_t kLimit = 24;
+constexpr uint32_t kThreads = 2;   // of an index
+constexpr size_t kLarge = 100;     // requests, of which the index lets two threads grow the drafts
 
 void require(bool holds, const char* what) {
     if (holds) return;
     std::fprintf(stderr, "stress: %s\n", what);
     std::abort();
+}
+
+bool same(const Drafts& a, const Drafts& b) {
+    auto same_node = [](const DraftNode& m, const DraftNode& n) {
+        return m.token == n.token && m.parent == n.parent && m.survival == n.survival;
+    };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [&](const auto& m, const auto& n) {
+        return std::equal(m.begin(), m.end(), n.begin(), n.end(), same_node);
+    });
 }
 
 uint32_t below(Random& random, uint32_t bound) { return static_cast<uint32_t>(random() % bound); }
@@ -135,6 +147,7 @@ class Batch {
     }
 
     size_t size() const { return requests_.size(); }
+    const Drafts& drafts() const { return drafts_; }
     size_t num_nodes() const { return num_nodes_; }
     Random& random() { return random_; }
 
@@ -153,7 +166,7 @@ class Batch {
 };
 
 void run_alone(Shape shape, bool shared, uint64_t capacity, uint32_t alphabet, double min_survival) {
-    Index index(settings(shape, shared, min_survival), capacity, 4);
+    Index index(settings(shape, shared, min_survival), capacity, 4, kThreads);
     Batch batch(index, 1);
     Random& random = batch.random();
     for (uint32_t round = 0; round < 120; ++round) {
@@ -174,7 +187,7 @@ void run_alone(Shape shape, bool shared, uint64_t capacity, uint32_t alphabet, d
 // Tokens with many followers, first only after the same token and then after others: wide states are copied. Random
 // text over a middling alphabet has hundreds of them, which are dropped with their generation.
 void run_wide_states(Shape shape) {
-    Index index(settings(shape, true, 0), 20000, 3);
+    Index index(settings(shape, true, 0), 20000, 3, kThreads);
     Batch batch(index, 6);
     Text hubs;
     for (Token before : {1, 3, 1}) {
@@ -194,7 +207,7 @@ void run_wide_states(Shape shape) {
 
 // Prompts that take many calls, two that are stopped before all of it was entered, and what comes whole at the end.
 void run_long_prompts() {
-    Index index(settings(Shape::kLearned, true, 0.02), 60000, 3);
+    Index index(settings(Shape::kLearned, true, 0.02), 60000, 3, kThreads);
     Batch batch(index, 2);
     batch.start("a", 90000, 300);
     batch.start("b", 80000, 5000);
@@ -219,15 +232,39 @@ void run_long_prompts() {
     require(index.stats().tokens > 16384, "the prompts are missing");
 }
 
+// The same batches with one thread and with two; and indexes that end right after their first large batch, or before.
+void run_large(Shape shape, uint64_t capacity) {
+    Settings given = settings(shape, true, 0.01);
+    Index alone(given, capacity, 4, 1), together(given, capacity, 4, kThreads);
+    Batch one(alone, 7), two(together, 7);
+    for (int i = 0; i < 30; ++i) {
+        for (Batch* batch : {&one, &two}) {
+            while (batch->size() < kLarge) {
+                std::string name_space(1, static_cast<char>('a' + below(batch->random(), 3)));
+                batch->start(name_space, below(batch->random(), 100), 30);
+            }
+            batch->step();
+        }
+        require(same(one.drafts(), two.drafts()), "drafts depend on the number of threads");
+    }
+    require(one.num_nodes() > 100, "there were hardly any drafts");
+    for (int i = 0; i < 50; ++i) {
+        Index index(given, capacity, 4, kThreads);
+        Batch batch(index, 8);
+        for (size_t k = 0; i % 2 && k < kLarge; ++k) batch.start("a", 4, 3);
+        if (i % 2) batch.step();
+    }
+}
+
 // Two callers in the same namespaces, one that brings and takes corpora, one that looks on.
-void run_together(double seconds, Shape shape) {
-    Index index(settings(shape, true, 0.01), 700, 5);
+void run_together(double seconds, Shape shape, size_t num_requests, uint64_t capacity) {
+    Index index(settings(shape, true, 0.01), capacity, 5, kThreads);
     std::atomic<bool> over{false};
     std::atomic<size_t> num_nodes{0};
     auto caller = [&](uint32_t seed) {
         Batch batch(index, seed);
         while (!over) {
-            while (batch.size() < 3) batch.start(below(batch.random(), 2) ? "a" : "b", below(batch.random(), 150), 30);
+            while (batch.size() < num_requests) batch.start(below(batch.random(), 2) ? "a" : "b", below(batch.random(), 150), 30);
             batch.step();
         }
         batch.stop_all();
@@ -244,7 +281,7 @@ void run_together(double seconds, Shape shape) {
     auto onlooker = [&] {
         while (!over) {
             Stats stats = index.stats();
-            require(stats.tokens <= 700 && (stats.bytes > 0 || stats.requests == 0), "the figures are wrong");
+            require(stats.tokens <= capacity && (stats.bytes > 0 || stats.requests == 0), "the figures are wrong");
             std::this_thread::yield();
         }
     };
@@ -271,7 +308,12 @@ int main(int argc, char** argv) {
         run_wide_states(shape);
     }
     run_long_prompts();
-    for (Shape shape : {Shape::kLearned, Shape::kFrequency, Shape::kRecency}) run_together(seconds / 3, shape);
+    for (Shape shape : {Shape::kLearned, Shape::kFrequency, Shape::kRecency}) {
+        run_large(shape, 400);  // a request that lists its sources drops those of others
+        run_large(shape, 4000);
+        run_together(seconds / 6, shape, 3, 700);
+        run_together(seconds / 6, shape, kLarge, 4000);
+    }
     std::puts("stress: ok");
     return 0;
 }

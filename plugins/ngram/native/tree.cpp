@@ -23,19 +23,19 @@ void TreeGrower::grow(const Position& position, const Predictor& predictor, cons
     position_ = position;
     order_ = 0;
     heap_.clear();
-    draft.clear();
+    found_.clear();
     nodes_.clear();
     places_.assign(position.places, position.places + position.num_sources);
     Token newest = position.text->empty() ? -1 : position.text->back();
     nodes_.push_back({0, newest, 0, 1.0, 1.0, (1u << position.num_sources) - 1, *position.trace});
     if (limit > 0) expand(0, predictor, limits);
-    while (!heap_.empty() && draft.size() < limit) {
+    while (!heap_.empty() && found_.size() < limit) {
         std::pop_heap(heap_.begin(), heap_.end());
         Entry best = heap_.back();
         heap_.pop_back();
-        draft.push_back({best.token, static_cast<int32_t>(best.parent) - 1, best.survival});
+        found_.push_back({best.token, static_cast<int32_t>(best.parent) - 1, best.survival});
         uint32_t node = add(best);
-        if (nodes_[node].depth < limits.max_depth && draft.size() < limit) expand(node, predictor, limits);
+        if (nodes_[node].depth < limits.max_depth && found_.size() < limit) expand(node, predictor, limits);
     }
     order_by_branch(draft);
 }
@@ -43,15 +43,16 @@ void TreeGrower::grow(const Position& position, const Predictor& predictor, cons
 // Depth first, the better child first: the best path leads, and every branch lies together, which attention
 // computes in one go.
 void TreeGrower::order_by_branch(std::vector<DraftNode>& draft) {
-    size_t size = draft.size();
+    size_t size = found_.size();
     first_child_.assign(size + 1, -1);
     next_sibling_.assign(size, -1);
     for (size_t i = size; i-- > 0;) {  // backwards, so that the child that was found first leads
-        int32_t& head = first_child_[static_cast<size_t>(draft[i].parent + 1)];
+        int32_t& head = first_child_[static_cast<size_t>(found_[i].parent + 1)];
         next_sibling_[i] = head;
         head = static_cast<int32_t>(i);
     }
-    ordered_.clear();
+    draft.clear();
+    draft.reserve(size);
     stack_.clear();
     int32_t node = first_child_[0], parent = -1;
     while (node >= 0 || !stack_.empty()) {
@@ -60,14 +61,13 @@ void TreeGrower::order_by_branch(std::vector<DraftNode>& draft) {
             parent = stack_.back().parent;
             stack_.pop_back();
         }
-        const DraftNode& next = draft[static_cast<size_t>(node)];
+        const DraftNode& next = found_[static_cast<size_t>(node)];
         int32_t sibling = next_sibling_[static_cast<size_t>(node)];
         if (sibling >= 0) stack_.push_back({sibling, parent});
-        ordered_.push_back({next.token, parent, next.survival});
-        parent = static_cast<int32_t>(ordered_.size()) - 1;
+        draft.push_back({next.token, parent, next.survival});
+        parent = static_cast<int32_t>(draft.size()) - 1;
         node = first_child_[static_cast<size_t>(node + 1)];
     }
-    draft.swap(ordered_);
 }
 
 uint32_t TreeGrower::add(const Entry& entry) {
@@ -76,6 +76,8 @@ uint32_t TreeGrower::add(const Entry& entry) {
     Node made{entry.parent, entry.token, parent.depth + 1, entry.survival, entry.score, 0, parent.trace};
     made.trace.move(*position_.text, parent.token, entry.token);
     places_.resize(places_.size() + sources);
+    // a match grows by a token at most
+    for (uint32_t s = 0; s < sources; ++s) places_[node * sources + s].length = places_[entry.parent * sources + s].length + 1;
     if (entry.source != kNoSource) {
         made.known = 1u << entry.source;
         places_[node * sources + entry.source] = entry.next;
@@ -93,9 +95,11 @@ void TreeGrower::expand(uint32_t node, const Predictor& predictor, const Limits&
     // at an unpromising node only the source that proposed it speaks
     uint32_t heard_sources = patience > 1 || nodes_[node].known == 0 ? ~0u : nodes_[node].known;
     const Trace trace = nodes_[node].trace;
+    const uint32_t first_place = node * position_.num_sources;
     Candidates candidates(
         position_.sources, position_.num_sources, trace, *position_.text, limits.window,
-        [&](uint32_t s) { return place(node, s); }, [&](uint32_t s) { return heard_sources >> s & 1 ? bound(node, s) : 0; });
+        [&](uint32_t s) { return place(node, s); },
+        [&](uint32_t s) { return heard_sources >> s & 1 ? places_[first_place + s].length : 0; });
     candidates.visit([&](const Candidate& candidate) {
         const Evidence& e = candidate.evidence;
         double p = predictor.estimate(e), score = survival * p;
@@ -131,13 +135,6 @@ Place TreeGrower::place(uint32_t node, uint32_t source) {
         nodes_[node].known |= 1u << source;
     }
     return places_[at];
-}
-
-// A match grows by a token per node at most.
-uint32_t TreeGrower::bound(uint32_t node, uint32_t source) const {
-    uint32_t steps = 0;
-    for (; !(nodes_[node].known >> source & 1); node = nodes_[node].parent) ++steps;
-    return places_[node * position_.num_sources + source].length + steps;
 }
 
 }  // namespace ngram

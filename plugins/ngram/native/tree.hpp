@@ -72,12 +72,12 @@ class TreeGrower {
     void expand(uint32_t node, const Predictor& predictor, const Limits& limits);
     void order_by_branch(std::vector<DraftNode>& draft);
     Place place(uint32_t node, uint32_t source);
-    uint32_t bound(uint32_t node, uint32_t source) const;
 
     Position position_{};
     std::vector<Node> nodes_;    // nodes_[0] is the root; draft node i is nodes_[i + 1]
-    std::vector<Place> places_;  // num_sources per node
+    std::vector<Place> places_;  // num_sources per node; of one that is not known, only the length, which is a bound
     std::vector<Entry> heap_;
+    std::vector<DraftNode> found_;  // the draft, best first
     uint32_t order_ = 0;
 
     struct Waiting {
@@ -85,7 +85,6 @@ class TreeGrower {
     };
     std::vector<int32_t> first_child_, next_sibling_;
     std::vector<Waiting> stack_;
-    std::vector<DraftNode> ordered_;
 };
 
 }  // namespace ngram

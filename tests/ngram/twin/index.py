@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from twin.contexts import Order
-    from twin.tree import MatchType
+    from twin.tree import DraftNode, MatchType
 
 PER_CONTEXT = 4
 ORDERS: dict[MatchType, Order] = {"learned": "longest", "prob": "frequency", "bfs": "recency"}
@@ -23,6 +23,14 @@ NativeDraft = tuple[tuple[int, ...], tuple[int, ...] | None, tuple[float, ...]] 
 
 def corpus_for(match_type: MatchType) -> Corpus:
     return Corpus(ORDERS[match_type])
+
+
+def native_draft(nodes: Sequence[DraftNode]) -> NativeDraft:
+    if not nodes:
+        return None
+    parents = tuple(node.parent for node in nodes)
+    is_chain = parents == tuple(range(-1, len(nodes) - 1))
+    return tuple(ord(node.token) for node in nodes), None if is_chain else parents, tuple(n.survival for n in nodes)
 
 
 class Index:
@@ -60,19 +68,18 @@ class Index:
     def step(
         self, handles: Iterable[int], tokens: Iterable[int], counts: Iterable[int], limits: Iterable[int]
     ) -> list[NativeDraft]:
-        drafts: list[NativeDraft] = []
-        rest = iter(tokens)
-        for handle, count, limit in zip(handles, counts, limits, strict=True):
-            session = self.sessions[handle]
+        """All requests learn and take their tokens, then all list their sources, then all drafts are grown."""
+        turns = [(self.sessions[handle], *rest) for handle, *rest in zip(handles, counts, limits, strict=True)]
+        coming = iter(tokens)
+        for session, count, limit in turns:
             for _ in range(count):
-                session.append(chr(next(rest)))
-            nodes = session.draft(limit) if limit > 0 else []
-            parents = tuple(node.parent for node in nodes)
-            is_chain = parents == tuple(range(-1, len(nodes) - 1))
-            survival = tuple(node.survival for node in nodes)
-            tokens_of = tuple(ord(node.token) for node in nodes)
-            drafts.append((tokens_of, None if is_chain else parents, survival) if nodes else None)
-        return drafts
+                session.append(chr(next(coming)))
+            if limit > 0:
+                session.settle()
+        for session, _, limit in turns:
+            if limit > 0:
+                session.follow_sources()
+        return [native_draft(session.draft(limit) if limit > 0 else []) for session, _, limit in turns]
 
     def stop(self, handle: int, tokens: Sequence[int]) -> None:
         session = self.sessions.pop(handle)

@@ -139,8 +139,7 @@ class Session:
                 self.calibration.learn(node.survival, proposal.habit, i in proposal.true, news)
 
     def draft(self, limit: int) -> list[DraftNode]:
-        self.follow_sources()
-        self.settle()
+        """After `settle` and `follow_sources`, and after those of all other requests of the step."""
         position = Position(self.sources, list(self.places.values()), self.trace, self.text)
         nodes = TreeGrower(position, self.predictor, self.settings.limits).grow(limit)
         self.proposal = Proposal(nodes, self.trace.habit_level)

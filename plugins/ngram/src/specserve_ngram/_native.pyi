@@ -31,7 +31,10 @@ class Index:
         max_breadth: int,
         max_depth: int,
         min_survival: float,
-    ) -> None: ...
+        threads: int = 2,
+    ) -> None:
+        """threads: 1 or 2; how many grow the drafts of a large batch. Drafts do not depend on it."""
+
     def start(self, namespace: str, prompt: array[int]) -> int:
         """A request begins; prompt: array("i"). Returns its handle."""
 
@@ -40,7 +43,8 @@ class Index:
     ) -> list[tuple[tuple[int, ...], tuple[int, ...] | None, tuple[float, ...]] | None]:
         """handles: array("q"), the others array("i"). Request i takes its counts[i] tokens, which lie in `tokens` one
         request after the other, and gets a draft of at most limits[i] nodes: (tokens, parents, survival), with
-        parents None for a chain, or None. An error comes before anything is changed."""
+        parents None for a chain, or None. All requests learn and take their tokens before the first draft is grown. An
+        error, such as a handle that is unknown or comes twice, comes before anything is changed."""
 
     def stop(self, handle: int, tokens: array[int]) -> None:
         """The last tokens of a request, array("i"); it is forgotten then."""
