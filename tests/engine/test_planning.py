@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from specserve.batch import BatchBuilder
 from specserve.request import Request
 from specserve.spans import Span
-from specserve.speculation.asking import FIRST_PATIENCE, LONG_REST, PATIENCE, Asking
+from specserve.speculation.asking import FIRST_PATIENCE, LONG_REST, PATIENCE, SHORT_REST, Asking
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import POINTS, StepCosts, measure_costs
 from specserve.speculation.planning import PROBE_EVERY, WORTHWHILE, CostPlanner, VerifyAll
@@ -439,14 +439,14 @@ def costly():
 
 
 def test_a_request_whose_guesses_save_nothing_is_asked_at_first_and_then_rarely():
-    asked = turns(costly(), 200)
+    asked = turns(costly(), 12 * LONG_REST)
     assert all(asked[:FIRST_PATIENCE])
     assert sum(asked[-10 * LONG_REST :]) == 10
 
 
 def test_guesses_that_save_less_than_asking_costs_do_not_keep_it_going():
     asking = costly()
-    asked = turns(asking, 200, lambda: asking.credit("r", 0.5))
+    asked = turns(asking, 12 * LONG_REST, lambda: asking.credit("r", 0.5))
     assert sum(asked[-10 * LONG_REST :]) < 20
 
 
@@ -467,15 +467,26 @@ def test_one_guess_that_came_true_is_reason_to_ask_some_times_more():
     asking = costly()
     turns(asking, 100)
     asking.hope("r")
-    assert turns(asking, LONG_REST).count(True) in (PATIENCE, PATIENCE + 1)
+    assert turns(asking, SHORT_REST).count(True) in (PATIENCE, PATIENCE + 1)
+
+
+def test_who_comes_while_the_others_rest_is_asked_at_once():
+    asking = costly()
+    old, new = (with_draft(None, name=name) for name in ("r", "new"))
+    for _ in range(4 * LONG_REST):
+        asking.whom([old])
+    while any(asking.whom([old])):
+        pass
+    assert asking.whom([old, new]) == [False, True]
+    assert asking.whom([new]) == [True]
 
 
 def test_requests_that_rest_are_asked_in_the_same_steps():
     asking = costly()
     early, late = (with_draft(None, name=name) for name in "ab")
     turns(asking, 5, name="a")
-    together = [asking.whom([early, late]) for _ in range(200)]
-    assert all(a == b for a, b in together[-100:])
+    together = [asking.whom([early, late]) for _ in range(12 * LONG_REST)]
+    assert all(a == b for a, b in together[-8 * LONG_REST :])
 
 
 def test_what_asking_costs_is_learned_from_those_that_do_not_rest():

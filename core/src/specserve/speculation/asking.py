@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 MEMORY = 0.9
 """Of what asking saved, per step asked."""
-FIRST_PATIENCE, PATIENCE = 8, 4
+FIRST_PATIENCE, PATIENCE = 4, 1
 """Steps in which a request is asked whatever that saves: a new one, and one of whose guesses something came true."""
-SHORT_REST, LONG_REST = 8, 16
+SHORT_REST, LONG_REST = 16, 32
 """Steps from one asking to the next where it does not pay: twice as many each time that it did not, up to the long."""
 COST_MEMORY = 0.95
 SPARE_RECORDS = 64
@@ -28,7 +28,9 @@ SPARE_RECORDS = 64
 @dataclass(slots=True)
 class Record:
     saved: float = 0.0
-    """Seconds per step asked, a moving average."""
+    """Seconds in the steps asked, the older the lighter."""
+    weight: float = 0.0
+    """Of those steps: `saved` by it is a moving average, of a new request too."""
     patience: int = FIRST_PATIENCE
     rest: int = SHORT_REST
 
@@ -41,20 +43,30 @@ class Asking:
         """What asking one request costs, a moving average."""
         self.num_awake = 0
         """Requests that are asked in every step, this one included."""
+        self.resting: Sequence[Request] = ()
+        self.resting_until = 0
+        """None of these requests is asked before this turn."""
 
     def whom(self, requests: Sequence[Request]) -> list[bool]:
         """Call once per step: a request that is asked must save again what asking costs."""
         self.turn += 1
+        if self.turn < self.resting_until and requests == self.resting:
+            return [False] * len(requests)
         if len(self.records) > 2 * len(requests) + SPARE_RECORDS:  # requests that ended unseen
             self.records = {r.id: self.records[r.id] for r in requests if r.id in self.records}
         self.num_awake = 0
-        return [self.is_asked(request.id) for request in requests]
+        asked = [self.is_asked(request.id) for request in requests]
+        self.resting, self.resting_until = requests, 0
+        if requests and not any(asked):
+            rests = {self.records[request.id].rest for request in requests}
+            self.resting_until = min(self.turn - self.turn % rest + rest for rest in rests)
+        return asked
 
     def is_asked(self, request_id: str) -> bool:
         record = self.records.get(request_id)
         if record is None:
             record = self.records[request_id] = Record()
-        if record.patience or record.saved >= self.seconds:
+        if record.patience or record.saved >= self.seconds * record.weight:
             record.patience = max(record.patience - 1, 0)
             record.rest = SHORT_REST
             self.num_awake += 1
@@ -63,6 +75,7 @@ class Asking:
         else:
             record.rest = min(2 * record.rest, LONG_REST)
         record.saved *= MEMORY
+        record.weight += (1 - MEMORY) * (1 - record.weight)
         return True
 
     def credit(self, request_id: str, seconds: float) -> None:
@@ -70,15 +83,18 @@ class Asking:
         record = self.records.get(request_id)
         if record is not None:
             record.saved += (1 - MEMORY) * seconds
+            self.resting_until = 0
 
     def hope(self, request_id: str) -> None:
         """There is reason to ask this request again."""
         record = self.records.get(request_id)
         if record is not None:
             record.patience = max(record.patience, PATIENCE)
+            self.resting_until = 0
 
     def forget(self, request_id: str) -> None:
         self.records.pop(request_id, None)
+        self.resting_until = 0
 
     def cost(self, seconds: float, num_asked: int) -> None:
         """Asking so many took so long. One that something else held up counts as twice the average at most; those who
