@@ -167,13 +167,6 @@ INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), _mm256_unpackhi_epi16(x, y));
 }
 
-// Sixteen numbers to every second place.
-INLINE void store_apart(Bf16* p, F x) {
-    Bf16 numbers[kLanes];
-    store(numbers, x);
-    for (int i = 0; i < kLanes; ++i) p[2 * i] = numbers[i];
-}
-
 // --- sampling -------------------------------------------------------------------------------------------
 
 INLINE unsigned at_least(F a, F b) {

@@ -105,13 +105,6 @@ INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
     }
 }
 
-// Sixteen numbers to every second place.
-INLINE void store_apart(Bf16* p, F x) {
-    Bf16 numbers[kLanes];
-    store(numbers, x);
-    for (int i = 0; i < kLanes; ++i) p[2 * i] = numbers[i];
-}
-
 INLINE unsigned at_least(F a, F b) {
     unsigned mask = 0;
     EACH mask |= static_cast<unsigned>(a.v[i] >= b.v[i]) << i;
