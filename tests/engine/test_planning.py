@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from functools import cache
 from itertools import pairwise
 
 import msgspec
@@ -421,9 +422,15 @@ def test_a_drafter_that_becomes_right_is_found_out_without_being_verified(toy_mo
 # --- when to draft at all -------------------------------------------------------------------------------
 
 
+@cache
+def named(name):
+    """The same request every time: of those that rest, nobody is looked at."""
+    return with_draft(None, name=name)
+
+
 def turns(asking, steps, after=lambda: None, name="r"):
     """In which of the next steps the request is asked; `after` happens in each of those."""
-    request, asked = with_draft(None, name=name), []
+    request, asked = named(name), []
     for _ in range(steps):
         asked += asking.whom([request])
         if asked[-1]:
@@ -467,7 +474,19 @@ def test_one_guess_that_came_true_is_reason_to_ask_some_times_more():
     asking = costly()
     turns(asking, 100)
     asking.hope("r")
-    assert turns(asking, SHORT_REST).count(True) in (PATIENCE, PATIENCE + 1)
+    asked = turns(asking, SHORT_REST)
+    assert asked[0]
+    assert asked.count(True) in (PATIENCE, PATIENCE + 1)
+
+
+def test_what_came_in_while_all_rest_counts_at_once():
+    """The guesses of one step are verified in the next, when the request rests already."""
+    asking = costly()
+    turns(asking, 100)
+    while any(turns(asking, 1)):
+        pass
+    asking.credit("r", 20.0)
+    assert turns(asking, 1) == [True]
 
 
 def test_who_comes_while_the_others_rest_is_asked_at_once():
