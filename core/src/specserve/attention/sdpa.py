@@ -157,13 +157,17 @@ class SdpaAttention(AttentionBackend):
         return by_row.transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, plan.places)
 
     def tiled(self, q: Tensor, rows: Tensor | None) -> Tensor:
-        """q: [T, heads, head_dim] -> [tiles, kv_heads, query rows, head_dim]; short tiles repeat their first row."""
+        """q: [T, heads, head_dim] -> [tiles, kv_heads, query rows, head_dim]; short tiles repeat their first row.
+
+        Always contiguous: a row repeated as a view has stride 0, which BLAS does not take, and torch then sums in
+        another order than for the tiles that are copies.
+        """
         spec, height = self.spec, self.rows_per_tile
         if rows is None:
             by_group = q.reshape(-1, spec.num_kv_heads, 1, self.group_size, spec.head_dim)
-            return by_group.expand(-1, -1, height, -1, -1).flatten(2, 3)
+            return by_group.expand(-1, -1, height, -1, -1).flatten(2, 3).contiguous()
         by_row = q.index_select(0, rows).view(-1, height, spec.num_kv_heads, self.group_size, spec.head_dim)
-        return by_row.transpose(1, 2).flatten(2, 3)
+        return by_row.transpose(1, 2).flatten(2, 3).contiguous()
 
     def attend(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         queries = queries[call.tiles]

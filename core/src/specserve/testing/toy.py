@@ -40,6 +40,55 @@ DEFAULTS: dict[str, Any] = {
     "eos_token_id": EOS_ID,
 }
 
+FAMILIES: dict[str, dict[str, Any]] = {
+    "mha": {"num_key_value_heads": 4, "hidden_size": 64, "intermediate_size": 96},
+    "mha-window": {
+        "architecture": "mistral",
+        "num_attention_heads": 2,
+        "head_dim": 128,
+        "hidden_size": 65,
+        "intermediate_size": 13,
+        "vocab_size": 326,
+        "sliding_window": 24,
+    },
+    "one-head": {
+        "num_attention_heads": 1,
+        "num_key_value_heads": 1,
+        "head_dim": 48,
+        "hidden_size": 33,
+        "intermediate_size": 13,
+        "vocab_size": 321,
+    },
+    "mqa": {
+        "architecture": "qwen2",
+        "num_attention_heads": 5,
+        "num_key_value_heads": 1,
+        "head_dim": 20,
+        "hidden_size": 50,
+        "intermediate_size": 50,
+        "vocab_size": 331,
+    },
+    "mqa-many-heads": {
+        "num_attention_heads": 20,
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+        "hidden_size": 144,
+        "intermediate_size": 50,
+        "vocab_size": 323,
+    },
+    "groups-of-three": {
+        "architecture": "qwen3",
+        "num_attention_heads": 6,
+        "head_dim": 80,
+        "hidden_size": 65,
+        "intermediate_size": 13,
+        "vocab_size": 333,
+        "tie_word_embeddings": True,
+    },
+}
+"""What `write_checkpoint` takes for models unlike its default: one query head per key head, one key head for all, and
+heads, widths and vocabularies that are no multiple of a vector or a matrix tile."""
+
 
 def write_checkpoint(
     path: Path,

@@ -1,0 +1,67 @@
+"""The bit rule and the promise on models of every shape: MHA, MQA, and sizes that are no multiple of anything."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from specserve.testing.drafters import NoisyDrafter
+from specserve.testing.engines import accepted, run
+from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve.testing.toy import FAMILIES, write_checkpoint
+
+ARITHMETICS = ["torch-float32", "torch-bfloat16", "torch-float16", "cpu-float32", "cpu-bfloat16"]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request, tmp_path_factory):
+    return write_checkpoint(tmp_path_factory.mktemp("family") / request.param, **FAMILIES[request.param])
+
+
+def options_of(arithmetic):
+    kernels, dtype = arithmetic.split("-")
+    return {"default_plugins": kernels == "cpu", "dtype": dtype, "max_num_batched_tokens": 512}
+
+
+def few_requests():
+    """Greedy and sampled ones in turn, all with log-probabilities."""
+    rng = random.Random(5)
+    return [
+        toy_request(
+            str(i),
+            [rng.randrange(TOY_VOCAB - 10) for _ in range(length)],
+            max_tokens=16,
+            ignore_eos=True,
+            logprobs=3,
+            temperature=float(i % 2),
+            seed=i,
+        )
+        for i, length in enumerate((3, 30, 70, 1, 18, 90))
+    ]
+
+
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_chunks_neighbours_and_drafts_change_no_token_and_no_logprob(family, arithmetic):
+    requests, options = few_requests(), options_of(arithmetic)
+    alone = run(family, requests, **options | {"max_num_seqs": 1})
+    in_chunks = run(family, requests, **options | {"max_num_batched_tokens": 17})
+    assert in_chunks.decided() == alone.decided()
+    drafter = NoisyDrafter(alone.tokens(), p=0.7, max_width=16, vocab_size=TOY_VOCAB, seed=0)
+    speculative = run(family, requests, drafter, **options)
+    assert speculative.decided() == alone.decided()
+    good, drafted = accepted(speculative)
+    assert 0.15 < good / drafted < 0.9
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+@pytest.mark.parametrize("seed", range(3))
+def test_many_requests_of_every_kind_are_lossless_whatever_the_family(family, arithmetic, threads, seed):
+    requests = varied_requests(32, seed=seed)
+    options = options_of(arithmetic) | {"threads": threads}
+    alone = run(family, requests, **options | {"max_num_seqs": 1})
+    for limits in ({"max_num_batched_tokens": 24}, {"block_size": 1}, {"max_num_seqs": 32}):
+        drafter = NoisyDrafter(alone.tokens(), p=0.7, max_width=16, vocab_size=TOY_VOCAB, seed=seed)
+        assert run(family, requests, drafter, **options | limits).decided() == alone.decided(), limits
