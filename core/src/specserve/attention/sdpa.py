@@ -172,13 +172,19 @@ class SdpaAttention(AttentionBackend):
     def attend(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         queries = queries[call.tiles]
         tiles = len(queries)
+        copies = 2 if tiles == 1 and self.shares_one_product() else tiles
         return F.scaled_dot_product_attention(
-            queries,
-            keys[:, :, : call.length].expand(tiles, -1, -1, -1),
-            values[:, :, : call.length].expand(tiles, -1, -1, -1),
+            queries.expand(copies, -1, -1, -1),
+            keys[:, :, : call.length].expand(copies, -1, -1, -1),
+            values[:, :, : call.length].expand(copies, -1, -1, -1),
             attn_mask=call.masks[window],
             scale=self.spec.scale,
-        )
+        )[:tiles]
+
+    def shares_one_product(self) -> bool:
+        """Would torch's threads share the matrix products of a lone tile? Those of several tiles and key heads they
+        share out whole; that of one tile with one key head the BLAS cuts among them, and sums in another order."""
+        return self.spec.num_kv_heads == 1 and self.device.type == "cpu" and torch.get_num_threads() > 1
 
 
 def backend_chooser(device: torch.device) -> Callable[[], AbstractContextManager[object]]:
