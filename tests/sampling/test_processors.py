@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specserve.request import Request
+from specserve.sampling.edits import TorchRow
 from specserve.sampling.processors import (
     BadWordsProcessor,
     BiasProcessor,
@@ -120,6 +122,46 @@ def test_a_processor_that_starts_late_knows_what_was_generated(name, generated, 
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_neutral_parameters_need_no_processor(name):
     assert PROCESSORS[name].start(admitted([1], [], SamplingParams()), VOCAB) is None
+
+
+class Said:
+    """Edits that only remember what they were."""
+
+    def __init__(self):
+        self.edits = []
+
+    def __getattr__(self, name):
+        return lambda *numbers: self.edits.append((name, *numbers))
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "expected"),
+    [
+        ("bias", SamplingParams(allowed_token_ids=(2, 1, 2)), ["keep_only"]),
+        ("bias", SamplingParams(allowed_token_ids=(2,), logit_bias={}), ["keep_only"]),
+        ("bias", SamplingParams(logit_bias={3: 0.5}), ["shift"]),
+        ("penalties", SamplingParams(presence_penalty=1.0), []),
+        ("penalties", SamplingParams(repetition_penalty=1.5), ["penalize"]),
+        ("min tokens", SamplingParams(min_tokens=1), ["forbid"]),
+        ("bad words", SamplingParams(bad_words=((3, 4),)), []),
+    ],
+)
+def test_what_would_change_nothing_is_not_said(name, params, expected):
+    said = Said()
+    PROCESSORS[name].start(admitted([9, 9], [], params), VOCAB).edit(said, ())
+    assert [name for name, *_ in said.edits] == expected
+    assert all(len(numbers) for _, *lists in said.edits for numbers in lists if isinstance(numbers, array))
+
+
+def test_an_edit_in_numbers_of_another_type_is_refused_not_read_amiss():
+    row = TorchRow(torch.zeros(VOCAB))
+    for ids, values in ((array("i", [1, 2]), array("f", [1, 2])), (array("q", [1]), array("d", [1]))):
+        with pytest.raises(
+            ValueError, match=r"an edit takes ids as array\('q'\) and values as array\('f'\); got format"
+        ):
+            row.shift(ids, values)
+    row.shift(array("l", [1]), array("f", [0.5]))
+    assert row.logits.tolist() == [0.0, 0.5, *[0.0] * (VOCAB - 2)]
 
 
 def test_repetition_counts_the_prompt_and_the_other_penalties_do_not():

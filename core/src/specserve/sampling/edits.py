@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
-    from array import array
-
     from torch import Tensor
 
 NEVER = float("-inf")
+FORMATS = {torch.int64: ("q", "l") if array("l").itemsize == 8 else ("q",), torch.float32: ("f",)}
+"""What the struct module calls them."""
 
 
 class TorchRow:
@@ -47,8 +48,11 @@ class TorchRow:
         return self.tensor(numbers, torch.float32)
 
     def tensor(self, numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:
-        """Shares the array's memory on CPU; frombuffer takes no empty ones."""
+        """Shares the array's memory on CPU; frombuffer takes no empty ones, and reads numbers of another type amiss."""
+        lent = memoryview(numbers)
+        if lent.format not in FORMATS[dtype]:
+            raise ValueError(f"an edit takes ids as array('q') and values as array('f'); got format {lent.format!r}.")
         device = self.logits.device
         return (
-            torch.frombuffer(numbers, dtype=dtype).to(device) if numbers else torch.empty(0, dtype=dtype, device=device)
+            torch.frombuffer(lent, dtype=dtype).to(device) if len(lent) else torch.empty(0, dtype=dtype, device=device)
         )

@@ -45,7 +45,8 @@ class Bias(Editing):
     def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
         if self.allowed is not None:
             edits.keep_only(self.allowed)
-        edits.shift(self.ids, self.values)
+        if self.ids:
+            edits.shift(self.ids, self.values)
 
 
 class Penalties(Editing):
@@ -54,15 +55,17 @@ class Penalties(Editing):
     def __init__(self, request: Request) -> None:
         params = request.params
         self.factors = params.repetition_penalty, params.presence_penalty, params.frequency_penalty
-        self.ids = array("q", dict.fromkeys(request.tokens[: request.prompt_len]))
+        prompt = request.tokens[: request.prompt_len] if params.repetition_penalty != 1.0 else ()
+        self.ids = array("q", dict.fromkeys(prompt))
         self.counts = array("f", bytes(4 * len(self.ids)))
-        """How often each of `ids` was generated: 0 for those of the prompt alone."""
+        """How often each of `ids` was generated: 0 for those of the prompt alone, which only repetition counts."""
         self.places = {token: i for i, token in enumerate(self.ids)}
         self.commit(request.tokens[request.prompt_len :])
 
     def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
         ids, counts = self.ahead(path) if path else (self.ids, self.counts)
-        edits.penalize(ids, counts, *self.factors)
+        if ids:
+            edits.penalize(ids, counts, *self.factors)
 
     def ahead(self, path: Sequence[int]) -> tuple[array[int], array[float]]:
         """`ids` and `counts` as if `path` were committed. Copies no dictionary: that would cost more than all else."""
