@@ -25,24 +25,27 @@ class Targets {
         wanted_.rows.push_back({row, seed, index, static_cast<float>(temperature), top_k, top_p, min_p, nullptr, wanted_.edits.size(), 0});
     }
     // Logits that stand in for the row's: what came of processors that make no edits.
-    void use(Array logits) {
-        const float* at = numbers<float>(logits, "logits", {kAny});
-        last().given = at;
-        given_.push_back(std::move(logits));
+    void use(nb::handle logits) {
+        std::vector<float> copy;
+        append(logits, "logits", kAny, copy);
+        TargetRow& row = last();
+        given_.push_back(std::move(copy));
+        row.given = given_.back().data();
     }
-    void penalize(const Array& ids, const Array& counts, double repetition, double presence, double frequency) {
-        take(Edit::penalize, ids, &counts, static_cast<float>(repetition), static_cast<float>(presence), static_cast<float>(frequency));
+    void penalize(nb::handle ids, nb::handle counts, double repetition, double presence, double frequency) {
+        take(Edit::penalize, ids, counts, static_cast<float>(repetition), static_cast<float>(presence), static_cast<float>(frequency));
     }
-    void shift(const Array& ids, const Array& values) { take(Edit::shift, ids, &values); }
-    void keep_only(const Array& ids) { take(Edit::keep_only, ids, nullptr); }
-    void forbid(const Array& ids) { take(Edit::forbid, ids, nullptr); }
+    void shift(nb::handle ids, nb::handle values) { take(Edit::shift, ids, values); }
+    void keep_only(nb::handle ids) { take(Edit::keep_only, ids); }
+    void forbid(nb::handle ids) { take(Edit::forbid, ids); }
 
     const TargetRows& checked(const Logits& logits) const {
         for (const TargetRow& row : wanted_.rows) within(row.row, logits.count, "row");
         for (int64_t id : wanted_.ids) within(id, logits.size, "token");
-        for (const Array& row : given_)
-            if (static_cast<int64_t>(row.shape(0)) != logits.size)
-                throw std::invalid_argument("a processor's logits must be [" + std::to_string(logits.size) + "]; got " + sizes_of(row) + ".");
+        for (const std::vector<float>& row : given_)
+            if (static_cast<int64_t>(row.size()) != logits.size)
+                throw std::invalid_argument("a processor's logits must be [" + std::to_string(logits.size) + "]; got [" +
+                                            std::to_string(row.size()) + "].");
         return wanted_;
     }
 
@@ -51,20 +54,18 @@ class Targets {
         if (wanted_.rows.empty()) throw std::invalid_argument("no row was begun that this could belong to.");
         return wanted_.rows.back();
     }
-    void take(Edit::Kind kind, const Array& ids, const Array* values, float repetition = 1.0f, float presence = 0.0f, float frequency = 0.0f) {
-        const int64_t* from = numbers<int64_t>(ids, "ids", {kAny});
-        int64_t count = static_cast<int64_t>(ids.shape(0));
-        ++last().num_edits;
-        wanted_.edits.push_back({kind, wanted_.ids.size(), wanted_.values.size(), static_cast<int>(count), repetition, presence, frequency});
-        if (values) {
-            const float* numbers_of = numbers<float>(*values, "values", {count});
-            wanted_.values.insert(wanted_.values.end(), numbers_of, numbers_of + count);
-        }
-        wanted_.ids.insert(wanted_.ids.end(), from, from + count);
+    // An edit counts only once its lists are taken: who catches the exception may go on with the others.
+    void take(Edit::Kind kind, nb::handle ids, nb::handle values = {}, float repetition = 1.0f, float presence = 0.0f, float frequency = 0.0f) {
+        TargetRow& row = last();
+        size_t first_id = wanted_.ids.size(), first_value = wanted_.values.size();
+        int64_t count = append(ids, "ids", kAny, wanted_.ids);
+        if (values.is_valid()) append(values, "values", count, wanted_.values);
+        wanted_.edits.push_back({kind, first_id, first_value, static_cast<int>(count), repetition, presence, frequency});
+        ++row.num_edits;
     }
 
     TargetRows wanted_;
-    std::vector<Array> given_;
+    std::vector<std::vector<float>> given_;
 };
 
 std::vector<int> argmax_tokens(Sampler& sampler, const Array& logits) {

@@ -173,7 +173,8 @@ bfloat16: type[Kind]
 
 class Targets:
     """The rows whose target tokens are wanted. `begin` one, then say what changes its logits: ids are array("q") of
-    distinct tokens, counts and values array("f"), as in `specserve.protocols.LogitEdits`."""
+    distinct tokens, counts and values array("f"), as in `specserve.protocols.LogitEdits`, or other buffers of these
+    types: their numbers are copied."""
 
     def __init__(self) -> None: ...
     def begin(
@@ -182,7 +183,7 @@ class Targets:
         """row: in the logits; temperature 0 is greedy."""
 
     def use(self, logits: Tensor, /) -> None:
-        """[V] float32, in place of the row's."""
+        """[V] float32, in place of the row's; copied."""
 
     def penalize(
         self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float, /
