@@ -13,7 +13,7 @@ import torch
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_kind
 from specserve_cpu.fused import fuse
-from specserve_cpu.linear import PackedLinear, dense
+from specserve_cpu.linear import PackedLinear, dense, filled_up
 from specserve_cpu.sampler import CpuSampler
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class CpuKernels:
             (begin, end, adapter.parts[projection]) for begin, end, adapter in segments if projection in adapter.parts
         ]
         if parts:
-            self.native.add_low_rank(self.machine, dense(x), out, parts)
+            even = filled_up(x, max(part.missing for _, _, part in parts))
+            native = [(begin, end, part.native) for begin, end, part in parts]
+            self.native.add_low_rank(self.machine, dense(even), out, native)
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | AroundPass | None:
         return fuse(self.machine, model, attention)

@@ -23,16 +23,18 @@ class PackedLinear:
         self.outs, self.ins = weight.shape
         # bf16 inputs are taken in pairs
         self.missing = self.ins % 2 if weight.dtype == torch.bfloat16 else 0
-        self.native = native_kind(weight.dtype).PackedLinear(machine, self.even(weight).contiguous(), bias)
+        even = filled_up(weight, self.missing).contiguous()
+        self.native = native_kind(weight.dtype).PackedLinear(machine, even, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         out = torch.empty((x.shape[0], self.outs), dtype=x.dtype)
-        self.native.run(lent(dense(self.even(x))), lent(out))
+        self.native.run(lent(dense(filled_up(x, self.missing))), lent(out))
         return out
 
-    def even(self, rows: Tensor) -> Tensor:
-        """With a zero column where one is missing; without a copy elsewhere."""
-        return F.pad(rows, (0, self.missing)) if self.missing else rows
+
+def filled_up(rows: Tensor, missing: int) -> Tensor:
+    """With so many columns of zeros more; without a copy where none is missing."""
+    return F.pad(rows, (0, missing)) if missing else rows
 
 
 def dense(x: Tensor) -> Tensor:
