@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from specserve.faults import BadAnswerError
 from specserve.speculation.trees import ROOT, keep, parents_of
 from specserve.types import Draft
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class DraftFault(Exception):
+class DraftFault(BadAnswerError):
     """The drafter broke its contract; the message is a short reason that labels a metric."""
 
 

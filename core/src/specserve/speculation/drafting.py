@@ -2,7 +2,8 @@
 
 Several drafters compose: the cheapest (as measured) is asked first, and a costlier one only for requests
 whose draft so far promises less than the costlier one's drafts usually bring. All are held against the
-tokens that the target then gave, verified or not. Guards keep every fault away from the requests.
+tokens that the target then gave, verified or not. One that was asked nothing for many steps is asked once
+whatever it promises, so that none is locked out by its first misses. Guards keep every fault away from the requests.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ class Drafting:
         best: list[Draft | None] = [None] * len(limits)
         promise = [0.0] * len(limits)
         for guard in sorted(self.guards, key=lambda g: g.seconds_per_draft):
-            asked = [limit if p < guard.mean_hits else 0 for limit, p in zip(limits, promise, strict=True)]
+            asked = list(limits)
+            if not guard.is_due():
+                asked = [limit if p < guard.mean_hits else 0 for limit, p in zip(limits, promise, strict=True)]
             for i, draft in enumerate(guard.propose(batch, output, verdict, asked)):
                 if draft is None:
                     continue

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from specserve.faults import FAULTS, reason_of
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.draft_checks import DraftFault, check_draft
 from specserve.speculation.trees import shallow
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 ADAPTATION = 0.05
+PROBE_EVERY = 16
+"""Steps without a question after which a competing drafter is asked whatever it promises."""
 T = TypeVar("T")
 
 
@@ -58,6 +61,7 @@ class Guard:
         """Of one request, a moving average."""
         self.mean_hits = float("inf")
         """Guesses on the right path per draft, a moving average; unknown at first, so it is worth asking."""
+        self.num_scored = self.steps_unasked = 0
 
     def start(self, request: Request) -> None:
         self.attempt(lambda: self.drafter.start(request))
@@ -71,23 +75,23 @@ class Guard:
         """One valid draft or None per span."""
         valid: list[Draft | None] = [None] * len(limits)
         wanted = sum(limit > 0 for limit in limits)
+        self.steps_unasked = 0 if wanted else self.steps_unasked + 1
         if not self.enabled or not (wanted or self.hears_every_step):
             return valid
         faults = self.num_faults
         began = time.perf_counter()
         proposed = self.attempt(partial(self.asked, batch, output, verdict, limits)) or ()
         for i, draft in enumerate(proposed):
-            if draft is not None:
+            if draft is not None:  # limits[i] is ours: the drafter was given a copy
                 valid[i] = self.attempt(partial(self.checked, batch.spans[i].request, draft, limits[i]))
         if wanted:
             self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
         self.judge(faults)
         return valid
 
-    def asked(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
-    ) -> Sequence[Draft | None]:
-        proposed = self.drafter.propose(batch, output, verdict, limits)
+    def asked(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> list[Draft | None]:
+        """A list of the right length, whatever kind of sequence the drafter gave."""
+        proposed = list(self.drafter.propose(batch, output, verdict, list(limits)))
         if len(proposed) != len(limits):
             raise DraftFault("wrong number of drafts")
         return proposed
@@ -106,9 +110,15 @@ class Guard:
 
     def score(self, hits: int) -> None:
         """A draft of this drafter held `hits` guesses that came true along one path."""
-        self.mean_hits = (
-            hits if self.mean_hits == float("inf") else self.mean_hits + ADAPTATION * (hits - self.mean_hits)
-        )
+        self.num_scored += 1
+        if self.num_scored == 1:
+            self.mean_hits = hits
+        else:  # a plain mean at first: one early miss must not weigh for a hundred drafts
+            self.mean_hits += max(ADAPTATION, 1 / self.num_scored) * (hits - self.mean_hits)
+
+    def is_due(self) -> bool:
+        """Was it asked nothing for so long that its record says little about today's text?"""
+        return self.steps_unasked >= PROBE_EVERY
 
     def attempt(self, action: Callable[[], T]) -> T | None:
         """What the action returns; None, and a counted fault, where it raises."""
@@ -116,13 +126,12 @@ class Guard:
             return None
         try:
             return action()
-        except DraftFault as fault:
-            self.count(str(fault), None)
-        except Exception as error:
-            self.count(f"raised {type(error).__name__}", error)
+        except FAULTS as error:
+            self.count(error)
         return None
 
-    def count(self, reason: str, error: Exception | None) -> None:
+    def count(self, error: BaseException) -> None:
+        reason = reason_of(error)
         self.num_faults += 1
         self.metrics.drafter_faults[self.name, reason] += 1
         if self.metrics.drafter_faults[self.name, reason] == 1:

@@ -1,0 +1,120 @@
+"""Whose fault it is: faults are counted by plugin, part and reason, logged once, and switched off where they go on.
+
+A fault belongs to whom it concerns. One that a request's own part raises is a `RequestFault` and ends that request.
+One that a plugin's part raises costs what the part would have done; after `limit` faulty calls in a row the part is
+called no more. Knows nothing about what the parts do. No torch.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import CancelledError
+from collections import Counter
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FAULTS = (Exception, SystemExit, GeneratorExit, CancelledError)
+"""What a part may raise and is contained. KeyboardInterrupt is the user's."""
+MAX_MESSAGE = 500
+
+
+class BadAnswerError(Exception):
+    """A part broke its contract without raising; the message is a short reason that labels a metric."""
+
+
+class RequestFault(Exception):
+    """What belongs to one request raised: the request ends with this message, and nobody else does.
+
+    `what` names it within a sentence; `part` is the plugin's, where it is known.
+    """
+
+    def __init__(self, request_id: str, what: str, error: BaseException, part: PluginPart | None = None) -> None:
+        super().__init__(f"{what} {said(error)}")
+        self.request_id, self.what, self.error, self.part = request_id, what, error, part
+
+
+def reason_of(error: BaseException) -> str:
+    """A short text that labels a metric: no addresses, numbers or text of a request."""
+    return str(error) if isinstance(error, BadAnswerError) else f"raised {type(error).__name__}"
+
+
+def said(error: BaseException) -> str:
+    """What happened, for people. Never raises, whatever the error's own text does."""
+    if isinstance(error, BadAnswerError):
+        return str(error)
+    try:
+        text = str(error)
+    except FAULTS:
+        text = ""
+    return f"raised {type(error).__name__}" + (f": {text}" if text else "")[:MAX_MESSAGE]
+
+
+class FaultLog:
+    """The faults of one engine and its server. Any thread may count."""
+
+    def __init__(self, limit: int = 5) -> None:
+        self.limit = limit
+        """Faulty calls in a row after which a part is switched off."""
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        """By (plugin, part, reason)."""
+        self.disabled: set[tuple[str, str]] = set()
+        """(plugin, part)."""
+        self.lock = Lock()
+
+    def part(self, plugin: str, name: str, *, needed: bool = False) -> PluginPart:
+        """`needed`: it is never switched off, whatever it does."""
+        return PluginPart(plugin, name, self, needed)
+
+    def count(self, plugin: str, part: str, error: BaseException, consequence: str = "") -> None:
+        key = plugin, part, reason_of(error)
+        with self.lock:
+            self.counts[key] += 1
+            first = self.counts[key] == 1
+        if first:
+            logger.warning("plugin %s: its %s %s%s", plugin, part, said(error), consequence, exc_info=error)
+
+    def disable(self, plugin: str, part: str, faults_in_a_row: int) -> None:
+        with self.lock:
+            self.disabled.add((plugin, part))
+        logger.error("plugin %s: its %s is switched off after %d faults in a row", plugin, part, faults_in_a_row)
+
+
+@dataclass(slots=True, eq=False)
+class PluginPart:
+    """One part that a plugin brought: safe to call, and counted."""
+
+    plugin: str
+    name: str
+    log: FaultLog
+    needed: bool = False
+    faults_in_a_row: int = 0
+    enabled: bool = True
+
+    def call(self, default: T, action: Callable[..., T], *arguments: Any) -> T:
+        """The action's answer; `default` where it raises, and once the part is switched off."""
+        if not self.enabled:
+            return default
+        try:
+            answer = action(*arguments)
+        except FAULTS as error:
+            self.failed(error)
+            return default
+        self.faults_in_a_row = 0
+        return answer
+
+    def failed(self, error: BaseException, consequence: str = "; it is left out") -> None:
+        self.log.count(self.plugin, self.name, error, consequence)
+        self.faults_in_a_row += 1
+        if self.enabled and not self.needed and self.faults_in_a_row >= self.log.limit:
+            self.enabled = False
+            self.log.disable(self.plugin, self.name, self.faults_in_a_row)
+
+    def passed(self) -> None:
+        self.faults_in_a_row = 0
