@@ -5,8 +5,6 @@ Names are parts of URLs, of `base:adapter` and of namespaces; nothing that separ
 
 from __future__ import annotations
 
-from specserve.server.models import SALT_MARK
-
 MAX_NAME = 128
 NAME_RULE = f"1 to {MAX_NAME} printable characters without blanks, ':' and '/'"
 
@@ -18,8 +16,3 @@ def is_name(text: str) -> bool:
 def namespace(name: str, version: str) -> str:
     """Injective: versions have one length and no '@'."""
     return f"{name}@{version}"
-
-
-def unsalted(request_namespace: str) -> str:
-    """The model's part of a request's namespace."""
-    return request_namespace.partition(SALT_MARK)[0]

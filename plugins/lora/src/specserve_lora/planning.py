@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve.lowrank import LoraPlan, Segment
+from specserve.namespaces import unsalted
 from specserve_lora.errors import AdapterError
-from specserve_lora.names import unsalted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
