@@ -15,6 +15,7 @@ from specserve.admission import Limits
 from specserve.assembly import Assembled
 from specserve.batch import BatchBuilder
 from specserve.config import EngineConfig
+from specserve.contained import ContainedProcessor
 from specserve.engine import Engine, EngineParts
 from specserve.kv.blocks import BlockPool
 from specserve.kv.cache import KVCache
@@ -51,7 +52,7 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
     planner, metrics = VerifyAll(0), EngineMetrics()
     scheduler = Scheduler(
         pool=BlockPool(num_blocks),
-        builder=BatchBuilder(BLOCK_SIZE, DEVICE),
+        block_size=BLOCK_SIZE,
         planner=planner,
         metrics=metrics,
         max_num_seqs=num_requests,
@@ -66,15 +67,19 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
     )  # fmt: skip
     parts = EngineParts(
         scheduler=scheduler,
+        builder=BatchBuilder(BLOCK_SIZE, DEVICE),
         runner=cast("Runner", CostlessRunner(num_requests, vocab_size)),
         verifier=DrafterInvariantVerifier([vocab_size - 1], TorchSampler()),
         drafting=NoDraft(),
         planner=planner,
         cache=cache,
         processors=[
-            MinTokensProcessor([vocab_size - 1]), PenaltiesProcessor(), BiasProcessor(), BadWordsProcessor(),
+            ContainedProcessor("core", processor, metrics.faults)
+            for processor in (
+                MinTokensProcessor([vocab_size - 1]), PenaltiesProcessor(), BiasProcessor(), BadWordsProcessor(),
+            )
         ],
-        observers=[],
+        watchers=[],
         tokenizer=cast("Any", None),  # only stop strings ask it
         metrics=metrics,
         limits=Limits(vocab_size, MAX_LEN, num_blocks * BLOCK_SIZE),

@@ -254,18 +254,32 @@ async def test_a_request_that_cannot_be_started_ends_alone(toy_model, monkeypatc
         assert engine.status == "ready"
         await until(lambda: free_again(engine))
     assert (merged(failed).finish_reason, merged(failed).tokens) == ("error", ())
-    assert merged(failed).error == "ValueError: no stream today"
+    assert merged(failed).error == "the text stream for its stop strings raised ValueError: no stream today"
     assert list(merged(fine).tokens) == run(toy_model, [neighbour]).tokens()["neighbour"]
-    assert "broken could not be started" in caplog.text
+    assert "request broken ends, the others go on" in caplog.text
 
 
-async def test_a_step_that_raises_ends_every_request_and_says_why(toy_model, caplog):
+async def test_a_forward_pass_that_always_raises_ends_every_request_and_not_the_engine(toy_model, caplog):
+    async with started(toy_model) as engine:
+        readers = [asyncio.create_task(collect(engine, endless(str(i)))) for i in range(5)]
+        await until(lambda: engine.metrics.generation_tokens > 20)
+        forward, engine.engine.runner.forward = engine.engine.runner.forward, lambda batch: 1 / 0
+        for deltas in await asyncio.gather(*readers):
+            assert merged(deltas).finish_reason == "error"
+            assert "the step that computes it raised ZeroDivisionError" in merged(deltas).error
+        assert engine.status == "ready"
+        engine.engine.runner.forward = forward
+        assert merged(await collect(engine, toy_request("later", [1]))).finish_reason in ("stop", "length")
+    assert caplog.text.count("Traceback") == 1
+
+
+async def test_a_step_that_fails_with_no_request_in_it_ends_the_engine_and_says_why(toy_model, caplog):
     async with started(toy_model) as engine:
         failed = asyncio.create_task(engine.failed())
         readers = [asyncio.create_task(collect(engine, endless(str(i)))) for i in range(5)]
         await until(lambda: engine.metrics.generation_tokens > 20)
         assert not failed.done()
-        engine.engine.runner.forward = lambda batch: 1 / 0
+        engine.engine.scheduler.schedule = lambda: 1 / 0
         for answer in await asyncio.gather(*readers, return_exceptions=True):
             assert isinstance(answer, EngineDeadError)
             assert "ZeroDivisionError" in str(answer)

@@ -360,9 +360,7 @@ def test_one_slow_step_moves_a_cost_a_little():
 ])  # fmt: skip
 def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, most_rows, expected):
     parts = make_engine(toy_model, kv_memory=f"{16 * num_blocks}K").engine.parts
-    costs = measure_costs(
-        parts.runner, parts.scheduler.builder, num_blocks=num_blocks, most_rows=most_rows, wait=lambda: None
-    )
+    costs = measure_costs(parts.runner, parts.builder, num_blocks=num_blocks, most_rows=most_rows, wait=lambda: None)
     assert costs.rows == expected
     assert 0 < costs.table[0] < 1.0
     assert costs.table == sorted(costs.table)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from specserve.testing.drafters import OracleDrafter, WrongDrafter
-from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.engines import make_engine, run, run_requests, watch
 from specserve.testing.requests import TOY_VOCAB, toy_request
 
 BLOCK = 16 * 1024  # bytes of a block of 16 tokens of the toy model
@@ -29,7 +29,7 @@ class Recorder:
 def recorded(model, drafter=None, **options):
     engine = make_engine(model, drafter, **options).engine
     recorder = Recorder()
-    engine.parts.observers.append(recorder)
+    watch(engine, recorder)
     return engine, recorder
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.errors import RequestError
 from specserve.metrics import EngineMetrics
+from specserve.plugins import Asked
 from specserve.text.stops import StopStrings
 from specserve.types import Delta, SpeculationFigures, TokenLogprobs
 
@@ -35,6 +36,13 @@ class FakePlugins:
         if answer is None:
             return []
         return [("fake", answer(**arguments) if callable(answer) else answer)]
+
+    def ask(self, hook: str, read: Callable[[Any], Any], **arguments: Any) -> Asked:
+        answers = [answer for answer in self.collect(hook, **arguments) if answer[1] is not None]
+        return Asked([(name, read(answer)) for name, answer in answers], [])
+
+    def contained(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]:
+        return lambda: (action(), None)[1]
 
 
 @dataclass

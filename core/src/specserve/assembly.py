@@ -1,7 +1,7 @@
 """Builds an engine from a configuration and its plugins, in the order that each part needs.
 
-Load, kernels, adapt_model, drafter, KV sized after all weights, attention, planner. A role that only one
-plugin may own is asked through `PluginHost.single`, which refuses two.
+Load, kernels, adapt_model, drafter, KV sized after all weights, attention, planner. What plugins answer is checked in
+`roles`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 import torch
 
 from specserve.admission import Limits
-from specserve.answers import refuse_partial
 from specserve.attention.choosing import ChosenAttention, make_attention
-from specserve.batch import BatchBuilder, no_lora
+from specserve.batch import BatchBuilder
+from specserve.blame import Blame, Role
 from specserve.engine import Engine, EngineParts
-from specserve.errors import ConfigError, PluginError
+from specserve.errors import ConfigError
 from specserve.kv.blocks import BlockPool
 from specserve.kv.sizing import make_cache
 from specserve.loading import BUILTIN
@@ -27,8 +27,17 @@ from specserve.models.config import read_config
 from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
 from specserve.protocols import Arithmetic
+from specserve.roles import (
+    make_drafters,
+    make_kernels,
+    make_lora_planner,
+    make_observers,
+    make_planner,
+    make_processors,
+    make_verifier,
+    request_checks,
+)
 from specserve.runner import Runner
-from specserve.sampling.processors import MinTokensProcessor
 from specserve.scheduler import Scheduler
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import measure_costs
@@ -37,29 +46,21 @@ from specserve.speculation.guard import Guard, whole
 from specserve.speculation.planning import CostPlanner, VerifyAll
 from specserve.speculation.trees import likeliest_chain
 from specserve.text.tokenizer import HfTokenizer
-from specserve.verifier import DrafterInvariantVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.batch import Batch
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
-    from specserve.models.decoder import DecoderModel
     from specserve.plugins import PluginHost
     from specserve.protocols import (
         AttentionBackend,
         Drafter,
         DraftPlanner,
         KernelSet,
-        LogitsProcessor,
-        Sampler,
-        Verifier,
     )
-    from specserve.types import GenerateRequest
 
 ROW_INVARIANT_DEVICES = ("cpu",)
-DRAFTER_PARTS = ("name", "needs", "start", "propose", "stop")
 
 
 class Assembled(NamedTuple):
@@ -95,31 +96,44 @@ def assemble(
     host.collect("adapt_model", model=model, config=config)
     for projection in model.projections.values():
         projection.seal(kernels.prepare_linear)
-    drafters = make_drafters(config, host, model)
+    owned_drafters = make_drafters(config, host, model)
+    drafters = [drafter for _, drafter in owned_drafters]
     cache = make_cache(config, model, sum(drafter.needs.kv_layers for drafter in drafters))
     attention = make_attention(config, host, model, cache, device, drafters)
     runner = Runner(model, kernels, attention.backend, {layer for d in drafters for layer in d.needs.hidden_layers})
-    builder = BatchBuilder(config.block_size, device, lora_planner(host))
-    planner = make_planner(config, host, drafters, runner, builder, cache)
+    builder = BatchBuilder(config.block_size, device, make_lora_planner(host))
+    planner = make_planner(config, host, model.vocab_size) or default_planner(config, drafters, runner, builder, cache)
     arithmetic = arithmetic_of(kernels, attention.backend, config)
-    metrics = EngineMetrics()
+    metrics = EngineMetrics(faults=host.faults)
+    verifier = make_verifier(config, host, tokenizer.eos_token_ids, kernels)
     cache_tokens = cache.num_blocks * cache.block_size
     limits = Limits(model.vocab_size, model.max_model_len, cache_tokens, tokenizer.eos_token_ids)
     engine = Engine(
         EngineParts(
-            scheduler=make_scheduler(config, builder, planner, metrics, cache.num_blocks, arithmetic),
+            scheduler=make_scheduler(config, planner, metrics, cache.num_blocks, arithmetic),
+            builder=builder,
             runner=runner,
-            verifier=make_verifier(config, host, tokenizer, kernels.sampler),
+            verifier=verifier,
             drafting=make_drafting(config, drafters, planner, metrics, model.vocab_size, attention),
             planner=planner,
             cache=cache,
-            processors=make_processors(config, host, tokenizer),
-            observers=[observer for _, observer in host.collect("make_observer", config=config)],
+            processors=make_processors(config, host, tokenizer.eos_token_ids),
+            watchers=make_observers(config, host),
             tokenizer=tokenizer,
             metrics=metrics,
             limits=limits,
             max_waiting=config.max_waiting,
             checks=request_checks(host),
+            blame=Blame(
+                [
+                    Role(kernels, kernels_owner, "kernels"),
+                    Role(kernels.sampler, kernels_owner, "sampler"),
+                    Role(attention.backend, attention.owner, "attention"),
+                    *host.roles(),
+                ],
+                host.packages(),
+            ),
+            check_device=torch.cuda.synchronize if config.device == "cuda" else bool,
         )
     )
     description = {
@@ -155,42 +169,8 @@ def arithmetic_of(kernels: KernelSet, attention: AttentionBackend, config: Engin
     return Arithmetic(*(f"{kernels.name}/{name}/{config.dtype}" for name in attention.arithmetic))
 
 
-def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
-    """Every plugin's drafter. Refuses one that needs hidden states which the model does not have."""
-    drafters: list[Drafter] = []
-    for owner, drafter in host.collect("make_drafter", model=model, config=config):
-        refuse_partial(
-            owner, f"answers make_drafter with a {type(drafter).__name__}", drafter, DRAFTER_PARTS, "Drafter"
-        )
-        for layer in drafter.needs.hidden_layers:
-            if not -model.num_layers - 1 <= layer <= model.num_layers:
-                raise PluginError(
-                    f"{owner} needs the hidden states of layer {layer}; this model has layers 0 (the embedding) to "
-                    f"{model.num_layers}. Choose a drafter made for this model, or remove --plugin {owner}."
-                )
-        drafters.append(drafter)
-    return drafters
-
-
-def make_kernels(config: EngineConfig, host: PluginHost) -> tuple[str, KernelSet]:
-    answer = host.single("make_kernels", config=config, device=config.device, dtype=config.dtype)
-    assert answer is not None, "the built-in plugin always offers kernels"
-    return answer
-
-
-def make_verifier(config: EngineConfig, host: PluginHost, tokenizer: HfTokenizer, sampler: Sampler) -> Verifier:
-    answer = host.single("make_verifier", config=config)
-    return DrafterInvariantVerifier(tokenizer.eos_token_ids, sampler) if answer is None else answer[1]
-
-
-def make_processors(config: EngineConfig, host: PluginHost, tokenizer: HfTokenizer) -> list[LogitsProcessor]:
-    answers = host.collect("logits_processors", config=config)
-    return [MinTokensProcessor(tokenizer.eos_token_ids), *(p for _, some in answers for p in some)]
-
-
 def make_scheduler(
     config: EngineConfig,
-    builder: BatchBuilder,
     planner: DraftPlanner,
     metrics: EngineMetrics,
     num_blocks: int,
@@ -198,7 +178,7 @@ def make_scheduler(
 ) -> Scheduler:
     return Scheduler(
         pool=BlockPool(num_blocks),
-        builder=builder,
+        block_size=config.block_size,
         planner=planner,
         metrics=metrics,
         max_num_seqs=config.max_num_seqs,
@@ -207,25 +187,6 @@ def make_scheduler(
         prefix_cache=config.prefix_cache,
         arithmetic=arithmetic,
     )
-
-
-def lora_planner(host: PluginHost) -> Callable[[Batch], Any]:
-    """Asks the plugin that plans LoRA, if there is one, for every batch."""
-    if not host.implementers["plan_lora"]:
-        return no_lora
-
-    def plan(batch: Batch) -> Any:
-        answer = host.single("plan_lora", batch=batch)
-        return None if answer is None else answer[1]
-
-    return plan
-
-
-def request_checks(host: PluginHost) -> list[Callable[[GenerateRequest], object]]:
-    """One that asks the plugins that check requests, if there are any."""
-    if not host.implementers["check_request"]:
-        return []
-    return [lambda request: host.collect("check_request", request=request)]
 
 
 def resolved(config: EngineConfig, model_dtype: str) -> EngineConfig:
@@ -262,18 +223,9 @@ def make_drafting(
     return Drafting(guards, planner) if guards else NoDraft()
 
 
-def make_planner(
-    config: EngineConfig,
-    host: PluginHost,
-    drafters: list[Drafter],
-    runner: Runner,
-    builder: BatchBuilder,
-    cache: KVCache,
+def default_planner(
+    config: EngineConfig, drafters: list[Drafter], runner: Runner, builder: BatchBuilder, cache: KVCache
 ) -> DraftPlanner:
-    answer = host.single("make_draft_planner", config=config)
-    if answer is not None:
-        planner: DraftPlanner = answer[1]
-        return planner
     if not drafters:
         return VerifyAll(0)
     costs = measure_costs(

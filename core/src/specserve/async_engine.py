@@ -12,10 +12,12 @@ import logging
 import threading
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from specserve.admission import queue_full
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
+from specserve.faults import FAULTS, RequestFault
 from specserve.types import Delta
 
 if TYPE_CHECKING:
@@ -160,9 +162,9 @@ class AsyncEngine:
     def after_aborts(self, action: Callable[[], None]) -> None:
         """Run it at once where no abort is under way, else in the step thread, behind those that were asked before."""
         if self.aborting and self.thread.is_alive():
-            self.send(action)
+            self.send(partial(quietly, action))
         else:
-            action()
+            quietly(action)
 
     async def failed(self) -> BaseException:
         """Wait for the step loop to die; returns what killed it."""
@@ -202,9 +204,10 @@ class AsyncEngine:
         self.opened.append(mailbox)
         try:
             self.engine.add(request)
-        except Exception as error:
-            logger.exception("request %s could not be started", request.request_id)
-            self.post([Delta(request.request_id, (), "error", error=f"{type(error).__name__}: {error}")])
+        except RequestFault as fault:
+            self.post([self.engine.refused(fault)])
+        except FAULTS as error:
+            self.post([self.engine.refused(RequestFault(request.request_id, "its start", error))])
 
     def abort(self, request_id: str) -> None:
         self.engine.abort(request_id)
@@ -253,3 +256,11 @@ class AsyncEngine:
         self.fail_everyone(dead)
         if not self.death.done():
             self.death.set_result(error)
+
+
+def quietly(action: Callable[[], None]) -> None:
+    """What ends with a request, such as the pin of its adapter, ends nothing else by raising."""
+    try:
+        action()
+    except FAULTS:
+        logger.exception("what was to happen after a request's end failed")

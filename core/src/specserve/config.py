@@ -50,7 +50,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     attention: str = "auto"
     graphs: str = "none"
     draft_fault_limit: int = 5
-    """Faults in a row after which a drafter is switched off."""
+    """Faulty steps in a row after which a drafter is switched off."""
+    fault_limit: int = 5
+    """Faulty calls in a row after which any other part of a plugin is switched off: observer, planner, processor."""
     plugins: tuple[str, ...] = ()
     no_plugins: tuple[str, ...] = ()
     default_plugins: bool = True
@@ -63,7 +65,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         choose("graphs", self.graphs, ("none", "full", "piecewise"))
         if self.block_size not in BLOCK_SIZES:
             raise ConfigError(f"block_size must be one of {', '.join(map(str, BLOCK_SIZES))}; got {self.block_size}.")
-        for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting", "draft_fault_limit"):
+        for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting", "draft_fault_limit", "fault_limit"):
             at_least(name, getattr(self, name), 1)
         at_least("max_draft_tokens", self.max_draft_tokens, 0)
         for name in ("threads", "max_model_len"):

@@ -10,50 +10,68 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.admission import Limits, check_request, queue_full
+from specserve.attempts import Attempts, Computed
+from specserve.blame import Blame
 from specserve.commit import Committer
 from specserve.errors import QueueFullError
+from specserve.faults import FAULTS, RequestFault
 from specserve.request import Request
 from specserve.sampling.seeds import random_seed
 from specserve.text.stops import StopStrings
+from specserve.types import Delta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from specserve.batch import Batch
+    from specserve.batch import BatchBuilder
+    from specserve.contained import ContainedObserver, ContainedProcessor
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import DraftPlanner, LogitsProcessor, Metric, Observer, Tokenizer, Verifier
+    from specserve.protocols import DraftPlanner, Metric, Observer, Tokenizer, Verifier
     from specserve.runner import Runner
     from specserve.scheduler import Scheduler
     from specserve.speculation.drafting import Drafting, NoDraft
-    from specserve.types import Delta, GenerateRequest, Verdict
+    from specserve.types import GenerateRequest
 
 
 class EngineParts(NamedTuple):
     """What an engine is made of."""
 
     scheduler: Scheduler
+    builder: BatchBuilder
     runner: Runner
     verifier: Verifier
     drafting: Drafting | NoDraft
     planner: DraftPlanner
     cache: KVCache
-    processors: Sequence[LogitsProcessor]
-    observers: Sequence[Observer]
+    processors: Sequence[ContainedProcessor]
+    watchers: Sequence[ContainedObserver]
     tokenizer: Tokenizer
     metrics: EngineMetrics
     limits: Limits
     max_waiting: int
     checks: Sequence[Callable[[GenerateRequest], object]] = ()
     """What plugins say of a request before it is taken: each may raise a RequestError."""
+    blame: Blame = Blame()
+    check_device: Callable[[], object] = bool
+    """Raises when the device is lost, and with it everything that runs on it."""
+
+    @property
+    def observers(self) -> list[Observer]:
+        return [watcher.observer for watcher in self.watchers]
 
 
 class Engine:
     def __init__(self, parts: EngineParts) -> None:
         self.parts = parts
-        self.scheduler, self.runner, self.verifier, self.drafting = parts[:4]
+        self.scheduler, self.runner, self.verifier, self.drafting = (
+            parts.scheduler, parts.runner, parts.verifier, parts.drafting,
+        )  # fmt: skip
         self.planner, self.metrics = parts.planner, parts.metrics
-        self.committer = Committer(self.scheduler, parts.cache, self.metrics, self.forget)
+        self.attempts = Attempts(
+            parts.builder, parts.runner, parts.verifier, parts.metrics, parts.blame, parts.check_device
+        )
+        self.committer = Committer(self.scheduler, parts.cache, self.metrics, parts.blame, self.forget)
         self.requests: dict[str, Request] = {}
         self.num_added = 0
 
@@ -68,7 +86,7 @@ class Engine:
             raise QueueFullError(queue_full(self.parts.max_waiting))
 
     def add(self, wire: GenerateRequest) -> Request:
-        """Take a checked request."""
+        """Take a checked request. Raises RequestFault, and takes nothing, where one of its own parts raises."""
         assert wire.request_id not in self.requests, f"request {wire.request_id!r} is running already"
         limits, params = self.parts.limits, wire.params
         longest = min(len(wire.prompt_token_ids) + params.max_tokens, limits.max_model_len, limits.cache_tokens)
@@ -80,15 +98,28 @@ class Engine:
             max_len=longest,
         )
         self.num_added += 1
-        started = (processor.start(request, limits.vocab_size) for processor in self.parts.processors)
-        request.processors = [state for state in started if state is not None]
+        for processor in self.parts.processors:
+            processor.start(request, limits.vocab_size)
         if params.stop:
-            stream = self.parts.tokenizer.stream(wire.prompt_token_ids, skip_special_tokens=params.skip_special_tokens)
-            request.stop_text = StopStrings(params.stop, stream)
+            self.watch_for_stops(request)
         self.requests[request.id] = request
         self.scheduler.add(request)
         self.drafting.start(request)
         return request
+
+    def refused(self, fault: RequestFault) -> Delta:
+        """The one delta of a request that `add` did not take."""
+        self.committer.count_fault(fault)
+        self.metrics.request_success["error"] += 1
+        return Delta(fault.request_id, (), "error", error=str(fault))
+
+    def watch_for_stops(self, request: Request) -> None:
+        params, prompt = request.params, request.tokens[: request.prompt_len]
+        try:
+            stream = self.parts.tokenizer.stream(prompt, skip_special_tokens=params.skip_special_tokens)
+            request.stop_text = StopStrings(params.stop, stream)
+        except FAULTS as error:
+            raise RequestFault(request.id, "the text stream for its stop strings", error) from error
 
     def abort(self, request_id: str) -> None:
         """Forget the request and free its blocks; unknown ids are those that just ended."""
@@ -103,6 +134,9 @@ class Engine:
     def forget(self, request: Request) -> None:
         del self.requests[request.id]
         self.drafting.stop(request)
+        if request.processor_parts and request.finish_reason != "error":
+            for part in request.processor_parts:
+                part.passed()
 
     @property
     def has_work(self) -> bool:
@@ -113,24 +147,30 @@ class Engine:
     def step(self) -> list[Delta]:
         """One forward pass and everything it decides."""
         began = time.perf_counter()
-        batch = self.scheduler.schedule()
-        if batch is None:
-            return []
-        output = self.runner.forward(batch)
-        verdict = self.verifier.verify(batch, output)
-        seconds = time.perf_counter() - began  # what a draft's width can change: committing and drafting come after
-        deltas = self.committer.commit(batch, verdict)
-        self.drafting.draft(batch, output, verdict)
-        self.watch(batch, verdict, seconds)
+        spans = self.scheduler.schedule()
+        deltas: list[Delta] = []
+        if spans:
+            for result in self.attempts.results(spans, began):
+                deltas += self.finish(result) if isinstance(result, Computed) else [self.fail(result)]
         return deltas
 
-    def watch(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
-        """Learn and count; nothing here can change a token."""
+    def finish(self, computed: Computed) -> list[Delta]:
+        """What follows the verdict. Commit comes first, so that a drafter never sees a request that has just ended."""
+        batch, output, verdict, seconds = computed
+        deltas = self.committer.commit(batch, verdict)
+        self.drafting.draft(batch, output, verdict)
         self.metrics.num_steps += 1
         self.gauge()
-        self.planner.learn(batch, verdict, seconds)
-        for observer in self.parts.observers:
-            observer.observe(batch, verdict)
+        self.planner.learn(batch, verdict, seconds)  # nothing from here on can change a token
+        for watcher in self.parts.watchers:
+            watcher.observe(batch, verdict)
+        return deltas
+
+    def fail(self, fault: RequestFault) -> Delta:
+        """End the request that raised; the others go on."""
+        delta = self.committer.fail(self.requests[fault.request_id], fault)
+        self.gauge()
+        return delta
 
     def gauge(self) -> None:
         metrics, scheduler = self.metrics, self.scheduler
@@ -142,14 +182,17 @@ class Engine:
         """Serve these requests to their end, synchronously: for tests, benches and scripts."""
         for request in requests:
             self.check(request)
-            self.add(request)
+            try:
+                self.add(request)
+            except RequestFault as fault:
+                on_delta(self.refused(fault))
         while self.has_work:
             for delta in self.step():
                 on_delta(delta)
         self.check_integrity()
 
     def observer_metrics(self) -> list[Metric]:
-        return [metric for observer in self.parts.observers for metric in observer.metrics()]
+        return [metric for watcher in self.parts.watchers for metric in watcher.metrics()]
 
     def check_integrity(self) -> None:
         """The conservation laws; `AssertionError` names the one that broke."""

@@ -18,6 +18,7 @@ import pluggy
 from specserve import hookspecs
 from specserve.compat import describe_error
 from specserve.errors import PluginError, SpecserveError
+from specserve.faults import FAULTS
 from specserve.features import did_you_mean
 from specserve.options import convert
 
@@ -51,11 +52,16 @@ class LoadedPlugin:
             answers: list[Any] = getattr(self.manager.hook, hook)(**arguments)
         except SpecserveError:
             raise
-        except Exception as error:
+        except FAULTS as error:
             raise PluginError(
                 f"plugin {self.name} failed in its hook {hook}: {describe_error(error)}. {way_out(self.name)}"
             ) from error
         return answers
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """What a plugin raised, out of the error that `call` made of it."""
+    return error.__cause__ if isinstance(error, PluginError) and error.__cause__ is not None else error
 
 
 def load(declaration: PluginDeclaration, handed_over: Any, table: Mapping[str, Any]) -> LoadedPlugin:
@@ -73,7 +79,7 @@ def import_plugin(declaration: PluginDeclaration) -> Any:
     """The module, or an instance of its own of the class in it that the entry point names."""
     try:
         module = importlib.import_module(declaration.module)
-    except (Exception, SystemExit) as error:
+    except FAULTS as error:
         raise PluginError(
             f"{introduce(declaration)} failed to import {declaration.module}: {describe_error(error)}. "
             f"Repair or reinstall {declaration.dist}. {way_out(declaration.name)}"
@@ -91,7 +97,7 @@ def make_instance(declaration: PluginDeclaration, module: ModuleType) -> Any:
         )
     try:
         return kind()
-    except (Exception, SystemExit) as error:
+    except FAULTS as error:
         raise PluginError(
             f"{introduce(declaration)} failed to make its {name} without arguments: {describe_error(error)}. "
             f"Repair or reinstall {declaration.dist}. {way_out(declaration.name)}"

@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
 
+from specserve.faults import FaultLog
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
@@ -55,5 +57,7 @@ class EngineMetrics:
     drafter_faults: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By (drafter, reason)."""
     drafters_disabled: set[str] = field(default_factory=set)
+    faults: FaultLog = field(default_factory=FaultLog)
+    """Of plugins' other parts, and of requests that could not be computed."""
     graph_steps: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By (mode, reason)."""

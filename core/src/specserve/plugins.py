@@ -7,23 +7,32 @@ plugin is imported is `loading`'s. Knows nothing about what the hooks return.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from specserve.blame import Role
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.discovery import discover, token_problems
 from specserve.enabling import Decision, decide
-from specserve.errors import PluginError
-from specserve.loading import BUILTIN, HOOKS, LoadedPlugin, check_hooks, load, load_builtin, way_out
+from specserve.errors import PluginError, RequestError
+from specserve.faults import FAULTS, FaultLog
+from specserve.loading import BUILTIN, HOOKS, LoadedPlugin, cause_of, load, load_builtin, way_out
 from specserve.wording import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from specserve.config import EngineConfig
 
 __all__ = ["InProcessPlugin", "PluginHost"]
+
+
+class Asked(NamedTuple):
+    """Answers with the plugins they are from, and the plugins that gave none because they failed."""
+
+    found: list[tuple[str, Any]]
+    failed: list[str]
 
 
 class PluginHost:
@@ -38,6 +47,8 @@ class PluginHost:
     ) -> None:
         self.config, self.installed, self.decision = config, installed, decision
         self.plugins = plugins
+        self.faults = FaultLog(config.fault_limit)
+        """Of every part of these plugins that is called while requests are served."""
         self.implementers = {
             hook: [plugin for plugin in plugins if getattr(plugin.manager.hook, hook).get_hookimpls()] for hook in HOOKS
         }
@@ -78,6 +89,29 @@ class PluginHost:
             answers += [(plugin.name, answer) for answer in plugin.call(hook, **own)]
         return answers
 
+    def ask(self, hook: str, read: Callable[[Any], Any], **arguments: Any) -> Asked:
+        """`collect` while requests are served: a plugin that raises, or whose answer `read` does not take, is counted
+        and left out. A RequestError passes."""
+        found, failed = [], []
+        for plugin in self.implementers[hook]:
+            try:
+                found += [(plugin.name, read(answer)) for answer in plugin.call(hook, **arguments)]
+            except RequestError:
+                raise
+            except FAULTS as error:
+                failed.append(plugin.name)
+                self.faults.count(plugin.name, hook, cause_of(error), "; its answer is left out")
+        return Asked(found, failed)
+
+    def contained(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]:
+        """A plugin's action, such as the release of a pin, made safe: what it raises is counted and goes no further."""
+        part = self.faults.part(plugin, name, needed=True)
+
+        def run() -> None:
+            part.call(None, action)
+
+        return run
+
     def single(self, hook: str, **arguments: Any) -> tuple[str, Any] | None:
         """The one answer to a role that has one owner; a guest's goes before the core's own. Two guests are refused."""
         answers = self.collect(hook, **arguments)
@@ -94,10 +128,14 @@ class PluginHost:
         """The effective options of a loaded plugin; None for one that takes none."""
         return {plugin.name: plugin.options for plugin in self.plugins}[name]
 
-    def check_pending(self) -> None:
-        """Raise PluginError for a hook that is not specified. `start` has done it for every plugin."""
-        for plugin in self.plugins:
-            check_hooks(plugin.name, plugin.manager, plugin.manager.get_plugin(plugin.name))
+    def packages(self) -> dict[str, str]:
+        """The plugins that came from packages, by the top-level name of their code."""
+        modules = {plugin.name: plugin.declaration.module for plugin in self.plugins if plugin.declaration}
+        return {module.partition(".")[0]: name for name, module in modules.items() if module}
+
+    def roles(self) -> list[Role]:
+        """The plugin objects themselves."""
+        return [Role(p.manager.get_plugin(p.name), p.name, "hook") for p in self.plugins if p.name != BUILTIN]
 
     # --- saying what runs ---------------------------------------------------------------------------
 

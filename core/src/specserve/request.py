@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from specserve.types import SpeculationFigures
 
 if TYPE_CHECKING:
+    from specserve.faults import PluginPart
     from specserve.types import Draft, FinishReason, GenerateRequest, SamplingParams, SpeculationParams
 
 
@@ -51,6 +52,8 @@ class Request:
     """When the newest token came; None before the first."""
     processors: list[Any] = field(default_factory=list)
     """`ProcessorState`s of this request, in order of application; empty for most."""
+    processor_parts: list[PluginPart] = field(default_factory=list)
+    """Whose each of `processors` is."""
     stop_text: Any = None
     """A `StopStrings` watcher, or None where no stop string was asked."""
     num_spec_steps: int = 0

@@ -17,7 +17,6 @@ from specserve.spans import Span
 from specserve.speculation.trees import keep
 
 if TYPE_CHECKING:
-    from specserve.batch import Batch, BatchBuilder
     from specserve.metrics import EngineMetrics
     from specserve.protocols import Arithmetic, DraftPlanner
     from specserve.request import Request
@@ -32,7 +31,7 @@ class Scheduler:
         self,
         *,
         pool: BlockPool,
-        builder: BatchBuilder,
+        block_size: int,
         planner: DraftPlanner,
         metrics: EngineMetrics,
         max_num_seqs: int,
@@ -41,8 +40,7 @@ class Scheduler:
         prefix_cache: bool,
         arithmetic: Arithmetic,
     ) -> None:
-        self.pool, self.builder, self.planner, self.metrics = pool, builder, planner, metrics
-        self.block_size = builder.block_size
+        self.pool, self.block_size, self.planner, self.metrics = pool, block_size, planner, metrics
         self.max_num_seqs, self.token_budget = max_num_seqs, max_num_batched_tokens
         self.least_chunk = 0 if chunked_prefill else 1 << 62
         """A prompt chunk may exceed the budget up to this."""
@@ -66,8 +64,8 @@ class Scheduler:
 
     # --- choosing spans -----------------------------------------------------------------------------
 
-    def schedule(self) -> Batch | None:
-        """The next batch, with its blocks allocated; None when there is nothing to do."""
+    def schedule(self) -> list[Span]:
+        """The next step's spans, with their blocks allocated; none when there is nothing to do."""
         budget = self.token_budget
         lengths: dict[Request, int] = {}
         decoding = [r for r in self.running if len(r.tokens) - r.computed == 1]
@@ -80,9 +78,7 @@ class Scheduler:
             if budget > 0 and request.blocks:
                 budget -= self.schedule_chunk(request, budget, lengths)
         budget -= self.admit(budget, lengths)
-        if not lengths:
-            return None
-        return self.builder.build(self.with_guesses(lengths, budget))
+        return self.with_guesses(lengths, budget)
 
     def schedule_chunk(self, request: Request, budget: int, lengths: dict[Request, int]) -> int:
         """Schedule the next chunk of a request's committed tokens; returns its length, 0 when it must wait."""

@@ -33,6 +33,10 @@ class Span(msgspec.Struct, frozen=True):
         """How many of the rows are committed tokens."""
         return self.length - self.drafted
 
+    def without_guesses(self) -> Span:
+        """The same committed tokens alone."""
+        return Span(self.request, self.start, self.known, 0, self.scored - self.drafted, None, self.proposed)
+
     @property
     def reaches_end(self) -> bool:
         """Does this span decide at least one new token?"""

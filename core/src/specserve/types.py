@@ -13,6 +13,8 @@ import msgspec
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from specserve.faults import RequestFault
+
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
@@ -107,6 +109,8 @@ class SpanVerdict(NamedTuple):
     finish_reason: FinishReason | None
     logprobs: tuple[TokenLogprobs, ...] | None
     prompt_logprobs: tuple[TokenLogprobs, ...] | None
+    fault: RequestFault | None = None
+    """What ended the request with finish_reason "error"; `tokens` is empty then."""
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.faults import FAULTS, BadAnswerError, RequestFault
 from specserve.sampling.sampler import Row, is_greedy
 from specserve.speculation.trees import ROOT, children_of
 from specserve.stopping import cut
@@ -95,7 +96,7 @@ class DrafterInvariantVerifier:
                     walks[i] = Walk(span, row)
                     (greedy if is_greedy(span.request) else others).append(walks[i])
         # greedy targets of all rows in one call: cheaper than going level by level, and exact
-        targets = self.sampler.argmax_tokens(logits) if plain or greedy else []
+        targets = valid_targets(self.sampler.argmax_tokens(logits), *logits.shape) if plain or greedy else []
         for walk in greedy:
             while walk.take(targets[walk.row]):
                 pass
@@ -113,16 +114,26 @@ class DrafterInvariantVerifier:
         quiet = request.stop_text is None and not request.params.stop_token_ids
         if quiet and token not in self.eos_token_ids and len(request.tokens) + 1 < request.max_len:
             return SpanVerdict((), (token,), None, None, None)
-        return SpanVerdict((), (token,), cut(request, (token,), self.eos_token_ids).reason, None, None)
+        try:
+            return SpanVerdict((), (token,), cut(request, (token,), self.eos_token_ids).reason, None, None)
+        except FAULTS as error:
+            return faulty(request, "its stop condition", error)
 
     def walk_by_level(self, logits: torch.Tensor, walks: list[Walk]) -> None:
         """Everything else: only rows that a walk reaches are processed, one level of all walks at a time."""
         while walks:
             rows = [Row(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]
-            targets = self.sampler.target_tokens(logits, rows)
+            targets = valid_targets(self.sampler.target_tokens(logits, rows), len(rows), logits.shape[1])
             walks = [walk for walk, token in zip(walks, targets, strict=True) if walk.take(token)]
 
     def conclude(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
+        """Stop strings read the tokens here, which must not happen twice: a fault ends its request at once."""
+        try:
+            return self.concluded(batch, output, i, walk)
+        except FAULTS as error:
+            return faulty(batch.spans[i].request, "its stop condition or its log-probabilities", error)
+
+    def concluded(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
         span = batch.spans[i]
         prompt = self.prompt_logprobs(span, output, batch.scored_offsets[i])
         if walk is None:
@@ -150,3 +161,16 @@ class DrafterInvariantVerifier:
         tokens = request.tokens[begin + 1 : end + 1]
         logits = output.logits[offset : offset + end - begin]
         return tuple(self.sampler.token_logprobs(logits, tokens, [wanted] * len(tokens)))
+
+
+def valid_targets(targets: list[int], count: int, vocab_size: int) -> list[int]:
+    """A sampler's answer, held to its contract before anything is decided by it."""
+    if len(targets) != count:
+        raise BadAnswerError("gave another number of target tokens than of rows")
+    if count and not (set(map(type, targets)) == {int} and min(targets) >= 0 and max(targets) < vocab_size):
+        raise BadAnswerError("gave a target token outside the vocabulary")
+    return targets
+
+
+def faulty(request: Request, what: str, error: BaseException) -> SpanVerdict:
+    return SpanVerdict((), (), "error", None, None, RequestFault(request.id, what, error))

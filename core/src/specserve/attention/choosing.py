@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.answers import refuse_partial
+from specserve.answers import all_of, refuse_other, refuse_partial
 from specserve.attention.fitting import best_fit, cuts_drafts, layout_for, misfits, none_fits, unknown
 from specserve.errors import ConfigError, PluginError
-from specserve.protocols import PHASES, AttentionNeeds, AttentionSpec
+from specserve.protocols import PHASES, AttentionCapabilities, AttentionNeeds, AttentionSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from specserve.plugins import PluginHost
     from specserve.protocols import AttentionBackend, AttentionFactory, Drafter
 
-FACTORY_PARTS = ("name", "capabilities", "build")
-BACKEND_PARTS = ("name", "arithmetic", "backend_for", "plan", "forward")
+FACTORY_PARTS = {"attributes": ("name", "capabilities"), "methods": ("build",)}
+BACKEND_PARTS = {"attributes": ("name", "arithmetic"), "methods": ("backend_for", "plan", "forward")}
 
 
 class ChosenAttention(NamedTuple):
@@ -91,8 +91,8 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
     owners: dict[str, str] = {}
     offers: dict[str, AttentionFactory] = {}
     for owner, factories in host.collect("attention_backends"):
-        for factory in factories:
-            check(owner, factory, FACTORY_PARTS, "AttentionFactory")
+        for factory in all_of(owner, "attention_backends", factories):
+            check_factory(owner, factory)
             if factory.name in offers:
                 raise PluginError(
                     f"{owner} and {owners[factory.name]} both bring an attention backend named {factory.name!r}. "
@@ -106,7 +106,7 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
                 f"--attention {config.attention}: plugin {selected[0]} chooses the attention backend. "
                 f"Leave --attention at auto, or remove --plugin {selected[0]}."
             )
-        check(*selected, FACTORY_PARTS, "AttentionFactory")
+        check_factory(*selected)
         return selected
     if config.attention != "auto":
         if config.attention not in offers:
@@ -118,5 +118,10 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
     return owners[best.name], best
 
 
-def check(owner: str, thing: object, parts: tuple[str, ...], kind: str) -> None:
-    refuse_partial(owner, f"brings a {type(thing).__name__} for attention", thing, parts, kind)
+def check_factory(owner: str, factory: AttentionFactory) -> None:
+    check(owner, factory, FACTORY_PARTS, "AttentionFactory")
+    refuse_other(owner, "the capabilities of its attention backend", factory.capabilities, AttentionCapabilities)
+
+
+def check(owner: str, thing: object, parts: dict[str, tuple[str, ...]], kind: str) -> None:
+    refuse_partial(owner, f"brings a {type(thing).__name__} for attention", thing, kind, **parts)

@@ -37,7 +37,8 @@ HELP = {
     "max_draft_tokens": "the widest draft of one request",
     "attention": "attention backend, or auto",
     "graphs": "which graphs to capture",
-    "draft_fault_limit": "faults in a row after which a drafter is switched off",
+    "draft_fault_limit": "faulty steps in a row after which a drafter is switched off",
+    "fault_limit": "faulty calls in a row after which another part of a plugin is switched off",
     "prefix_cache": "reuse the KV of equal prefixes",
     "chunked_prefill": "split long prompts over several steps",
 }

@@ -22,7 +22,7 @@ def chain_hash(parent: bytes, tokens: Sequence[int]) -> bytes:
 
 def root_hash(namespace: str, arithmetic: str) -> bytes:
     """Where a chain starts: blocks of another namespace or another arithmetic never match."""
-    return hashlib.blake2b(f"{arithmetic}\0{namespace}".encode(), digest_size=16).digest()
+    return hashlib.blake2b(f"{arithmetic}\0{namespace}".encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def turn_hash(parent: bytes, offset: int, arithmetic: str) -> bytes:

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from specserve.faults import FAULTS, BadAnswerError, RequestFault
 from specserve.sampling.cutoffs import apply_cutoffs, has_cutoff
 from specserve.sampling.noise import gumbel_noise
 from specserve.sampling.seeds import row_key
 from specserve.types import TokenLogprobs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
+    from specserve.protocols import ProcessorState
     from specserve.request import Request
 
 SLICE = 32
@@ -69,13 +71,36 @@ def scores(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     x = logits[[wanted.row for wanted in rows]]
     noisy: list[int] = []
     for i, (_, request, path) in enumerate(rows):
-        for processor in request.processors:
-            x[i] = processor.apply(x[i], path)
+        if request.processors:
+            x[i] = processed(x[i], request, path)
         if request.params.temperature >= GREEDY_BELOW:
             noisy.append(i)
     if noisy:
         add_noise(x, rows, noisy)
     return x
+
+
+def processed(logits: Tensor, request: Request, path: Sequence[int]) -> Tensor:
+    """logits: [V] float32, may be changed in place -> what the request's processors make of them."""
+
+    def apply(state: ProcessorState) -> None:
+        nonlocal logits
+        shape, logits = logits.shape, state.apply(logits, path)
+        if not isinstance(logits, torch.Tensor) or logits.shape != shape:
+            raise BadAnswerError("returned something else than the row of logits")
+
+    each_processor(request, apply)
+    return logits
+
+
+def each_processor(request: Request, action: Callable[[ProcessorState], object]) -> None:
+    """Call it with the request's states in order; what one raises is the request's fault."""
+    for i, state in enumerate(request.processors):
+        try:
+            action(state)
+        except FAULTS as error:
+            part = request.processor_parts[i]
+            raise RequestFault(request.id, f"the logits processor of {part.plugin}", error, part) from error
 
 
 def add_noise(x: Tensor, rows: Sequence[Row], noisy: list[int]) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from specserve.metrics import EngineMetrics
+    from specserve.plugins import Asked
     from specserve.protocols import Metric, TextStream
     from specserve.types import Delta, GenerateRequest
 
@@ -42,6 +43,10 @@ class ServedPlugins(Protocol):
     def describe(self) -> list[dict[str, Any]]: ...
 
     def collect(self, hook: str, **arguments: Any) -> Iterable[tuple[str, Any]]: ...
+
+    def ask(self, hook: str, read: Callable[[Any], Any], **arguments: Any) -> Asked: ...
+
+    def contained(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]: ...
 
 
 class ServedEngine(Protocol):

@@ -86,6 +86,14 @@ class EngineCollector(Collector):
         for drafter in sorted(numbers.drafters_disabled.copy()):
             disabled.add_metric([drafter], 1)
         yield disabled
+        parts = list(numbers.faults.counts.items())
+        help = "Faults of plugins' parts, and of requests"
+        yield self._counter("specserve_plugin_faults", help, ("plugin", "part", "reason"), parts)
+        help = "1: switched off after faults"
+        off = GaugeMetricFamily("specserve_plugin_part_disabled", help, labels=["plugin", "part"])
+        for part in sorted(numbers.faults.disabled.copy()):
+            off.add_metric(part, 1)
+        yield off
         graphs = list(numbers.graph_steps.items())
         yield self._counter("specserve_graph_steps", "Steps by graph mode and reason", ("mode", "reason"), graphs)
 

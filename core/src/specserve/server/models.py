@@ -10,8 +10,13 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from specserve.errors import ModelNotFoundError
+from specserve.faults import BadAnswerError
+from specserve.namespaces import SALT_MARK
 from specserve.protocols import ResolvedModel
+from specserve.server.errors import GenerationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,8 +24,6 @@ if TYPE_CHECKING:
     from specserve.server.contract import ServedEngine
 
 OWNER = "specserve"
-SALT_MARK = "\0"
-"""A namespace is the resolved model's, then, where a cache salt is given, this mark and the salt."""
 
 
 @asynccontextmanager
@@ -53,40 +56,57 @@ def let_go(finding: asyncio.Future[ResolvedModel]) -> None:
 
 
 def find(engine: ServedEngine, name: str, base: str) -> ResolvedModel:
-    resolved = resolve(engine, name)
+    """The first plugin's answer, for the name or for what follows `base:`."""
     prefix, _, rest = name.partition(":")
-    if resolved is None and rest and prefix in (base, engine.model_name):
-        resolved = resolve(engine, rest)
-    if resolved is None:
-        raise ModelNotFoundError(
-            f"no model {name!r} is served; /v1/models lists them.", param="model", code="model_not_found"
-        )
-    return resolved
+    failed: list[str] = []
+    for known in (name, rest if prefix in (base, engine.model_name) else ""):
+        resolved = resolve(engine, known, failed) if known else None
+        if resolved is not None:
+            return resolved
+    if failed:
+        raise GenerationError(f"model {name!r} could not be looked up: {' and '.join(failed)} failed; see the log.")
+    raise ModelNotFoundError(
+        f"no model {name!r} is served; /v1/models lists them.", param="model", code="model_not_found"
+    )
 
 
-def resolve(engine: ServedEngine, name: str) -> ResolvedModel | None:
-    """The first plugin's answer; the pins of any others are undone."""
+def resolve(engine: ServedEngine, name: str, failed: list[str]) -> ResolvedModel | None:
+    """The first plugin's answer; the pins of any others are undone. Plugins that failed are added to `failed`."""
+    asked = engine.plugins.ask("resolve_model", a_model, name=name)
+    failed += asked.failed
     found: ResolvedModel | None = None
-    for _, answer in engine.plugins.collect("resolve_model", name=name):
-        if answer is None:
-            continue
+    for plugin, answer in asked.found:
+        release = None
+        if answer.release is not None:
+            release = engine.plugins.contained(plugin, "release of a model", answer.release)
         if found is None:
-            found = answer
-        elif answer.release is not None:
-            answer.release()
+            found = msgspec.structs.replace(answer, release=release)
+        elif release is not None:
+            release()
     return found
-
-
-def namespace_of(model: ResolvedModel, salt: str | None) -> str:
-    """Injective: a model's namespace never holds the mark."""
-    return model.namespace if salt is None else f"{model.namespace}{SALT_MARK}{salt}"
 
 
 def list_models(engine: ServedEngine, base: str) -> list[dict[str, Any]]:
     cards = [model_card(engine, base, engine.model_name, None)]
-    for _, models in engine.plugins.collect("list_models"):
-        cards += [model_card(engine, model.name, model.name, model.parent or base) for model in models or ()]
+    for _, models in engine.plugins.ask("list_models", models_of).found:
+        cards += [model_card(engine, model.name, model.name, model.parent or base) for model in models]
     return cards
+
+
+def a_model(answer: Any) -> ResolvedModel:
+    """The answer of a plugin, held to its contract."""
+    if not isinstance(answer, ResolvedModel):
+        raise BadAnswerError("returned something else than a ResolvedModel")
+    texts = isinstance(answer.name, str) and isinstance(answer.namespace, str) and isinstance(answer.parent, str | None)
+    if not texts or SALT_MARK in answer.namespace:
+        raise BadAnswerError("returned a model whose name, parent or namespace is no text, or holds a NUL")
+    if answer.release is not None and not callable(answer.release):
+        raise BadAnswerError("returned a model whose release cannot be called")
+    return answer
+
+
+def models_of(answer: Any) -> list[ResolvedModel]:
+    return [a_model(model) for model in answer]
 
 
 def model_card(engine: ServedEngine, name: str, root: str, parent: str | None) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from specserve.namespaces import salted
 from specserve.server.choices import run_choices, speculation_metrics, usage
 from specserve.server.errors import describe_error, json_response
-from specserve.server.models import lease_model, namespace_of
+from specserve.server.models import lease_model
 from specserve.server.sse import EventStream
 from specserve.server.state import engine_of, served_name
 from specserve.server.wire import SamplingBody, decode_body
@@ -84,7 +85,7 @@ async def answer(request: web.Request, kind: type[B], make_job: JobMaker[B]) -> 
     engine = engine_of(request)
     body = decode_body(await request.read(), kind)
     async with lease_model(engine, body.model, served_name(request)) as model:
-        job = await asyncio.to_thread(make_job, engine, body, model.name, namespace_of(model, body.cache_salt))
+        job = await asyncio.to_thread(make_job, engine, body, model.name, salted(model.namespace, body.cache_salt))
         return await respond(request, engine, job)
 
 

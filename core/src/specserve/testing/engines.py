@@ -5,10 +5,11 @@ Owns how a test builds an engine with in-process plugins and what it reads from 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from specserve.assembly import Assembled, assemble
 from specserve.config import EngineConfig
+from specserve.contained import ContainedObserver
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.plugins import PluginHost
 from specserve.speculation.drafting import Drafting
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from specserve.engine import Engine
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import Drafter, DraftPlanner
+    from specserve.protocols import Drafter, DraftPlanner, Observer
     from specserve.types import Delta, GenerateRequest, TokenLogprobs
 
 DEFAULTS: dict[str, Any] = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M", "default_plugins": False}
@@ -87,6 +88,13 @@ def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
     if isinstance(engine.drafting, Drafting):
         engine.drafting.planner = planner
     return engine
+
+
+def watch(engine: Engine, observer: Observer) -> None:
+    """Let an observer hear of every step from now on, as if a plugin named `test` had brought it."""
+    cast("list[ContainedObserver]", engine.parts.watchers).append(
+        ContainedObserver("test", observer, engine.metrics.faults)
+    )
 
 
 def run_requests(engine: Engine, requests: Iterable[GenerateRequest]) -> Run:

@@ -6,9 +6,9 @@ one and decided there, each in its own fixed order. Knows nothing of batches and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from specserve.sampling.sampler import GREEDY_BELOW
+from specserve.sampling.sampler import GREEDY_BELOW, each_processor, processed
 from specserve.sampling.seeds import MASK
 from specserve.types import TokenLogprobs
 from specserve_cpu import _native
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.request import Request
     from specserve.sampling.sampler import Row
 
 
@@ -39,7 +40,7 @@ class CpuSampler:
             index = request.num_generated + len(path)
             targets.begin(row, request.seed & MASK, index, temperature, params.top_k, params.top_p, params.min_p)
             if request.processors:
-                process(targets, logits, row, request.processors, path)
+                process(targets, logits, row, request, path)
         return self.native.target_tokens(lent(logits), targets)
 
     def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
@@ -47,13 +48,9 @@ class CpuSampler:
         return [TokenLogprobs(token, *row) for token, row in zip(tokens, found, strict=True)]
 
 
-def process(targets: _native.Targets, logits: Tensor, row: int, processors: Sequence[Any], path: Sequence[int]) -> None:
+def process(targets: _native.Targets, logits: Tensor, row: int, request: Request, path: Sequence[int]) -> None:
     """Take the processors' edits where all make edits; else let them have the row, one after the other."""
-    if all(hasattr(processor, "edit") for processor in processors):
-        for processor in processors:
-            processor.edit(targets, path)
-        return
-    x = logits[row].clone()
-    for processor in processors:
-        x = processor.apply(x, path)
-    targets.use(x.float().contiguous())
+    if all(hasattr(state, "edit") for state in request.processors):
+        each_processor(request, lambda state: cast("Any", state).edit(targets, path))
+    else:
+        targets.use(processed(logits[row].clone(), request, path).float().contiguous())

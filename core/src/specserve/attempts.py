@@ -1,0 +1,97 @@
+"""Computes a step's spans, and where that raises finds the request that makes it raise.
+
+The spans of a step do not depend on each other, so any of them may be computed without the rest, to the same bits.
+A step that raises is tried again in halves until the requests that raise alone are found; a request that raises with
+its guesses is tried without. All others go on with the tokens that they would have had. Owns no request.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.faults import FAULTS, BadAnswerError, RequestFault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from specserve.batch import Batch, BatchBuilder
+    from specserve.blame import Blame
+    from specserve.metrics import EngineMetrics
+    from specserve.protocols import Verifier
+    from specserve.runner import Runner
+    from specserve.spans import Span
+    from specserve.types import ForwardOutput, Verdict
+
+
+class Computed(NamedTuple):
+    """Spans that went through the model and were decided."""
+
+    batch: Batch
+    output: ForwardOutput
+    verdict: Verdict
+    seconds: float
+    """From the begin of the attempt to the verdict: what a draft's width can change."""
+
+
+class Attempts:
+    """`check_device` raises when the device itself is lost: then no request is to blame, and the error passes."""
+
+    def __init__(
+        self,
+        builder: BatchBuilder,
+        runner: Runner,
+        verifier: Verifier,
+        metrics: EngineMetrics,
+        blame: Blame,
+        check_device: Callable[[], object],
+    ) -> None:
+        self.builder, self.runner, self.verifier = builder, runner, verifier
+        self.metrics, self.blame, self.check_device = metrics, blame, check_device
+
+    def results(self, spans: Sequence[Span], began: float) -> Iterator[Computed | RequestFault]:
+        """Everything that the spans give. Use each result before the next is asked for."""
+        try:
+            computed = self.compute(spans, began)
+        except FAULTS as error:
+            raised = error
+        else:
+            yield computed
+            return
+        yield from self.isolated(spans, raised)
+
+    def compute(self, spans: Sequence[Span], began: float) -> Computed:
+        batch = self.builder.build(spans)
+        output = self.runner.forward(batch)
+        if len(output.logits) != batch.num_scored:
+            raise BadAnswerError("gave another number of logits than of scored rows")
+        verdict = self.verifier.verify(batch, output)
+        return Computed(batch, output, verdict, time.perf_counter() - began)
+
+    def isolated(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
+        if isinstance(error, RequestFault):
+            yield error
+            rest = [span for span in spans if span.request.id != error.request_id]
+            if rest:
+                yield from self.results(rest, time.perf_counter())
+        elif len(spans) > 1:
+            yield from self.halved(spans, error)
+        elif spans[0].drafted:
+            self.metrics.drafter_faults[drafter_of(spans[0]), "the step that verified its guesses raised"] += 1
+            yield from self.results([spans[0].without_guesses()], time.perf_counter())
+        else:
+            self.check_device()
+            yield RequestFault(spans[0].request.id, "the step that computes it", error)
+
+    def halved(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
+        middle, num_faults = len(spans) // 2, 0
+        for half in (spans[:middle], spans[middle:]):
+            for result in self.results(half, time.perf_counter()):
+                num_faults += isinstance(result, RequestFault)
+                yield result
+        if not num_faults:  # nobody raises alone: out of memory for all of them, or a fault that passed
+            self.metrics.faults.count(*self.blame.find(error, "step"), error, "; the step was computed in parts")
+
+
+def drafter_of(span: Span) -> str:
+    return span.draft.source if span.draft is not None else ""
