@@ -66,20 +66,6 @@ def test_each_family_has_its_own_rule_for_windows(architecture, changes, windows
     assert config_of(architecture, **(WINDOW | changes)).sliding_windows == windows
 
 
-@pytest.mark.parametrize(
-    ("generation", "in_config", "ids"),
-    [
-        ({"eos_token_id": [2, 3]}, 9, (2, 3)),
-        ({"eos_token_id": 0}, 9, (0,)),
-        ({}, 9, (9,)),
-        ({}, [7, 8], (7, 8)),
-        ({}, None, ()),
-    ],
-)
-def test_end_tokens_come_from_the_generation_file_first(generation, in_config, ids):
-    assert config_of(generation=generation, eos_token_id=in_config).eos_token_ids == ids
-
-
 def test_sampling_defaults_come_from_the_generation_file():
     generation = {"temperature": 0.6, "top_k": 20, "do_sample": True, "transformers_version": "5"}
     assert config_of(generation=generation).generation == GenerationDefaults(temperature=0.6, top_k=20, do_sample=True)
@@ -107,7 +93,6 @@ def test_dtype_is_read_in_both_spellings(changes, dtype):
         ({"quantization_config": {"quant_method": "gptq"}}, r"quantised weights \(gptq\)"),
         ({"hidden_act": "gelu"}, "hidden_act must be silu; got 'gelu'"),
         ({"torch_dtype": "int8"}, "dtype must be one of float32, bfloat16, float16; got 'int8'"),
-        ({"eos_token_id": "two"}, "eos_token_ids"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(changes, message):
@@ -131,7 +116,7 @@ def test_a_window_that_is_not_understood_is_refused(changes, message):
 
 def test_a_directory_is_read_as_a_whole(tmp_path):
     config = read_config(write_checkpoint(tmp_path, architecture="qwen3", dtype="bfloat16"))
-    assert (config.family, config.dtype, len(config.eos_token_ids)) == ("qwen3", "bfloat16", 1)
+    assert (config.family, config.dtype, config.num_layers) == ("qwen3", "bfloat16", 2)
 
 
 def test_a_directory_without_the_file_is_named(tmp_path):

@@ -63,8 +63,6 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     rope: RopeConfig
     sliding_windows: tuple[int | None, ...]
     """Per layer: how many keys a query sees, itself included; None for all."""
-    eos_token_ids: tuple[int, ...]
-    bos_token_id: int | None = None
     generation: GenerationDefaults = GenerationDefaults()
 
     @property
@@ -112,8 +110,6 @@ def parse_config(raw: dict[str, Any], generation: dict[str, Any], *, where: str)
         "dtype": _dtype(raw, where),
         "rope": rope_fields(raw, where),
         "sliding_windows": (),
-        "eos_token_ids": _token_ids(generation.get("eos_token_id", raw.get("eos_token_id"))),
-        "bos_token_id": raw.get("bos_token_id"),
         "generation": {k: v for k, v in generation.items() if k in GenerationDefaults.__struct_fields__},
     }
     try:
@@ -200,12 +196,6 @@ def _dtype(raw: dict[str, Any], where: str) -> str:
     if dtype not in FLOAT_DTYPES:
         raise ModelError(f"{where}: dtype must be one of {', '.join(FLOAT_DTYPES)}; got {dtype!r}.")
     return dtype
-
-
-def _token_ids(value: Any) -> Any:
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, list) else (value,)
 
 
 def _sliding_windows(raw: dict[str, Any], config: ModelConfig, where: str) -> tuple[int | None, ...]:

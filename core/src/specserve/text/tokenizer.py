@@ -14,6 +14,7 @@ from tokenizers.decoders import DecodeStream
 
 from specserve.errors import ModelError, RequestError
 from specserve.text.chat import ChatTemplate, find_chat_template
+from specserve.text.ends import ends_of, generable, stated_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,9 +67,11 @@ class HfTokenizer:
             raise ModelError(f"{file} is not a valid tokenizer: {error}.") from error
         settings = read_json(path / "tokenizer_config.json")
         generation = read_json(path / "generation_config.json")
+        config = read_json(path / "config.json")
+        ends = stated_ends(path, generation, config) or ends_of(rust, settings)
         return cls(
             rust,
-            eos_token_ids=find_eos(rust, generation, read_json(path / "config.json"), settings),
+            eos_token_ids=generable(path, ends, config.get("vocab_size")),
             chat_template=find_chat_template(path, settings),
             sampling_defaults={key: generation[key] for key in SAMPLING_DEFAULTS if is_number(generation.get(key))},
         )
@@ -166,21 +169,6 @@ class HfTextStream:
         self._stream = DecodeStream(skip_special_tokens=False)
         text: str = self._rust.decode(emitted, skip_special_tokens=False)
         return text + "".join(self.push(token_id) for token_id in kept)
-
-
-def find_eos(
-    rust: RustTokenizer, generation: dict[str, Any], config: dict[str, Any], settings: dict[str, Any]
-) -> tuple[int, ...]:
-    """The ids that end a sequence: generation_config.json, else config.json, else the tokenizer's eos_token."""
-    for source in (generation, config):
-        found = source.get("eos_token_id")
-        ids = found if isinstance(found, list) else [found]
-        if all(isinstance(id, int) for id in ids) and ids:
-            return tuple(ids)
-    token = settings.get("eos_token")
-    token = token.get("content") if isinstance(token, dict) else token
-    id = rust.token_to_id(token) if isinstance(token, str) else None
-    return () if id is None else (id,)
 
 
 def read_json(path: Path) -> dict[str, Any]:
