@@ -7,7 +7,9 @@ import torch
 import torch.nn.functional as F
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_pos_emb
 
+from specserve import kernels as kernels_module
 from specserve.kernels import TorchKernels
+from specserve.lowrank import LowRankPart, Segment
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 kernels = TorchKernels()
@@ -90,3 +92,68 @@ def test_a_row_does_not_depend_on_what_its_neighbours_hold(dtype, row):
         lambda x: kernels.silu_and_multiply(x),
     )
     assert all(torch.equal(function(x)[row], function(other)[row]) for function in functions)
+
+
+def maps_of(weight):
+    """A linear map as it is called, and with its weight packed where that gains something."""
+    packed = kernels.prepare_linear(weight, None)
+    return [lambda x: kernels.linear(x, weight, None)] + ([packed] if packed else [])
+
+
+@each_dtype
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+def test_a_broken_row_reaches_no_other_whatever_the_number_of_inputs(dtype, broken):
+    for size in range(1, 201):
+        weight, x = torch.randn(48, size).to(dtype), torch.randn(32, size).to(dtype)
+        for linear in maps_of(weight):
+            expected = linear(x)
+            sick = x.clone()
+            sick[16], sick[31] = broken, broken
+            out = linear(sick)
+            assert not out[[16, 31]].isfinite().any(), size
+            assert torch.equal(out[:16], expected[:16]), size
+            assert torch.equal(out[17:31], expected[17:31]), size
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("size", [1, 31, 50, 144])
+def test_torch_gets_whole_tiles_of_inputs_so_that_it_reads_no_next_row(monkeypatch, dtype, size):
+    widths = []
+    linear, pack = F.linear, kernels_module.packed_linear
+    monkeypatch.setattr(F, "linear", lambda x, w, b=None: widths.extend((x.shape[1], w.shape[1])) or linear(x, w, b))
+    monkeypatch.setattr(kernels_module, "packed_linear", lambda w, *a: widths.append(w.shape[1]) or pack(w, *a))
+    x, weight = torch.randn(32, size).to(dtype), torch.randn(48, size).to(dtype)
+    for multiply in maps_of(weight):
+        torch.testing.assert_close(multiply(x), linear(x, weight), atol=0.05, rtol=0.05)
+    assert len(widths) >= 3
+    assert all(width % 32 == 0 for width in widths)
+
+
+@each_dtype
+def test_whole_tiles_are_given_to_torch_as_they_are(dtype):
+    x = torch.randn(32, 96).to(dtype)
+    assert kernels_module.filled_up(x) is x
+
+
+@each_dtype
+@pytest.mark.parametrize("rank", [1, 8, 33])
+def test_a_broken_row_reaches_no_other_through_an_adapter(monkeypatch, dtype, rank):
+    parts = (LowRankPart(torch.randn(rank, 50).to(dtype), torch.randn(40, rank).to(dtype), slice(0, 40)),)
+    segments = [Segment(0, 20, kernels.pack_adapter({"p": parts})), Segment(20, 32, kernels.pack_adapter({"p": parts}))]
+    widths, linear = set(), F.linear
+    monkeypatch.setattr(F, "linear", lambda x, w, b=None: widths.update((x.shape[1], w.shape[1])) or linear(x, w, b))
+
+    def added(x):
+        out = torch.zeros(32, 40, dtype=dtype)
+        kernels.add_low_rank("p", x, out, segments)
+        return out
+
+    x = torch.randn(32, 50).to(dtype)
+    expected = added(x)
+    torch.testing.assert_close(expected, linear(linear(x, parts[0].down), parts[0].up), atol=0.1, rtol=0.05)
+    x[20] = float("nan")
+    out = added(x)
+    assert out[20].isnan().all()
+    assert torch.equal(out[:20], expected[:20])
+    assert torch.equal(out[21:], expected[21:])
+    assert dtype == torch.float32 or all(width % 32 == 0 for width in widths)

@@ -28,6 +28,10 @@ SERIAL_ELEMENTS = 32768
 """Above this many elements torch shares an element-wise call among its threads and may cut inside a row. At a cut the
 last few elements take a scalar path whose exp differs in the last bit, so a row's bits would depend on its place."""
 
+DEPTH = 32
+"""Inputs that half-precision matrix units of CPUs take at a time. Where a row ends inside such a tile, torch's products
+read on into the next row, against weights filled up with zeros: 0 * NaN is NaN, and a NaN reaches the row before it."""
+
 
 class TorchKernels:
     """`specserve.protocols.KernelSet` for every device and dtype that torch serves."""
@@ -37,16 +41,15 @@ class TorchKernels:
     row_tile: int | None = 32
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return F.linear(x, weight, bias)
+        return F.linear(filled_up(x), filled_up(weight), bias)
 
     def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        # oneDNN reorders a bf16 weight in every call unless it is given in its own layout: a third of the call's time.
-        # These are the operators that torch.compile emits for the same purpose.
-        if weight.device.type != "cpu" or weight.dtype != torch.bfloat16 or not packs_bfloat16():
-            return None
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), self.row_tile)
-        linear = torch.ops.mkldnn._linear_pointwise.default
-        return lambda x: linear(x, packed, bias, "none", [], "")
+        full = filled_up(weight)
+        packed = packed_linear(full, bias, self.row_tile)
+        if full is weight:
+            return packed
+        multiply = packed or (lambda x: F.linear(x, full, bias))
+        return lambda x: multiply(filled_up(x))
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         # torch's own weight argument multiplies before the rounding to x's dtype; checkpoints were trained with the
@@ -70,13 +73,34 @@ class TorchKernels:
         return out.mul_(up)
 
     def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
-        return weights
+        return {
+            name: tuple(part._replace(down=filled_up(part.down), up=filled_up(part.up)) for part in parts)
+            for name, parts in weights.items()
+        }
 
     def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
-        add_in_full_height(F.linear, projection, x, out, segments)
+        add_in_full_height(self.linear, projection, filled_up(x), out, segments)
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:
         """torch has no call for more than one of these."""
+
+
+def filled_up(x: Tensor) -> Tensor:
+    """[..., n], with zeros behind every row up to whole tiles, where the arithmetic could read on into the next one."""
+    missing = -x.shape[-1] % DEPTH
+    if missing == 0 or x.dtype == torch.float32 or x.device.type != "cpu":
+        return x
+    return F.pad(x, (0, missing))
+
+
+def packed_linear(weight: Tensor, bias: Tensor | None, num_rows: int | None) -> Callable[[Tensor], Tensor] | None:
+    """The map with its weight in oneDNN's own layout, where torch has that: otherwise oneDNN reorders a bf16 weight in
+    every call, a third of the call's time. These are the operators that torch.compile emits for the same purpose."""
+    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16 or not packs_bfloat16():
+        return None
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), num_rows)
+    linear = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: linear(x, packed, bias, "none", [], "")
 
 
 def packs_bfloat16() -> bool:

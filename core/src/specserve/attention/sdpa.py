@@ -18,6 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
 from specserve.batch import to_device
+from specserve.kernels import DEPTH
+from specserve.kv.cache import finite
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ class SdpaAttention(AttentionBackend):
         self.rows_per_tile = tile_rows(self.group_size)
         self.windows = sorted(set(spec.sliding_windows), key=lambda w: w or 0)
         self.one_backend = backend_chooser(device)
+        self.reads_on = device.type == "cpu" and dtype != torch.float32 and spec.head_dim % DEPTH != 0
+        """May a product read on into the next row (see `kernels.DEPTH`)? The cache is finite, queries need not be."""
 
     # --- once per batch -----------------------------------------------------------------------------
 
@@ -141,7 +145,7 @@ class SdpaAttention(AttentionBackend):
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
         spec, window = self.spec, self.spec.sliding_windows[layer]
         self.cache.write(layer, plan.slots, k, v)
-        queries = self.tiled(q, plan.rows)
+        queries = self.tiled(finite(q) if self.reads_on else q, plan.rows)
         parts = []
         for reading in plan.readings:
             keys, values = (
@@ -151,10 +155,8 @@ class SdpaAttention(AttentionBackend):
             with self.one_backend():
                 parts += [self.attend(call, window, queries, keys, values) for call in reading.calls]
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
-        by_row = out.reshape(-1, spec.num_kv_heads, self.rows_per_tile, self.group_size, spec.head_dim)
-        if plan.places is None:
-            return by_row[:, :, 0].reshape(-1, spec.num_heads, spec.head_dim)
-        return by_row.transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, plan.places)
+        rows = self.untiled(out, plan.places)
+        return rows.add_(q.mul(0).sum(-1, keepdim=True)) if self.reads_on else rows  # NaN where a query is not finite
 
     def tiled(self, q: Tensor, rows: Tensor | None) -> Tensor:
         """q: [T, heads, head_dim] -> [tiles, kv_heads, query rows, head_dim]; short tiles repeat their first row.
@@ -168,6 +170,14 @@ class SdpaAttention(AttentionBackend):
             return by_group.expand(-1, -1, height, -1, -1).flatten(2, 3).contiguous()
         by_row = q.index_select(0, rows).view(-1, height, spec.num_kv_heads, self.group_size, spec.head_dim)
         return by_row.transpose(1, 2).flatten(2, 3).contiguous()
+
+    def untiled(self, out: Tensor, places: Tensor | None) -> Tensor:
+        """[tiles, kv_heads, query rows, head_dim] -> [T, heads, head_dim], a fresh tensor."""
+        spec = self.spec
+        by_row = out.reshape(-1, spec.num_kv_heads, self.rows_per_tile, self.group_size, spec.head_dim)
+        if places is None:
+            return by_row[:, :, 0].reshape(-1, spec.num_heads, spec.head_dim)
+        return by_row.transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, places)
 
     def attend(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         queries = queries[call.tiles]
