@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from specserve.errors import ConfigError
+from specserve.server import http_log
 from specserve.server.app import make_app
 from specserve.server.state import STATE, ServerState
 
@@ -55,7 +56,7 @@ class Signals:
 async def serve(start: EngineStarter, config: ServerConfig) -> int:
     """The exit code: 0 after a signal, 1 when the engine died. ConfigError when it cannot start."""
     app = make_app(start, config)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=WRITE_OUT_SECONDS, access_log=None)
+    runner = make_runner(app)
     try:
         with Signals() as signals:
             await runner.setup()
@@ -63,6 +64,12 @@ async def serve(start: EngineStarter, config: ServerConfig) -> int:
             return await live(app[STATE], signals, ready_line(runner, config))
     finally:
         await runner.cleanup()
+
+
+def make_runner(app: web.Application) -> web.AppRunner:
+    return web.AppRunner(
+        app, handler_cancellation=True, shutdown_timeout=WRITE_OUT_SECONDS, access_log=None, logger=http_log.logger
+    )
 
 
 async def listen(runner: web.AppRunner, config: ServerConfig) -> None:

@@ -1,0 +1,110 @@
+"""Bytes that are no HTTP, headers that lie, odd paths: an answer of the client's fault, and no traceback in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+
+from specserve.config import ServerConfig
+from specserve.server.app import make_app
+from specserve.server.run import make_runner
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from fake_engine import FakeEngine
+
+BODY = b'{"prompt": "a", "max_tokens": 1}'
+
+
+@pytest.fixture
+async def runner(engine: FakeEngine) -> AsyncIterator[web.AppRunner]:
+    runner = make_runner(make_app(engine, ServerConfig(max_body_bytes=100_000)))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield runner
+    await runner.cleanup()
+
+
+def request(
+    *headers: bytes, method: bytes = b"POST", path: bytes = b"/v1/completions", body: bytes = BODY, length: bool = True
+) -> bytes:
+    lines = [method + b" " + path + b" HTTP/1.1", b"Host: x", b"Connection: close", *headers]
+    lines += [b"Content-Length: %d" % len(body)] if length else []
+    return b"\r\n".join([*lines, b"", body])
+
+
+async def exchange(runner: web.AppRunner, data: bytes) -> tuple[int, str, bytes]:
+    """Status, content type and body."""
+    reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
+    writer.write(data)
+    async with asyncio.timeout(5):
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    lines = head.decode("latin-1").split("\r\n")
+    kinds = [line.partition(": ")[2] for line in lines if line.lower().startswith("content-type")]
+    return int(lines[0].split()[1]), kinds[0].partition(";")[0], body
+
+
+@pytest.mark.parametrize(
+    "data",
+    [request(b"X: a\0b"), request(b"X\xff: a"), request(b"no colon"), request(b"X: " + b"a" * 10**5),
+     request(*[b"X-%d: a" % i for i in range(5000)]), request(b"Content-Length: 5"), request(b"Transfer-Encoding: x"),
+     request(b"Content-Length: -5", length=False), request(b"Content-Length: " + b"9" * 30, length=False),
+     request(b"Transfer-Encoding: chunked", length=False, body=b"zz\r\n"), request(b"Content-Encoding: br"),
+     request(path=b"/\xff"), request(path=b"/a\0b"), request(path=b"/" + b"a" * 10**5), request(path=b"http://[::1/"),
+     request(method=b"P\0ST"), b"POST / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\r\n\r\n"],
+    ids=lambda data: repr(data[:60]),
+)  # fmt: skip
+async def test_what_is_no_http_is_refused_without_a_traceback(
+    runner: web.AppRunner, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    assert (await exchange(runner, data))[:2] == (400, "text/plain")
+    assert [record for record in caplog.records if record.exc_info or record.levelno > logging.INFO] == []
+
+
+async def test_our_own_failures_keep_their_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(request: web.Request) -> web.Response:
+        raise ZeroDivisionError
+
+    app = web.Application()
+    app.router.add_get("/", fail)
+    runner = make_runner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    assert (await exchange(runner, request(method=b"GET", path=b"/", body=b"")))[0] == 500
+    await runner.cleanup()
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [(b"/v1/models/%00", 404), (b"/v1/models/%ff", 404), (b"/v1/models/%ed%a0%80", 404), (b"/v1/models/%zz", 404),
+     (b"/v1/models/../../health", 404), (b"/v1%2fmodels", 404), (b"//health", 404), (b"/" * 7000, 404),
+     (b"/health?a=%00&b[]=%ff", 200), (b"/health#x", 200)],
+)  # fmt: skip
+async def test_an_odd_path_is_a_path(runner: web.AppRunner, path: bytes, status: int) -> None:
+    got, kind, body = await exchange(runner, request(method=b"GET", path=path, body=b""))
+    assert (got, kind) == (status, "application/json")
+    assert status == 200 or json.loads(body)["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/models", "/metrics", "/health", "/nowhere"])
+async def test_every_method_has_an_answer_in_json(client: Any, path: str) -> None:
+    for method in ("PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND"):
+        answer = await client.request(method, path)
+        assert answer.status == (404 if path == "/nowhere" else 405)
+        assert (await answer.json())["error"]["message"]
+
+
+async def test_a_bomb_is_refused_when_it_has_grown_too_large(runner: web.AppRunner) -> None:
+    bomb = gzip.compress(b" " * 10**8)
+    status, kind, body = await exchange(runner, request(b"Content-Encoding: gzip", body=bomb))
+    assert (status, kind) == (413, "application/json")
+    assert b"too large" in body
