@@ -116,7 +116,8 @@ class FakeEngine:
         watcher = StopStrings(params.stop, self.tokenizer.stream(request.prompt_token_ids))
         steps = [tokens[i : i + self.width] for i in range(0, len(tokens), self.width)]
         if params.prompt_logprobs is not None:
-            yield Delta(request.request_id, (), prompt_logprobs=logprobs(request.prompt_token_ids[1:]))
+            scored = logprobs(request.prompt_token_ids[1:], params.prompt_logprobs)
+            yield Delta(request.request_id, (), prompt_logprobs=scored)
         for i, step in enumerate(steps):
             stop = None
             for j, token_id in enumerate(step):

@@ -44,7 +44,7 @@ class CompletionShape:
         entry: dict[str, Any] = {
             "index": choice.index,
             "text": (choice.prompt_text if first else "") + piece.text,
-            "logprobs": None if self.body.logprobs is None else self.logprobs(choice, piece, first),
+            "logprobs": None if self.body.logprobs is None else self.logprobs(choice, piece, self.body.logprobs, first),
             "finish_reason": piece.finish_reason,
         }
         prompt_ids = choice.request.prompt_token_ids
@@ -54,15 +54,16 @@ class CompletionShape:
             if first:
                 entry["prompt_token_ids"] = prompt_ids
         if first and self.body.prompt_logprobs is not None:
-            entry["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, choice.prompt_logprobs)
+            scored, most = choice.prompt_logprobs, self.body.prompt_logprobs
+            entry["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, scored, most)
         return entry
 
-    def logprobs(self, choice: Choice, piece: Piece, first: bool) -> dict[str, list[Any]]:
-        own = legacy_logprobs(self.tokenizer, piece.logprobs, self.offsets(choice, piece))
+    def logprobs(self, choice: Choice, piece: Piece, most: int, first: bool) -> dict[str, list[Any]]:
+        own = legacy_logprobs(self.tokenizer, piece.logprobs, self.offsets(choice, piece), most)
         if not (first and self.body.echo):
             return own
         prompt_ids = choice.request.prompt_token_ids
-        return join_logprobs(echoed_logprobs(self.tokenizer, prompt_ids, choice.prompt_logprobs), own)
+        return join_logprobs(echoed_logprobs(self.tokenizer, prompt_ids, choice.prompt_logprobs, most), own)
 
     def offsets(self, choice: Choice, piece: Piece) -> list[int]:
         """Where each token begins in the choice's text, the echoed prompt included."""

@@ -22,14 +22,19 @@ def finite(logprob: float) -> float:
     return logprob if math.isfinite(logprob) and logprob > FLOOR else FLOOR
 
 
+def best(entry: TokenLogprobs, most: int) -> zip[tuple[int, float]]:
+    """The `most` likeliest: an entry may hold more where echo and prompt_logprobs ask for different counts."""
+    return zip(entry.top_ids[:most], entry.top_logprobs[:most], strict=True)
+
+
 def legacy_logprobs(
-    tokenizer: ServedTokenizer, entries: Sequence[TokenLogprobs], offsets: Sequence[int]
+    tokenizer: ServedTokenizer, entries: Sequence[TokenLogprobs], offsets: Sequence[int], most: int
 ) -> dict[str, list[Any]]:
     """Completions. Two tokens of one text share a key of top_logprobs: the likelier keeps it."""
     tops: list[dict[str, float] | None] = []
     for entry in entries:
         top: dict[str, float] = {}
-        for token_id, logprob in zip(entry.top_ids, entry.top_logprobs, strict=True):
+        for token_id, logprob in best(entry, most):
             top.setdefault(tokenizer.token_text(token_id), finite(logprob))
         top.setdefault(tokenizer.token_text(entry.token_id), finite(entry.logprob))
         tops.append(top)
@@ -42,7 +47,7 @@ def legacy_logprobs(
 
 
 def echoed_logprobs(
-    tokenizer: ServedTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs]
+    tokenizer: ServedTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs], most: int
 ) -> dict[str, list[Any]]:
     """The prompt's part of an echo. What precedes the first entry (the first token) has no probability: null."""
     stream = tokenizer.stream((), skip_special_tokens=True)
@@ -51,7 +56,7 @@ def echoed_logprobs(
         offsets.append(place)
         place += len(stream.push(token_id))
     unscored = len(prompt_ids) - len(entries)
-    scored = legacy_logprobs(tokenizer, entries, offsets[unscored:])
+    scored = legacy_logprobs(tokenizer, entries, offsets[unscored:], most)
     return {
         "tokens": [tokenizer.token_text(token_id) for token_id in prompt_ids[:unscored]] + scored["tokens"],
         "token_logprobs": [None] * unscored + scored["token_logprobs"],
@@ -83,13 +88,13 @@ def chat_logprobs(tokenizer: ServedTokenizer, entries: Sequence[TokenLogprobs]) 
 
 
 def prompt_logprobs(
-    tokenizer: ServedTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs]
+    tokenizer: ServedTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs], most: int
 ) -> list[dict[str, Any] | None]:
     """vLLM's shape: per position {id: {logprob, rank, decoded_token}}, null for the first token."""
     result: list[dict[str, Any] | None] = [None] * (len(prompt_ids) - len(entries))
     for entry in entries:
-        ranked = zip(entry.top_ids, entry.top_logprobs, range(1, len(entry.top_ids) + 1), strict=True)
-        position = {str(id): ranked_token(tokenizer, id, logprob, rank) for id, logprob, rank in ranked}
+        ranked = enumerate(best(entry, most), 1)
+        position = {str(id): ranked_token(tokenizer, id, logprob, rank) for rank, (id, logprob) in ranked}
         position.setdefault(str(entry.token_id), ranked_token(tokenizer, entry.token_id, entry.logprob, None))
         result.append(position)
     return result
