@@ -123,6 +123,20 @@ async def test_scored_prompts_have_one_null_and_finite_numbers(client: Any, engi
         assert scored["text_offset"] == [len("".join(scored["tokens"][:i])) for i in range(len(prompt) + 1)]
 
 
+async def test_echo_and_prompt_logprobs_name_as_many_tokens_as_each_asked_for(client: Any) -> None:
+    for echoed, asked in ((1, 3), (3, 1)):
+        choice = (await complete(client, prompt=[300, 299], echo=True, logprobs=echoed, prompt_logprobs=asked))[
+            "choices"
+        ][0]
+        assert len(choice["logprobs"]["top_logprobs"][1]) == echoed
+        assert len(choice["prompt_logprobs"][1]) == asked
+
+
+async def test_an_allowed_token_counts_once(client: Any, engine: FakeEngine) -> None:
+    await complete(client, allowed_token_ids=[7, 5, 7, 7, 5])
+    assert engine.asked[0].params.allowed_token_ids == (7, 5)
+
+
 async def test_nothing_to_generate_scores_the_prompt_alone(client: Any) -> None:
     body = await complete(client, echo=True, logprobs=0, max_tokens=0)
     assert body["choices"][0]["text"] == "def add("

@@ -118,6 +118,23 @@ async def test_tokens_go_and_come_back(client: Any, engine: FakeEngine) -> None:
     assert (await answer.json())["tokens"] == engine.tokenizer.encode("user: a\n")
 
 
+async def test_a_long_texts_tokens_are_named_once_each_beside_the_event_loop(
+    client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named: list[tuple[int, threading.Thread]] = []
+
+    def name(tokenizer: object, token_id: int) -> str:
+        named.append((token_id, threading.current_thread()))
+        return str(token_id)
+
+    monkeypatch.setattr(type(engine.tokenizer), "token_text", name)
+    answer = await client.post("/tokenize", json={"prompt": "aé" * 1000, "return_token_strs": True})
+    body = await answer.json()
+    assert body["token_strs"] == [str(id) for id in body["tokens"]]
+    assert len(named) == len(set(body["tokens"])) < body["count"]
+    assert threading.current_thread() not in {thread for _, thread in named}
+
+
 async def test_the_openapi_document_names_every_route(client: Any) -> None:
     document = await get(client, "/openapi.json")
     assert document["openapi"].startswith("3.")

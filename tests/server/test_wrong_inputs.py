@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from specserve.errors import QueueFullError
+from specserve.server.wire import ChatBody, decode_body
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
@@ -37,8 +39,13 @@ WRONG: list[tuple[str, dict[str, Any], str | None]] = [
     (COMPLETIONS, {"prompt": "a", "stop": "x" * 10**5}, "stop"),
     (COMPLETIONS, {"prompt": "a", "logprobs": 500}, "logprobs"),
     (COMPLETIONS, {"prompt": "a", "logit_bias": {"x": 1}}, "logit_bias"),
+    (COMPLETIONS, {"prompt": "a", "logit_bias": {"5": 1, "05": 2}}, "logit_bias"),
+    (COMPLETIONS, {"prompt": "a", "logit_bias": {" 5": 1}}, "logit_bias"),
+    (COMPLETIONS, {"prompt": "a", "logit_bias": {"1_0": 1}}, "logit_bias"),
+    (COMPLETIONS, {"prompt": "a", "logit_bias": {"٥": 1}}, "logit_bias"),
     (COMPLETIONS, {"prompt": "a", "logit_bias": {str(i): 1 for i in range(2000)}}, "logit_bias"),
     (COMPLETIONS, {"prompt": "a", "bad_words": [" "]}, "bad_words"),
+    (COMPLETIONS, {"prompt": "a", "bad_words": ["x"] * 129}, "bad_words"),
     (COMPLETIONS, {"prompt": "a", "truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
     (COMPLETIONS, {"prompt": "a", "suffix": "b"}, "suffix"),
     (COMPLETIONS, {"prompt": "a", "seed": 2**80}, "seed"),
@@ -48,8 +55,10 @@ WRONG: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": []}, "messages"),
     (CHAT, {"messages": [{"content": "a"}]}, "messages"),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages"),
     (CHAT, {"messages": MESSAGES, "top_logprobs": 2}, "top_logprobs"),
     (CHAT, {"messages": MESSAGES, "max_tokens": 0}, "max_tokens"),
+    (CHAT, {"messages": MESSAGES, "max_tokens": 2, "max_completion_tokens": 0}, "max_completion_tokens"),
     (CHAT, {"messages": MESSAGES, "tools": [{"type": "function"}]}, "tools"),
     (CHAT, {"messages": MESSAGES, "response_format": {"type": "json_object"}}, "response_format"),
     ("/tokenize", {}, "messages"),
@@ -71,13 +80,24 @@ async def test_a_wrong_field_is_a_400_that_names_it(
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"null", b'"a"', b'{"prompt": "\xff"}', b"[" * 100_000, b'{"x":' + b"[" * 100_000,
+    [b"", b"{", b"[]", b"null", b'"a"', b'{"prompt": "\xff"}', b'{"prompt": "a", "x": "\xff"}', b"[" * 100_000,
+     b'{"x":' + b"[" * 100_000,
      b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "\\ud800"}'],
 )  # fmt: skip
 async def test_a_body_that_is_no_object_is_a_400(client: Any, data: bytes) -> None:
     answer = await client.post(COMPLETIONS, data=data)
     assert answer.status == 400
     assert (await answer.json())["error"]["type"] == "invalid_request_error"
+
+
+async def test_a_text_part_without_text_is_told_so(client: Any) -> None:
+    answer = await client.post(CHAT, json={"messages": [{"role": "user", "content": [{"type": "text"}]}]})
+    assert "needs a text" in (await answer.json())["error"]["message"]
+
+
+def test_tools_are_refused_without_being_decoded() -> None:
+    (tool,) = decode_body(b'{"tools": [{"type": "function"}]}', ChatBody).tools or ()
+    assert isinstance(tool, msgspec.Raw)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,8 @@ class ChatShape:
         if self.body.return_token_ids:
             extras["prompt_token_ids"] = prompt_ids
         if self.body.prompt_logprobs is not None:
-            extras["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, choice.prompt_logprobs)
+            scored, most = choice.prompt_logprobs, self.body.prompt_logprobs
+            extras["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, scored, most)
         return extras
 
 
@@ -69,9 +70,10 @@ def make_job(engine: ServedEngine, body: ChatBody, model: str, namespace: str) -
     prompt = truncate(ids, body, engine.max_model_len)
     if not prompt:
         raise RequestError("the messages render to an empty prompt.", param="messages")
-    asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
+    field = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
+    asked: int | None = getattr(body, field)
     if asked == 0:
-        raise RequestError("max_tokens must be at least 1.", param="max_tokens")
+        raise RequestError(f"{field} must be at least 1.", param=field)
     max_tokens = max(1, engine.max_model_len - len(prompt)) if asked is None else asked
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     params = sampling_params(body, tokenizer, max_tokens=max_tokens, logprobs=logprobs, echo_logprobs=None)

@@ -67,10 +67,14 @@ async def plugins(request: web.Request) -> web.Response:
 async def tokenize(request: web.Request) -> web.Response:
     engine = engine_of(request)
     body = decode_body(await request.read(), TokenizeBody)
-    ids = await asyncio.to_thread(token_ids, engine, body)
-    strings = [engine.tokenizer.token_text(id) for id in ids] if body.return_token_strs else None
-    answer = {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
-    return json_response(answer)
+    return json_response(await asyncio.to_thread(tokenized, engine, body))
+
+
+def tokenized(engine: ServedEngine, body: TokenizeBody) -> dict[str, Any]:
+    ids = token_ids(engine, body)
+    texts = {id: engine.tokenizer.token_text(id) for id in set(ids)} if body.return_token_strs else None
+    strings = None if texts is None else [texts[id] for id in ids]
+    return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
 
 
 def token_ids(engine: ServedEngine, body: TokenizeBody) -> list[int]:

@@ -6,6 +6,7 @@ it. Ranges that the engine knows are checked by `engine.check`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,6 +35,7 @@ GIVEN = (
     "prompt_logprobs",
 )
 """Fields of a body that are fields of SamplingParams of the same name and meaning."""
+TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 
 def sampling_params(
@@ -55,7 +57,7 @@ def sampling_params(
                 "stop": stop_strings(body),
                 "stop_token_ids": body.stop_token_ids or (),
                 "logit_bias": logit_bias(body),
-                "allowed_token_ids": body.allowed_token_ids,
+                "allowed_token_ids": distinct(body.allowed_token_ids),
                 "bad_words": bad_words(body, tokenizer),
             },
             SamplingParams,
@@ -79,13 +81,20 @@ def stop_strings(body: SamplingBody) -> tuple[str, ...]:
 
 
 def logit_bias(body: SamplingBody) -> dict[int, float] | None:
-    """JSON's keys are strings: they must be token ids."""
+    """JSON's keys are strings: each must be a token id in its one usual form, so that no two name the same token."""
     if not body.logit_bias:
         return None
-    try:
-        return {int(token_id): value for token_id, value in body.logit_bias.items()}
-    except ValueError:
-        raise RequestError("logit_bias: the keys must be token ids.", param="logit_bias") from None
+    for key in body.logit_bias:
+        if TOKEN_ID.fullmatch(key) is None:
+            raise RequestError(
+                f'logit_bias: the keys must be token ids, such as "42"; got {key[:40]!r}.', param="logit_bias"
+            )
+    return {int(key): value for key, value in body.logit_bias.items()}
+
+
+def distinct(ids: list[int] | None) -> tuple[int, ...] | None:
+    """A body may hold millions of ids; every choice looks at all that are left."""
+    return None if ids is None else tuple(dict.fromkeys(ids))
 
 
 def bad_words(body: SamplingBody, tokenizer: ServedTokenizer) -> tuple[tuple[int, ...], ...]:

@@ -12,16 +12,15 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
+from specserve.admission import MAX_BAD_WORDS, MAX_BIASED_TOKENS, MAX_LOGPROBS, MAX_STOPS
 from specserve.errors import RequestError
 
 MAX_CHOICES = 128
 MAX_PROMPTS = 1024
 """Also the most sequences (prompts times n) of one request."""
-MAX_STOPS = 16
 MAX_STOP_LENGTH = 1024
-MAX_LOGPROBS = 20
-MAX_BIASES = 1024
-MAX_BAD_WORDS = 128
+MAX_BAD_TEXTS = MAX_BAD_WORDS // 2
+"""The engine counts a text twice: it is tokenised at the start of a text and after a space."""
 MAX_MESSAGES = 4096
 INT32 = 2**31 - 1
 
@@ -63,13 +62,13 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty: float | None = None
     seed: Int64 | None = None
     stop: Text | Texts | None = None
-    stop_token_ids: Annotated[TokenIds, Meta(max_length=MAX_BIASES)] | None = None
+    stop_token_ids: Annotated[TokenIds, Meta(max_length=MAX_BIASED_TOKENS)] | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     ignore_eos: bool | None = None
-    logit_bias: Annotated[dict[str, float], Meta(max_length=MAX_BIASES)] | None = None
+    logit_bias: Annotated[dict[str, float], Meta(max_length=MAX_BIASED_TOKENS)] | None = None
     allowed_token_ids: Annotated[TokenIds, Meta(min_length=1)] | None = None
-    bad_words: Annotated[list[Text], Meta(max_length=MAX_BAD_WORDS)] | None = None
+    bad_words: Annotated[list[Text], Meta(max_length=MAX_BAD_TEXTS)] | None = None
     truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=INT32)] | None = None
     prompt_logprobs: Logprobs | None = None
     return_token_ids: bool | None = None
@@ -112,7 +111,8 @@ class ChatBody(SamplingBody, frozen=True, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Logprobs | None = None
     add_generation_prompt: bool | None = None
-    tools: list[Any] | None = None
+    tools: list[msgspec.Raw] | None = None
+    """Refused, so never decoded."""
     tool_choice: Any = None
     response_format: ResponseFormat | None = None
 
@@ -142,6 +142,8 @@ PATH = re.compile(r" - at `\$\.?(?:\[\.\.\.\])?(?P<path>[^`]*)`$")
 def decode_body(data: bytes, kind: type[B]) -> B:
     """The body, or RequestError that names the field."""
     try:
+        if not data.isascii():
+            data.decode()  # msgspec does not look into fields that it skips
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         message = str(error)
@@ -162,8 +164,10 @@ def message_dict(message: Message) -> dict[str, Any]:
     content = message.content
     if isinstance(content, list):
         for part in content:
-            if part.type != "text" or part.text is None:
+            if part.type != "text":
                 raise RequestError(f"only text content is served; got a part of type {part.type!r}.", param="messages")
+            if part.text is None:
+                raise RequestError("a content part of type text needs a text.", param="messages")
         content = "\n".join(part.text or "" for part in content)
     name = {} if message.name is None else {"name": message.name}
     return {"role": message.role, "content": content or "", **name}
