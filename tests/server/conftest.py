@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specserve.text.tokenizer import HfTokenizer
 
 ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "demo")]
+sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "tests" / "lora"), str(ROOT / "demo")]
 
 
 @pytest.fixture

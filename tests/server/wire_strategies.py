@@ -1,0 +1,217 @@
+"""Bodies of every route as hypothesis strategies: what a client may send, what it must not, and what is no JSON at all.
+
+A field's value is drawn as JSON text, so that a body can hold what Python's json would not write: NaN, 1e999, half a
+surrogate pair, the same key twice. Knows the toy's vocabulary and context; never looks at an answer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hypothesis import strategies as st
+from live_server import ADAPTER, MAX_MODEL_LEN
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+VOCAB_SIZE = 320
+COMPLETIONS, CHAT, TOKENIZE, DETOKENIZE = "/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"
+INT32, INT64 = 2**31 - 1, 2**63 - 1
+SHOWN = 2000
+LONG = 600
+"""max_tokens of a request whose client hangs up: more than the context holds."""
+
+
+class Shot(NamedTuple):
+    """One body on its way. `clean`: nothing is wrong with it. `hang_up`: the client leaves after so many reads."""
+
+    path: str
+    data: bytes
+    headers: dict[str, str]
+    clean: bool = False
+    hang_up: int | None = None
+
+    def __repr__(self) -> str:
+        shown = self.data if len(self.data) <= SHOWN else self.data[:SHOWN] + b"..."
+        return f"Shot({self.path!r}, {shown!r}, {self.headers!r}, clean={self.clean}, hang_up={self.hang_up})"
+
+
+def jsons(strategy: SearchStrategy[Any]) -> SearchStrategy[str]:
+    return strategy.map(json.dumps)
+
+
+def one_of_values(*values: Any) -> SearchStrategy[str]:
+    return jsons(st.sampled_from(values))
+
+
+def between(low: float, high: float, *more: float) -> SearchStrategy[str]:
+    return jsons(st.sampled_from([low, high, *more]) | st.floats(low, high))
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+word = text.filter(str.strip)
+token_id = st.sampled_from([0, VOCAB_SIZE - 1]) | st.integers(0, VOCAB_SIZE - 1)
+ids = st.lists(token_id, min_size=1, max_size=30)
+long_ids = st.integers(MAX_MODEL_LEN - 20, MAX_MODEL_LEN - 1).map(lambda size: [i % 200 for i in range(size)])
+flag = one_of_values(True, False, None)
+top = jsons(st.none() | st.integers(0, 20))
+
+SAMPLING: dict[str, SearchStrategy[str]] = {
+    "model": one_of_values("toy", ADAPTER, f"toy:{ADAPTER}", None),
+    "n": one_of_values(1, 2, 3, None),
+    "stream": flag,
+    "stream_options": jsons(
+        st.fixed_dictionaries({}, optional=dict.fromkeys(("include_usage", "continuous_usage_stats"), st.booleans()))
+    ),
+    "min_tokens": one_of_values(0, 1, 2),
+    "temperature": one_of_values(0, 0, -0.0, 5e-324, 1e-5) | between(0.0, 100.0, 1.0),
+    "top_k": one_of_values(-1, 0, 1, 5, INT32),
+    "top_p": between(1e-9, 1.0, 5e-324),
+    "min_p": between(0.0, 1.0, 5e-324),
+    "repetition_penalty": between(0.01, 100.0, 1.0),
+    "presence_penalty": between(-2.0, 2.0),
+    "frequency_penalty": between(-2.0, 2.0),
+    "seed": jsons(st.sampled_from([0, -1, INT64, -INT64 - 1]) | st.integers(-INT64, INT64)),
+    "stop": jsons(text | st.lists(text, max_size=16) | st.just(["x" * 1024] * 16)),
+    "stop_token_ids": jsons(st.lists(token_id, max_size=20)),
+    "include_stop_str_in_output": flag,
+    "skip_special_tokens": flag,
+    "ignore_eos": flag,
+    "logit_bias": jsons(st.dictionaries(token_id.map(str), st.floats(-100, 100), max_size=20)),
+    # more than the other fields can forbid together
+    "allowed_token_ids": jsons(st.lists(token_id, min_size=40, max_size=60, unique=True)),
+    "bad_words": jsons(st.lists(word, max_size=4)),
+    "truncate_prompt_tokens": one_of_values(-1, 1, 5, INT32),
+    "prompt_logprobs": top,
+    "return_token_ids": flag,
+    "add_special_tokens": flag,
+    "priority": one_of_values(0, -INT32, INT32),
+    "cache_salt": jsons(text),
+    "speculation": jsons(
+        st.fixed_dictionaries(
+            {}, optional={"enabled": st.none() | st.booleans(), "max_draft_tokens": st.none() | st.integers(0, 4096)}
+        )
+    ),
+    "user": jsons(text),
+    "metadata": jsons(st.dictionaries(text, text, max_size=2)),
+}
+COMPLETION: dict[str, SearchStrategy[str]] = SAMPLING | {
+    "best_of": one_of_values(None, 0, 1),
+    "echo": flag,
+    "logprobs": top,
+    "suffix": one_of_values(None, ""),
+}
+CHATTING: dict[str, SearchStrategy[str]] = SAMPLING | {
+    "max_completion_tokens": one_of_values(None, 2, 5),
+    "logprobs": one_of_values(True),
+    "top_logprobs": one_of_values(None, 0),
+    "add_generation_prompt": flag,
+    "tools": one_of_values(None, []),
+    "tool_choice": one_of_values(None, "none", "auto", {"type": "function"}),
+    "response_format": one_of_values(None, {}, {"type": "text"}),
+}
+part = st.fixed_dictionaries({"type": st.just("text"), "text": text})
+message = st.fixed_dictionaries(
+    {
+        "role": st.sampled_from(["system", "user", "assistant"]) | text,
+        "content": st.none() | text | st.lists(part, max_size=2),
+    },
+    optional={"name": text, "tool_calls": st.just([])},
+)
+messages = jsons(st.lists(message, min_size=1, max_size=3))
+max_tokens = jsons(st.integers(2, 6))
+TOKENIZING: dict[str, SearchStrategy[str]] = {
+    "model": jsons(text), "add_special_tokens": flag, "add_generation_prompt": flag, "return_token_strs": flag
+}  # fmt: skip
+prompt = jsons(text | st.lists(text | ids, min_size=1, max_size=3) | ids | long_ids)
+NEEDED: dict[str, dict[str, SearchStrategy[str]]] = {
+    COMPLETIONS: {"prompt": prompt, "max_tokens": max_tokens},
+    CHAT: {"messages": messages, "max_tokens": max_tokens},
+    TOKENIZE: {"prompt": jsons(text)},
+    DETOKENIZE: {"tokens": jsons(st.lists(st.integers(0, INT32), max_size=20))},
+}
+OPTIONAL = {COMPLETIONS: COMPLETION, CHAT: CHATTING, TOKENIZE: TOKENIZING, DETOKENIZE: {"model": jsons(text)}}
+
+LITERALS = (
+    "null", "true", "0", "1", "-1", "-0.0", "1.5", "5e-324", "1e999", "-1e308", "NaN", "-Infinity", "1" + "0" * 30,
+    str(2**31), str(2**63), str(2**64), "9" * 5000, '""', '" "', '"0"', '"\\u0000"', '"\\ud800"', '"\\udc00x"',
+    '"\\ud83d\\ude42"', '"\x01"', '"' + "x" * 70_000 + '"', "[]", "{}", "[[]]", "[null]", '[""]', '["\\udfff"]', "[-1]",
+    f"[{VOCAB_SIZE}]", "[0.5]", "[true]", '["a",1]', "[5" + ",5" * 3000 + "]", '["a"' + ',"a"' * 300 + "]",
+    '{"a":1}', '{"5":"a"}', '{"5":NaN}', '{"05":1,"5":2}', '{"-1":1}', '{"\\ud800":1}', '{"type":"json_object"}',
+    '{"enabled":2}', '{"max_draft_tokens":-1}', '{"include_usage":"yes"}', '[{"role":"user"}]', '[{"role":1}]',
+    '[{"content":"a"}]', '[{"role":"user","content":[{"type":"text"}]}]', '[{"role":"","content":[{}]}]',
+    "[" * 3000 + "]" * 3000, '{"a":' * 3000 + "1" + "}" * 3000, "nul", "'a'", "[1,]", '"', "",
+)  # fmt: skip
+"""Wrong for most fields; a few are right for some."""
+anything = jsons(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=5,
+    )
+)
+wrong = st.sampled_from(LITERALS) | anything
+path = st.sampled_from([COMPLETIONS] * 5 + [CHAT] * 4 + [TOKENIZE, DETOKENIZE])
+HEADERS: tuple[dict[str, str], ...] = (
+    {}, {}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json; charset=utf-16"}, {"Content-Type": "x"},
+    {"Content-Type": "multipart/form-data"}, {"Content-Encoding": "gzip"}, {"Content-Encoding": "deflate"},
+    {"Content-Encoding": "identity"}, {"Content-Encoding": "none of these"}, {"Accept": "text/html"},
+)  # fmt: skip
+
+
+def write_object(fields: list[tuple[str, str]]) -> bytes:
+    """Keys in order, twice where they are given twice."""
+    return ("{" + ",".join(f"{json.dumps(key)}:{value}" for key, value in fields) + "}").encode()
+
+
+@st.composite
+def clean_fields(draw: Any, route: str, most: int = 8) -> dict[str, str]:
+    names = draw(st.lists(st.sampled_from(sorted(OPTIONAL[route])), max_size=most, unique=True))
+    return {name: draw(strategy) for name, strategy in NEEDED[route].items()} | {
+        name: draw(OPTIONAL[route][name]) for name in names
+    }
+
+
+@st.composite
+def clean(draw: Any) -> Shot:
+    route = draw(path)
+    return Shot(route, write_object(list(draw(clean_fields(route)).items())), {}, clean=True)
+
+
+@st.composite
+def dirty(draw: Any) -> Shot:
+    """A clean body with one to three fields made wrong, in place or by a second key, or left out."""
+    route = draw(path)
+    fields = list(draw(clean_fields(route)).items())
+    for name in draw(st.lists(st.sampled_from([*NEEDED[route], *OPTIONAL[route]]), min_size=1, max_size=3)):
+        if draw(st.booleans()):
+            fields = [(key, value) for key, value in fields if key != name]
+        if draw(st.integers(0, 9)):
+            fields.append((name, draw(wrong)))
+    return Shot(route, write_object(fields), draw(st.sampled_from(HEADERS[:5])))
+
+
+@st.composite
+def broken(draw: Any) -> Shot:
+    """No JSON object: cut short, in another encoding, with bytes before or within it, or noise."""
+    route = draw(path)
+    data = write_object(list(draw(clean_fields(route, 2)).items()))
+    at = draw(st.integers(0, len(data)))
+    cuts = [data[:at] + between + data[at:] for between in (b"", b"\xff", b"\0", b"\xed\xa0\x80")]
+    others = [data[:at], b"\xef\xbb\xbf" + data, data.decode().encode("utf-16"), data * 2, b"[" + data + b"]"]
+    forms = [*cuts, *others, b"", b"[" * 50_000, draw(wrong).encode(), draw(st.binary(max_size=50))]
+    return Shot(route, draw(st.sampled_from(forms)), draw(st.sampled_from(HEADERS)))
+
+
+@st.composite
+def left(draw: Any) -> Shot:
+    """A long request whose client hangs up before, or soon after, the first event."""
+    route = draw(st.sampled_from([COMPLETIONS, CHAT]))
+    fields = draw(clean_fields(route, 4)) | {"max_tokens": str(LONG), "stream": draw(flag), "ignore_eos": "true"}
+    fields.pop("max_completion_tokens", None)
+    return Shot(route, write_object(list(fields.items())), {}, hang_up=draw(st.integers(0, 5)))
+
+
+bodies = st.one_of(clean(), clean(), dirty(), dirty(), dirty(), broken())
+shots = bodies | bodies | bodies | left()
