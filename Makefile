@@ -2,6 +2,7 @@
 #   make demo       the demo model streams completions from the REST endpoint, with and without drafts
 #   make serve      the same server, left running on port 8000
 #   make test       all tests (under 25 minutes on 2 cores); make test-all adds the long sweeps
+#   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make lint       ruff and mypy --strict
 #   make bench      the tables of benchmarks/
 #   make bench-peers  the same requests in vLLM and OpenVINO GenAI, each in an environment under build/peers
@@ -17,7 +18,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all lint bench bench-peers gpu-check native-where-possible clean
+.PHONY: demo serve test test-all fuzz lint bench bench-peers gpu-check native-where-possible clean
 
 # The demo and the server run without the native plugins where they cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
@@ -33,6 +34,14 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -m "not gpu"
+
+# One thread where a trial does not ask for more: its models are tiny.
+SECONDS ?= 600
+SEED ?= 1
+fuzz: export OMP_NUM_THREADS := 1
+fuzz: export PYTHONPATH := tests:$(PYTHONPATH)
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -m fuzz $(if $(CASE),--replay $(CASE),--seconds $(SECONDS) --seed $(SEED))
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,0 +1,69 @@
+"""Writes random adapters as PEFT does: mixed ranks, targets, layers and dtypes."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import save_file
+
+from specserve.models.config import read_config
+from specserve.models.loader import expected_shapes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+TARGETS = (ALL, ("q_proj", "v_proj"), ("o_proj",), ("up_proj",), ("gate_proj", "k_proj", "down_proj"))
+
+
+def write_adapter(path: Path, model: Path, seed: int) -> Path:
+    """The directory of an adapter for the checkpoint in `model`."""
+    rng = random.Random(seed)
+    raw = draw_config(rng, read_config(model).num_layers)
+    dtype = rng.choice((torch.float32, torch.bfloat16, torch.float16))
+    generator = torch.Generator().manual_seed(seed)
+    tensors: dict[str, torch.Tensor] = {}
+    for module, (rows, columns) in adapted_modules(model, raw).items():
+        rank = raw.get("rank_pattern", {}).get(module.rpartition(".")[2], raw["r"])
+        down = torch.randn(rank, columns, generator=generator) / columns**0.5
+        up = torch.randn(rows, rank, generator=generator) * 0.7 / rank**0.5
+        tensors[f"base_model.model.{module}.lora_A.weight"] = down.to(dtype)
+        tensors[f"base_model.model.{module}.lora_B.weight"] = up.to(dtype)
+    path.mkdir(parents=True)
+    (path / "adapter_config.json").write_text(json.dumps(raw))
+    save_file(tensors, path / "adapter_model.safetensors")
+    return path
+
+
+def draw_config(rng: random.Random, num_layers: int) -> dict[str, Any]:
+    """adapter_config.json."""
+    targets = rng.choice(TARGETS)
+    rank = rng.choice((1, 2, 3, 4, 7, 8, 16, 33))
+    raw: dict[str, Any] = {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": rng.choice((1, rank, 2 * rank, 16)),
+        "use_rslora": rng.random() < 0.3,
+        "target_modules": list(targets),
+        "bias": "none",
+    }
+    if rng.random() < 0.3:
+        raw["rank_pattern"] = {rng.choice(targets): rng.choice((1, 5, 12))}
+    if num_layers > 1 and rng.random() < 0.3:
+        raw["layers_to_transform"] = [rng.randrange(num_layers)]
+    return raw
+
+
+def adapted_modules(model: Path, raw: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """(out, in) by the path of every module that the adapter changes."""
+    layers = raw.get("layers_to_transform")
+    modules = {}
+    for name, shape in expected_shapes(read_config(model)).items():
+        module, _, last = name.rpartition(".")
+        wanted = last == "weight" and module.rpartition(".")[2] in raw["target_modules"]
+        if wanted and (layers is None or int(module.split(".")[2]) in layers):
+            modules[module] = shape
+    return modules

@@ -1,0 +1,180 @@
+"""Builds engines from plans: the one under test with all its plugins, and the plain one that requests are alone on."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from fuzz.parts.plugins import OWN_DRAFTERS, drafter_plugins, observer_plugin, planner_plugin, processor_plugin
+from fuzz.plans import changed
+from specserve.assembly import Assembled, assemble
+from specserve.config import EngineConfig
+from specserve.kv.cache import KVCache
+from specserve.models.config import read_config
+from specserve.plugins import PluginHost
+from specserve_cpu._native import instruction_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from fuzz.parts.guessing import Oracle
+    from fuzz.parts.processing import Processor
+    from fuzz.plans import EnginePlan, ModelPlan
+
+REFERENCE_BLOCK_SIZE = 16
+SYLLABLES = ("the", "he", " ", "an", "xyz", "é", "er")
+
+
+class Built(NamedTuple):
+    assembled: Assembled
+    host: PluginHost
+
+    @property
+    def engine(self):
+        return self.assembled.engine
+
+    @property
+    def tokenizer(self):
+        return self.assembled.tokenizer
+
+
+class Files(NamedTuple):
+    """What was written for a trial."""
+
+    model: Path
+    adapters: Mapping[str, Path]
+    """By name; those that are known from the start."""
+    corpus: Path | None
+
+
+class PluginSetup(NamedTuple):
+    names: list[str]
+    options: dict[str, dict[str, Any]]
+    extra: dict[str, Any]
+    """In-process plugins by name."""
+
+
+def arithmetic_plugins(
+    plan: EnginePlan, adapters: Mapping[str, Path], max_loaded: int, processor: Processor | None
+) -> PluginSetup:
+    """Plugins that are part of what a request gives."""
+    setup = PluginSetup([], {}, processor_plugin(processor))
+    if plan.kernels == "cpu":
+        setup.names.append("cpu")
+        setup.options["cpu"] = {"instruction_set": instruction_set_of(plan)}
+    if plan.hybrid:
+        setup.names.append("hybrid_attn")
+        setup.options["hybrid_attn"] = dict(plan.hybrid)
+    if adapters:
+        setup.names.append("lora")
+        paths = {name: str(path) for name, path in adapters.items()}
+        setup.options["lora"] = {"adapters": paths, "max_loaded": max_loaded}
+    return setup
+
+
+def instruction_set_of(plan: EnginePlan) -> str:
+    """The plan's, or the fastest where this processor has another."""
+    if plan.kernels != "cpu":
+        return "of torch"
+    fastest = instruction_sets()[0]
+    return plan.instruction_set if plan.instruction_set in instruction_sets() else fastest
+
+
+def build_tested(
+    model: ModelPlan,
+    plan: EnginePlan,
+    files: Files,
+    drafters: Mapping[str, Oracle],
+    processor: Processor | None,
+) -> Built:
+    setup = arithmetic_plugins(plan, files.adapters, plan.max_loaded, processor)
+    setup.names.extend(name for name in plan.drafters if name not in OWN_DRAFTERS)
+    if "ngram" in plan.drafters:
+        setup.options["ngram"] = plan.ngram | ({"corpora": {"words": str(files.corpus)}} if files.corpus else {})
+    if "repeat" in plan.drafters:
+        setup.options["repeat"] = {"width": plan.repeat_width}
+    setup.extra.update(drafter_plugins(drafters) | planner_plugin(plan) | observer_plugin(plan))
+    num_blocks = max(2, math.ceil(plan.room * -(-plan.max_model_len // plan.block_size)))
+    return build(
+        model,
+        files.model,
+        setup,
+        num_blocks=num_blocks,
+        draft_layers=sum(drafter.needs.kv_layers for drafter in drafters.values()),
+        threads=plan.threads,
+        max_num_seqs=plan.max_num_seqs,
+        max_num_batched_tokens=plan.budget,
+        max_model_len=plan.max_model_len,
+        block_size=plan.block_size,
+        prefix_cache=plan.prefix_cache,
+        chunked_prefill=plan.chunked_prefill,
+        max_draft_tokens=plan.max_draft_tokens,
+        attention=plan.attention,
+        draft_fault_limit=plan.fault_limit,
+        fault_limit=plan.fault_limit,
+    )
+
+
+def build_reference(
+    model: ModelPlan,
+    plan: EnginePlan,
+    path: Path,
+    adapters: Mapping[str, Path],
+    attention: Mapping[str, Any],
+    processor: Processor | None,
+) -> Built:
+    """The same kernels and attention backends, and nothing else. Native kernels promise their bits for any threads."""
+    setup = arithmetic_plugins(changed(plan, hybrid=attention["hybrid"]), adapters, 64, processor)
+    return build(
+        model,
+        path,
+        setup,
+        num_blocks=-(-plan.max_model_len // REFERENCE_BLOCK_SIZE) + 2,
+        threads=1 if plan.kernels == "cpu" else plan.threads,
+        max_num_seqs=1,
+        max_num_batched_tokens=2 * plan.max_model_len,
+        max_model_len=plan.max_model_len,
+        block_size=REFERENCE_BLOCK_SIZE,
+        prefix_cache=False,
+        attention=attention["attention"],
+    )
+
+
+def attention_of(built: Built) -> dict[str, Any]:
+    """The backends that serve prompts and answers, as a reference's configuration names them."""
+    backend = built.engine.runner.attention
+    if not hasattr(backend, "generated") or backend.prompt.name == backend.generated.name:
+        name = getattr(backend, "prompt", backend).name
+        return {"attention": name, "hybrid": None}
+    return {"attention": "auto", "hybrid": {"prefill": backend.prompt.name, "decode": backend.generated.name}}
+
+
+def build(
+    model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, draft_layers: int = 0, **fields: Any
+) -> Built:
+    """`fields` are those of EngineConfig."""
+    sizes, block_size = read_config(path), fields["block_size"]
+    layers, dtype = sizes.num_layers + draft_layers, getattr(torch, model.dtype)
+    bytes_per_block = KVCache.bytes_per_block(layers, block_size, sizes.num_kv_heads, sizes.head_dim, dtype)
+    config = EngineConfig(
+        model=str(path),
+        dtype=model.dtype,
+        kv_memory=str(num_blocks * bytes_per_block),
+        plugins=tuple(setup.names),
+        default_plugins=False,
+        allow_undeclared=True,
+        plugin_options=setup.options,
+        **fields,
+    )
+    host = PluginHost.start(config, setup.extra)
+    return Built(assemble(config, host), host)
+
+
+def write_corpus(file: Path, seed: int) -> Path:
+    rng = random.Random(seed)
+    file.write_text("".join(rng.choice(SYLLABLES) for _ in range(2000)), encoding="utf-8")
+    return file

@@ -1,0 +1,89 @@
+"""Whether a run reached enough: a generator that never makes some kind of trial must not look clean.
+
+Every kind has a share: it is reached in at least that share of trials, by a wide margin. A run of N trials in which a
+kind of share p was never reached fails where that has a chance below MISSED_BY_CHANCE, that is, where (1 - p) ** N is.
+So kinds of share 0.2 are required from 62 trials on, and kinds of share 0.008 from 1721 on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fuzz.drawing.engines import INSTRUCTION_SETS
+from specserve_cpu._native import instruction_sets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+MISSED_BY_CHANCE = 1e-6
+
+SHARES: dict[float, tuple[str, ...]] = {
+    0.2: (
+        *("kernels cpu", "kernels torch", "one thread", "several threads", "front sync", "drafters 1", "mode mixed"),
+        *("family llama", "dtype float32", "dtype bfloat16", "heads MHA", "heads GQA", "rope default", "tied head"),
+        *("attention sdpa", "attention cpu_paged", "planner all", "planner chaos", "prefix hit", "greedy", "sampled"),
+        *(
+            "field temperature",
+            "field seed",
+            "field ignore_eos",
+            "field logprobs",
+            "field prompt_logprobs",
+            "field stop",
+        ),
+        *("field top_k", "field top_p", "field min_p", "field repetition_penalty", "field presence_penalty"),
+        *("field frequency_penalty", "field logit_bias", "field allowed_token_ids", "field bad_words"),
+        *("field stop_token_ids", "field min_tokens", "field include_stop_str_in_output", "field skip_special_tokens"),
+        *(
+            "priority",
+            "cache salt",
+            "speculation declined",
+            "ended by length",
+            "ended by stop",
+            "ended by a stop string",
+        ),
+        *("drafter ngram", "weights plain", "odd width"),
+    ),
+    0.08: (
+        *("family mistral", "family qwen2", "family qwen3", "dtype float16", "heads MQA", "odd head size"),
+        *("sliding window", "mode pressure", "mode turns", "mode choices", "front async", "planner cost", "preempted"),
+        *("aborted", "ended by abort", "id used again", "slow reader", "refused at admission"),
+        *("served under an adapter", "drafter noisy", "processor edit", "allowed tokens alone", "empty bias"),
+        *("accepted from ngram", "drafters 2"),
+    ),
+    0.04: (
+        *("rope linear", "rope dynamic", "rope llama3", "rope yarn", "rope longrope", "weights sticky"),
+        *("processor apply", "drafter oracle", "drafter repeat", "ngram learned", "ngram bfs", "ngram prob"),
+        *("ngram corpus", "accepted from noisy", "accepted from several", "hybrid attention"),
+        *("hidden states seen", "adapter replace", "adapter unload", "adapter load", "no room for an adapter"),
+        *("end of text of its own", "drafter evil", "drafter at fault", "planner at fault", "observer at fault"),
+    ),
+    0.02: (
+        *("weights peaked", "weights flat", "weights ties", "weights poison", "weights tiny", "weights hopeless"),
+        *("rope partial", "drafter with KV layers", "drafters 0", "drafters 3", "drafter switched off"),
+        *("accepted from oracle", "observer switched off", "planner switched off", "processor at fault"),
+        *("ended by error", "compared with transformers"),
+    ),
+    0.008: (
+        *("family demo", "end of text beyond the vocabulary"),
+        *(f"instruction set {name}" for name in INSTRUCTION_SETS),
+    ),
+    0.004: ("accepted from repeat", "processor switched off"),
+}
+
+
+def expected_here() -> dict[str, float]:
+    """Share by kind; without instruction sets that this processor lacks."""
+    lacking = {f"instruction set {name}" for name in INSTRUCTION_SETS if name not in instruction_sets()}
+    return {kind: share for share, kinds in SHARES.items() for kind in kinds if kind not in lacking}
+
+
+def missed(counts: Mapping[str, int], trials: int, expected: Mapping[str, float]) -> list[str]:
+    """Kinds that a sound generator would have reached in so many trials."""
+    required = (kind for kind, share in expected.items() if (1 - share) ** trials < MISSED_BY_CHANCE)
+    return [kind for kind in required if not counts.get(kind)]
+
+
+def table(counts: Mapping[str, int], kinds: Iterable[str]) -> str:
+    """Trials per kind, several to a line."""
+    entries = [f"{kind} {counts.get(kind, 0)}" for kind in sorted(kinds)]
+    return "\n".join("  " + ", ".join(entries[i : i + 6]) for i in range(0, len(entries), 6))

@@ -1,0 +1,50 @@
+"""Draws rotary embeddings of every kind and sliding windows of every layer pattern."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import random
+
+ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
+
+
+def draw_windows(rng: random.Random, family: str, num_layers: int) -> dict[str, Any]:
+    """Keys of config.json; llama has no windows."""
+    window = rng.choice((1, 2, 5, 16, 17, 33, 64, 100, 130))
+    if family == "mistral":
+        return {"sliding_window": rng.choice((window, window, None))}
+    if family == "llama" or rng.random() < 0.5:
+        return {}
+    config = {"use_sliding_window": True, "sliding_window": window}
+    if rng.random() < 0.5:
+        return config | {"max_window_layers": rng.randrange(num_layers + 1)}
+    return config | {"layer_types": [rng.choice(("sliding_attention", "full_attention")) for _ in range(num_layers)]}
+
+
+def draw_rope(rng: random.Random, head_dim: int, longest: int) -> dict[str, Any]:
+    config: dict[str, Any] = {"rope_theta": rng.choice((100.0, 10000.0, 500000.0))}
+    kind = rng.choice(("default", *ROPES))
+    if kind == "default" and rng.random() < 0.2:
+        config["partial_rotary_factor"] = 0.5  # without effect in these families
+    if kind != "default" and head_dim > 2:
+        table = {"rope_type": kind, "factor": rng.choice((1.5, 2.0, 4.0))}
+        config["rope_scaling"] = table | more_of(kind, head_dim // 2, longest)
+    return config
+
+
+def more_of(kind: str, num_frequencies: int, longest: int) -> dict[str, Any]:
+    """What the kind needs beside its factor."""
+    original = {"original_max_position_embeddings": longest // 2}
+    if kind == "llama3":
+        return {"low_freq_factor": 1.0, "high_freq_factor": 4.0, **original}
+    if kind == "yarn":
+        return original
+    if kind == "longrope":
+        return {
+            "short_factor": [1.0 + 0.1 * i for i in range(num_frequencies)],
+            "long_factor": [1.5 + 0.3 * i for i in range(num_frequencies)],
+            **original,
+        }
+    return {}

@@ -1,0 +1,52 @@
+"""Draws drafters, alone and together, and every option of ngram."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import random
+
+    from fuzz.plans import ModelPlan
+
+ALONE = (("ngram",),) * 6 + (("noisy",),) * 4 + (("oracle",),) * 2 + (("repeat",), ("evil",), ("evil",))
+TOGETHER = (("ngram", "repeat"), ("ngram", "noisy"), ("evil", "ngram"), ("oracle", "evil"))
+THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"))
+OWN = ("oracle", "noisy", "evil")
+"""The fuzzer's drafters: they are told what each request will say."""
+
+
+def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
+    drafters = rng.choice((*ALONE, *TOGETHER, *THREE, ()))
+    fields: dict[str, Any] = {
+        "drafters": drafters,
+        "repeat_width": rng.choice((1, 2, 5, 20)),
+        "noisy_p": rng.choice((0.3, 0.7, 0.9, 1.0)),
+        "corpus": rng.random() < 0.3,
+        "ngram": draw_ngram(rng) if "ngram" in drafters else {},
+    }
+    if set(OWN) & set(drafters) and not model.is_demo and rng.random() < 0.4:
+        layers = model.config["num_hidden_layers"]
+        wanted = rng.sample(range(-1, layers + 1), rng.randint(1, layers + 1))
+        fields |= {"hidden_layers": tuple(sorted(wanted)), "kv_layers": rng.choice((0, 0, 1))}
+    return fields
+
+
+def draw_ngram(rng: random.Random) -> dict[str, Any]:
+    shortest, longest = sorted((rng.choice((1, 1, 1, 2, 5)), rng.choice((1, 4, 12, 32))))
+    narrow, wide = sorted((rng.choice((1, 1, 2, 4)), rng.choice((1, 3, 10, 32))))
+    options: dict[str, Any] = {
+        "match_type": rng.choice(("learned", "bfs", "prob")),
+        "shared": rng.random() < 0.7,
+        "min_match": shortest,
+        "max_match": rng.choice((longest, 1024)),
+        "min_breadth": narrow,
+        "max_breadth": wide,
+        "max_depth": rng.choice((1, 2, 8, 64, 256)),
+        "min_survival": rng.choice((0.0, 0.0, 0.0, 0.05, 0.5)),
+        "capacity": rng.choice((1000, 4_000_000)),
+        "generations": rng.choice((2, 4, 7)),
+    }
+    if rng.random() < 0.2:
+        options["max_draft_tokens"] = rng.choice((1, 3, 40))
+    return options

@@ -1,0 +1,43 @@
+"""A planner that verifies a random part of each draft, whatever it is worth and whatever the clock says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.speculation.planning import most_useful
+from specserve.speculation.trees import keep, parents_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from specserve.request import Request
+    from specserve.types import Draft
+
+
+class Chaos:
+    def __init__(self, max_draft_tokens: int, rng: Random) -> None:
+        self.max_draft_tokens, self.rng = max_draft_tokens, rng
+
+    def limits(self, requests: Sequence[Request]) -> list[int]:
+        return [most_useful(r, self.max_draft_tokens) if self.rng.random() < 0.9 else 0 for r in requests]
+
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+        chosen: list[Draft | None] = []
+        for request in requests:
+            draft = request.draft and self.part(request.draft, budget)
+            budget -= len(draft.tokens) if draft else 0
+            chosen.append(draft)
+        return chosen
+
+    def part(self, draft: Draft, budget: int) -> Draft | None:
+        """Parents stay with their children."""
+        kept: set[int] = set()
+        p = self.rng.choice((0.3, 0.8, 1.0, 1.0))
+        for node, parent in enumerate(parents_of(draft)):
+            if (parent < 0 or parent in kept) and len(kept) < budget and self.rng.random() < p:
+                kept.add(node)
+        return keep(draft, kept)
+
+    def learn(self, batch, verdict, seconds) -> None:
+        pass
