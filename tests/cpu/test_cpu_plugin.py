@@ -8,13 +8,17 @@ import pytest
 import torch
 from native_cases import SETS, each_set
 
+from specserve.attention.fitting import best_fit, misfits
+from specserve.attention.sdpa import SdpaFactory
 from specserve.cli import main
 from specserve.config import EngineConfig
 from specserve.errors import ConfigError
 from specserve.plugins import PluginHost
+from specserve.protocols import PHASES, AttentionNeeds
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
 from specserve.testing.toy import write_checkpoint
+from specserve_cpu.attention import PagedFactory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,11 +99,11 @@ def test_explain_answers_for_the_plugin(capsys: pytest.CaptureFixture[str]) -> N
     assert "kernel.cpu" in capsys.readouterr().out
 
 
-def test_heads_of_an_odd_size_are_left_to_sdpa_in_bfloat16(tmp_path: Path) -> None:
-    model = write_checkpoint(tmp_path / "odd", head_dim=33, partial_rotary_factor=0.98)
-    assert len(run(model, [REQUEST], plugins=("cpu",)).tokens()["a"]) == 8
-    with pytest.raises(ConfigError, match="heads of 66 bytes are no multiple of its 4"):
-        make_engine(model, dtype="bfloat16", default_plugins=True, attention="cpu_paged")
-    served = make_engine(model, dtype="bfloat16", default_plugins=True)
-    assert served.engine.runner.attention.name == "sdpa"
-    assert len(run_requests(served.engine, [REQUEST]).tokens()["a"]) == 8
+def test_heads_of_an_odd_size_would_be_left_to_sdpa_in_bfloat16() -> None:
+    common: dict[str, Any] = {"device": "cpu", "block_size": 16, "graphs": "none", "drafts": False, "trees": False}
+    odd = AttentionNeeds(dtype="bfloat16", head_dim=33, head_bytes=66, **common)
+    paged, sdpa = PagedFactory(None), SdpaFactory()
+    assert misfits(paged.capabilities, odd) == ["the model's heads of 66 bytes are no multiple of its 4"]
+    assert best_fit({"cpu_paged": paged, "sdpa": sdpa}, odd, PHASES) is sdpa
+    even = AttentionNeeds(dtype="bfloat16", head_dim=34, head_bytes=68, **common)
+    assert best_fit({"cpu_paged": paged, "sdpa": sdpa}, even, PHASES) is paged

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from naive_forward import forward, load
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from specserve.testing.toy import write_checkpoint
+from specserve.errors import ModelError
+from specserve.testing.toy import FAMILIES, write_checkpoint
 
 transformers_logging.disable_progress_bar()
 transformers_logging.set_verbosity_error()
@@ -52,13 +55,16 @@ CASES = {
 }
 
 
+CASES |= {f"{family.get('architecture', 'llama')}-{name}": family for name, family in FAMILIES.items()}
+
+
 def reference(path):
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_logits_and_greedy_tokens_are_those_of_transformers(tmp_path, case):
-    path = write_checkpoint(tmp_path, architecture=case.split("-")[0], seed=3, **CASES[case])
+    path = write_checkpoint(tmp_path, seed=3, **{"architecture": case.split("-")[0]} | CASES[case])
     oracle = reference(path)
     oracle.generation_config.eos_token_id = None
     text = oracle.generate(torch.tensor([PROMPT]), max_new_tokens=64, do_sample=False, pad_token_id=0)[0]
@@ -67,6 +73,28 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(tmp_path, case):
     # Greedy text is where each argmax is the next token: equal at every step, so equal as a whole.
     assert ours[len(PROMPT) - 1 : -1].argmax(-1).tolist() == text[len(PROMPT) :].tolist()
     assert len(text[len(PROMPT) :].unique()) > 8, "the toy's text has collapsed: it would hide mistakes"
+
+
+PART = {"partial_rotary_factor": 0.5}
+
+
+@pytest.mark.parametrize("rope", [PART, {"rope_scaling": {"rope_type": "default", **PART}}], ids=["outside", "inside"])
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3"])
+def test_whole_heads_are_rotated_whatever_the_file_says_of_a_part(tmp_path, architecture, rope):
+    path = write_checkpoint(tmp_path, architecture=architecture, **rope)
+    theirs = reference(path)(torch.tensor([PROMPT])).logits[0]
+    torch.testing.assert_close(forward(load(path), PROMPT), theirs, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3"])
+def test_transformers_cannot_run_what_is_refused_for_its_scaled_part_of_a_head(tmp_path, architecture):
+    path = write_checkpoint(tmp_path, architecture=architecture, rope_scaling={"type": "linear", "factor": 2.0})
+    config = json.loads((path / "config.json").read_text()) | PART
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="partial_rotary_factor"):
+        load(path)
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        reference(path)(torch.tensor([PROMPT]))
 
 
 def test_dynamic_rotation_is_that_of_transformers_at_the_served_length(tmp_path):

@@ -96,8 +96,13 @@ def test_tables_are_float32_whatever_the_model_is():
     assert table.cos.shape == (LENGTH, 1, 32)
 
 
-def test_a_partial_rotation_has_a_narrow_table():
-    assert rotary_table(config_of(partial_rotary_factor=0.5), LENGTH).cos.shape == (LENGTH, 1, 16)
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("rope_type", ["linear", "dynamic", "llama3", "yarn", "longrope"])
+def test_a_scaled_rotation_of_a_part_of_a_head_is_refused(rope_type, inside):
+    rope, partial = LLAMA3 | FACTORS | {"rope_type": rope_type, "factor": 2.0}, {"partial_rotary_factor": 0.5}
+    assert config_of(rope | {"partial_rotary_factor": 1.0}).rope == config_of(rope, partial_rotary_factor=1).rope
+    with pytest.raises(ModelError, match=f"partial_rotary_factor must be 1 or absent.*'{rope_type}'.*got 0.5"):
+        config_of(rope | partial) if inside else config_of(rope, **partial)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "vocab_size": 331,
     },
     "mqa-many-heads": {
-        "num_attention_heads": 20,
+        "num_attention_heads": 18,
         "num_key_value_heads": 1,
         "head_dim": 16,
         "hidden_size": 144,
