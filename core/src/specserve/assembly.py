@@ -15,7 +15,7 @@ import torch
 from specserve.admission import Limits
 from specserve.attention.choosing import ChosenAttention, make_attention
 from specserve.batch import BatchBuilder
-from specserve.blame import Blame, Role
+from specserve.blame import Blame
 from specserve.engine import Engine, EngineParts
 from specserve.errors import ConfigError
 from specserve.kv.blocks import BlockPool
@@ -28,6 +28,7 @@ from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
 from specserve.protocols import Arithmetic
 from specserve.roles import (
+    engine_roles,
     make_drafters,
     make_kernels,
     make_lora_planner,
@@ -105,9 +106,10 @@ def assemble(
     planner = make_planner(config, host, model.vocab_size) or default_planner(config, drafters, runner, builder, cache)
     arithmetic = arithmetic_of(kernels, attention.backend, config)
     metrics = EngineMetrics(faults=host.faults)
-    verifier = make_verifier(config, host, tokenizer.eos_token_ids, kernels)
+    verifier_owner, verifier = make_verifier(config, host, tokenizer.eos_token_ids, kernels)
     cache_tokens = cache.num_blocks * cache.block_size
     limits = Limits(model.vocab_size, model.max_model_len, cache_tokens, tokenizer.eos_token_ids)
+    roles = engine_roles(kernels_owner, kernels, attention, verifier_owner, verifier)
     engine = Engine(
         EngineParts(
             scheduler=make_scheduler(config, planner, metrics, cache.num_blocks, arithmetic),
@@ -124,15 +126,7 @@ def assemble(
             limits=limits,
             max_waiting=config.max_waiting,
             checks=request_checks(host),
-            blame=Blame(
-                [
-                    Role(kernels, kernels_owner, "kernels"),
-                    Role(kernels.sampler, kernels_owner, "sampler"),
-                    Role(attention.backend, attention.owner, "attention"),
-                    *host.roles(),
-                ],
-                host.packages(),
-            ),
+            blame=Blame([*roles, *host.roles()], host.packages()),
             check_device=torch.cuda.synchronize if config.device == "cuda" else bool,
         )
     )

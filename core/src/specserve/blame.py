@@ -22,6 +22,8 @@ class Role(NamedTuple):
     thing: object
     plugin: str
     name: str
+    used_in: tuple[str, ...] = ()
+    """The core's modules that work with what it answers, and are the first to raise where that is wrong."""
 
 
 class Blame:
@@ -33,12 +35,11 @@ class Blame:
     def find(self, error: BaseException, where: str) -> tuple[str, str]:
         """(plugin, part); `where` names the part if the frames do not."""
         for frame in innermost_first(error):
-            own = frame.f_locals.get("self")
+            own, module = frame.f_locals.get("self"), str(frame.f_globals.get("__name__", ""))
             for role in self.roles:
-                if own is role.thing:
+                if own is role.thing or module in role.used_in:
                     return role.plugin, role.name
-            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-            if package in self.packages:
+            if (package := module.partition(".")[0]) in self.packages:
                 return self.packages[package], where
         return CORE, where
 

@@ -14,6 +14,7 @@ import msgspec
 
 from specserve.declare import Compatible, Conflict, PluginDeclaration, Provides, Reference
 from specserve.errors import PluginError
+from specserve.faults import text_of
 from specserve.features import core_features, is_core
 
 if TYPE_CHECKING:
@@ -225,7 +226,8 @@ def clean(sentence: str) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def broken(declaration: PluginDeclaration, what: str) -> PluginError:

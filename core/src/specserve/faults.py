@@ -49,11 +49,16 @@ def said(error: BaseException) -> str:
     """What happened, for people. Never raises, whatever the error's own text does."""
     if isinstance(error, BadAnswerError):
         return str(error)
-    try:
-        text = str(error)
-    except FAULTS:
-        text = ""
+    text = text_of(error)
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")[:MAX_MESSAGE]
+
+
+def text_of(error: BaseException) -> str:
+    """The error's own text, empty where even that raises."""
+    try:
+        return str(error)
+    except FAULTS:
+        return ""
 
 
 class FaultLog:

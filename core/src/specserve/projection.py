@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from specserve.errors import PluginError
+from specserve.faults import BadAnswerError
 
 Kernel = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """`kernel(x, weight, bias) -> out`; out is a fresh tensor. A kernel may keep a packed copy and ignore the weight."""
@@ -80,6 +81,8 @@ class Projection:
     def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
         """x: [T, in] -> [T, out], a fresh tensor."""
         out = self._kernel(x, self.weight, self.bias)
+        if out.shape != (len(x), self.out_features):  # what broadcasts would reach the rows of other requests
+            raise BadAnswerError("gave a product of another shape than rows and outputs")
         for delta in self.deltas:
             delta(x, out, at.rows, at.lora)
         return out

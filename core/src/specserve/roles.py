@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.answers import all_of, refuse_other, refuse_partial
 from specserve.batch import no_lora
-from specserve.blame import CORE
+from specserve.blame import CORE, Role
 from specserve.contained import ContainedObserver, ContainedProcessor
 from specserve.errors import PluginError, RequestError
 from specserve.faults import FAULTS, BadAnswerError, said
@@ -26,6 +26,7 @@ from specserve.verifier import DrafterInvariantVerifier
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from specserve.attention.choosing import ChosenAttention
     from specserve.batch import Batch
     from specserve.config import EngineConfig
     from specserve.faults import PluginPart
@@ -89,16 +90,16 @@ def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> Dra
 
 def make_verifier(
     config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...], kernels: KernelSet
-) -> Verifier:
+) -> tuple[str, Verifier]:
     answer = host.single("make_verifier", config=config)
     if answer is None:
-        return DrafterInvariantVerifier(eos_token_ids, kernels.sampler)
+        return BUILTIN, DrafterInvariantVerifier(eos_token_ids, kernels.sampler)
     owner, verifier = answer
     refuse_partial(
         owner, gave("make_verifier", verifier), verifier, "Verifier",
         attributes=("name", "lossless"), methods=("verify",),
     )  # fmt: skip
-    return ContainedVerifier(verifier)
+    return owner, ContainedVerifier(verifier)
 
 
 def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...]) -> list[ContainedProcessor]:
@@ -174,3 +175,16 @@ def request_check(plugin: LoadedPlugin, part: PluginPart) -> Callable[[GenerateR
 
 def gave(hook: str, answer: object) -> str:
     return f"answers {hook} with a {type(answer).__name__}"
+
+
+def engine_roles(
+    kernels_owner: str, kernels: KernelSet, attention: ChosenAttention, verifier_owner: str, verifier: Verifier
+) -> list[Role]:
+    """Whose the parts are that every step goes through, to name a culprit."""
+    roles = [
+        Role(kernels, kernels_owner, "kernels", ("specserve.projection", "specserve.models.decoder")),
+        Role(kernels.sampler, kernels_owner, "sampler", ("specserve.verifier",)),
+        Role(attention.backend, attention.owner, "attention", ("specserve.tiled", "specserve.runner")),
+        Role(verifier, verifier_owner, "verifier", ("specserve.verdict_checks",)),
+    ]
+    return [role for role in roles if role.plugin != BUILTIN]

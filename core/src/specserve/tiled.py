@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from specserve.faults import BadAnswerError
 from specserve.projection import BatchRows
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ class TiledPass:
                 for rows, rotation, at in zip(xs, rotations, places, strict=True)
             ]
             q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
-            attended[:T] = self.attention.forward(layer, q, k, v, plan)
+            out = self.attention.forward(layer, q, k, v, plan)
+            if out.shape != q.shape:  # what broadcasts would reach the rows of other requests
+                raise BadAnswerError("gave attention of another shape than the queries")
+            attended[:T] = out
             xs = [
                 model.attention_output(layer, rows, attended[at.rows], at) for rows, at in zip(xs, places, strict=True)
             ]

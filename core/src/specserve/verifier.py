@@ -145,7 +145,7 @@ class DrafterInvariantVerifier:
         wanted = request.params.logprobs
         if wanted is not None:
             rows = [walk.first, *(walk.first + 1 + node for node in walk.path)][:count]
-            logprobs = tuple(self.sampler.token_logprobs(output.logits[rows], tokens, [wanted] * count))
+            logprobs = self.token_logprobs(output.logits[rows], tokens, wanted)
         return SpanVerdict(path, tokens, reason, logprobs, prompt)
 
     def prompt_logprobs(self, span: Span, output: ForwardOutput, offset: int) -> tuple[TokenLogprobs, ...] | None:
@@ -160,7 +160,13 @@ class DrafterInvariantVerifier:
             return None
         tokens = request.tokens[begin + 1 : end + 1]
         logits = output.logits[offset : offset + end - begin]
-        return tuple(self.sampler.token_logprobs(logits, tokens, [wanted] * len(tokens)))
+        return self.token_logprobs(logits, tokens, wanted)
+
+    def token_logprobs(self, logits: torch.Tensor, tokens: Sequence[int], wanted: int) -> tuple[TokenLogprobs, ...]:
+        found = tuple(self.sampler.token_logprobs(logits, tokens, [wanted] * len(tokens)))
+        if len(found) != len(tokens) or not all(isinstance(each, TokenLogprobs) for each in found):
+            raise BadAnswerError("gave something else than log-probabilities of each token")
+        return found
 
 
 def valid_targets(targets: list[int], count: int, vocab_size: int) -> list[int]:
