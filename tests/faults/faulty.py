@@ -97,14 +97,17 @@ def return_rubbish(call, good, arguments):
     return raising_generator() if kind == "a generator that raises" else RUBBISH[kind]
 
 
-def hold_the_thread(call, good, arguments):
-    """For a second, once."""
-    if call == 1:
-        time.sleep(1.0)
-    return good(*arguments)
+def hold_the_thread(seconds):
+    def behaviour(call, good, arguments):
+        """Once: so long that everybody else waits."""
+        if call == 1:
+            time.sleep(seconds)
+        return good(*arguments)
+
+    return behaviour
 
 
-BEHAVIOURS = {"raises": raise_something, "returns rubbish": return_rubbish, "holds its thread": hold_the_thread}
+BEHAVIOURS = {"raises": raise_something, "returns rubbish": return_rubbish, "is slow": hold_the_thread(0.1)}
 
 
 class Plugin:

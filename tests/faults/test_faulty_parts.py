@@ -1,0 +1,100 @@
+"""Every part of a plugin that a step calls raises, answers nonsense or is slow: 64 others get exactly their tokens."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from exploding import MARKER, marked_model
+from faulty import BEHAVIOURS, RUBBISH, hold_the_thread
+from parts import CULPRIT, PARTS
+
+from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.requests import toy_request
+
+NUM_CULPRITS, NUM_OTHERS = 6, 64
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return marked_model(tmp_path_factory.mktemp("marked") / "model", num_hidden_layers=1)
+
+
+def requests_with_culprits():
+    """Greedy and sampled, with and without log-probabilities; culprits' prompts end with the marker."""
+    others = [
+        toy_request(
+            f"other {i}", [1 + i, *range(5, 8 + i % 4)], max_tokens=5, ignore_eos=True, logprobs=(None, 1)[i % 2],
+            **({"temperature": 1.0, "seed": 100 + i} if i % 3 else {}),
+            **({"logit_bias": {7: 1.0}} if i % 5 == 0 else {}),
+        )
+        for i in range(NUM_OTHERS)
+    ]  # fmt: skip
+    culprits = [
+        msgspec.structs.replace(
+            toy_request(f"{CULPRIT} {i}", [9 + i, 5, MARKER], max_tokens=5, logprobs=1, ignore_eos=True,
+                        **({"temperature": 1.0, "seed": i} if i % 2 else {})),
+            namespace="adapter@1",
+        )
+        for i in range(NUM_CULPRITS)
+    ]  # fmt: skip
+    mixed = list(others)
+    for i, culprit in enumerate(culprits):
+        mixed.insert(i * 13, culprit)
+    return mixed
+
+
+@pytest.fixture(scope="module")
+def expected(model):
+    """Of all requests alone in their engine: by kernel set."""
+    plain = {"max_num_seqs": 80, "kv_memory": "16M"}
+    both = {}
+    for native in (False, True):
+        both[native] = run(model, requests_with_culprits(), plugins=("cpu",) if native else (), **plain)
+        assert not any(MARKER in tokens for name, tokens in both[native].tokens().items() if name.startswith("other"))
+    return both
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+@pytest.mark.parametrize("name", PARTS)
+def test_the_others_get_their_tokens_and_the_culprit_is_named(model, expected, caplog, name, behaviour):
+    part = PARTS[name]
+    outcome = run_with(model, part, BEHAVIOURS[behaviour], expected)
+    check_tokens(part, outcome, expected[part.native], may_end=behaviour != "is slow")
+    if behaviour == "raises" or (behaviour == "returns rubbish" and part.answers):
+        check_named(outcome, caplog.text, "oracle" if name.startswith("drafter") else "guest")
+    if behaviour == "raises" and part.ends_culprits:
+        ends = {output.finish_reason for name, output in outcome.outputs.items() if name.startswith(CULPRIT)}
+        assert ends == ({"error", "length"} if name.startswith(("sampler.argmax", "sampler.target")) else {"error"})
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_that_holds_the_thread_for_a_second_changes_no_token(model, expected, name):
+    part = PARTS[name]
+    check_tokens(part, run_with(model, part, hold_the_thread(1.0), expected), expected[part.native], may_end=False)
+
+
+def run_with(model, part, behaviour, expected):
+    engine = make_engine(
+        model, extra=part.make(behaviour, expected[part.native].tokens()), plugins=("cpu",) if part.native else (),
+        max_num_seqs=80, kv_memory="16M", allow_undeclared=True, fault_limit=1000, draft_fault_limit=1000,
+    ).engine  # fmt: skip
+    outcome = run_requests(engine, requests_with_culprits())
+    for _ in RUBBISH:
+        engine.observer_metrics()
+    engine.check_integrity()
+    return outcome
+
+
+def check_tokens(part, outcome, plain, *, may_end):
+    decided, right = outcome.decided(), plain.decided()
+    assert len(decided) == NUM_OTHERS + NUM_CULPRITS
+    for request_id in decided:
+        if not (part.ends_culprits and may_end and request_id.startswith(CULPRIT)):
+            assert repr(decided[request_id]) == repr(right[request_id]), request_id  # NaN is NaN
+
+
+def check_named(outcome, log, name):
+    metrics = outcome.metrics
+    assert {plugin for plugin, *_ in metrics.faults.counts} | {d for d, _ in metrics.drafter_faults} == {name}
+    assert f"plugin {name}" in log or f"drafter {name}" in log

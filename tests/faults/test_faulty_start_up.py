@@ -1,0 +1,121 @@
+"""What a plugin's hook raises or returns at start-up is refused by name there, and never found out by a request."""
+
+from __future__ import annotations
+
+import pytest
+from faulty import ERRORS, RUBBISH, in_process, raising_generator
+from parts import Quiet
+
+from specserve.errors import ConfigError, PluginError
+from specserve.protocols import Metric
+from specserve.testing.drafters import OracleDrafter
+from specserve.testing.engines import make_engine, run_requests
+from specserve.testing.requests import toy_request
+
+HOOKS = (
+    "plugin_options", "make_kernels", "attention_backends", "select_attention", "adapt_model", "make_drafter",
+    "make_draft_planner", "make_verifier", "logits_processors", "make_observer",
+)  # fmt: skip
+
+
+def start(toy_model, **hooks):
+    return make_engine(toy_model, extra=in_process("guest", **hooks), allow_undeclared=True).engine
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_raises_stops_start_up_and_is_named(toy_model, hook):
+    for error in ERRORS:
+
+        def raising(error=error):
+            raise error
+
+        with pytest.raises(PluginError, match=f"plugin guest failed in its hook {hook}: {type(error).__name__}"):
+            start(toy_model, **{hook: raising})
+
+
+@pytest.mark.parametrize("kind", RUBBISH)
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_hook_that_returns_rubbish_is_refused_or_says_nothing(toy_model, hook, kind):
+    """None is no opinion and `adapt_model` returns nothing; an empty list of processors or backends is one, too."""
+
+    def answer():
+        return raising_generator() if kind == "a generator that raises" else RUBBISH[kind]
+
+    fine = kind == "none" or hook == "adapt_model"
+    fine = fine or (kind == "an empty list" and hook in ("logits_processors", "attention_backends"))
+    if not fine:
+        with pytest.raises(ConfigError, match="guest"):
+            start(toy_model, **{hook: answer})
+        return
+    request = toy_request("a", (1, 2, 3))
+    served = run_requests(start(toy_model, **{hook: answer}), [request])
+    assert served.decided() == run_requests(make_engine(toy_model).engine, [request]).decided()
+
+
+class WithoutLearn:
+    def limits(self, requests):
+        return [0] * len(requests)
+
+    def choose(self, requests, budget, base_rows):
+        return [None] * len(requests)
+
+
+class WithoutMetrics:
+    def observe(self, batch, verdict):
+        pass
+
+
+class Telling(Quiet):
+    def __init__(self, *metrics):
+        self.told = metrics
+
+    def metrics(self):
+        return self.told
+
+
+def drafter_with(**attributes):
+    drafter = OracleDrafter({}, 1)
+    for name, value in attributes.items():
+        setattr(drafter, name, value)
+    return drafter
+
+
+class Backend:
+    name = "guest's"
+    capabilities = "many"
+
+    def build(self, *arguments):
+        pass
+
+
+PARTIAL = {
+    "a planner without learn": ("make_draft_planner", lambda: WithoutLearn(), "is no DraftPlanner: it lacks learn"),
+    "an observer without metrics": ("make_observer", lambda: WithoutMetrics(), "is no Observer: it lacks metrics"),
+    "an unknown kind": ("make_observer", lambda: Telling(Metric("a", "b", "summary", 1.0)), "none of counter, gauge"),
+    "a bad name": ("make_observer", lambda: Telling(Metric("a b", "b", "gauge", 1.0)), "a name that Prometheus does"),
+    "no number": ("make_observer", lambda: Telling(Metric("a", "b", "gauge", "1")), "whose value is no number"),
+    "labels": ("make_observer", lambda: Telling(Metric("a", "b", "gauge", 1.0, (("x", 1),))), "no pairs of texts"),
+    "a label twice": (
+        "make_observer", lambda: Telling(Metric("a", "b", "gauge", 1.0, (("x", "1"), ("x", "2")))), "same one twice",
+    ),
+    "no metric": ("make_observer", lambda: Telling(("a", "b", "gauge", 1.0)), "no specserve.protocols.Metric"),
+    "processors that are one": ("logits_processors", lambda: WithoutLearn(), "must be a list of them"),
+    "a processor without start": ("logits_processors", lambda: [WithoutLearn()], "no LogitsProcessor: it lacks start"),
+    "needs of another kind": ("make_drafter", lambda: drafter_with(needs={}), "must be a specserve.protocols.DrafterN"),
+    "a name that is none": ("make_drafter", lambda: drafter_with(name=3), "drafter's name must be a str; got int 3"),
+    "a method that is none": ("make_drafter", lambda: drafter_with(propose=3), "no Drafter: it lacks propose"),
+    "capabilities": ("attention_backends", lambda: [Backend()], "must be a specserve.protocols.AttentionCapabilities"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PARTIAL)
+def test_what_lacks_a_part_of_its_interface_is_refused_with_what_it_lacks(toy_model, what):
+    hook, make, message = PARTIAL[what]
+    with pytest.raises(PluginError, match=f"guest.*{message}"):
+        start(toy_model, **{hook: make})
+
+
+def test_two_planners_of_adapters_are_refused(toy_model):
+    extra = in_process("first", plan_lora=lambda batch: None) | in_process("second", plan_lora=lambda batch: None)
+    with pytest.raises(PluginError, match="first and second both implement plan_lora"):
+        make_engine(toy_model, extra=extra, allow_undeclared=True)
