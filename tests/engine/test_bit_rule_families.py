@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+import torch
 
+from specserve.kv.cache import KVCache
+from specserve.models.config import read_config
 from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, run
+from specserve.testing.engines import accepted, make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve.testing.toy import FAMILIES, write_checkpoint
 
@@ -52,6 +55,27 @@ def test_chunks_neighbours_and_drafts_change_no_token_and_no_logprob(family, ari
     assert speculative.decided() == alone.decided()
     good, drafted = accepted(speculative)
     assert 0.15 < good / drafted < 0.9
+
+
+@pytest.mark.parametrize("arithmetic", ["torch-bfloat16", "cpu-float32"])
+def test_preemption_and_prefix_hits_change_no_token_and_no_logprob(family, arithmetic):
+    requests, options = few_requests(), options_of(arithmetic)
+    alone = run(family, requests, **options | {"max_num_seqs": 1, "prefix_cache": False}).decided()
+    tight = run(family, requests, **options | {"kv_memory": room_for(family, 8, options["dtype"])})
+    assert tight.metrics.num_preemptions > 0
+    assert tight.decided() == alone
+    engine = make_engine(family, **options).engine
+    run_requests(engine, requests)
+    again = run_requests(engine, requests)
+    assert sum(output.deltas[0].cached_tokens for output in again.outputs.values()) > 100
+    assert again.decided() == alone
+
+
+def room_for(model, num_blocks, dtype):
+    """As --kv-memory."""
+    config = read_config(model)
+    sizes = config.num_layers, 16, config.num_kv_heads, config.head_dim
+    return str(num_blocks * KVCache.bytes_per_block(*sizes, getattr(torch, dtype)))
 
 
 @pytest.mark.sweep

@@ -91,6 +91,12 @@ def test_a_row_of_nan_alone_decides_for_token_0_and_has_no_logprobs(tmp_path, pa
     assert all(math.isnan(entry.logprob) and entry.top_ids == () for entry in output.logprobs)
 
 
+def test_only_torch_minds_a_forbidden_token_0_in_a_row_of_nan_alone(tmp_path, each_kernel_set):
+    model = broken_model(tmp_path, math.nan, SIZES[0], "float32", "lm_head.weight", slice(None))
+    request = toy_request("r", (1, 2), max_tokens=3, bad_words=((0,),))
+    assert run(model, [request]).outputs["r"].tokens == [{"torch": 1, "cpu": 0}[each_kernel_set]] * 3
+
+
 def test_a_logit_of_nan_among_others_is_chosen_by_torch_and_never_by_the_native_sampler(tmp_path, each_kernel_set):
     model = broken_model(tmp_path, math.nan, SIZES[0], "float32", "lm_head.weight", torch.tensor([40, 200]))
     tokens = run(model, [toy_request("r", (1, 2), max_tokens=4, ignore_eos=True)]).outputs["r"].tokens
