@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -44,9 +45,11 @@ async def exchange(runner: web.AppRunner, data: bytes) -> tuple[int, str, bytes]
     """Status, content type and body."""
     reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
     writer.write(data)
-    async with asyncio.timeout(5):
-        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-    writer.close()
+    try:
+        async with asyncio.timeout(5):
+            head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    finally:
+        writer.close()
     lines = head.decode("latin-1").split("\r\n")
     kinds = [line.partition(": ")[2] for line in lines if line.lower().startswith("content-type")]
     return int(lines[0].split()[1]), kinds[0].partition(";")[0], body
@@ -108,3 +111,10 @@ async def test_a_bomb_is_refused_when_it_has_grown_too_large(runner: web.AppRunn
     status, kind, body = await exchange(runner, request(b"Content-Encoding: gzip", body=bomb))
     assert (status, kind) == (413, "application/json")
     assert b"too large" in body
+
+
+async def test_the_rest_of_a_refused_body_is_not_waited_for(runner: web.AppRunner) -> None:
+    begun = time.monotonic()
+    data = request(b"Content-Length: 1000000", length=False, body=b" " * 200_000)
+    assert (await exchange(runner, data))[0] == 413
+    assert time.monotonic() - begun < 3

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 WRITE_OUT_SECONDS = 5.0
 """How long open connections may take to send what is already generated."""
+READ_OUT_SECONDS = 1.0
+"""How long the rest of a refused body is still read, and inflated, so that its client sees the answer."""
 
 
 class Signals:
@@ -68,7 +70,12 @@ async def serve(start: EngineStarter, config: ServerConfig) -> int:
 
 def make_runner(app: web.Application) -> web.AppRunner:
     return web.AppRunner(
-        app, handler_cancellation=True, shutdown_timeout=WRITE_OUT_SECONDS, access_log=None, logger=http_log.logger
+        app,
+        handler_cancellation=True,
+        shutdown_timeout=WRITE_OUT_SECONDS,
+        lingering_time=READ_OUT_SECONDS,
+        access_log=None,
+        logger=http_log.logger,
     )
 
 
