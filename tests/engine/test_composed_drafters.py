@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import msgspec
+
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin, OracleDrafter, WrongDrafter
@@ -67,3 +69,25 @@ def test_a_faulty_drafter_does_not_take_its_neighbour_down(toy_model):
     assert both.decided() == plain.decided()
     assert both.metrics.drafters_disabled == {"broken"}
     assert both.metrics.num_accepted_tokens > 0
+
+
+def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model):
+    """Beside one that is always a little right, it would never get the chance to show that it is better by now."""
+    requests = [toy_request("a", range(1, 20), max_tokens=300, ignore_eos=True)]
+    right = run(toy_model, requests).tokens()
+
+    class Late(OracleDrafter):
+        name = "late"
+        asked = 0
+
+        def draft(self, request, limit):
+            self.asked += 1
+            draft = super().draft(request, limit)
+            return draft if draft is None or self.asked > 2 else msgspec.structs.replace(draft, tokens=(319,))
+
+    late, early = Late(right, 8), OracleDrafter(right, 1)
+    extra = {"late": plugin(late, VerifyAll(16)), "oracle": plugin(early)}
+    outcome = run_requests(make_engine(toy_model, extra=extra).engine, requests)
+    assert outcome.tokens() == right
+    assert late.asked > 10
+    assert max(len(d.tokens) for d in outcome.outputs["a"].deltas) == 9

@@ -142,7 +142,10 @@ def make_lora_planner(host: PluginHost) -> Callable[[Batch], Any]:
         raise PluginError(f"{names} both implement plan_lora, which only one plugin may own. Keep one.")
 
     def plan(batch: Batch) -> Any:
-        return next(iter(planners[0].call("plan_lora", batch=batch)), None)
+        try:
+            return next(iter(planners[0].call("plan_lora", batch=batch)), None)
+        except PluginError as error:
+            raise cause_of(error) from None
 
     return ContainedLoraPlanner(plan, host.faults.part(planners[0].name, "LoRA planner"))
 

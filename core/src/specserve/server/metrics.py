@@ -61,6 +61,7 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         numbers = self._engine.metrics
+        observed = list(self._engine.observer_metrics())  # first: what fails in it is counted below
         for name, (field, help) in GAUGES.items():
             gauge = GaugeMetricFamily(name, help, labels=[MODEL])
             gauge.add_metric([self._model], getattr(numbers, field))
@@ -70,7 +71,7 @@ class EngineCollector(Collector):
         for name, (field, help) in HISTOGRAMS.items():
             yield self._histogram(name, help, getattr(numbers, field))
         yield from self._labelled(numbers)
-        yield from observer_families(self._engine.observer_metrics())
+        yield from observer_families(observed)
 
     def _labelled(self, numbers: EngineMetrics) -> Iterator[Family]:
         # The step thread may add a key meanwhile: copy before iterating.

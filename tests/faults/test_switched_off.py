@@ -1,0 +1,169 @@
+"""A part that goes on failing is switched off, which is counted, logged once and shown; what it was for goes on."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from faulty import Misbehaving, in_process, raise_something
+from parts import Processor, Quiet, State
+
+from specserve.speculation.planning import VerifyAll
+from specserve.testing.drafters import NoisyDrafter, OracleDrafter
+from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.requests import toy_request, varied_requests
+
+LIMIT = 3
+
+
+def fail(call, good, arguments):
+    raise ValueError("no")
+
+
+def engine_with(toy_model, **hooks):
+    return make_engine(toy_model, extra=in_process("guest", **hooks), allow_undeclared=True, fault_limit=LIMIT).engine
+
+
+def test_an_observer_is_called_no_more_and_its_metrics_still_are(toy_model, caplog):
+    observer = Misbehaving(Quiet(), "observe", fail)
+    engine = engine_with(toy_model, make_observer=lambda: observer)
+    outcome = run_requests(engine, varied_requests(8))
+    assert outcome.decided() == run(toy_model, varied_requests(8)).decided()
+    assert observer.calls == LIMIT
+    assert engine.metrics.faults.counts == {("guest", "observer", "raised ValueError"): LIMIT}
+    assert engine.metrics.faults.disabled == {("guest", "observer")}
+    assert caplog.text.count("Traceback") == 1
+    assert "plugin guest: its observer is switched off after 3 faults in a row" in caplog.text
+
+
+def test_an_observer_that_fails_now_and_then_stays_on(toy_model):
+    def every_third(call, good, arguments):
+        if call % LIMIT == 0:
+            raise ValueError("no")
+
+    observer = Misbehaving(Quiet(), "observe", every_third)
+    engine = engine_with(toy_model, make_observer=lambda: observer)
+    run_requests(engine, varied_requests(8))
+    assert observer.calls == engine.metrics.num_steps > 3 * LIMIT
+    assert not engine.metrics.faults.disabled
+
+
+@pytest.mark.parametrize("method", ["limits", "choose"])
+def test_without_its_planner_the_engine_decodes_plainly(toy_model, method):
+    requests = varied_requests(8)
+    plain = run(toy_model, requests)
+    planner = Misbehaving(VerifyAll(8), method, fail)
+    drafter = OracleDrafter(plain.tokens(), 4)
+    engine = engine_with(toy_model, make_draft_planner=lambda: planner, make_drafter=lambda: drafter)
+    outcome = run_requests(engine, requests)
+    assert outcome.decided() == plain.decided()
+    assert outcome.metrics.num_draft_tokens == 0
+    assert planner.calls == LIMIT
+    assert len(engine.metrics.faults.disabled) == 1
+
+
+def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model):
+    class Generous(VerifyAll):
+        def limits(self, requests):
+            return [10**9] * len(requests)
+
+    wishes = [{"enabled": False}, {"max_draft_tokens": 2}, {}]
+    requests = [toy_request(str(i), range(1, 9), max_tokens=30, ignore_eos=True) for i in range(3)]
+    requests = [
+        msgspec.structs.replace(r, speculation=msgspec.convert(wish, type(r.speculation)))
+        for r, wish in zip(requests, wishes, strict=True)
+    ]
+    plain = run(toy_model, requests)
+    drafter = OracleDrafter(plain.tokens(), 6)
+    outcome = run_requests(
+        engine_with(toy_model, make_draft_planner=lambda: Generous(32), make_drafter=lambda: drafter), requests
+    )
+    figures = [outcome.outputs[str(i)].deltas[-1].figures for i in range(3)]
+    assert outcome.decided() == plain.decided()
+    assert [len(f.acceptance_histogram) for f in figures] == [0, 3, 7]
+
+
+def one_after_the_other(engine, count):
+    """Requests that never share a step."""
+    return [
+        run_requests(engine, [toy_request(f"culprit {i}", range(1, 9), max_tokens=3)]).outputs[f"culprit {i}"]
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("method", ["start", "apply", "commit"])
+def test_a_processor_ends_requests_until_it_is_switched_off(toy_model, method):
+    broken = Misbehaving(Processor(State, "none", None), "start", fail) if method == "start" else None
+    processor = broken or Processor(State, method, fail)
+    engine = engine_with(toy_model, logits_processors=lambda: [processor])
+    ends = [output.finish_reason for output in one_after_the_other(engine, LIMIT + 2)]
+    assert ends == ["error"] * LIMIT + ["length"] * 2
+    assert engine.metrics.faults.disabled == {("guest", "logits processor")}
+
+
+def test_an_essential_processor_is_never_switched_off(toy_model):
+    processor = Processor(State, "apply", fail)
+    processor.essential = True
+    engine = engine_with(toy_model, logits_processors=lambda: [processor])
+    assert {output.finish_reason for output in one_after_the_other(engine, 2 * LIMIT)} == {"error"}
+    assert not engine.metrics.faults.disabled
+
+
+def test_a_request_that_ends_well_resets_the_count_of_its_processor(toy_model):
+    processor = Processor(State, "apply", fail)
+    engine = engine_with(toy_model, logits_processors=lambda: [processor])
+    for _ in range(4):
+        one_after_the_other(engine, LIMIT - 1)
+        run_requests(engine, [toy_request("fine", (1, 2), max_tokens=2)])
+    assert not engine.metrics.faults.disabled
+
+
+def test_a_request_check_that_fails_lets_everybody_in_and_is_switched_off(toy_model):
+    calls = []
+
+    def check(request):
+        calls.append(request.request_id)
+        raise ValueError("no")
+
+    requests = varied_requests(8)
+    engine = engine_with(toy_model, check_request=check)
+    assert run_requests(engine, requests).decided() == run(toy_model, requests).decided()
+    assert len(calls) == LIMIT
+    assert engine.metrics.faults.disabled == {("guest", "request check")}
+
+
+def under_an_adapter(request_id):
+    return msgspec.structs.replace(toy_request(request_id, range(1, 9)), namespace="tuned@1")
+
+
+def test_without_its_planner_of_adapters_only_requests_under_an_adapter_end(toy_model):
+    def plan(batch):
+        if any(span.request.namespace for span in batch.spans):
+            raise KeyError("tuned")
+
+    engine = engine_with(toy_model, plan_lora=plan)
+    base = [toy_request(str(i), range(1, 9)) for i in range(4)]
+    right = run(toy_model, base).decided()
+    for i in range(LIMIT + 1):  # the last time it is off
+        outcome = run_requests(engine, [*base[:2], under_an_adapter(f"tuned {i}"), *base[2:]])
+        assert outcome.outputs[f"tuned {i}"].finish_reason == "error"
+        assert {name: decided for name, decided in outcome.decided().items() if name in right} == right
+        # steps without the request pass, and reset the count
+        assert not engine.metrics.faults.disabled
+    for i in range(LIMIT):
+        assert run_requests(engine, [under_an_adapter(f"alone {i}")]).outputs[f"alone {i}"].finish_reason == "error"
+    assert engine.metrics.faults.disabled == {("guest", "LoRA planner")}
+    outcome = run_requests(engine, [*base, under_an_adapter("late")])
+    assert "is switched off after too many faults" in outcome.outputs["late"].deltas[-1].error
+    assert {name: decided for name, decided in outcome.decided().items() if name in right} == right
+
+
+def test_a_mover_of_keys_and_values_that_raises_costs_their_computation_and_no_token(toy_model):
+    requests = varied_requests(16)
+    plain = run(toy_model, requests)
+    engine = make_engine(toy_model, NoisyDrafter(plain.tokens(), p=0.7, max_width=8, vocab_size=320)).engine
+    mover = Misbehaving(engine.parts.cache, "mover", raise_something).mover
+    engine.parts.cache.mover = mover
+    outcome = run_requests(engine, requests)
+    assert outcome.decided() == plain.decided()
+    assert sum(engine.metrics.faults.counts.values()) > 8
+    assert outcome.metrics.num_accepted_tokens > 100
