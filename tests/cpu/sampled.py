@@ -41,12 +41,18 @@ def sampler(isa: str, threads: int = 1) -> CpuSampler:
 
 
 def admitted(
-    vocab_size: int, *, seed: int = 0, prompt: Sequence[int] = (1, 2), generated: Sequence[int] = (), **params: Any
+    vocab_size: int,
+    *,
+    seed: int = 0,
+    prompt: Sequence[int] = (1, 2),
+    generated: Sequence[int] = (),
+    eos: Sequence[int] = EOS,
+    **params: Any,
 ) -> Request:
     wire = GenerateRequest(request_id="r", prompt_token_ids=tuple(prompt), params=SamplingParams(**params))
     request = Request.admit(wire, seed=seed, arrival=0.0, order=0, max_len=999)
     request.tokens += generated
-    makers = (MinTokensProcessor(EOS), PenaltiesProcessor(), BiasProcessor(), BadWordsProcessor())
+    makers = (MinTokensProcessor(eos), PenaltiesProcessor(), BiasProcessor(), BadWordsProcessor())
     started = [maker.start(request, vocab_size) for maker in makers]
     request.processors = [state for state in started if state is not None]
     return request

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <numeric>
 
 #include "sampler.hpp"
 
@@ -143,7 +144,11 @@ RowLogprobs Sampler::logprobs_of(const float* x, int size, int64_t token, int64_
     // logits that differ may have the same log-probability, and then the lower id goes first
     double rounding = std::fabs(static_cast<double>(last) - whole) * 0x1p-22;
     float least = last == -INFINITY ? last : std::nextafter(static_cast<float>(static_cast<double>(last) - rounding), -INFINITY);
-    int found = table_.find_least(x, size, least, scratch.ids.data());
+    int found = size;
+    if (least > -INFINITY)
+        found = table_.find_least(x, size, least, scratch.ids.data());
+    else  // a NaN is among them too, which no comparison finds
+        std::iota(scratch.ids.begin(), scratch.ids.begin() + size, 0);
     count = std::min<int64_t>(count, found);
     auto before = [&](int32_t a, int32_t b) { return logprob(a) > logprob(b) || (logprob(a) == logprob(b) && a < b); };
     std::partial_sort(scratch.ids.begin(), scratch.ids.begin() + count, scratch.ids.begin() + found, before);

@@ -1,0 +1,127 @@
+"""Every sampling field at its ends, alone and with others: the native sampler decides as torch's.
+
+Tokens are compared through a margin: the native one's score, by torch's arithmetic, is within 1e-5 of the best score,
+relative to it. Logarithms differ in their last bits, and less than that. Greedy tokens are equal. The native sampler
+counts NaN as -inf, so torch is asked for the logits without it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from native_cases import each_set
+from sampled import sampler
+from sampling_fields import KINDS, REPORTED, VOCABS, is_admitted, logits_of, request_of, values_of
+
+from specserve.sampling.sampler import GREEDY_BELOW, Row, TorchSampler, scores
+from specserve.types import SamplingParams
+
+each_vocab = pytest.mark.parametrize("vocab_size", VOCABS)
+few = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def without_nan(logits):
+    return logits.masked_fill(logits.isnan(), -math.inf)
+
+
+def assert_decided_as_torch_does(isa, logits, rows, threads=1):
+    tokens = sampler(isa, threads).target_tokens(logits, rows)
+    clean = without_nan(logits)
+    expected = TorchSampler().target_tokens(clean, rows)
+    for token, wanted, row, score in zip(tokens, expected, rows, scores(clean, rows), strict=True):
+        noisy = row.request.params.temperature >= GREEDY_BELOW
+        near = token == wanted or (noisy and is_near_best(score, token))
+        assert near, (row.request.params, row.path, token, wanted)
+
+
+def is_near_best(score, token):
+    best = score.max().item()
+    return score[token].item() >= best - 1e-5 * max(1.0, abs(best))
+
+
+def test_every_field_is_driven():
+    assert {*values_of(3), *REPORTED} == {*SamplingParams.__struct_fields__}
+    for vocab_size in VOCABS:
+        for field, values in values_of(vocab_size).items():
+            assert any(is_admitted(vocab_size, {field: value}) for value in values[1:]) or vocab_size < 3, field
+
+
+@each_set
+@each_vocab
+def test_each_field_alone_warm_and_greedy(isa, vocab_size):
+    requests = [
+        request_of(vocab_size, {"temperature": warm, field: value}, (0, 5, 5), generated=(7, 7))
+        for field, values in values_of(vocab_size).items()
+        for value in values
+        for warm in (1.0, 0.0)
+        if is_admitted(vocab_size, {"max_tokens": 30, field: value})
+    ]
+    rows = [Row(0, request, (5 % vocab_size,) * (i % 4)) for i, request in enumerate(requests)]
+    for kind in KINDS:
+        assert_decided_as_torch_does(isa, logits_of(kind, vocab_size)[None], rows, threads=2)
+
+
+@st.composite
+def combined(draw):
+    vocab_size = draw(st.sampled_from(VOCABS))
+    values = values_of(vocab_size)
+    fields = draw(st.lists(st.sampled_from(sorted(values)), unique=True, max_size=8))
+    params: dict[str, Any] = {"max_tokens": 30} | {name: draw(st.sampled_from(values[name])) for name in fields}
+    some = st.lists(st.sampled_from((0, 1, vocab_size // 2, vocab_size - 1)), max_size=6)
+    request = request_of(vocab_size, params, [0, *draw(some)], draw(some)) if is_admitted(vocab_size, params) else None
+    return vocab_size, draw(st.sampled_from(KINDS)), request, tuple(t % vocab_size for t in draw(some))
+
+
+@each_set
+@few
+@given(case=combined())
+def test_fields_together_and_along_a_path(isa, case):
+    vocab_size, kind, request, path = case
+    assume(request is not None)
+    assert_decided_as_torch_does(isa, logits_of(kind, vocab_size)[None], [Row(0, request, path)])
+
+
+@each_set
+@each_vocab
+def test_several_edits_of_one_token_come_in_their_order(isa, vocab_size):
+    """It is penalised, allowed alone, biased, and forbidden as an end and as a word."""
+    token = vocab_size - 1
+    edits = {"repetition_penalty": 1.7, "presence_penalty": 2.0, "frequency_penalty": -2.0, "logit_bias": {token: 1.25}}
+    forbidden = {"bad_words": ((token, token), (token,)), "stop_token_ids": (token,), "min_tokens": 9}
+    requests = [
+        request_of(vocab_size, params, prompt=(token,), generated=(token,) * 3)
+        for params in (edits, edits | {"allowed_token_ids": (token, token, 0)}, edits | forbidden)
+    ]
+    rows = [Row(0, request, (token,) * length) for request in requests for length in range(8)]
+    for kind in KINDS:
+        assert_decided_as_torch_does(isa, logits_of(kind, vocab_size)[None], rows)
+
+
+@each_set
+@each_vocab
+def test_log_probabilities_are_torchs(isa, vocab_size):
+    logits = torch.stack([logits_of(kind, vocab_size) for kind in KINDS for _ in range(4)])
+    tokens = [(0, vocab_size - 1, vocab_size // 2, 1 % vocab_size)[i % 4] for i in range(len(logits))]
+    counts = [(0, 1, 20, 7)[(i + i // 4) % 4] for i in range(len(logits))]
+    native = sampler(isa).token_logprobs(logits, tokens, counts)
+    for got, wanted in zip(native, TorchSampler().token_logprobs(without_nan(logits), tokens, counts), strict=True):
+        assert got.logprob == pytest.approx(wanted.logprob, rel=1e-5, abs=1e-5, nan_ok=True)
+        assert got.top_logprobs == pytest.approx(wanted.top_logprobs, rel=1e-5, abs=1e-5, nan_ok=True)
+        assert [t for t, _ in kept(got)] == [t for t, _ in kept(wanted)]
+
+
+def kept(row):
+    """The best tokens that could be drawn: those at -inf are in no order that matters."""
+    return [(token, value) for token, value in zip(row.top_ids, row.top_logprobs, strict=True) if value > -math.inf]
+
+
+@each_vocab
+def test_the_margin_tells_the_best_token_from_the_second(vocab_size):
+    score = scores(logits_of("plain", vocab_size)[None], [Row(0, request_of(vocab_size, {}), ())])[0]
+    order = score.argsort(descending=True).tolist()
+    assert [is_near_best(score, token) for token in order] == [True] + [False] * (vocab_size - 1)
