@@ -93,16 +93,24 @@ def check_token_lists(p: SamplingParams, limits: Limits) -> None:
         if not p.allowed_token_ids:
             refuse("allowed_token_ids", "must name at least one token, or be left out")
         ids_in_range("allowed_token_ids", p.allowed_token_ids, limits.vocab_size)
-        banned = {word[0] for word in p.bad_words if len(word) == 1}
-        if p.min_tokens:
-            banned |= {*p.stop_token_ids, *limits.eos_token_ids}
-        if banned.issuperset(p.allowed_token_ids):
-            refuse("allowed_token_ids", "bad_words or min_tokens forbid every one of them; allow one more")
     at_most("bad_words", len(p.bad_words), MAX_BAD_WORDS)
     for word in p.bad_words:
         if not word:
             refuse("bad_words", "a bad word must not be empty")
         ids_in_range("bad_words", word, limits.vocab_size)
+    some_token_is_left(p, limits)
+
+
+def some_token_is_left(p: SamplingParams, limits: Limits) -> None:
+    """Refuse what forbids every token from the first one on."""
+    banned = {word[0] for word in p.bad_words if len(word) == 1}
+    if p.min_tokens:
+        banned |= {*p.stop_token_ids, *limits.eos_token_ids}
+    if p.allowed_token_ids is not None and banned.issuperset(p.allowed_token_ids):
+        refuse("allowed_token_ids", "bad_words or min_tokens forbid every one of them; allow one more")
+    if len(banned) >= limits.vocab_size:
+        name = "min_tokens" if p.min_tokens else "bad_words"
+        refuse(name, f"bad_words, or stop tokens before min_tokens, forbid all {limits.vocab_size} tokens; leave one")
 
 
 def refuse(param: str, message: str, *, code: str | None = None) -> None:
