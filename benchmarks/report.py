@@ -9,15 +9,13 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = ("specserve", "specserve-demo", "torch", "transformers", "aiohttp", "msgspec")

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
+from torch import Tensor
 
+from specserve.spans import Span
 from specserve.speculation.trees import depths_of, is_chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from torch import Tensor
-
-    from specserve.spans import Span
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):

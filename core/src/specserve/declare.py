@@ -7,18 +7,17 @@ heavy, because `.compat` modules import it and the compatibility commands import
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-if TYPE_CHECKING:
-    from specserve.config import EngineConfig
+from specserve.config import EngineConfig
 
-Check = Callable[[frozenset[str], "EngineConfig"], str | None]
+Check = Callable[[frozenset[str], EngineConfig], str | None]
 """`check(enabled, config)`: why not, in one sentence without its full stop, or None. `enabled` holds the names of
 all enabled plugins and all features in effect, so that three can refuse where each two agree."""
 
-Condition = Callable[["EngineConfig"], str | None]
+Condition = Callable[[EngineConfig], str | None]
 """`check(config)`: why the feature is not provided under this configuration, or None."""
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-if TYPE_CHECKING:
-    from specserve.request import Request
-    from specserve.types import Draft
+from specserve.request import Request
+from specserve.types import Draft
 
 
 class Span(msgspec.Struct, frozen=True):
