@@ -1,8 +1,9 @@
 """Every hook that a plugin may implement, as pluggy specifications.
 
 No hook is `firstresult`: the core collects all answers, and a role that only one can own refuses start-up
-when two answer. Hooks are called at start-up and return objects once; the step loop calls plain methods. An
-implementation may take fewer arguments than the specification. No torch is imported here.
+when two answer. Most are called once, at start-up, and return objects whose plain methods the step loop calls; those
+that are called per request or batch say so. An implementation may take fewer arguments than the specification. No
+torch is imported here.
 """
 
 from __future__ import annotations
