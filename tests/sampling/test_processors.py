@@ -164,6 +164,15 @@ def test_an_edit_in_numbers_of_another_type_is_refused_not_read_amiss():
     assert row.logits.tolist() == [0.0, 0.5, *[0.0] * (VOCAB - 2)]
 
 
+@pytest.mark.parametrize("token", [-1, VOCAB, -(2**63), 2**63 - 1])
+def test_an_edit_of_a_token_that_is_not_there_is_refused(token):
+    row = TorchRow(torch.zeros(VOCAB))
+    for edit in (row.forbid, row.keep_only, lambda ids: row.shift(ids, array("f", [1, 2]))):
+        with pytest.raises(ValueError, match=rf"an edit's tokens must be in \[0, {VOCAB}\); got {token}"):
+            edit(array("q", [3, token]))
+    assert row.logits.tolist() == [0.0] * VOCAB
+
+
 def test_repetition_counts_the_prompt_and_the_other_penalties_do_not():
     one = torch.ones(VOCAB)
     repetition = SamplingParams(repetition_penalty=2.0)

@@ -42,17 +42,21 @@ class TorchRow:
         self.logits[self.ids(ids)] = NEVER
 
     def ids(self, numbers: array[int]) -> Tensor:
-        return self.tensor(numbers, torch.int64)
+        """Checked on the host: a negative one would be a token from the end, and one too many harms a whole device."""
+        lent = self.lent(numbers, torch.int64)
+        if len(lent):
+            least, most = (int(x) for x in lent.aminmax())
+            if least < 0 or most >= len(self.logits):
+                wrong = least if least < 0 else most
+                raise ValueError(f"an edit's tokens must be in [0, {len(self.logits)}); got {wrong}.")
+        return lent.to(self.logits.device)
 
     def floats(self, numbers: array[float]) -> Tensor:
-        return self.tensor(numbers, torch.float32)
+        return self.lent(numbers, torch.float32).to(self.logits.device)
 
-    def tensor(self, numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:
-        """Shares the array's memory on CPU; frombuffer takes no empty ones, and reads numbers of another type amiss."""
+    def lent(self, numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:
+        """Shares the array's memory; frombuffer takes no empty ones, and reads numbers of another type amiss."""
         lent = memoryview(numbers)
         if lent.format not in FORMATS[dtype]:
             raise ValueError(f"an edit takes ids as array('q') and values as array('f'); got format {lent.format!r}.")
-        device = self.logits.device
-        return (
-            torch.frombuffer(lent, dtype=dtype).to(device) if len(lent) else torch.empty(0, dtype=dtype, device=device)
-        )
+        return torch.frombuffer(lent, dtype=dtype) if len(lent) else torch.empty(0, dtype=dtype)
