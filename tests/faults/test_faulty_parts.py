@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 from exploding import MARKER, marked_model
-from faulty import BEHAVIOURS, RUBBISH, hold_the_thread
-from parts import CULPRIT, PARTS
+from faulty import BEHAVIOURS, RUBBISH, hold_the_thread, in_process
+from parts import CULPRIT, PARTS, Decides
 
+from specserve.faults import RequestFault
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request
+from specserve.types import TokenLogprobs, Verdict
 
 NUM_CULPRITS, NUM_OTHERS = 6, 64
 
@@ -98,3 +100,57 @@ def check_named(outcome, log, name):
     metrics = outcome.metrics
     assert {plugin for plugin, *_ in metrics.faults.counts} | {d for d, _ in metrics.drafter_faults} == {name}
     assert f"plugin {name}" in log or f"drafter {name}" in log
+
+
+def test_a_fault_that_claims_to_be_of_an_unknown_request_is_looked_for_like_any_other(model):
+    engine = make_engine(model).engine
+    forward, calls = engine.runner.forward, []
+
+    def claiming(batch):
+        calls.append(len(batch.spans))
+        if len(calls) == 1:
+            raise RequestFault("nobody", "a part", ValueError("no"))
+        return forward(batch)
+
+    engine.runner.forward = claiming
+    requests = [toy_request(str(i), (1, 2, 3 + i)) for i in range(4)]
+    assert run_requests(engine, requests).decided() == run(model, requests).decided()
+    assert calls[:3] == [4, 2, 2]
+
+
+TOKEN = TokenLogprobs(1, -1.0, (), ())
+WRONG_VERDICTS = {
+    "no verdict": lambda v: 7,
+    "too few": lambda v: Verdict(v.spans[1:]),
+    "no span": lambda v: Verdict([(), *v.spans[1:]]),
+    "tokens beyond": lambda v: changed(v, tokens=(10**6,)),
+    "tokens of another kind": lambda v: changed(v, tokens=[1]),
+    "no token": lambda v: changed(v, tokens=()),
+    "a reason": lambda v: changed(v, finish_reason="because"),
+    "a path without a draft": lambda v: changed(v, path=(0,)),
+    "log-probabilities": lambda v: changed(v, logprobs="many"),
+    "too many log-probabilities": lambda v: changed(v, logprobs=(TOKEN, TOKEN)),
+    "those of the prompt": lambda v: changed(v, prompt_logprobs=(1,)),
+}
+
+
+def changed(verdict, **fields):
+    return Verdict([verdict.spans[0]._replace(**fields), *verdict.spans[1:]])
+
+
+@pytest.mark.parametrize("kind", WRONG_VERDICTS)
+def test_a_wrong_verdict_ends_the_request_that_it_is_wrong_about(model, kind):
+    class First(Decides):
+        def verify(self, batch, output):
+            verdict = super().verify(batch, output)
+            return WRONG_VERDICTS[kind](verdict) if batch.spans[0].request.id == "0" else verdict
+
+    requests = [toy_request(str(i), (1, 2, 3 + i)) for i in range(4)]
+    extra = in_process("guest", make_verifier=lambda: First())
+    outcome = run_requests(make_engine(model, extra=extra, allow_undeclared=True).engine, requests)
+    right = run(model, requests).decided()
+    assert {name: found for name, found in outcome.decided().items() if name != "0"} == {
+        name: found for name, found in right.items() if name != "0"
+    }
+    assert outcome.outputs["0"].finish_reason == "error"
+    assert {key[:2] for key in outcome.metrics.faults.counts} == {("guest", "verifier")}

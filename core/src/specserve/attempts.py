@@ -69,11 +69,11 @@ class Attempts:
         return Computed(batch, output, verdict, time.perf_counter() - began)
 
     def isolated(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
-        if isinstance(error, RequestFault):
+        others = [span for span in spans if span.request.id != getattr(error, "request_id", None)]
+        if isinstance(error, RequestFault) and len(others) < len(spans):
             yield error
-            rest = [span for span in spans if span.request.id != error.request_id]
-            if rest:
-                yield from self.results(rest, time.perf_counter())
+            if others:
+                yield from self.results(others, time.perf_counter())
         elif len(spans) > 1:
             yield from self.halved(spans, error)
         elif spans[0].drafted:

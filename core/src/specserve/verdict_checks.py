@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from specserve.faults import BadAnswerError
 from specserve.speculation.trees import ROOT, parents_of
-from specserve.types import FinishReason, SpanVerdict, Verdict
+from specserve.types import FinishReason, SpanVerdict, TokenLogprobs, Verdict
 
 if TYPE_CHECKING:
     from specserve.batch import Batch
@@ -50,6 +50,17 @@ def check_span(span: Span, decided: SpanVerdict, vocab_size: int) -> None:
     if span.reaches_end and not tokens and decided.finish_reason is None:
         raise BadAnswerError("verify decided no token")
     check_path(span, path, len(tokens))
+    check_logprobs(decided.logprobs, len(tokens))
+    check_logprobs(decided.prompt_logprobs, None)
+
+
+def check_logprobs(found: tuple[TokenLogprobs, ...] | None, count: int | None) -> None:
+    if found is None:
+        return
+    if not isinstance(found, tuple) or not all(isinstance(each, TokenLogprobs) for each in found):
+        raise BadAnswerError("verify gave log-probabilities that are no tuple of TokenLogprobs")
+    if count is not None and len(found) != count:
+        raise BadAnswerError("verify gave another number of log-probabilities than of tokens")
 
 
 def check_path(span: Span, path: tuple[int, ...], num_tokens: int) -> None:

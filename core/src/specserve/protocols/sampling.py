@@ -72,8 +72,8 @@ class ProcessorState(Protocol):
 class LogitsProcessor(Protocol):
     """Makes a state for the requests that need it.
 
-    What it or its states raise ends the request concerned. After several faults in a row it is switched off, and requests
-    go on without it; one with an attribute `essential` that is true never is.
+    What it or its states raise ends the request concerned. After several faults in a row it is switched off, and
+    requests go on without it; one with an attribute `essential` that is true never is.
     """
 
     def start(self, request: Request, vocab_size: int) -> ProcessorState | None: ...
