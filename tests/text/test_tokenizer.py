@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specserve.errors import ModelError, RequestError
-from specserve.text.tokenizer import MAX_PENDING, HfTokenizer
+from specserve.text.tokenizer import LONG_TEXT, MAX_PENDING, HfTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,3 +100,22 @@ def test_a_missing_or_broken_tokenizer_is_a_model_error(tmp_path: Path, content:
         (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         HfTokenizer.from_dir(tmp_path)
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1, 500])
+@pytest.mark.parametrize("special", [True, False])
+def test_a_long_text_has_the_tokens_of_its_pieces_whichever_way_it_is_encoded(
+    tokenizer: HfTokenizer, extra: int, special: bool
+) -> None:
+    text = ("def wörld():\n    return '🙂'\n" * 400)[: LONG_TEXT + extra]
+    expected = tokenizer._rust.encode(text, add_special_tokens=special).ids
+    assert tokenizer.encode(text, add_special_tokens=special) == expected
+
+
+def test_other_threads_run_while_a_long_text_is_encoded(tokenizer: HfTokenizer) -> None:
+    ticks, encoding = 0, threading.Thread(target=tokenizer.encode, args=("a b " * 300_000,))
+    encoding.start()
+    while encoding.is_alive():
+        time.sleep(0.001)
+        ticks += 1
+    assert ticks > 20  # the lock held to the end would leave one or two

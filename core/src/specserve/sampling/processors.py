@@ -106,13 +106,22 @@ class BadWords(Editing):
     """No token that would complete one of the forbidden sequences."""
 
     def __init__(self, request: Request) -> None:
-        self.words = request.params.bad_words
-        self.longest = max(len(word) for word in self.words) - 1
+        words = request.params.bad_words
+        self.longest = max(map(len, words)) - 1
         self.tail = tail_of(request.tokens, self.longest)
+        self.always = {word[0] for word in words if len(word) == 1}
+        self.after: dict[int, list[tuple[list[int], int]]] = {}
+        """By the last token before the end of a word: (all before the end, the end). Most words are out at one look."""
+        for *start, last in words:
+            if start:
+                self.after.setdefault(start[-1], []).append((start, last))
 
     def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
-        tail = tail_of([*self.tail, *path], self.longest)
-        ends = {last for *start, last in self.words if not start or tail[-len(start) :] == start}
+        newest = path[-1] if path else self.tail[-1] if self.tail else None
+        ends = self.always
+        if newest in self.after:
+            tail = tail_of([*self.tail, *path], self.longest)
+            ends = ends | {last for start, last in self.after[newest] if tail[-len(start) :] == start}
         if ends:
             edits.forbid(array("q", ends))
 

@@ -27,12 +27,14 @@ MAX_CHARACTER_TAIL = 3
 MAX_PENDING = 16
 """After so many tokens without text the bytes are no character and are shown as U+FFFD."""
 NOT_UNICODE = "the text is not valid Unicode: it holds half of a surrogate pair."
+LONG_TEXT = 4096
+"""Characters from which on other threads run while a text is encoded."""
 CONTEXT = 8
 """Prompt tokens that a stream needs to continue after them; decoders look at most at their neighbour."""
 
 
 class HfTokenizer:
-    """Made by `from_dir`; immutable afterwards and safe to share between threads."""
+    """Made by `from_dir`; safe to share between threads."""
 
     def __init__(
         self,
@@ -46,6 +48,8 @@ class HfTokenizer:
         rust.no_padding()
         self._rust = rust
         self._chat_template = chat_template
+        self._texts: dict[int, str] = {}
+        """Of tokens alone, as they were asked for."""
         self._special = frozenset(id for id, token in rust.get_added_tokens_decoder().items() if token.special)
         self.eos_token_ids = eos_token_ids
         self.vocab_size: int = rust.get_vocab_size(with_added_tokens=True)
@@ -77,18 +81,21 @@ class HfTokenizer:
         )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """A long text is encoded while other threads run: otherwise the library holds the interpreter's lock from the
+        beginning to the end."""
+        if len(text) > LONG_TEXT:
+            return self.encode_in_background(text, add_special_tokens=add_special_tokens)
         try:
             ids: list[int] = self._rust.encode(text, add_special_tokens=add_special_tokens).ids
         except TypeError:
             raise RequestError(NOT_UNICODE) from None
         return ids
 
-    def encode_in_background(self, text: str) -> list[int]:
-        """`encode` without special tokens, for threads beside the step loop: other threads run meanwhile, where
-        `encode` holds the interpreter's lock from its beginning to its end. The library's helpers, which the first
-        caller's thread begins, inherit that thread's rank."""
+    def encode_in_background(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
+        """`encode` for threads beside the step loop. The library's helpers, which the first caller's thread begins,
+        inherit that thread's rank."""
         try:
-            (encoding,) = self._rust.encode_batch_fast([text], add_special_tokens=False)
+            (encoding,) = self._rust.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         except TypeError:
             raise RequestError(NOT_UNICODE) from None
         ids: list[int] = encoding.ids
@@ -104,6 +111,12 @@ class HfTokenizer:
 
     def token_text(self, token_id: int) -> str:
         """One token alone; `bytes:\\xe6` for one that is only a part of a character."""
+        known = self._texts.get(token_id)
+        if known is None:
+            known = self._texts[token_id] = self.text_of(token_id)
+        return known
+
+    def text_of(self, token_id: int) -> str:
         text = self.decode([token_id], skip_special_tokens=False)
         if REPLACEMENT not in text:
             return text
