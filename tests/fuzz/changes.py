@@ -23,6 +23,9 @@ SIZES = (
     "num_key_value_heads",
 )
 SIZES += ("head_dim", "max_position_embeddings")
+PLAIN_MODELS: tuple[dict[str, Any], ...] = (
+    *({"weights": "plain"}, {"eos": None}, {"family": "llama"}, {"dtype": "float32", "stored": "float32"}),
+)
 EASY_SIZES = {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 64, "vocab_size": 320, "head_dim": 32}
 
 
@@ -73,9 +76,9 @@ def simpler_model(plan: Plan) -> Iterator[Plan]:
     model = plan.model
     if model.is_demo:
         return
-    for name, value in (("weights", "plain"), ("eos", None), ("family", "llama"), ("dtype", "float32")):
-        if getattr(model, name) != value:
-            yield changed(plan, model=changed(model, **{name: value}))
+    for fields in (*PLAIN_MODELS, {"stored": model.dtype}):
+        if (other := changed(model, **fields)) != model:
+            yield changed(plan, model=other)
     for key in model.config:
         if key not in SIZES:
             rest = {k: v for k, v in model.config.items() if k != key}

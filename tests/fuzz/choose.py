@@ -1,4 +1,4 @@
-"""Chooses the trials of the short run in test_fuzz_short.py: quick ones that together are of every kind, twice if possible.
+"""Chooses the trials of the short run in test_fuzz_short.py: quick ones that are of every kind together, mostly twice.
 
 Run `python -m fuzz.choose SEED TRIALS` after a change to `drawing`, which makes other trials of the same numbers.
 """

@@ -22,6 +22,9 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     seed: int
     dtype: str
+    """That the engine computes in."""
+    stored: str
+    """The dtype of the checkpoint."""
     weights: str = "plain"
     config: dict[str, Any] = {}
     eos: tuple[int, ...] | None = None

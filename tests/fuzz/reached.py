@@ -29,6 +29,8 @@ def model_kinds(model: ModelPlan) -> Iterator[str]:
     yield from (f"family {model.family}", f"dtype {model.dtype}", f"weights {model.weights}")
     if model.is_demo:
         return
+    if model.stored != model.dtype:
+        yield "stored in another dtype"
     config = model.config
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
     yield "heads MHA" if heads == kv_heads else "heads MQA" if kv_heads == 1 else "heads GQA"

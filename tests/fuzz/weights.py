@@ -26,7 +26,7 @@ def write_model(plan: ModelPlan, path: Path) -> Path:
     """The directory of the model."""
     if plan.is_demo:
         return locate_model("demo")
-    write_checkpoint(path, architecture=plan.family, seed=plan.seed, dtype=plan.dtype, **plan.config)
+    write_checkpoint(path, architecture=plan.family, seed=plan.seed, dtype=plan.stored, **plan.config)
     if plan.eos is not None:
         (path / "generation_config.json").write_text(json.dumps({"eos_token_id": list(plan.eos)}))
     file = path / "model.safetensors"
@@ -51,13 +51,13 @@ def change(plan: ModelPlan, tensors: dict[str, torch.Tensor]) -> None:
             tensors[head] = weight.clone()
             tensors[head][few] *= 3
         case "tiny":  # numbers below the smallest normal one
-            scale = 1e-6 if plan.dtype == "float16" else 1e-39
+            scale = 1e-6 if plan.stored == "float16" else 1e-39
             tensors[EMBEDDING] = (embedding.double() * scale).to(embedding.dtype)
         case "poison":
             for token, value in poisoned(plan).items():
                 embedding[token] = value
         case "hopeless":
-            value = (math.nan, math.inf, largest(plan.dtype))[plan.seed % 3]
+            value = (math.nan, math.inf, largest(plan.stored))[plan.seed % 3]
             for name in tensors:
                 tensors[name] = torch.full_like(tensors[name], value)
 
@@ -66,7 +66,7 @@ def poisoned(plan: ModelPlan) -> dict[int, float]:
     """Tokens whose embedding is no number, or nearly none."""
     if plan.weights != "poison":
         return {}
-    values = (math.nan, math.inf, -math.inf, largest(plan.dtype), largest(plan.dtype) ** 0.5)
+    values = (math.nan, math.inf, -math.inf, largest(plan.stored), largest(plan.stored) ** 0.5)
     return dict(zip(random.Random(plan.seed).sample(range(300), len(values)), values, strict=True))
 
 

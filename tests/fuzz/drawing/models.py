@@ -26,10 +26,12 @@ def draw_model(rng: random.Random) -> ModelPlan:
         config["mlp_bias"] = True
     config |= draw_windows(rng, family, config["num_hidden_layers"])
     config |= draw_rope(rng, config["head_dim"], config["max_position_embeddings"])
+    dtype = rng.choice(("float32", "float32", "bfloat16", "bfloat16", "float16"))
     return ModelPlan(
         family=family,
         seed=rng.randrange(1 << 30),
-        dtype=rng.choice(("float32", "float32", "bfloat16", "bfloat16", "float16")),
+        dtype=dtype,
+        stored=rng.choice(DTYPES) if rng.random() < 0.2 else dtype,
         weights="plain" if rng.random() < 0.3 else rng.choice(KINDS),
         config=config,
         eos=draw_eos(rng, config["vocab_size"]),
@@ -38,7 +40,9 @@ def draw_model(rng: random.Random) -> ModelPlan:
 
 def draw_demo(rng: random.Random) -> ModelPlan:
     """The demo model, which says sensible things."""
-    return ModelPlan(family="demo", seed=0, dtype=rng.choice(("float32", "bfloat16")), weights="demo")
+    return ModelPlan(
+        family="demo", seed=0, dtype=rng.choice(("float32", "bfloat16")), stored="bfloat16", weights="demo"
+    )
 
 
 def draw_sizes(rng: random.Random) -> dict[str, Any]:

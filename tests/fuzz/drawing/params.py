@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 MOST_TOKENS = 160
 LARGEST = 2**31 - 1
 SEEDS = (0, -1, 7, -(2**63), 2**64 - 1)
+OUT_OF_RANGE: tuple[dict[str, Any], ...] = (
+    *({"top_p": 0.0}, {"temperature": -0.1}, {"min_p": 1.5}, {"logprobs": MAX_LOGPROBS + 1}, {"stop": ("",)}),
+    *({"presence_penalty": 2.1}, {"allowed_token_ids": ()}, {"logit_bias": {0: 100.5}}, {"min_tokens": LARGEST}),
+)
 
 
 class Likely(NamedTuple):
@@ -43,6 +47,8 @@ def draw_params(rng: random.Random, vocab_size: int, room: int, likely: Likely) 
         fields["stop_token_ids"] = (rng.choice(likely.tokens), rng.randrange(vocab_size))
     if rng.random() < 0.35:
         fields |= draw_stops(rng, likely.text)
+    if rng.random() < 0.02:
+        fields |= rng.choice(OUT_OF_RANGE)
     return SamplingParams(**fields)
 
 

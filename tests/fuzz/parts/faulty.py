@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CHANCE = 0.05
 """Of a fault, per call."""
+RIGHT_METRIC = Metric("fuzz_sum", "a fuzzer's", "gauge", 1.0)
 WRONG_METRICS: tuple[Any, ...] = (None, 7, Metric("no name", "", "gauge", 1.0), Metric("fuzz", "", "sum", 1.0))
 
 
@@ -114,12 +115,17 @@ class FaultyPlanner(Chaos):
 
 
 class FaultyObserver:
+    """Right at start-up, where its metrics are looked at once: one that is wrong from the beginning does not start."""
+
     def __init__(self, faults: Faults) -> None:
-        self.faults = faults
+        self.faults, self.started = faults, False
 
     def observe(self, batch: Any, verdict: Any) -> None:
         self.faults.maybe()
 
     def metrics(self) -> list[Any]:
+        if not self.started:
+            self.started = True
+            return [RIGHT_METRIC]
         self.faults.maybe()
-        return [Metric("fuzz_sum", "a fuzzer's", "gauge", 1.0), self.faults.odd(None, *WRONG_METRICS)]
+        return [RIGHT_METRIC, self.faults.odd(RIGHT_METRIC, *WRONG_METRICS)]

@@ -1,0 +1,35 @@
+"""A fixed short run of the combination fuzzer, and a long one that is new every time it is asked for another seed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from fuzz.campaign import Campaign
+from fuzz.coverage import expected_here
+
+SEED = 1
+TRIALS = (
+    *range(20),
+    *(53, 101, 104, 105, 108, 111, 112, 113, 156, 160, 163, 217, 224, 259, 262, 270, 276, 281, 283, 284, 294, 308, 315),
+    *(318, 324, 328),
+)
+"""The first ones, and those that `python -m fuzz.choose` chose: quick, and together of every kind."""
+LONG_SEED, LONG_SECONDS = 2, 600
+
+
+def test_a_short_run_finds_no_difference_and_reaches_every_kind(tmp_path):
+    told: list[str] = []
+    campaign = Campaign(SEED, tmp_path, say=told.append)
+    campaign.run(TRIALS)
+    assert not campaign.found, "\n".join(told)
+    assert [kind for kind in expected_here() if not campaign.kinds[kind]] == []
+
+
+@pytest.mark.sweep
+def test_a_long_run_finds_no_difference_and_reaches_what_it_should(tmp_path):
+    told: list[str] = []
+    campaign = Campaign(LONG_SEED, tmp_path, say=told.append)
+    campaign.run(itertools.count(), LONG_SECONDS)
+    assert campaign.passed(), "\n".join(told)
