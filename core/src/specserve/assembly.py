@@ -37,6 +37,7 @@ from specserve.roles import (
     make_processors,
     make_verifier,
     request_checks,
+    sampler_of,
 )
 from specserve.runner import Runner
 from specserve.scheduler import Scheduler
@@ -106,7 +107,8 @@ def assemble(
     planner = make_planner(config, host, model.vocab_size) or default_planner(config, drafters, runner, builder, cache)
     arithmetic = arithmetic_of(kernels, attention.backend, config)
     metrics = EngineMetrics(faults=host.faults)
-    verifier_owner, verifier = make_verifier(config, host, tokenizer.eos_token_ids, kernels)
+    sampler = sampler_of(kernels_owner, kernels)
+    verifier_owner, verifier = make_verifier(config, host, tokenizer.eos_token_ids, sampler)
     cache_tokens = cache.num_blocks * cache.block_size
     limits = Limits(model.vocab_size, model.max_model_len, cache_tokens, tokenizer.eos_token_ids)
     roles = engine_roles(kernels_owner, kernels, attention, verifier_owner, verifier)

@@ -8,6 +8,7 @@ its guesses is tried without. All others go on with the tokens that they would h
 from __future__ import annotations
 
 import time
+from traceback import clear_frames
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.faults import FAULTS, BadAnswerError, RequestFault
@@ -31,7 +32,7 @@ class Computed(NamedTuple):
     output: ForwardOutput
     verdict: Verdict
     seconds: float
-    """From the begin of the attempt to the verdict: what a draft's width can change."""
+    """What the attempt took."""
 
 
 class Attempts:
@@ -49,48 +50,52 @@ class Attempts:
         self.builder, self.runner, self.verifier = builder, runner, verifier
         self.metrics, self.blame, self.check_device = metrics, blame, check_device
 
-    def results(self, spans: Sequence[Span], began: float) -> Iterator[Computed | RequestFault]:
-        """Everything that the spans give. Use each result before the next is asked for."""
-        try:
-            computed = self.compute(spans, began)
-        except FAULTS as error:
-            raised = error
-        else:
-            yield computed
-            return
-        yield from self.isolated(spans, raised)
-
-    def compute(self, spans: Sequence[Span], began: float) -> Computed:
+    def compute(self, spans: Sequence[Span]) -> tuple[Batch, ForwardOutput, Verdict]:
+        """Changes nothing that lasts but what the verdict says of stop strings."""
         batch = self.builder.build(spans)
         output = self.runner.forward(batch)
         if len(output.logits) != batch.num_scored:
             raise BadAnswerError("gave another number of logits than of scored rows")
-        verdict = self.verifier.verify(batch, output)
-        return Computed(batch, output, verdict, time.perf_counter() - began)
+        return batch, output, self.verifier.verify(batch, output)
 
     def isolated(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
+        """What the spans give after computing all of them has raised. Use each result before the next is asked for."""
         others = [span for span in spans if span.request.id != getattr(error, "request_id", None)]
         if isinstance(error, RequestFault) and len(others) < len(spans):
             yield error
             if others:
-                yield from self.results(others, time.perf_counter())
+                yield from self.results(others)
         elif len(spans) > 1:
             yield from self.halved(spans, error)
         elif spans[0].drafted:
             self.metrics.drafter_faults[drafter_of(spans[0]), "the step that verified its guesses raised"] += 1
-            yield from self.results([spans[0].without_guesses()], time.perf_counter())
+            yield from self.results([spans[0].without_guesses()])
         else:
             self.check_device()
             yield RequestFault(spans[0].request.id, "the step that computes it", error)
 
+    def results(self, spans: Sequence[Span]) -> Iterator[Computed | RequestFault]:
+        """One more attempt with fewer spans."""
+        began = time.perf_counter()
+        try:
+            computed = self.compute(spans)
+        except FAULTS as error:
+            raised = error
+        else:
+            yield Computed(*computed, time.perf_counter() - began)
+            return
+        yield from self.isolated(spans, raised)
+
     def halved(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
+        culprit = self.blame.find(error, "step")
+        clear_frames(error.__traceback__)  # the tensors of the attempt are let go before the next needs their memory
         middle, num_faults = len(spans) // 2, 0
         for half in (spans[:middle], spans[middle:]):
-            for result in self.results(half, time.perf_counter()):
+            for result in self.results(half):
                 num_faults += isinstance(result, RequestFault)
                 yield result
         if not num_faults:  # nobody raises alone: out of memory for all of them, or a fault that passed
-            self.metrics.faults.count(*self.blame.find(error, "step"), error, "; the step was computed in parts")
+            self.metrics.faults.count(*culprit, error, "; the step was computed in parts")
 
 
 def drafter_of(span: Span) -> str:

@@ -23,15 +23,16 @@ from specserve.types import Delta
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from specserve.batch import BatchBuilder
+    from specserve.batch import Batch, BatchBuilder
     from specserve.contained import ContainedObserver, ContainedProcessor
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.protocols import DraftPlanner, Metric, Observer, Tokenizer, Verifier
     from specserve.runner import Runner
     from specserve.scheduler import Scheduler
+    from specserve.spans import Span
     from specserve.speculation.drafting import Drafting, NoDraft
-    from specserve.types import GenerateRequest
+    from specserve.types import ForwardOutput, GenerateRequest, Verdict
 
 
 class EngineParts(NamedTuple):
@@ -148,15 +149,28 @@ class Engine:
         """One forward pass and everything it decides."""
         began = time.perf_counter()
         spans = self.scheduler.schedule()
+        if not spans:
+            return []
+        try:
+            batch, output, verdict = self.attempts.compute(spans)
+        except FAULTS as error:
+            raised = error
+        else:
+            return self.finish(batch, output, verdict, time.perf_counter() - began)
+        return self.recover(spans, raised)
+
+    def recover(self, spans: Sequence[Span], error: BaseException) -> list[Delta]:
+        """The step raised: find the requests that make it raise, and let the others go on."""
         deltas: list[Delta] = []
-        if spans:
-            for result in self.attempts.results(spans, began):
-                deltas += self.finish(result) if isinstance(result, Computed) else [self.fail(result)]
+        for result in self.attempts.isolated(spans, error):
+            deltas += self.finish(*result) if isinstance(result, Computed) else [self.fail(result)]
         return deltas
 
-    def finish(self, computed: Computed) -> list[Delta]:
-        """What follows the verdict. Commit comes first, so that a drafter never sees a request that has just ended."""
-        batch, output, verdict, seconds = computed
+    def finish(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> list[Delta]:
+        """What follows the verdict. Commit comes first, so that a drafter never sees a request that has just ended.
+
+        `seconds`: from the begin of the step to its verdict, which is what a draft's width can change.
+        """
         deltas = self.committer.commit(batch, verdict)
         self.drafting.draft(batch, output, verdict)
         self.metrics.num_steps += 1

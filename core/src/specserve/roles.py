@@ -18,6 +18,7 @@ from specserve.loading import BUILTIN, cause_of
 from specserve.lora_planning import ContainedLoraPlanner
 from specserve.metric_checks import check_metric
 from specserve.protocols import DrafterNeeds
+from specserve.sampling.contained_sampler import ContainedSampler
 from specserve.sampling.processors import MinTokensProcessor
 from specserve.speculation.contained_planner import ContainedPlanner
 from specserve.verdict_checks import ContainedVerifier
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from specserve.loading import LoadedPlugin
     from specserve.models.decoder import DecoderModel
     from specserve.plugins import PluginHost
-    from specserve.protocols import Drafter, DraftPlanner, KernelSet, Verifier
+    from specserve.protocols import Drafter, DraftPlanner, KernelSet, Sampler, Verifier
     from specserve.types import GenerateRequest
 
 KERNEL_METHODS = (
@@ -88,12 +89,16 @@ def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> Dra
     return ContainedPlanner(owner, planner, host.faults, most=config.max_num_batched_tokens, vocab_size=vocab_size)
 
 
+def sampler_of(kernels_owner: str, kernels: KernelSet) -> Sampler:
+    return kernels.sampler if kernels_owner == BUILTIN else ContainedSampler(kernels.sampler)
+
+
 def make_verifier(
-    config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...], kernels: KernelSet
+    config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...], sampler: Sampler
 ) -> tuple[str, Verifier]:
     answer = host.single("make_verifier", config=config)
     if answer is None:
-        return BUILTIN, DrafterInvariantVerifier(eos_token_ids, kernels.sampler)
+        return BUILTIN, DrafterInvariantVerifier(eos_token_ids, sampler)
     owner, verifier = answer
     refuse_partial(
         owner, gave("make_verifier", verifier), verifier, "Verifier",
@@ -186,7 +191,7 @@ def engine_roles(
     """Whose the parts are that every step goes through, to name a culprit."""
     roles = [
         Role(kernels, kernels_owner, "kernels", ("specserve.projection", "specserve.models.decoder")),
-        Role(kernels.sampler, kernels_owner, "sampler", ("specserve.verifier",)),
+        Role(kernels.sampler, kernels_owner, "sampler", ("specserve.sampling.contained_sampler",)),
         Role(attention.backend, attention.owner, "attention", ("specserve.tiled", "specserve.runner")),
         Role(verifier, verifier_owner, "verifier", ("specserve.verdict_checks",)),
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.faults import FAULTS, BadAnswerError, RequestFault
+from specserve.faults import FAULTS, RequestFault
 from specserve.sampling.sampler import Row, is_greedy
 from specserve.speculation.trees import ROOT, children_of
 from specserve.stopping import cut
@@ -96,7 +96,7 @@ class DrafterInvariantVerifier:
                     walks[i] = Walk(span, row)
                     (greedy if is_greedy(span.request) else others).append(walks[i])
         # greedy targets of all rows in one call: cheaper than going level by level, and exact
-        targets = valid_targets(self.sampler.argmax_tokens(logits), *logits.shape) if plain or greedy else []
+        targets = self.sampler.argmax_tokens(logits) if plain or greedy else []
         for walk in greedy:
             while walk.take(targets[walk.row]):
                 pass
@@ -123,7 +123,7 @@ class DrafterInvariantVerifier:
         """Everything else: only rows that a walk reaches are processed, one level of all walks at a time."""
         while walks:
             rows = [Row(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]
-            targets = valid_targets(self.sampler.target_tokens(logits, rows), len(rows), logits.shape[1])
+            targets = self.sampler.target_tokens(logits, rows)
             walks = [walk for walk, token in zip(walks, targets, strict=True) if walk.take(token)]
 
     def conclude(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
@@ -145,7 +145,7 @@ class DrafterInvariantVerifier:
         wanted = request.params.logprobs
         if wanted is not None:
             rows = [walk.first, *(walk.first + 1 + node for node in walk.path)][:count]
-            logprobs = self.token_logprobs(output.logits[rows], tokens, wanted)
+            logprobs = tuple(self.sampler.token_logprobs(output.logits[rows], tokens, [wanted] * count))
         return SpanVerdict(path, tokens, reason, logprobs, prompt)
 
     def prompt_logprobs(self, span: Span, output: ForwardOutput, offset: int) -> tuple[TokenLogprobs, ...] | None:
@@ -160,22 +160,7 @@ class DrafterInvariantVerifier:
             return None
         tokens = request.tokens[begin + 1 : end + 1]
         logits = output.logits[offset : offset + end - begin]
-        return self.token_logprobs(logits, tokens, wanted)
-
-    def token_logprobs(self, logits: torch.Tensor, tokens: Sequence[int], wanted: int) -> tuple[TokenLogprobs, ...]:
-        found = tuple(self.sampler.token_logprobs(logits, tokens, [wanted] * len(tokens)))
-        if len(found) != len(tokens) or not all(isinstance(each, TokenLogprobs) for each in found):
-            raise BadAnswerError("gave something else than log-probabilities of each token")
-        return found
-
-
-def valid_targets(targets: list[int], count: int, vocab_size: int) -> list[int]:
-    """A sampler's answer, held to its contract before anything is decided by it."""
-    if len(targets) != count:
-        raise BadAnswerError("gave another number of target tokens than of rows")
-    if count and not (set(map(type, targets)) == {int} and min(targets) >= 0 and max(targets) < vocab_size):
-        raise BadAnswerError("gave a target token outside the vocabulary")
-    return targets
+        return tuple(self.sampler.token_logprobs(logits, tokens, [wanted] * len(tokens)))
 
 
 def faulty(request: Request, what: str, error: BaseException) -> SpanVerdict:
