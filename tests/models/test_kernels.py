@@ -81,6 +81,16 @@ def test_a_row_does_not_depend_on_its_place_in_the_tile(three_threads, dtype, si
 
 
 @each_dtype
+def test_a_products_row_does_not_depend_on_its_place_whatever_the_number_of_inputs_and_outputs(dtype):
+    for size in (*range(1, 34), 50, 65, 130):
+        for outs in (*range(1, 17), 33, 96):
+            x, weight = torch.randn(1, size).to(dtype).expand(32, -1).contiguous(), torch.randn(outs, size).to(dtype)
+            for multiply in maps_of(weight):
+                out = multiply(x)
+                assert torch.equal(out, out[:1].expand_as(out)), (size, outs)
+
+
+@each_dtype
 @pytest.mark.parametrize("row", [0, 15, 31])
 def test_a_row_does_not_depend_on_what_its_neighbours_hold(dtype, row):
     weight, gain, x = (torch.randn(*shape).to(dtype) for shape in ((192, 96), (96,), (32, 96)))

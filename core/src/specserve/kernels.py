@@ -31,6 +31,9 @@ last few elements take a scalar path whose exp differs in the last bit, so a row
 DEPTH = 32
 """Inputs that half-precision matrix units of CPUs take at a time. Where a row ends inside such a tile, torch's products
 read on into the next row, against weights filled up with zeros: 0 * NaN is NaN, and a NaN reaches the row before it."""
+LINE = 16
+"""float32 numbers of a cache line. Where rows do not all begin at the same place of a line, torch's products of few
+outputs sum them in different orders, and a row's bits depend on its place in the tile."""
 
 
 class TorchKernels:
@@ -86,9 +89,9 @@ class TorchKernels:
 
 
 def filled_up(x: Tensor) -> Tensor:
-    """[..., n], with zeros behind every row up to whole tiles, where the arithmetic could read on into the next one."""
-    missing = -x.shape[-1] % DEPTH
-    if missing == 0 or x.dtype == torch.float32 or x.device.type != "cpu":
+    """[..., n], with zeros behind every row up to what makes its bits its own."""
+    missing = -x.shape[-1] % (LINE if x.dtype == torch.float32 else DEPTH)
+    if missing == 0 or x.device.type != "cpu":
         return x
     return F.pad(x, (0, missing))
 
