@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import torch
 from naive_forward import forward, load
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from specserve.errors import ModelError
 from specserve.testing.toy import FAMILIES, write_checkpoint
 
 transformers_logging.disable_progress_bar()
@@ -87,12 +84,10 @@ def test_whole_heads_are_rotated_whatever_the_file_says_of_a_part(tmp_path, arch
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral", "qwen2", "qwen3"])
-def test_transformers_cannot_run_what_is_refused_for_its_scaled_part_of_a_head(tmp_path, architecture):
-    path = write_checkpoint(tmp_path, architecture=architecture, rope_scaling={"type": "linear", "factor": 2.0})
-    config = json.loads((path / "config.json").read_text()) | PART
-    (path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="partial_rotary_factor"):
-        load(path)
+def test_transformers_cannot_run_a_scaled_rotation_of_a_part_of_a_head(tmp_path, architecture):
+    """Where it can one day, its logits must become the reference."""
+    path = write_checkpoint(tmp_path, architecture=architecture, rope_scaling={"type": "linear", "factor": 2.0}, **PART)
+    assert forward(load(path), PROMPT).isfinite().all()
     with pytest.raises(RuntimeError, match="size of tensor"):
         reference(path)(torch.tensor([PROMPT]))
 

@@ -96,13 +96,22 @@ def test_tables_are_float32_whatever_the_model_is():
     assert table.cos.shape == (LENGTH, 1, 32)
 
 
+HALVES = {name: factors[:8] for name, factors in FACTORS.items()}
+
+
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize("rope_type", ["linear", "dynamic", "llama3", "yarn", "longrope"])
-def test_a_scaled_rotation_of_a_part_of_a_head_is_refused(rope_type, inside):
-    rope, partial = LLAMA3 | FACTORS | {"rope_type": rope_type, "factor": 2.0}, {"partial_rotary_factor": 0.5}
-    assert config_of(rope | {"partial_rotary_factor": 1.0}).rope == config_of(rope, partial_rotary_factor=1).rope
-    with pytest.raises(ModelError, match=f"partial_rotary_factor must be 1 or absent.*'{rope_type}'.*got 0.5"):
-        config_of(rope | partial) if inside else config_of(rope, **partial)
+def test_a_scaled_rotation_of_a_part_of_a_head_has_the_frequencies_of_transformers(rope_type, inside):
+    rope, partial = LLAMA3 | HALVES | {"rope_type": rope_type, "factor": 2.0}, {"partial_rotary_factor": 0.5}
+    rope["original_max_position_embeddings"] = 64
+    ours = config_of(rope | partial) if inside else config_of(rope, **partial)
+    length = ROPE_INIT_FUNCTIONS[rope_type](reference_config(rope | partial), torch.device("cpu"), seq_len=LENGTH)
+    torch.testing.assert_close(inverse_frequencies(ours, LENGTH)[0], length[0])
+    assert rotary_table(ours, LENGTH).cos.shape == (LENGTH, 1, 16)
+
+
+def test_a_part_of_a_head_means_nothing_beside_the_default_rotation():
+    assert config_of(partial_rotary_factor=0.5).rope == config_of().rope
 
 
 @pytest.mark.parametrize(

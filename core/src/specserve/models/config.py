@@ -65,6 +65,11 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Per layer: how many keys a query sees, itself included; None for all."""
     generation: GenerationDefaults = GenerationDefaults()
 
+    @property
+    def rotary_dim(self) -> int:
+        """How many of a head's dimensions are rotated."""
+        return int(self.head_dim * self.rope.partial_rotary_factor)
+
 
 def read_config(path: Path) -> ModelConfig:
     """The configuration of the model in directory `path`."""
@@ -176,8 +181,11 @@ def _check_sizes(config: ModelConfig, where: str) -> None:
             f"{where}: num_attention_heads ({config.num_heads}) must be a multiple of "
             f"num_key_value_heads ({config.num_kv_heads})."
         )
-    if config.head_dim % 2:
-        raise ModelError(f"{where}: head_dim must be even, because halves of heads are rotated; got {config.head_dim}.")
+    if config.rotary_dim % 2 or not 0 < config.rotary_dim <= config.head_dim:
+        raise ModelError(
+            f"{where}: the rotated part of a head must be even and at most head_dim ({config.head_dim}); "
+            f"got {config.rotary_dim}."
+        )
     if config.rope.rope_theta <= 0 or (config.rope.factor or 1.0) <= 0:
         raise ModelError(f"{where}: rope_theta and the rotary factor must be positive; got {config.rope}.")
 

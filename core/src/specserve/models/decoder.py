@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Rotation(NamedTuple):
-    """cos, sin: [T, 1, head_dim] float32, one row per position of a tile; the same for every layer."""
+    """cos, sin: [T, 1, rotary_dim] float32, one row per position of a tile; the same for every layer."""
 
     cos: Tensor
     sin: Tensor

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RotaryTable(NamedTuple):
-    """cos, sin: [max_len, 1, head_dim] float32; sin is signed for out = x*cos + roll(x, head_dim/2)*sin."""
+    """cos, sin: [max_len, 1, rotary_dim] float32; sin is signed for out = x*cos + roll(x, rotary_dim/2)*sin."""
 
     cos: Tensor
     sin: Tensor
@@ -47,8 +47,8 @@ def rotary_table(config: ModelConfig, max_model_len: int) -> RotaryTable:
 
 
 def inverse_frequencies(config: ModelConfig, max_model_len: int) -> tuple[Tensor, float]:
-    """([head_dim / 2] float32, what cos and sin are multiplied by)."""
-    rope, dim = config.rope, config.head_dim
+    """([rotary_dim / 2] float32, what cos and sin are multiplied by)."""
+    rope, dim = config.rope, config.rotary_dim
     exponents = torch.arange(0, dim, 2, dtype=torch.float32) / dim
     plain = 1.0 / rope.rope_theta**exponents
     match rope.rope_type:
@@ -77,7 +77,7 @@ def _factor(config: ModelConfig) -> float:
 def _dynamic_base(config: ModelConfig, max_model_len: int) -> float:
     longest, factor = config.max_position_embeddings, config.rope.factor or 1.0
     stretch = factor * max(max_model_len, longest) / longest - (factor - 1)
-    return float(config.rope.rope_theta * stretch ** (config.head_dim / (config.head_dim - 2)))
+    return float(config.rope.rope_theta * stretch ** (config.rotary_dim / (config.rotary_dim - 2)))
 
 
 def _llama3(config: ModelConfig, plain: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def _llama3(config: ModelConfig, plain: Tensor) -> Tensor:
 
 def _yarn(config: ModelConfig, waves: Tensor) -> tuple[Tensor, float]:
     """waves: theta**exponent. Dimensions that turn often extrapolate, those that turn rarely interpolate."""
-    rope, dim, factor = config.rope, config.head_dim, _factor(config)
+    rope, dim, factor = config.rope, config.rotary_dim, _factor(config)
 
     def dimension(turns: float) -> float:
         """The dimension that makes `turns` full turns within the pretraining context."""

@@ -28,6 +28,8 @@ class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     rope_type: str = "default"
     rope_theta: float = DEFAULT_THETA
+    partial_rotary_factor: float = 1.0
+    """Which part of a head is rotated, its first dimensions; always 1 beside the type `default`."""
     factor: float | None = None
     original_max_position_embeddings: int | None = None
     attention_factor: float | None = None
@@ -53,20 +55,11 @@ def rope_fields(raw: dict[str, Any], where: str) -> dict[str, Any]:
     for name in REQUIRED[rope_type]:
         if given.get(name) is None and not (rope_type == "yarn" and "original_max_position_embeddings" in given):
             raise ModelError(f"{where}: rotary type {rope_type!r} needs {name!r}, which is missing. Correct the file.")
-    _refuse_partial(rope_type, given.get("partial_rotary_factor", raw.get("partial_rotary_factor")), where)
     fields = {name: given[name] for name in RopeConfig.__struct_fields__ if given.get(name) is not None}
-    for name in ("rope_theta", "original_max_position_embeddings"):
+    for name in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
         # Phi-style files keep the pretraining length outside; there it has priority.
         if raw.get(name) is not None and (name not in fields or name == "original_max_position_embeddings"):
             fields[name] = raw[name]
+    if rope_type == "default":  # all families here rotate whole heads then, whatever the file says of a part
+        fields.pop("partial_rotary_factor", None)
     return fields | {"rope_type": rope_type}
-
-
-def _refuse_partial(rope_type: str, factor: Any, where: str) -> None:
-    """All families here rotate whole heads. With the default type transformers ignores this key, and so do we; with any
-    other it makes tables for a part of a head and then fails, so nobody can say what such weights expect."""
-    if rope_type != "default" and factor not in (None, 1):
-        raise ModelError(
-            f"{where}: partial_rotary_factor must be 1 or absent beside rotary type {rope_type!r}, because this "
-            f"architecture rotates whole heads; got {factor!r}. Remove the key if the weights were trained that way."
-        )
