@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PROGRESS_SECONDS = 30
 MINIMISE_SECONDS = 60
+AGAIN_SECONDS = 15
+"""For a failure of a kind that was made small before: it may have another cause."""
 MOST_FAILURES = 20
 RUNNING = "running.json"
 """The plan of the trial that runs: what is left behind where a trial takes the process with it."""
@@ -70,12 +72,12 @@ class Campaign:
             self.keep(number, outcome)
 
     def keep(self, number: int, outcome: Outcome) -> None:
-        """Save the failure; make it small unless one of its kind was made small before."""
+        """Make the failure small and save it."""
         self.say(f"FAILED: trial {number}, {describe(outcome.plan)}\n  {first_line(outcome.failure)}")
-        known = {found.smallest.failure and found.smallest.failure.kind for found in self.found}
-        if outcome.failure and outcome.failure.kind not in known:
-            outcome = minimise(outcome, self.minimise_seconds)
-            self.say(f"  smallest: {describe(outcome.plan)}\n  {outcome.failure}")
+        known = {found.smallest.failure.kind for found in self.found if found.smallest.failure}
+        is_new = outcome.failure is not None and outcome.failure.kind not in known
+        outcome = minimise(outcome, self.minimise_seconds if is_new else min(self.minimise_seconds, AGAIN_SECONDS))
+        self.say(f"  smallest: {describe(outcome.plan)}\n  {outcome.failure}")
         file = save(outcome.plan, self.folder / f"seed-{self.seed}-trial-{number}.json")
         self.say(f"  again with: make fuzz CASE={file}")
         self.found.append(Found(number, outcome, file))

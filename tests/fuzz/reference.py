@@ -72,5 +72,6 @@ class Reference:
             for delta in engine.step():
                 result.take(delta)
             if not engine.has_work:
+                engine.check_integrity()
                 return result
         raise Failure("request never ended alone", request.id)

@@ -18,11 +18,10 @@ MOST_TRIALS = 60
 
 
 def first_failure(seed, kernels="torch"):
-    """Of trials with few requests."""
     for number in range(MOST_TRIALS):
         plan = plan_of(seed, number)
         if plan.engine.kernels == kernels and not plan.model.is_demo:
-            outcome = run_trial(changed(plan, transformers=False))
+            outcome = run_trial(changed(plan, transformers=False), limit_seconds=60)
             if outcome.failure is not None:
                 return outcome
     pytest.fail(f"{MOST_TRIALS} trials found nothing")
