@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
 from specserve.batch import to_device
-from specserve.kernels import DEPTH
+from specserve.kernels import DEPTH, LINE
 from specserve.kv.cache import finite
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionSpec
 
 
+ALIGNED = 4
+"""A head of a multiple of so many numbers needs nothing behind it on CPU."""
 HEAD_BYTES = 16
 """What the memory-efficient kernel loads of a head at a time."""
 
@@ -74,6 +76,9 @@ class SdpaAttention(AttentionBackend):
         self.one_backend = backend_chooser(device)
         self.reads_on = device.type == "cpu" and dtype != torch.float32 and spec.head_dim % DEPTH != 0
         """May a product read on into the next row (see `kernels.DEPTH`)? The cache is finite, queries need not be."""
+
+        self.missing = -spec.head_dim % LINE if device.type == "cpu" and spec.head_dim % ALIGNED else 0
+        """Zeros behind every head, so that all rows begin at equal places of a line: see `kernels.LINE`."""
 
     # --- once per batch -----------------------------------------------------------------------------
 
@@ -145,17 +150,17 @@ class SdpaAttention(AttentionBackend):
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
         spec, window = self.spec, self.spec.sliding_windows[layer]
         self.cache.write(layer, plan.slots, k, v)
-        queries = self.tiled(finite(q) if self.reads_on else q, plan.rows)
+        queries = self.filled_up(self.tiled(finite(q) if self.reads_on else q, plan.rows))
         parts = []
         for reading in plan.readings:
             keys, values = (
-                t.view(reading.copies, -1, spec.num_kv_heads, spec.head_dim).transpose(1, 2)
+                self.filled_up(t.view(reading.copies, -1, spec.num_kv_heads, spec.head_dim)).transpose(1, 2)
                 for t in reading.read(layer)
             )
             with self.one_backend():
                 parts += [self.attend(call, window, queries, keys, values) for call in reading.calls]
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
-        rows = self.untiled(out, plan.places)
+        rows = self.untiled(out[..., : spec.head_dim], plan.places)
         return rows.add_(q.mul(0).sum(-1, keepdim=True)) if self.reads_on else rows  # NaN where a query is not finite
 
     def tiled(self, q: Tensor, rows: Tensor | None) -> Tensor:
@@ -170,6 +175,10 @@ class SdpaAttention(AttentionBackend):
             return by_group.expand(-1, -1, height, -1, -1).flatten(2, 3).contiguous()
         by_row = q.index_select(0, rows).view(-1, height, spec.num_kv_heads, self.group_size, spec.head_dim)
         return by_row.transpose(1, 2).flatten(2, 3).contiguous()
+
+    def filled_up(self, heads: Tensor) -> Tensor:
+        """heads: [..., head_dim]."""
+        return F.pad(heads, (0, self.missing)) if self.missing else heads
 
     def untiled(self, out: Tensor, places: Tensor | None) -> Tensor:
         """[tiles, kv_heads, query rows, head_dim] -> [T, heads, head_dim], a fresh tensor."""

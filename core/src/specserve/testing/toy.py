@@ -76,6 +76,14 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "intermediate_size": 50,
         "vocab_size": 323,
     },
+    "narrow-heads": {
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "head_dim": 6,
+        "hidden_size": 96,
+        "intermediate_size": 16,
+        "vocab_size": 333,
+    },
     "groups-of-three": {
         "architecture": "qwen3",
         "num_attention_heads": 6,
