@@ -167,3 +167,17 @@ def test_a_mover_of_keys_and_values_that_raises_costs_their_computation_and_no_t
     assert outcome.decided() == plain.decided()
     assert sum(engine.metrics.faults.counts.values()) > 8
     assert outcome.metrics.num_accepted_tokens > 100
+
+
+def test_nobody_is_asked_for_a_request_that_its_processor_has_ended(toy_model):
+    requests = [toy_request(f"culprit {i}", range(1, 9 + i), max_tokens=20, ignore_eos=True) for i in range(4)]
+    right = run(toy_model, requests).tokens()
+    first, second = OracleDrafter(right, 2), OracleDrafter(right, 3)
+    extra = in_process(
+        "guest", make_drafter=lambda: first, logits_processors=lambda: [Processor(State, "commit", fail)]
+    )
+    extra |= in_process("other", make_drafter=lambda: second, make_draft_planner=lambda: VerifyAll(8))
+    engine = make_engine(toy_model, extra=extra, allow_undeclared=True, fault_limit=100).engine
+    outcome = run_requests(engine, requests)
+    assert {output.finish_reason for output in outcome.outputs.values()} == {"error"}
+    assert engine.drafting.proposals == {}

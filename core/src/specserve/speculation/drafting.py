@@ -56,8 +56,10 @@ class Drafting:
             guard.stop(request)
 
     def draft(self, batch: Batch, output: ForwardOutput, verdict: Verdict) -> None:
-        live = [i for i, span in enumerate(verdict.spans) if span.tokens and span.finish_reason is None]
-        planned = self.planner.limits([batch.spans[i].request for i in live])
+        # not by the verdict alone: committing has ended a request whose processor failed
+        requests = [span.request for span in batch.spans]
+        live = [i for i, span in enumerate(verdict.spans) if span.tokens and requests[i].finish_reason is None]
+        planned = self.planner.limits([requests[i] for i in live])
         if self.asked_only and not self.proposals and not any(planned):
             return  # most steps of a server whose text does not repeat
         limits = [0] * len(batch.spans)
@@ -69,7 +71,7 @@ class Drafting:
             self.score(batch, verdict)
             best = self.compete(batch, output, verdict, limits)
         for i in live:
-            batch.spans[i].request.draft = best[i]
+            requests[i].draft = best[i]
 
     def compete(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
