@@ -1,7 +1,7 @@
 # specserve. Every target creates what it needs; a second run finds it there.
 #   make demo       the demo model streams completions from the REST endpoint, with and without drafts
 #   make serve      the same server, left running on port 8000
-#   make test       all tests (under 25 minutes on 2 cores); make test-all adds the long sweeps
+#   make test       all tests (under 15 minutes on 2 cores); make test-all adds the long sweeps
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make lint       ruff and mypy --strict
 #   make bench      the tables of benchmarks/
