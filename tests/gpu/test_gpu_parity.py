@@ -26,7 +26,7 @@ def our_logits(model, dtype, tokens):
     engine = make_engine(model, device="cuda", dtype=dtype, max_num_batched_tokens=512).engine
     wire = toy_request("parity", tokens)
     request = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=len(tokens))
-    builder, n = engine.scheduler.builder, len(tokens)
+    builder, n = engine.parts.builder, len(tokens)
     request.blocks = list(range(-(-n // builder.block_size)))
     return engine.runner.forward(builder.build([Span(request, 0, n, 0, n)])).logits
 
