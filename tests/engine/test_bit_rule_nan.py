@@ -104,3 +104,19 @@ def test_a_logit_of_nan_among_others_is_chosen_by_torch_and_never_by_the_native_
         assert tokens == [40] * 4
     else:
         assert not {40, 200}.intersection(tokens)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2"])
+def test_scores_beyond_every_number_stay_in_their_row(tmp_path, architecture, dtype):
+    """All weights are the largest number: what a row does not see must not decide whether it is NaN."""
+    write_checkpoint(tmp_path, architecture=architecture, dtype=dtype, num_hidden_layers=1)
+    weights = load_file(tmp_path / "model.safetensors")
+    largest = torch.finfo(getattr(torch, dtype)).max
+    save_file({k: torch.full_like(t, largest) for k, t in weights.items()}, tmp_path / "model.safetensors")
+    requests = [
+        toy_request(str(i), range(5, 6 + i), max_tokens=4, temperature=1.0, seed=i, logprobs=1) for i in range(4)
+    ]
+    alone = {r.request_id: repr(run(tmp_path, [r]).decided()[r.request_id]) for r in requests}
+    together = run(tmp_path, requests, max_num_batched_tokens=3).decided()
+    assert {name: repr(decided) for name, decided in together.items()} == alone

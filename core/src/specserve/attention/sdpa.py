@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionSpec
 
 
+QUERY_LIMIT = 2.0**60
+"""No score of such a query and a key of the cache overflows. A hidden key's score must not: inf - inf is NaN, and what
+the row does not see would reach it."""
 ALIGNED = 4
 """A head of a multiple of so many numbers needs nothing behind it on CPU."""
 HEAD_BYTES = 16
@@ -74,6 +77,7 @@ class SdpaAttention(AttentionBackend):
         self.rows_per_tile = tile_rows(self.group_size)
         self.windows = sorted(set(spec.sliding_windows), key=lambda w: w or 0)
         self.one_backend = backend_chooser(device)
+        self.query_limit = min(QUERY_LIMIT, torch.finfo(dtype).max)
         self.reads_on = device.type == "cpu" and dtype != torch.float32 and spec.head_dim % DEPTH != 0
         """May a product read on into the next row (see `kernels.DEPTH`)? The cache is finite, queries need not be."""
 
@@ -150,7 +154,8 @@ class SdpaAttention(AttentionBackend):
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
         spec, window = self.spec, self.spec.sliding_windows[layer]
         self.cache.write(layer, plan.slots, k, v)
-        queries = self.filled_up(self.tiled(finite(q) if self.reads_on else q, plan.rows))
+        bounded = (finite(q) if self.reads_on else q).clamp(-self.query_limit, self.query_limit)
+        queries = self.filled_up(self.tiled(bounded, plan.rows))
         parts = []
         for reading in plan.readings:
             keys, values = (
