@@ -98,8 +98,7 @@ def assemble(
     host.collect("adapt_model", model=model, config=config)
     for projection in model.projections.values():
         projection.seal(kernels.prepare_linear)
-    owned_drafters = make_drafters(config, host, model)
-    drafters = [drafter for _, drafter in owned_drafters]
+    drafters = make_drafters(config, host, model)
     cache = make_cache(config, model, sum(drafter.needs.kv_layers for drafter in drafters))
     attention = make_attention(config, host, model, cache, device, drafters)
     runner = Runner(model, kernels, attention.backend, {layer for d in drafters for layer in d.needs.hidden_layers})

@@ -102,7 +102,7 @@ class Engine:
         for processor in self.parts.processors:
             processor.start(request, limits.vocab_size)
         if params.stop:
-            self.watch_for_stops(request)
+            self.watch_for_stops(request, wire.prompt_token_ids)
         self.requests[request.id] = request
         self.scheduler.add(request)
         self.drafting.start(request)
@@ -114,8 +114,8 @@ class Engine:
         self.metrics.request_success["error"] += 1
         return Delta(fault.request_id, (), "error", error=str(fault))
 
-    def watch_for_stops(self, request: Request) -> None:
-        params, prompt = request.params, request.tokens[: request.prompt_len]
+    def watch_for_stops(self, request: Request, prompt: Sequence[int]) -> None:
+        params = request.params
         try:
             stream = self.parts.tokenizer.stream(prompt, skip_special_tokens=params.skip_special_tokens)
             request.stop_text = StopStrings(params.stop, stream)
@@ -135,7 +135,7 @@ class Engine:
     def forget(self, request: Request) -> None:
         del self.requests[request.id]
         self.drafting.stop(request)
-        if request.processor_parts and request.finish_reason != "error":
+        if request.finish_reason != "error":
             for part in request.processor_parts:
                 part.passed()
 

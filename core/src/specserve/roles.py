@@ -13,7 +13,7 @@ from specserve.batch import no_lora
 from specserve.blame import CORE, Role
 from specserve.contained import ContainedObserver, ContainedProcessor
 from specserve.errors import PluginError, RequestError
-from specserve.faults import FAULTS, BadAnswerError, said
+from specserve.faults import FAULTS, said
 from specserve.loading import BUILTIN, cause_of
 from specserve.lora_planning import ContainedLoraPlanner
 from specserve.metric_checks import check_metric
@@ -58,10 +58,10 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> tuple[str, KernelSet
     return owner, kernels
 
 
-def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[tuple[str, Drafter]]:
+def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
     """Every plugin's drafter. Refuses one that needs hidden states which the model does not have."""
-    drafters: list[tuple[str, Drafter]] = host.collect("make_drafter", model=model, config=config)
-    for owner, drafter in drafters:
+    drafters: list[Drafter] = []
+    for owner, drafter in host.collect("make_drafter", model=model, config=config):
         refuse_partial(
             owner, gave("make_drafter", drafter), drafter, "Drafter",
             attributes=("name", "needs"), methods=("start", "propose", "stop"),
@@ -74,6 +74,7 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
                     f"{owner} needs the hidden states of layer {layer}; this model has layers 0 (the embedding) to "
                     f"{model.num_layers}. Choose a drafter made for this model, or remove --plugin {owner}."
                 )
+        drafters.append(drafter)
     return drafters
 
 
@@ -128,9 +129,8 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[ContainedObse
             for metric in observer.metrics():
                 check_metric(metric)
         except FAULTS as error:
-            verb = "" if isinstance(error, BadAnswerError) else "'s metrics "
             raise PluginError(
-                f"{owner}: its observer{verb or ' '}{said(error)}. "
+                f"{owner}: its observer {said(error)} when it was asked for its metrics. "
                 f"See specserve.protocols.Metric, or remove --plugin {owner}."
             ) from error
         observers.append(ContainedObserver(owner, observer, host.faults))
