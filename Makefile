@@ -3,7 +3,7 @@
 #   make serve      the same server, left running on port 8000
 #   make test       all tests (under 15 minutes on 2 cores); make test-all adds the long sweeps
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
-#   make lint       ruff and mypy --strict
+#   make lint       ruff, mypy --strict and clang-format
 #   make bench      the tables of benchmarks/
 #   make bench-peers  the same requests in vLLM and OpenVINO GenAI, each in an environment under build/peers
 #   make gpu-check  parity and losslessness on a CUDA device
@@ -43,10 +43,12 @@ fuzz: export PYTHONPATH := tests:$(PYTHONPATH)
 fuzz: $(VENV)/.dev
 	@$(BIN)/python -m fuzz $(if $(CASE),--replay $(CASE),--seconds $(SECONDS) --seed $(SEED))
 
+NATIVE_SOURCES = $(shell find plugins/*/native -name '*.[ch]pp')
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(NATIVE_SOURCES)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
