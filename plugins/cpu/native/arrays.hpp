@@ -36,11 +36,13 @@ std::string sizes_of(const A& a) {
 }
 
 template <typename S, typename A>
-[[noreturn]] void refuse(const A& a, const char* name, const std::vector<int64_t>& sizes, const std::string& what = "") {
+[[noreturn]] void refuse(const A& a, const char* name, const std::vector<int64_t>& sizes,
+                         const std::string& what = "") {
     std::string wanted;
-    for (int64_t size : sizes) wanted += (wanted.empty() ? "" : ", ") + (size == kAny ? std::string("any") : std::to_string(size));
-    throw std::invalid_argument(std::string(name) + " must be " + dtype_name(kDtype<S>) + " [" + wanted + "]" + what + "; got " +
-                                dtype_name(a.dtype()) + " " + sizes_of(a) + ".");
+    for (int64_t size : sizes)
+        wanted += (wanted.empty() ? "" : ", ") + (size == kAny ? std::string("any") : std::to_string(size));
+    throw std::invalid_argument(std::string(name) + " must be " + dtype_name(kDtype<S>) + " [" + wanted + "]" + what +
+                                "; got " + dtype_name(a.dtype()) + " " + sizes_of(a) + ".");
 }
 
 template <typename S, typename A>
@@ -58,7 +60,8 @@ S* numbers(const Array& a, const char* name, const std::vector<int64_t>& sizes, 
     int64_t stride = 1;
     for (size_t i = a.ndim(); i-- > dense_from; stride *= static_cast<int64_t>(a.shape(i)))
         if (a.size() && a.shape(i) > 1 && a.stride(i) != stride) refuse<S>(a, name, sizes, ", contiguous");
-    if (a.size() && reinterpret_cast<uintptr_t>(a.data()) % sizeof(S)) refuse<S>(a, name, sizes, " at an address that is a multiple of its numbers' size");
+    if (a.size() && reinterpret_cast<uintptr_t>(a.data()) % sizeof(S))
+        refuse<S>(a, name, sizes, " at an address that is a multiple of its numbers' size");
     return static_cast<S*>(a.data());
 }
 
@@ -72,7 +75,8 @@ inline List list_of(nb::handle given, const char* name) {
     if (!lent.is_valid()) throw nb::python_error();
     List list;
     if (!nb::try_cast(lent, list))
-        throw nb::type_error((std::string(name) + " must be an array of numbers; got " + nb::inst_name(given).c_str() + ".").c_str());
+        throw nb::type_error(
+            (std::string(name) + " must be an array of numbers; got " + nb::inst_name(given).c_str() + ".").c_str());
     return list;
 }
 
@@ -87,7 +91,8 @@ int64_t append(nb::handle given, const char* name, int64_t size, std::vector<S>&
     bool is_dense = count < 2 || list.stride(0) == 1;
     if (is_dense && count) std::memcpy(&to[begin], from, count * sizeof(S));
     for (size_t i = 0; i < count && !is_dense; ++i)
-        std::memcpy(&to[begin + i], from + static_cast<int64_t>(i) * list.stride(0) * static_cast<int64_t>(sizeof(S)), sizeof(S));
+        std::memcpy(&to[begin + i], from + static_cast<int64_t>(i) * list.stride(0) * static_cast<int64_t>(sizeof(S)),
+                    sizeof(S));
     return static_cast<int64_t>(count);
 }
 

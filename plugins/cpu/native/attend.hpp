@@ -14,7 +14,8 @@ template <typename S>
 struct Scratch {
     Scratch(const Attend<S>& a, char* memory)
         : packed(reinterpret_cast<S*>(memory)), copies(packed + kSegment * padded_dim(a.head_dim)),
-          masses(copies + kSegment * padded_dim(a.head_dim)), scores(reinterpret_cast<float*>(masses + ptrdiff_t{a.count} * kSegment)) {}
+          masses(copies + kSegment * padded_dim(a.head_dim)),
+          scores(reinterpret_cast<float*>(masses + ptrdiff_t{a.count} * kSegment)) {}
 
     S* packed;      // keys, then values, as panels one after the other
     S* copies;      // keys, then values, from slots of different pages
@@ -22,7 +23,8 @@ struct Scratch {
     float* scores;  // [count][kSegment]
 };
 
-// One query's scores, in units of ln 2, into weights, in place of the first `padded` of `to`; keys outside [low, high) weigh 0.
+// One query's scores, in units of ln 2, into weights, in place of the first `padded` of `to`; keys outside [low, high)
+// weigh 0.
 template <typename S>
 INLINE void weigh(const float* scores, float scale, int low, int high, int padded, S* to, float* most, float* total) {
     F best = splat(kNothing), times = splat(scale * kLog2E);
@@ -30,7 +32,9 @@ INLINE void weigh(const float* scores, float scale, int low, int high, int padde
     for (int k = 0; k < padded; k += kLanes) {
         seen[k / kLanes] = mul(load(scores + k), times);
         // most queries see most segments whole
-        if (k < low) seen[k / kLanes] = where_less(iota(), splat(static_cast<float>(low - k)), splat(kNothing), seen[k / kLanes]);
+        if (k < low)
+            seen[k / kLanes] =
+                where_less(iota(), splat(static_cast<float>(low - k)), splat(kNothing), seen[k / kLanes]);
         if (k + kLanes > high) seen[k / kLanes] = keep(seen[k / kLanes], high > k ? high - k : 0, kNothing);
         best = max(seen[k / kLanes], best);
     }
@@ -61,7 +65,8 @@ INLINE void weigh_all(const Attend<S>& a, const Scratch<S>& scratch, Partial out
             for (int k = 0; k < padded; k += kLanes) store(masses + k, zeros());
             continue;
         }
-        weigh(scratch.scores + ptrdiff_t{q} * kSegment, a.scale, low, high, padded, masses, out.most + q, out.total + q);
+        weigh(scratch.scores + ptrdiff_t{q} * kSegment, a.scale, low, high, padded, masses, out.most + q,
+              out.total + q);
     }
 }
 
@@ -72,7 +77,8 @@ static void merge(Partial into, Partial from, int count, int head_dim) {
         if (from.total[q] == 0.0f) continue;
         bool fresh = into.total[q] == 0.0f;
         float peak = fresh || from.most[q] > into.most[q] ? from.most[q] : into.most[q];
-        F old = fresh ? zeros() : exp2_of_negative(splat(into.most[q] - peak)), later = exp2_of_negative(splat(from.most[q] - peak));
+        F old = fresh ? zeros() : exp2_of_negative(splat(into.most[q] - peak)),
+          later = exp2_of_negative(splat(from.most[q] - peak));
         for (ptrdiff_t i = q * wide; i < (q + 1) * wide; i += kLanes) {
             F kept = fresh ? zeros() : mul(load(into.values + i), old);
             store(into.values + i, fma(load(from.values + i), later, kept));

@@ -23,8 +23,8 @@ static void take_by_slot(CacheLayer<S> cache, int head, int64_t slot, S* key, S*
     __builtin_memcpy(value, cache.values + at, static_cast<size_t>(cache.dim) * sizeof(S));
 }
 
-// The next `count` keys and values of what comes after this segment, towards the second cache. Asked for a few at a time
-// all along the work: the processor drops what exceeds the lines it can wait for.
+// The next `count` keys and values of what comes after this segment, towards the second cache. Asked for a few at a
+// time all along the work: the processor drops what exceeds the lines it can wait for.
 template <typename S>
 INLINE void fetch(const Attend<S>& a, int& fetched, int count) {
     int end = fetched + count < a.ahead.count ? fetched + count : a.ahead.count;
@@ -53,11 +53,13 @@ INLINE void pack_keys(const Attend<S>& a, int groups, S* packed, int& fetched) {
         for (; g + 16 <= groups; g += 16) transpose(rows, g * 4, to + ptrdiff_t{g} * kLanes * kStep<S>);
         for (; g < groups; ++g)
             for (int i = 0; i < kLanes; ++i)
-                __builtin_memcpy(to + (ptrdiff_t{g} * kLanes + i) * kStep<S>, static_cast<const S*>(rows[i]) + g * kWord, 4);
+                __builtin_memcpy(to + (ptrdiff_t{g} * kLanes + i) * kStep<S>,
+                                 static_cast<const S*>(rows[i]) + g * kWord, 4);
     }
 }
 
-// Values as the panels of a linear map from weights of keys to a head's numbers: [panel of 16][group of keys][16][step].
+// Values as the panels of a linear map from weights of keys to a head's numbers: [panel of 16][group of
+// keys][16][step].
 INLINE void pack_values(const Attend<Bf16>& a, int panels, Bf16* packed, int& fetched) {
     for (int k = 0; k < a.num_keys; k += 2) {
         fetch(a, fetched, 1);
@@ -94,7 +96,8 @@ static void attend_by_slot(const Attend<S>& a, Partial out, char* memory) {
     Scratch<S> scratch(a, memory);
     pack_keys(a, groups, scratch.packed, fetched);
     Panelled<S> keys{scratch.packed, ptrdiff_t{groups} * kLanes * kStep<S>};
-    gemm<S>(a.queries, a.count, keys, divided_up(a.num_keys, kLanes), groups, scratch.scores, {a.head_dim, kSegment}, keys);
+    gemm<S>(a.queries, a.count, keys, divided_up(a.num_keys, kLanes), groups, scratch.scores, {a.head_dim, kSegment},
+            keys);
     weigh_all(a, scratch, out, [&] { fetch(a, fetched, 8); });
     pack_values(a, panels, scratch.packed, fetched);
     Panelled<S> values{scratch.packed, ptrdiff_t{kSegment} * kLanes};

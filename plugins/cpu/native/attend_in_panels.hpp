@@ -1,14 +1,15 @@
 // Attention over a cache in which sixteen neighbouring slots, a page, lie as the panels that products take: nothing is
 // packed where a request's keys fill pages, and only in the ends of branches they do not. Included after attend.hpp.
 //
-// A head's page of keys is one panel, [group of its numbers][16 slots][step]; its page of values has a part of every panel,
-// [16 of its numbers][group of slots][16][step]. Both have the size of sixteen slots, for heads of a multiple of 16.
+// A head's page of keys is one panel, [group of its numbers][16 slots][step]; its page of values has a part of every
+// panel, [16 of its numbers][group of slots][16][step]. Both have the size of sixteen slots, for heads of a multiple
+// of 16.
 
-constexpr int kPage = kLanes;                   // slots
-constexpr int kPages = kSegment / kPage;        // of a segment
-constexpr int kSpare = 8;                       // pages that the fetching of a pass may reach behind a segment's
+constexpr int kPage = kLanes;             // slots
+constexpr int kPages = kSegment / kPage;  // of a segment
+constexpr int kSpare = 8;                 // pages that the fetching of a pass may reach behind a segment's
 template <typename S>
-constexpr int kPageGroups = kPage / kStep<S>;   // of slots
+constexpr int kPageGroups = kPage / kStep<S>;  // of slots
 
 // The pages of a segment.
 template <typename S>
@@ -44,7 +45,8 @@ INLINE ptrdiff_t place_of_key(int64_t slot, int number) {
 template <typename S>
 INLINE ptrdiff_t place_of_value(int64_t slot, int number) {
     ptrdiff_t inside = slot % kPage;
-    return ptrdiff_t{number / kLanes} * kPage * kLanes + inside / kStep<S> * kLanes * kStep<S> + number % kLanes * kStep<S> + inside % kStep<S>;
+    return ptrdiff_t{number / kLanes} * kPage * kLanes + inside / kStep<S> * kLanes * kStep<S> +
+           number % kLanes * kStep<S> + inside % kStep<S>;
 }
 
 // Sixteen numbers, a step apart. A lane file may have a quicker one.
@@ -81,7 +83,8 @@ static void take_from_panels(CacheLayer<S> cache, int head, int64_t slot, S* key
     }
 }
 
-// The page of keys or values of slots[0..count): where it lies, or a copy at `copy` where the slots are no page's first ones.
+// The page of keys or values of slots[0..count): where it lies, or a copy at `copy` where the slots are no page's first
+// ones.
 template <typename S, typename Place>
 INLINE const S* page_of(const S* base, const int64_t* slots, int count, const Attend<S>& a, S* copy, Place place) {
     ptrdiff_t size = kPage * a.slot_stride;
@@ -98,7 +101,8 @@ INLINE const S* page_of(const S* base, const int64_t* slots, int count, const At
 template <typename S, typename Place>
 INLINE void find_pages(const S* base, const Attend<S>& a, S* copies, Place place, Pages<S>& pages) {
     for (int k = 0, page = 0; k < a.num_keys; k += kPage, ++page)
-        pages.at[page] = page_of(base, a.slots + k, a.num_keys - k < kPage ? a.num_keys - k : kPage, a, copies + ptrdiff_t{k} * a.head_dim, place);
+        pages.at[page] = page_of(base, a.slots + k, a.num_keys - k < kPage ? a.num_keys - k : kPage, a,
+                                 copies + ptrdiff_t{k} * a.head_dim, place);
 }
 
 // What comes after the segment; what is not there is replaced by something that is in the caches already.
@@ -117,11 +121,11 @@ static void attend_in_panels(const Attend<S>& a, Partial out, char* memory) {
     Pages<S> pages, ahead;
     find_pages(a.keys, a, scratch.copies, place_of_key<S>, pages);
     find_ahead(a.ahead.keys, a, pages, ahead);
-    gemm_of<S>(a.queries, a.count, KeyPages<S>{pages.at}, KeyPages<S>{ahead.at}, num_pages, a.head_dim / kStep<S>, scratch.scores,
-               {a.head_dim, kSegment}, scratch.packed);
+    gemm_of<S>(a.queries, a.count, KeyPages<S>{pages.at}, KeyPages<S>{ahead.at}, num_pages, a.head_dim / kStep<S>,
+               scratch.scores, {a.head_dim, kSegment}, scratch.packed);
     weigh_all(a, scratch, out, [] {});
     find_pages(a.values, a, scratch.copies, place_of_value<S>, pages);
     find_ahead(a.ahead.values, a, pages, ahead);
-    gemm_of<S>(scratch.masses, a.count, ValuePages<S>{pages.at, 0}, ValuePages<S>{ahead.at, 0}, panels, num_pages * kPageGroups<S>, out.values,
-               {kSegment, a.head_dim}, scratch.packed);
+    gemm_of<S>(scratch.masses, a.count, ValuePages<S>{pages.at, 0}, ValuePages<S>{ahead.at, 0}, panels,
+               num_pages * kPageGroups<S>, out.values, {kSegment, a.head_dim}, scratch.packed);
 }

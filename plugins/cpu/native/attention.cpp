@@ -9,13 +9,16 @@ constexpr size_t kTilesPerThread = 4;  // with fewer tiles than this, segments a
 
 size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-char* aligned(std::vector<char>& memory) { return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64; }
+char* aligned(std::vector<char>& memory) {
+    return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+}
 }  // namespace
 
 template <typename S>
 Partial Attention<S>::partial(char* memory, int count) const {
     size_t line = in_lines(static_cast<size_t>(count) * 4);
-    return {reinterpret_cast<float*>(memory), reinterpret_cast<float*>(memory + line), reinterpret_cast<float*>(memory + 2 * line)};
+    return {reinterpret_cast<float*>(memory), reinterpret_cast<float*>(memory + line),
+            reinterpret_cast<float*>(memory + 2 * line)};
 }
 
 template <typename S>
@@ -77,12 +80,12 @@ void Attention<S>::take(const Tile& tile, int begin, int end, const Call& call, 
 }
 
 template <typename S>
-void Attention<S>::attend(const Tile& tile, int head, int segment, const Call& call, const Desk& desk, const int64_t* slots,
-                          Ahead<S> ahead, Partial out) const {
+void Attention<S>::attend(const Tile& tile, int head, int segment, const Call& call, const Desk& desk,
+                          const int64_t* slots, Ahead<S> ahead, Partial out) const {
     int count = tile.rows * heads_.group();
-    layout_.attend({desk.queries + ptrdiff_t{head} * count * heads_.dim, desk.lengths, call.window, count, call.cache.keys + at(head),
-                    call.cache.values + at(head), slots, call.cache.slot_size(), segment * kSegment, keys_of(tile, segment), heads_.dim, scale_,
-                    ahead},
+    layout_.attend({desk.queries + ptrdiff_t{head} * count * heads_.dim, desk.lengths, call.window, count,
+                    call.cache.keys + at(head), call.cache.values + at(head), slots, call.cache.slot_size(),
+                    segment * kSegment, keys_of(tile, segment), heads_.dim, scale_, ahead},
                    out, desk.scratch);
 }
 
@@ -93,7 +96,8 @@ void Attention<S>::finish(const Tile& tile, int head, Partial state, const Call&
     S* to = call.out + tile.row * row + head * wide;
     if (tile.rows == 1) return table_.conclude(state, group, heads_.dim, to);
     table_.conclude(state, tile.rows * group, heads_.dim, desk.results);
-    for (int r = 0; r < tile.rows; ++r) std::memcpy(to + r * row, desk.results + r * wide, static_cast<size_t>(wide) * sizeof(S));
+    for (int r = 0; r < tile.rows; ++r)
+        std::memcpy(to + r * row, desk.results + r * wide, static_cast<size_t>(wide) * sizeof(S));
 }
 
 // All heads of a segment, then the next segment: the cache is read from front to back. `next`: the thread's next tile.
@@ -112,7 +116,8 @@ void Attention<S>::whole(const Tile& tile, const Tile* next, const Call& call, D
         if (follower) call.plan.slots(*follower, follows * kSegment, num_later, later);
         for (int h = 0; h < heads_.keys; ++h) {
             Ahead<S> ahead{call.cache.keys, call.cache.values, later, num_later};
-            if (h + 1 < heads_.keys) ahead = {call.cache.keys + at(h + 1), call.cache.values + at(h + 1), now, keys_of(tile, s)};
+            if (h + 1 < heads_.keys)
+                ahead = {call.cache.keys + at(h + 1), call.cache.values + at(h + 1), now, keys_of(tile, s)};
             Partial part = partial(desk.part, count);
             attend(tile, h, s, call, desk, now, ahead, part);
             table_.merge(state(h), part, count, heads_.dim);
@@ -129,7 +134,9 @@ void Attention<S>::split(const Unit& unit, const Unit* next, const Call& call, D
     int count = tile.rows * heads_.group(), begin = first_segment(tile, call.window), end = segments_of(tile);
     char* shared = aligned(partials_);
     auto part = [&](int s) {
-        return partial(shared + partial_bytes_ * (first_unit_[static_cast<size_t>(unit.tile)] + static_cast<size_t>(s * heads_.keys + unit.head)), count);
+        return partial(shared + partial_bytes_ * (first_unit_[static_cast<size_t>(unit.tile)] +
+                                                  static_cast<size_t>(s * heads_.keys + unit.head)),
+                       count);
     };
     if (unit.segment >= begin) {
         take(tile, unit.head, unit.head + 1, call, desk);
@@ -171,8 +178,8 @@ void Attention<S>::fetch_first(const Pool::Crew& crew, const Plan& plan, CacheLa
 }
 
 template <typename S>
-void Attention<S>::run(Pool::Crew& crew, const Plan& plan, const S* q, ptrdiff_t q_stride, CacheLayer<S> cache, int window,
-                       S* out) {
+void Attention<S>::run(Pool::Crew& crew, const Plan& plan, const S* q, ptrdiff_t q_stride, CacheLayer<S> cache,
+                       int window, S* out) {
     Call call{plan, q, q_stride, cache, window, out};
     Desk& desk = desks_[static_cast<size_t>(crew.thread())];
     if (split_)

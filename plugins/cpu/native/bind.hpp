@@ -38,7 +38,8 @@ void in_parts(Pool& pool, int count, Task task) {
 
 inline void check_rotary(const Array& cos, int dim) {
     if (cos.shape(2) % 2 || static_cast<int>(cos.shape(2)) > dim)
-        throw std::invalid_argument("cos must have an even number of columns, at most a head's; got " + sizes_of(cos) + ".");
+        throw std::invalid_argument("cos must have an even number of columns, at most a head's; got " + sizes_of(cos) +
+                                    ".");
 }
 
 }  // namespace specserve

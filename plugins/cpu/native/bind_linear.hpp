@@ -36,7 +36,8 @@ class PackedLinear {
         const S* w = numbers<S>(weight, "weight", {kAny, kAny});
         int outs = static_cast<int>(weight.shape(0)), ins = static_cast<int>(weight.shape(1));
         if (outs < 1 || ins < 1 || ins % kStep<S>)
-            throw std::invalid_argument("weight must have outputs and, in bfloat16, an even number of inputs; got " + sizes_of(weight) + ".");
+            throw std::invalid_argument("weight must have outputs and, in bfloat16, an even number of inputs; got " +
+                                        sizes_of(weight) + ".");
         const S* b = bias ? numbers<S>(*bias, "bias", {outs}) : nullptr;
         nb::gil_scoped_release free;
         return Packed<S>(w, b, outs, ins);

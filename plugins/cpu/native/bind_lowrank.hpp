@@ -16,17 +16,21 @@ namespace specserve {
 template <typename S>
 class LowRankParts {
    public:
-    using Part = std::tuple<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>, int>;  // down, up, first output
+    using Part =
+        std::tuple<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>, int>;  // down, up, first output
 
     explicit LowRankParts(std::vector<Part> parts) : kept_(std::move(parts)) {
         for (const auto& [down, up, first] : kept_) {
             const Linear<S>&d = down->linear(), &u = up->linear();
             if (d.outs != u.ins || d.outs > kMostRank)
-                throw std::invalid_argument("down must have as many outputs as up has inputs, at most " + std::to_string(kMostRank) + "; got " +
-                                            std::to_string(d.outs) + " and " + std::to_string(u.ins) + ".");
-            if (first < 0) throw std::invalid_argument("the first output must be at least 0; got " + std::to_string(first) + ".");
+                throw std::invalid_argument("down must have as many outputs as up has inputs, at most " +
+                                            std::to_string(kMostRank) + "; got " + std::to_string(d.outs) + " and " +
+                                            std::to_string(u.ins) + ".");
+            if (first < 0)
+                throw std::invalid_argument("the first output must be at least 0; got " + std::to_string(first) + ".");
             if (ins && d.ins != ins)
-                throw std::invalid_argument("parts of one projection must have as many inputs; got " + std::to_string(ins) + " and " + std::to_string(d.ins) + ".");
+                throw std::invalid_argument("parts of one projection must have as many inputs; got " +
+                                            std::to_string(ins) + " and " + std::to_string(d.ins) + ".");
             ins = d.ins;
             outs = std::max(outs, first + u.outs);
             parts_.push_back({d, u, first});
@@ -50,7 +54,8 @@ class AdapterParts {
 
     explicit AdapterParts(std::vector<LayerOf> layers) : kept_(std::move(layers)) {
         auto of = [](const Parts& parts) { return parts ? (*parts)->parts() : LowRank<S>{}; };
-        for (const auto& [qkv, o, gate_up, down] : kept_) adapter_.layers.push_back({of(qkv), of(o), of(gate_up), of(down)});
+        for (const auto& [qkv, o, gate_up, down] : kept_)
+            adapter_.layers.push_back({of(qkv), of(o), of(gate_up), of(down)});
     }
 
     const Adapter<S>& adapter() const { return adapter_; }
@@ -60,9 +65,10 @@ class AdapterParts {
         for (const LayerOf& layer : kept_) {
             auto fits = [&](const Parts& parts, const int (&size)[2], const char* name) {
                 if (parts && (*parts)->ins && ((*parts)->ins != size[0] || (*parts)->outs > size[1]))
-                    throw std::invalid_argument("the adapter's " + std::string(name) + " must have " + std::to_string(size[0]) + " inputs and at most " +
-                                                std::to_string(size[1]) + " outputs; got " + std::to_string((*parts)->ins) + " and " +
-                                                std::to_string((*parts)->outs) + ".");
+                    throw std::invalid_argument(
+                        "the adapter's " + std::string(name) + " must have " + std::to_string(size[0]) +
+                        " inputs and at most " + std::to_string(size[1]) + " outputs; got " +
+                        std::to_string((*parts)->ins) + " and " + std::to_string((*parts)->outs) + ".");
             };
             fits(std::get<0>(layer), sizes[0], "qkv");
             fits(std::get<1>(layer), sizes[1], "o");
@@ -81,8 +87,8 @@ using AdapterSegment = std::tuple<int, int, std::shared_ptr<AdapterParts<S>>>;  
 
 inline void check_segment(int begin, int end, int64_t rows) {
     if (begin < 0 || begin > end || end > rows)
-        throw std::invalid_argument("segments must be ranges within [0, " + std::to_string(rows) + "]; got [" + std::to_string(begin) + ", " +
-                                    std::to_string(end) + "].");
+        throw std::invalid_argument("segments must be ranges within [0, " + std::to_string(rows) + "]; got [" +
+                                    std::to_string(begin) + ", " + std::to_string(end) + "].");
 }
 
 }  // namespace specserve

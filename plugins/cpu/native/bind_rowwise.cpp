@@ -18,7 +18,8 @@ void rms_norm(const Machine& machine, const Array& x, const Array& gain, float e
     in_parts(*machine.pool, rows, [&](int begin, int end) {
         for (int r = begin; r < end; ++r)
             table_of<S>(machine.kernels)
-                .norm({from + r * x.stride(0), x.stride(1), heads}, g, eps, size, {to + ptrdiff_t{r} * heads * size, size, heads});
+                .norm({from + r * x.stride(0), x.stride(1), heads}, g, eps, size,
+                      {to + ptrdiff_t{r} * heads * size, size, heads});
     });
 }
 
@@ -37,7 +38,8 @@ void rotary(const Machine& machine, const Array& heads, const Array& cos, const 
         for (int r = begin; r < end; ++r)
             for (int h = 0; h < count; ++h)
                 table_of<S>(machine.kernels)
-                    .rotate(at + r * heads.stride(0) + h * heads.stride(1), {c + ptrdiff_t{r} * size, s + ptrdiff_t{r} * size, size});
+                    .rotate(at + r * heads.stride(0) + h * heads.stride(1),
+                            {c + ptrdiff_t{r} * size, s + ptrdiff_t{r} * size, size});
     });
 }
 
@@ -45,13 +47,15 @@ template <typename S>
 void silu_and_multiply(const Machine& machine, const Array& gate_up, const Array& out) {
     const S* from = numbers<S>(gate_up, "gate_up", {kAny, kAny}, 1);
     int rows = static_cast<int>(gate_up.shape(0)), size = static_cast<int>(gate_up.shape(1)) / 2;
-    if (gate_up.shape(1) % 2) throw std::invalid_argument("gate_up must have an even number of columns; got " + sizes_of(gate_up) + ".");
+    if (gate_up.shape(1) % 2)
+        throw std::invalid_argument("gate_up must have an even number of columns; got " + sizes_of(gate_up) + ".");
     S* to = numbers<S>(out, "out", {rows, size});
     nb::gil_scoped_release free;
     if (rows == 0) return;
     in_parts(*machine.pool, rows, [&](int begin, int end) {
         table_of<S>(machine.kernels)
-            .activate({from + begin * gate_up.stride(0), gate_up.stride(0), end - begin}, size, {to + ptrdiff_t{begin} * size, size, end - begin});
+            .activate({from + begin * gate_up.stride(0), gate_up.stride(0), end - begin}, size,
+                      {to + ptrdiff_t{begin} * size, size, end - begin});
     });
 }
 

@@ -17,7 +17,7 @@ struct Bf16 {
     uint16_t bits;
 };
 
-constexpr int kLanes = 16;   // outputs of a packed panel, on every processor
+constexpr int kLanes = 16;     // outputs of a packed panel, on every processor
 constexpr int kSegment = 128;  // keys that are attended together; partial results merge in the order of segments
 
 // Inputs of one group of a packed panel: what one dot instruction takes.

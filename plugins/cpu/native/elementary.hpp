@@ -21,7 +21,8 @@ INLINE F exp(F x) {
     return where_less(x, low, zeros(), scaled(p, n));
 }
 
-// 2^x for x <= 0, within 2 units in the last place; 0 below -126 and for -inf, NaN for NaN (Cephes' exp2f, Moshier 1989).
+// 2^x for x <= 0, within 2 units in the last place; 0 below -126 and for -inf, NaN for NaN (Cephes' exp2f, Moshier
+// 1989).
 INLINE F exp2_of_negative(F x) {
     F low = splat(-126.0f);
     F clamped = max(low, x);
@@ -38,6 +39,4 @@ INLINE F exp2_of_negative(F x) {
 }
 
 // x / (1 + e^-x); 0 where e^-x is beyond `exp`
-INLINE F silu(F x) {
-    return where_less(x, splat(-88.37626f), zeros(), div(x, add(splat(1.0f), exp(sub(zeros(), x)))));
-}
+INLINE F silu(F x) { return where_less(x, splat(-88.37626f), zeros(), div(x, add(splat(1.0f), exp(sub(zeros(), x))))); }

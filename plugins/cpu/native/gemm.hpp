@@ -72,14 +72,16 @@ static void block(const S* x, Weights w, float* out, Extent e, int groups, bool 
 
 // As many `rows` and `panels` as fit in registers together.
 template <typename S, typename Weights, int R, int P>
-INLINE void block_of(int panels, const S* x, Weights w, float* out, Extent e, int groups, bool fresh, Fetch<Weights> next) {
+INLINE void block_of(int panels, const S* x, Weights w, float* out, Extent e, int groups, bool fresh,
+                     Fetch<Weights> next) {
     if constexpr (P > 1) {
         if (panels < P) return block_of<S, Weights, R, P - 1>(panels, x, w, out, e, groups, fresh, next);
     }
     block<S, Weights, R, P>(x, w, out, e, groups, fresh, next);
 }
 template <typename S, typename Weights, int R = kMostRows>
-INLINE void block_of(int rows, int panels, const S* x, Weights w, float* out, Extent e, int groups, bool fresh, Fetch<Weights> next) {
+INLINE void block_of(int rows, int panels, const S* x, Weights w, float* out, Extent e, int groups, bool fresh,
+                     Fetch<Weights> next) {
     if constexpr (R > 1) {
         if (rows < R) return block_of<S, Weights, R - 1>(rows, panels, x, w, out, e, groups, fresh, next);
     }
@@ -92,7 +94,8 @@ INLINE int fitting(int rows, int panels) { return divided_up(panels, divided_up(
 
 constexpr int kChunk = 384;  // inputs of a pass over many rows: the weights in use stay in the first cache
 
-// out[rows][16 * panels] = x[rows][inputs] * panels. `after`: what is wanted next, fetched as far as the last pass is wide.
+// out[rows][16 * panels] = x[rows][inputs] * panels. `after`: what is wanted next, fetched as far as the last pass is
+// wide.
 //
 // Every block of rows fetches a part of what comes next: more at a time than the processor can wait for is dropped.
 template <typename S, typename Weights>
@@ -107,8 +110,8 @@ static void gemm(const S* x, int rows, Weights w, int panels, int groups, float*
             Weights from = w.from(done, g), later = w.from(done, g + chunk);
             if (g + chunk >= groups) later = done + taken < panels ? w.from(done + taken, 0) : after;
             for (int r = 0, fetched = 0; r < rows; r += height, fetched += share)
-                block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride + ptrdiff_t{g} * kStep<S>, from,
-                            out + r * e.out_stride + done * kLanes, e, part, g == 0,
+                block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride + ptrdiff_t{g} * kStep<S>,
+                            from, out + r * e.out_stride + done * kLanes, e, part, g == 0,
                             Fetch<Weights>{later.from(fetched, 0), fetched < taken ? share : 0});
         }
     }
@@ -117,13 +120,15 @@ static void gemm(const S* x, int rows, Weights w, int panels, int groups, float*
 // The same for panels that lie as `Weights` says. `ahead`: as many that come later, to be fetched. scratch: as large as
 // the panels, for instruction sets that must have them one after the other.
 template <typename S, typename Weights>
-static void gemm_of(const S* x, int rows, Weights w, Weights ahead, int panels, int groups, float* out, Extent e, S* /*scratch*/) {
+static void gemm_of(const S* x, int rows, Weights w, Weights ahead, int panels, int groups, float* out, Extent e,
+                    S* /*scratch*/) {
     int parts = divided_up(rows, kMostRows), height = divided_up(rows, parts);
     for (int done = 0, taken; done < panels; done += taken) {
         taken = fitting(height, panels - done);
         int share = divided_up(taken, parts);
         for (int r = 0, fetched = 0; r < rows; r += height, fetched += share)
-            block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride, w.from(done), out + r * e.out_stride + done * kLanes, e,
-                        groups, true, Fetch<Weights>{ahead.from(done + fetched), fetched < taken ? share : 0});
+            block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride, w.from(done),
+                        out + r * e.out_stride + done * kLanes, e, groups, true,
+                        Fetch<Weights>{ahead.from(done + fetched), fetched < taken ? share : 0});
     }
 }

@@ -1,8 +1,9 @@
 // Rows of bfloat16 times packed panels, by tiles: sixteen groups of a panel are a tile as they lie.
 //
-// Every output is one chain over blocks of 32 inputs, first to last, in an accumulator of its own; which rows and panels
-// share a pass never touches it. The last block is filled with zeros when it is short: a load of whole tiles would bring
-// in a neighbour's numbers, and 0 * NaN is NaN. Included after gemm.hpp and a file of tiles, in a lane file's namespace.
+// Every output is one chain over blocks of 32 inputs, first to last, in an accumulator of its own; which rows and
+// panels share a pass never touches it. The last block is filled with zeros when it is short: a load of whole tiles
+// would bring in a neighbour's numbers, and 0 * NaN is NaN. Included after gemm.hpp and a file of tiles, in a lane
+// file's namespace.
 
 constexpr int kTile = 16;  // rows of a tile, and groups
 
@@ -57,10 +58,11 @@ INLINE void fill_rows(const Bf16* x, ptrdiff_t x_stride, int rows, int left, Bf1
     }
 }
 
-// P panels for `rows` rows, which fill R tiles; `last`: what `fill_rows` made of them, or null; `next`: P panels to fetch,
-// null for none, since the processor computes too long between two loads to run ahead in memory by itself.
+// P panels for `rows` rows, which fill R tiles; `last`: what `fill_rows` made of them, or null; `next`: P panels to
+// fetch, null for none, since the processor computes too long between two loads to run ahead in memory by itself.
 template <int R, int P>
-static void tile_block(Tiles& tiles, const Bf16* x, Panelled<Bf16> w, const Bf16* last, const Bf16* next, float* out, Extent e, int groups) {
+static void tile_block(Tiles& tiles, const Bf16* x, Panelled<Bf16> w, const Bf16* last, const Bf16* next, float* out,
+                       Extent e, int groups) {
     using Block = TileBlock<R, P>;
     constexpr int kNumbers = kTile * kLanes * 2;
     int whole = groups / kTile;
@@ -82,8 +84,8 @@ static void tile_block(Tiles& tiles, const Bf16* x, Panelled<Bf16> w, const Bf16
     Block::template store<0>(tiles, out, e.out_stride);
 }
 
-// The panels of one product, and what is fetched while they are multiplied: only for the first rows to come here, who find
-// the weights in memory.
+// The panels of one product, and what is fetched while they are multiplied: only for the first rows to come here, who
+// find the weights in memory.
 struct TileWork {
     Panelled<Bf16> w;
     int panels, groups;
@@ -95,7 +97,8 @@ struct TileWork {
 
 // Panels [p, p + P), and so on in passes of P, while there are as many; returns the first that is left.
 template <int R, int P>
-INLINE int tile_blocks(Tiles& tiles, int p, const TileWork& work, const Bf16* x, const Bf16* last, float* out, Extent e) {
+INLINE int tile_blocks(Tiles& tiles, int p, const TileWork& work, const Bf16* x, const Bf16* last, float* out,
+                       Extent e) {
     for (; p + P <= work.panels; p += P)
         tile_block<R, P>(tiles, x, work.w.from(p, 0), last, work.next(p + P), out + p * kLanes, e, work.groups);
     return p;
@@ -118,7 +121,8 @@ INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const TileWork& wor
 }
 
 template <>
-void gemm(const Bf16* x, int rows, Panelled<Bf16> w, int panels, int groups, float* out, Extent e, Panelled<Bf16> after) {
+void gemm(const Bf16* x, int rows, Panelled<Bf16> w, int panels, int groups, float* out, Extent e,
+          Panelled<Bf16> after) {
     constexpr uint8_t kWhole = kTile;
     Tiles tiles;
     for (int r = 0, shape = 0; r < rows; r += 2 * kTile) {

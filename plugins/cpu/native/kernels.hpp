@@ -26,7 +26,8 @@ struct Rows {
     int count;
 };
 
-// Panels [begin, end) of a map, and what the thread will want after them, null if unknown: fetched with the last of them.
+// Panels [begin, end) of a map, and what the thread will want after them, null if unknown: fetched with the last of
+// them.
 struct Panels {
     int begin, end;
     const void* after = nullptr;
@@ -61,15 +62,15 @@ struct Ahead {
 // One tile of query rows against one segment of keys, for one key head.
 template <typename S>
 struct Attend {
-    const S* queries;         // [count][head_dim]: rows times heads of the group
-    const int* lengths;       // per query: keys that it sees, counted from the request's first
-    int window;               // of these only the last so many; 0: all
+    const S* queries;    // [count][head_dim]: rows times heads of the group
+    const int* lengths;  // per query: keys that it sees, counted from the request's first
+    int window;          // of these only the last so many; 0: all
     int count;
-    const S* keys;            // the layer's cache, this key head's first number
+    const S* keys;  // the layer's cache, this key head's first number
     const S* values;
-    const int64_t* slots;     // of the segment's keys
-    ptrdiff_t slot_stride;    // numbers between two slots
-    int first, num_keys;      // the segment's first key and how many it has
+    const int64_t* slots;   // of the segment's keys
+    ptrdiff_t slot_stride;  // numbers between two slots
+    int first, num_keys;    // the segment's first key and how many it has
     int head_dim;
     float scale;
     Ahead<S> ahead;
@@ -86,7 +87,8 @@ struct Partial {
 template <typename S>
 struct Layout {
     int slots;  // neighbours that share their memory
-    // A head's key and value into a slot. The cache holds finite numbers only: a masked key weighs 0, and 0 * NaN is NaN.
+    // A head's key and value into a slot. The cache holds finite numbers only: a masked key weighs 0, and 0 * NaN is
+    // NaN.
     void (*keep)(const S* key, const S* value, CacheLayer<S>, int head, int64_t slot, float key_limit);
     void (*take)(CacheLayer<S>, int head, int64_t slot, S* key, S* value);
     void (*attend)(const Attend<S>&, Partial out, char* scratch);

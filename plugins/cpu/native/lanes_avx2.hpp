@@ -23,7 +23,8 @@ INLINE F min(F a, F b) { return BOTH(_mm256_min_ps, a, b); }
 
 INLINE __m256 less(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 INLINE F where_less(F a, F b, F yes, F no) {
-    return {_mm256_blendv_ps(no.low, yes.low, less(a.low, b.low)), _mm256_blendv_ps(no.high, yes.high, less(a.high, b.high))};
+    return {_mm256_blendv_ps(no.low, yes.low, less(a.low, b.low)),
+            _mm256_blendv_ps(no.high, yes.high, less(a.high, b.high))};
 }
 
 // All bits of the first n lanes.
@@ -34,7 +35,8 @@ INLINE F first(int n) {
 INLINE F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 INLINE F load(const float* p, int n) {
     F taken = first(n);
-    return {_mm256_maskload_ps(p, _mm256_castps_si256(taken.low)), _mm256_maskload_ps(p + 8, _mm256_castps_si256(taken.high))};
+    return {_mm256_maskload_ps(p, _mm256_castps_si256(taken.low)),
+            _mm256_maskload_ps(p + 8, _mm256_castps_si256(taken.high))};
 }
 INLINE void store(float* p, F x) {
     _mm256_storeu_ps(p, x.low);
@@ -138,7 +140,8 @@ INLINE F dot(F sum, BfInput x, BfWeights w) { return fma({x.odd, x.odd}, w.odd, 
 // Eight rows of eight 32-bit words, transposed; rows of `out` are 16 words apart.
 INLINE void transpose_corner(const void* const* rows, int offset, char* out) {
     __m256i r[8], t[8];
-    for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const char*>(rows[i]) + offset));
+    for (int i = 0; i < 8; ++i)
+        r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const char*>(rows[i]) + offset));
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
         t[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
@@ -151,7 +154,8 @@ INLINE void transpose_corner(const void* const* rows, int offset, char* out) {
     }
     for (int i = 0; i < 4; ++i) {
         _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 64 * i), _mm256_permute2x128_si256(r[i], r[4 + i], 0x20));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 64 * (4 + i)), _mm256_permute2x128_si256(r[i], r[4 + i], 0x31));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 64 * (4 + i)),
+                            _mm256_permute2x128_si256(r[i], r[4 + i], 0x31));
     }
 }
 INLINE void transpose(const void* const* rows, int offset, void* out) {
@@ -214,13 +218,15 @@ INLINE F bits_of(F x) {
 
 // Products of 64 bits from those of 32.
 INLINE __m256i times(__m256i a, uint64_t by) {
-    __m256i b = _mm256_set1_epi64x(static_cast<int64_t>(by)), upper = _mm256_set1_epi64x(static_cast<int64_t>(by >> 32));
+    __m256i b = _mm256_set1_epi64x(static_cast<int64_t>(by)),
+            upper = _mm256_set1_epi64x(static_cast<int64_t>(by >> 32));
     __m256i crossed = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), b), _mm256_mul_epu32(a, upper));
     return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(crossed, 32));
 }
 // Four hashes; their upper halves are the odd words.
 INLINE __m256i finalised(uint64_t at) {
-    const __m256i steps = _mm256_setr_epi64x(0, static_cast<int64_t>(kGamma), static_cast<int64_t>(2 * kGamma), static_cast<int64_t>(3 * kGamma));
+    const __m256i steps = _mm256_setr_epi64x(0, static_cast<int64_t>(kGamma), static_cast<int64_t>(2 * kGamma),
+                                             static_cast<int64_t>(3 * kGamma));
     __m256i z = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(at)), steps);
     z = times(_mm256_xor_si256(z, _mm256_srli_epi64(z, 30)), kFirstMultiplier);
     z = times(_mm256_xor_si256(z, _mm256_srli_epi64(z, 27)), kSecondMultiplier);
@@ -239,7 +245,9 @@ INLINE F hashed(uint64_t at) { return {hashed_half(at), hashed_half(at + 8 * kGa
 struct Doubles {
     __m256d v[4];
 };
-INLINE Doubles no_sums() { return {{_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()}}; }
+INLINE Doubles no_sums() {
+    return {{_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()}};
+}
 INLINE Doubles add(Doubles sums, F x) {
     return {{_mm256_add_pd(sums.v[0], _mm256_cvtps_pd(_mm256_castps256_ps128(x.low))),
              _mm256_add_pd(sums.v[1], _mm256_cvtps_pd(_mm256_extractf128_ps(x.low, 1))),

@@ -176,12 +176,15 @@ INLINE F bits_of(F x) { return {_mm512_cvtepi32_ps(_mm512_castps_si512(x.v))}; }
 
 // Lane i: the upper 32 bits of SplitMix64's finaliser of at + i * gamma, rounded to a float.
 INLINE __m512i finalised(__m512i z) {
-    z = _mm512_mullo_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 30)), _mm512_set1_epi64(static_cast<int64_t>(kFirstMultiplier)));
-    z = _mm512_mullo_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 27)), _mm512_set1_epi64(static_cast<int64_t>(kSecondMultiplier)));
+    z = _mm512_mullo_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 30)),
+                           _mm512_set1_epi64(static_cast<int64_t>(kFirstMultiplier)));
+    z = _mm512_mullo_epi64(_mm512_xor_si512(z, _mm512_srli_epi64(z, 27)),
+                           _mm512_set1_epi64(static_cast<int64_t>(kSecondMultiplier)));
     return _mm512_xor_si512(z, _mm512_srli_epi64(z, 31));
 }
 INLINE F hashed(uint64_t at) {
-    const __m512i steps = _mm512_mullo_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(static_cast<int64_t>(kGamma)));
+    const __m512i steps =
+        _mm512_mullo_epi64(_mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7), _mm512_set1_epi64(static_cast<int64_t>(kGamma)));
     const __m512i uppers = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     __m512i low = finalised(_mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(at)), steps));
     __m512i high = finalised(_mm512_add_epi64(_mm512_set1_epi64(static_cast<int64_t>(at + 8 * kGamma)), steps));

@@ -19,9 +19,7 @@ INLINE F log(F x) {
 }
 
 // (h + 1/2) / 2^32 within (0, 1), as the core rounds it.
-INLINE F uniform(F h) {
-    return min(mul(add(h, splat(0.5f)), splat(0x1p-32f)), splat(1.0f - 0x1p-24f));
-}
+INLINE F uniform(F h) { return min(mul(add(h, splat(0.5f)), splat(0x1p-32f)), splat(1.0f - 0x1p-24f)); }
 
 // -log(-log(1 - w)). What 1 - w rounds away of a small w is given back (Kahan's log1p), so that the noise has the
 // relative error of the logarithms: within 1e-6 of the core's where it is above -1. Its last bits differ from torch's.

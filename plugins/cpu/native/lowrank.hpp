@@ -1,4 +1,5 @@
-// Low-rank additions to linear maps (LoRA; Hu et al., 2021): what an adapter adds to which projection, and to which rows.
+// Low-rank additions to linear maps (LoRA; Hu et al., 2021): what an adapter adds to which projection, and to which
+// rows.
 #pragma once
 
 #include <vector>
@@ -46,8 +47,10 @@ void add_low_rank(const Table<S>& table, const LowRank<S>& parts, Rows<const S> 
         ptrdiff_t rank = part.down.outs;
         for (int r = 0; r < x.count; r += kLowRankRows) {
             int rows = x.count - r < kLowRankRows ? x.count - r : kLowRankRows;
-            table.store(part.down, {x.at + r * x.stride, x.stride, rows}, {0, part.down.num_panels()}, {reduced, rank, rows});
-            table.add(part.up, {reduced, rank, rows}, {0, part.up.num_panels()}, {out.at + r * out.stride + part.first, out.stride, rows});
+            table.store(part.down, {x.at + r * x.stride, x.stride, rows}, {0, part.down.num_panels()},
+                        {reduced, rank, rows});
+            table.add(part.up, {reduced, rank, rows}, {0, part.up.num_panels()},
+                      {out.at + r * out.stride + part.first, out.stride, rows});
         }
     }
 }

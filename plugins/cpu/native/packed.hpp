@@ -8,8 +8,8 @@
 
 namespace specserve {
 
-// Zeroed memory for numbers of a model, from chunks in large pages that neighbouring weights share; a chunk goes back to
-// the system with the last of them.
+// Zeroed memory for numbers of a model, from chunks in large pages that neighbouring weights share; a chunk goes back
+// to the system with the last of them.
 template <typename S>
 class Memory {
    public:

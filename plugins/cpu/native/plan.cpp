@@ -4,7 +4,8 @@
 
 namespace specserve {
 
-bool Plan::add(int start, int length, int known, const std::vector<int32_t>& blocks, const std::vector<int32_t>& parents) {
+bool Plan::add(int start, int length, int known, const std::vector<int32_t>& blocks,
+               const std::vector<int32_t>& parents) {
     if (start < 0 || known < 0 || length < std::max(known, 1)) return false;
     int guesses = length - known, num_parents = static_cast<int>(parents.size());
     if (num_parents && num_parents != guesses) return false;
@@ -24,8 +25,7 @@ bool Plan::add(int start, int length, int known, const std::vector<int32_t>& blo
     // The guesses that follow each other as parent and child are a branch and share their path's slots.
     int base = start + known;
     for (int node = leading, end; node < guesses; node = end) {
-        for (end = node + 1; end < guesses && parents[end] == end - 1; ++end) {
-        }
+        for (end = node + 1; end < guesses && parents[end] == end - 1; ++end) {}
         std::vector<int> path;
         for (int at = end - 1; at >= 0; at = parents[at]) path.push_back(at);
         int tail = static_cast<int>(tail_slots_.size());

@@ -11,9 +11,9 @@ namespace specserve {
 
 struct Tile {
     int row, rows, seen;
-    int blocks;    // where the request's block ids begin in Plan::block_ids
-    int base;      // keys that lie in blocks; all of them outside branches
-    int tail;      // where the slots of the others begin in Plan::tail_slots
+    int blocks;  // where the request's block ids begin in Plan::block_ids
+    int base;    // keys that lie in blocks; all of them outside branches
+    int tail;    // where the slots of the others begin in Plan::tail_slots
 
     int keys() const { return seen + rows - 1; }
 };

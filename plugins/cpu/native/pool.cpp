@@ -6,8 +6,8 @@
 namespace specserve {
 
 namespace {
-constexpr int kOpen = 1 << 30;      // threads may enter the job; the rest of the number counts those inside
-constexpr int kSpins = 2000;  // before a waiting thread lets others have its core: some 30 microseconds
+constexpr int kOpen = 1 << 30;  // threads may enter the job; the rest of the number counts those inside
+constexpr int kSpins = 2000;    // before a waiting thread lets others have its core: some 30 microseconds
 constexpr auto kAwake = std::chrono::milliseconds(2);  // without a job before a thread sleeps: longer than what lies
                                                        // between two steps, for to wake it takes 50 microseconds
 }  // namespace
@@ -78,8 +78,7 @@ void Pool::work(int thread) {
         if (ends_.load()) return;
         seen = generation_.load(std::memory_order_acquire);
         int now = inside_.load(std::memory_order_acquire);
-        while ((now & kOpen) && !inside_.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) {
-        }
+        while ((now & kOpen) && !inside_.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) {}
         if (!(now & kOpen)) continue;
         Crew crew(*this, thread);
         (*job_)(crew);

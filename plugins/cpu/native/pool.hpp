@@ -1,8 +1,8 @@
 // A small crew of threads that works through the phases of a job together.
 //
-// A phase is a number of tasks. Each thread has a run of neighbouring ones, so that memory is read in long stretches, and
-// takes from the others' runs when its own is empty. The next phase begins when all tasks of this one are done, not when
-// all threads have arrived: a thread that the system has put aside holds nobody up unless it holds a task.
+// A phase is a number of tasks. Each thread has a run of neighbouring ones, so that memory is read in long stretches,
+// and takes from the others' runs when its own is empty. The next phase begins when all tasks of this one are done, not
+// when all threads have arrived: a thread that the system has put aside holds nobody up unless it holds a task.
 #pragma once
 
 #include <algorithm>
@@ -80,8 +80,8 @@ class Pool {
         int phase_ = 0;
     };
 
-    // Runs `job` on every thread that comes in time, at least on this one; returns when its phases are done and nobody is
-    // in it any more. One job at a time: callers queue.
+    // Runs `job` on every thread that comes in time, at least on this one; returns when its phases are done and nobody
+    // is in it any more. One job at a time: callers queue.
     void run(int phases, const std::function<void(Crew&)>& job);
 
    private:

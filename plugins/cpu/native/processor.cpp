@@ -35,8 +35,8 @@ bool request_tiles() { return false; }
 
 bool has([[maybe_unused]] Feature feature) {
 #if defined(__x86_64__) || defined(_M_X64)
-    bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                __builtin_cpu_supports("avx512dq");
+    bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     bool pairs = wide && __builtin_cpu_supports("avx512bf16");
     static const bool tiles = request_tiles();
     switch (feature) {

@@ -2,7 +2,7 @@
 // Rounding is that of the torch kernels: every result is rounded to the model's dtype where torch would store it.
 // Included after gemm.hpp, in a lane file's namespace.
 
-constexpr int kTaskRows = 48;    // rows and panels whose sums a task holds at a time, on its stack
+constexpr int kTaskRows = 48;  // rows and panels whose sums a task holds at a time, on its stack
 constexpr int kTaskPanels = 8;
 
 template <typename S>
@@ -83,7 +83,9 @@ static void linear_gated(const Linear<S>& w, Rows<const S> x, Panels panels, Row
     for (int p = panels.begin; p < panels.end; p += kTaskPanels) {
         int wide = panels.end - p < kTaskPanels ? panels.end - p : kTaskPanels;
         Extent e{x.stride, 2 * wide * kLanes};
-        auto halves = [&](const S* at) { return Halves<S>{{at, w.panel_stride()}, wide, (half - wide) * w.panel_stride()}; };
+        auto halves = [&](const S* at) {
+            return Halves<S>{{at, w.panel_stride()}, wide, (half - wide) * w.panel_stride()};
+        };
         for (int r = 0; r < x.count; r += kTaskRows) {
             int rows = x.count - r < kTaskRows ? x.count - r : kTaskRows;
             gemm<S>(x.at + r * x.stride, rows, halves(panels_from(w, p).at), 2 * wide, w.groups(), sums, e,
@@ -92,7 +94,8 @@ static void linear_gated(const Linear<S>& w, Rows<const S> x, Panels panels, Row
                 for (int j = 0; j < wide; ++j) {
                     const float* from = sums + i * e.out_stride + j * kLanes;
                     S* to = out.at + (r + i) * out.stride + (p + j) * kLanes;
-                    F gate = rounded(bias(p + j, load(from)), to), up = rounded(bias(half + p + j, load(from + wide * kLanes)), to);
+                    F gate = rounded(bias(p + j, load(from)), to),
+                      up = rounded(bias(half + p + j, load(from + wide * kLanes)), to);
                     store(to, gated(gate, up, to));
                 }
         }

@@ -6,8 +6,8 @@
 #include "select.hpp"
 
 constexpr float kNoLogit = -__builtin_inff();
-constexpr float kMostNoise = 23.0f;      // the noise of h = 0 is 22.874
-constexpr float kSlack = 1e-6f;          // relative: far more than a division and an addition can round away
+constexpr float kMostNoise = 23.0f;  // the noise of h = 0 is 22.874
+constexpr float kSlack = 1e-6f;      // relative: far more than a division and an addition can round away
 constexpr float kLog2 = 0.69314718056f;
 
 // Sixteen numbers from x + t on; those from `end` on are -inf.
@@ -70,7 +70,8 @@ static Peak noisy_peak(const float* x, int size, int begin, int end, Noise noise
     Peak best = {kNoLogit, likely};
     int first = likely / kLanes * kLanes;
     consider(logits_at(x, first, size), uniform_at(noise.key, first), first, noise, &best);
-    F border = splat(hopeless_below(noise, best.value)), goal = splat(best.value), temperature = splat(noise.temperature);
+    F border = splat(hopeless_below(noise, best.value)), goal = splat(best.value),
+      temperature = splat(noise.temperature);
     const F slope = splat(-kLog2 / 8388608.0f), offset = splat(127.0f * kLog2 + 1e-3f);
     for (int t = begin; t < end; t += kLanes) {
         F logits = logits_at(x, t, end);
@@ -88,7 +89,8 @@ static Peak noisy_peak(const float* x, int size, int begin, int end, Noise noise
 static void divide(const float* x, int size, float by, float* out) {
     F divisor = splat(by);
     for (int t = 0; t < size; t += kLanes)
-        store(out + t, max(div(logits_at(x, t, size), divisor), splat(kNoLogit)), size - t < kLanes ? size - t : kLanes);
+        store(out + t, max(div(logits_at(x, t, size), divisor), splat(kNoLogit)),
+              size - t < kLanes ? size - t : kLanes);
 }
 
 static Sampling sampling() { return {peak, noisy_peak, noise, divide, mass, weigh, keep_least, find_least, select}; }

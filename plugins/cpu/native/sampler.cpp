@@ -53,7 +53,9 @@ std::vector<Sampler::Scratch>& Sampler::scratch_for(size_t count) {
     return scratch_;
 }
 
-bool Sampler::is_split(int count, int size) const { return pool_->size() > 1 && count < 2 * pool_->size() && size > kSlice; }
+bool Sampler::is_split(int count, int size) const {
+    return pool_->size() > 1 && count < 2 * pool_->size() && size > kSlice;
+}
 
 template <typename Body>
 void Sampler::in_phases(int phases, int64_t work, Body body) {
@@ -120,7 +122,8 @@ std::vector<int> Sampler::split_targets(Logits logits, const TargetRows& wanted)
         });
         crew.share(raw.count(), [&](int t) {
             Slices::Part part = raw.part(t);
-            raw.peaks[static_cast<size_t>(t)] = table_.peak(rows[static_cast<size_t>(part.row)].at, part.begin, part.end);
+            raw.peaks[static_cast<size_t>(t)] =
+                table_.peak(rows[static_cast<size_t>(part.row)].at, part.begin, part.end);
         });
         crew.share(noisy.count(), [&](int t) {
             Slices::Part part = noisy.part(t);

@@ -20,11 +20,15 @@ uint64_t mixed(uint64_t x) {
 }
 
 // The core's seeds.row_key.
-uint64_t row_key(uint64_t seed, int64_t index) { return mixed(mixed(seed) + (static_cast<uint64_t>(index) + 1) * kGamma); }
+uint64_t row_key(uint64_t seed, int64_t index) {
+    return mixed(mixed(seed) + (static_cast<uint64_t>(index) + 1) * kGamma);
+}
 
 }  // namespace
 
-void Sampler::noise(uint64_t seed, int64_t index, int size, float* out) const { table_.noise(row_key(seed, index), size, out); }
+void Sampler::noise(uint64_t seed, int64_t index, int size, float* out) const {
+    table_.noise(row_key(seed, index), size, out);
+}
 
 Sampler::Ready Sampler::prepare(Logits logits, const TargetRows& wanted, const TargetRow& row, Scratch& scratch) const {
     const float* at = row.given ? row.given : logits.row(row.row);
@@ -130,7 +134,9 @@ RowLogprobs Sampler::logprobs_of(const float* x, int size, int64_t token, int64_
     float top = table_.peak(x, 0, size).value;
     if (!std::isfinite(top)) return {NAN, {}, {}};  // a broken row has no distribution
     double whole = static_cast<double>(top) + std::log(table_.mass(x, size, top));
-    auto logprob = [&](int64_t t) { return std::isnan(x[t]) ? -INFINITY : static_cast<float>(static_cast<double>(x[t]) - whole); };
+    auto logprob = [&](int64_t t) {
+        return std::isnan(x[t]) ? -INFINITY : static_cast<float>(static_cast<double>(x[t]) - whole);
+    };
     RowLogprobs row{logprob(token), {}, {}};
     count = std::min<int64_t>(count, size);
     if (count < 1) return row;
@@ -143,7 +149,8 @@ RowLogprobs Sampler::logprobs_of(const float* x, int size, int64_t token, int64_
     }
     // logits that differ may have the same log-probability, and then the lower id goes first
     double rounding = std::fabs(static_cast<double>(last) - whole) * 0x1p-22;
-    float least = last == -INFINITY ? last : std::nextafter(static_cast<float>(static_cast<double>(last) - rounding), -INFINITY);
+    float least =
+        last == -INFINITY ? last : std::nextafter(static_cast<float>(static_cast<double>(last) - rounding), -INFINITY);
     int found = size;
     if (least > -INFINITY)
         found = table_.find_least(x, size, least, scratch.ids.data());
@@ -162,7 +169,8 @@ std::vector<RowLogprobs> Sampler::logprobs(Logits logits, const int64_t* tokens,
     std::vector<RowLogprobs> found(static_cast<size_t>(logits.count));
     std::vector<Scratch>& scratch = scratch_for(static_cast<size_t>(pool_->size()));
     auto row = [&](int r, int thread) {
-        found[static_cast<size_t>(r)] = logprobs_of(logits.row(r), logits.size, tokens[r], counts[r], scratch[static_cast<size_t>(thread)]);
+        found[static_cast<size_t>(r)] =
+            logprobs_of(logits.row(r), logits.size, tokens[r], counts[r], scratch[static_cast<size_t>(thread)]);
     };
     if (logits.count == 1 || pool_->size() == 1) {
         for (int r = 0; r < logits.count; ++r) row(r, 0);

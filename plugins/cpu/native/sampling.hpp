@@ -6,7 +6,8 @@
 namespace specserve {
 
 // SplitMix64's increment and multipliers, as in the core's sampling/seeds.py.
-constexpr uint64_t kGamma = 0x9E3779B97F4A7C15, kFirstMultiplier = 0xBF58476D1CE4E5B9, kSecondMultiplier = 0x94D049BB133111EB;
+constexpr uint64_t kGamma = 0x9E3779B97F4A7C15, kFirstMultiplier = 0xBF58476D1CE4E5B9,
+                   kSecondMultiplier = 0x94D049BB133111EB;
 
 // A score and the lowest token that has it.
 struct Peak {

@@ -6,16 +6,17 @@
 namespace specserve {
 
 namespace {
-constexpr int kRedundant = 8;     // rows that every thread normalizes for itself rather than wait for others
-constexpr int kPhases = 10;       // of a layer, at most
+constexpr int kRedundant = 8;  // rows that every thread normalizes for itself rather than wait for others
+constexpr int kPhases = 10;    // of a layer, at most
 constexpr int kRowsPerTask = 2, kRowsPerTurn = 16;
 }  // namespace
 
 template <typename S>
-Stack<S>::Stack(const Table<S>& table, Layout<S> layout, std::shared_ptr<Pool> pool, Shape shape, std::vector<Layer<S>> layers,
-                const S* final_norm, Linear<S> head)
-    : table_(table), layout_(layout), pool_(std::move(pool)), shape_(shape), layers_(std::move(layers)), final_norm_(final_norm), head_(head),
-      attention_(table, layout, shape.heads, shape.scale), own_(static_cast<size_t>(pool_->size())) {
+Stack<S>::Stack(const Table<S>& table, Layout<S> layout, std::shared_ptr<Pool> pool, Shape shape,
+                std::vector<Layer<S>> layers, const S* final_norm, Linear<S> head)
+    : table_(table), layout_(layout), pool_(std::move(pool)), shape_(shape), layers_(std::move(layers)),
+      final_norm_(final_norm), head_(head), attention_(table, layout, shape.heads, shape.scale),
+      own_(static_cast<size_t>(pool_->size())) {
     for (std::vector<S>& own : own_) own.resize(static_cast<size_t>(kRedundant * shape.hidden));
 }
 
@@ -47,8 +48,9 @@ void Stack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, con
     });
 }
 
-// The rows normalized, for the tasks of the next phase to call. Few rows each thread normalizes for itself, and not before
-// it has a task: a thread that comes late must not read x any more, for others may be writing it in a later phase.
+// The rows normalized, for the tasks of the next phase to call. Few rows each thread normalizes for itself, and not
+// before it has a task: a thread that comes late must not read x any more, for others may be writing it in a later
+// phase.
 template <typename S>
 auto Stack<S>::normed(Pool::Crew& crew, const S* x, const S* gain, int rows) {
     ptrdiff_t wide = shape_.hidden;
@@ -74,7 +76,8 @@ template <typename S>
 void Stack<S>::turn(const Layer<S>& layer, int64_t position, int key_head, S* qkv) const {
     const Heads& heads = shape_.heads;
     ptrdiff_t dim = heads.dim;
-    Rotary rotary{shape_.cos + position * shape_.rotary_size, shape_.sin + position * shape_.rotary_size, shape_.rotary_size};
+    Rotary rotary{shape_.cos + position * shape_.rotary_size, shape_.sin + position * shape_.rotary_size,
+                  shape_.rotary_size};
     S* queries = qkv + key_head * heads.group() * dim;
     S* key = qkv + (heads.queries + key_head) * dim;
     if (layer.q_norm) {
@@ -92,10 +95,13 @@ void Stack<S>::keep(const Layer<S>& layer, int64_t slot, int key_head, const S* 
     layout_.keep(key, key + layer.cache.slot_size(), layer.cache, key_head, slot, shape_.key_limit);
 }
 
-// Panels [begin, end) of a phase over `count`. Behind the last ones of its run a thread wants its first of the next product.
+// Panels [begin, end) of a phase over `count`. Behind the last ones of its run a thread wants its first of the next
+// product.
 template <typename S>
-Panels Stack<S>::panels_of(const Pool::Crew& crew, int begin, int end, int count, const Linear<S>& next, int next_count) {
-    return {begin, end, end == crew.end_of(count) ? next.panels + crew.first_of(next_count) * next.panel_stride() : nullptr};
+Panels Stack<S>::panels_of(const Pool::Crew& crew, int begin, int end, int count, const Linear<S>& next,
+                           int next_count) {
+    return {begin, end,
+            end == crew.end_of(count) ? next.panels + crew.first_of(next_count) * next.panel_stride() : nullptr};
 }
 
 template <typename S>
@@ -109,7 +115,8 @@ void Stack<S>::fused(Pool::Crew& crew, int index, int last, const Inputs& in) {
 
     auto before = normed(crew, in.x, layer.input_norm, rows);
     crew.parts(qkv_panels, [&](int begin, int end) {
-        table_.store(layer.qkv, before(), panels_of(crew, begin, end, qkv_panels, layer.o, o_panels), {qkv_.data(), qkv, rows});
+        table_.store(layer.qkv, before(), panels_of(crew, begin, end, qkv_panels, layer.o, o_panels),
+                     {qkv_.data(), qkv, rows});
     });
     attention_.fetch_first(crew, *in.plan, layer.cache, layer.window);
     int key_heads = shape_.heads.keys;  // a task has one of a few rows: slots that share memory stay with one thread
@@ -123,15 +130,18 @@ void Stack<S>::fused(Pool::Crew& crew, int index, int last, const Inputs& in) {
     attention_.run(crew, *in.plan, qkv_.data(), qkv, layer.cache, layer.window, attended_.data());
     Rows<const S> attended{attended_.data(), query, rows};
     crew.parts(o_panels, [&](int begin, int end) {
-        table_.add(layer.o, attended, panels_of(crew, begin, end, o_panels, layer.gate_up, gates), {in.x, hidden, rows});
+        table_.add(layer.o, attended, panels_of(crew, begin, end, o_panels, layer.gate_up, gates),
+                   {in.x, hidden, rows});
     });
     auto after = normed(crew, in.x, layer.post_norm, rows);
     crew.parts(gates, [&](int begin, int end) {
-        table_.gated(layer.gate_up, after(), panels_of(crew, begin, end, gates, layer.down, down_panels), {inner_.data(), inner, rows});
+        table_.gated(layer.gate_up, after(), panels_of(crew, begin, end, gates, layer.down, down_panels),
+                     {inner_.data(), inner, rows});
     });
     Rows<const S> activated{inner_.data(), inner, rows};
     crew.parts(down_panels, [&](int begin, int end) {
-        table_.add(layer.down, activated, panels_of(crew, begin, end, down_panels, next, next.num_panels()), {in.x, hidden, rows});
+        table_.add(layer.down, activated, panels_of(crew, begin, end, down_panels, next, next.num_panels()),
+                   {in.x, hidden, rows});
     });
 }
 
@@ -141,7 +151,8 @@ void Stack<S>::logits(const S* x, const int64_t* rows, int count, float* out) {
     if (normed_.size() < static_cast<size_t>(count) * wide) normed_.resize(static_cast<size_t>(count) * wide);
     for (int i = 0; i < count; ++i) {
         const S* from = x + (rows ? rows[i] : i) * static_cast<ptrdiff_t>(wide);
-        table_.norm({from, shape_.hidden, 1}, final_norm_, shape_.eps, shape_.hidden, {normed_.data() + static_cast<size_t>(i) * wide, shape_.hidden, 1});
+        table_.norm({from, shape_.hidden, 1}, final_norm_, shape_.eps, shape_.hidden,
+                    {normed_.data() + static_cast<size_t>(i) * wide, shape_.hidden, 1});
     }
     pool_->run(1, [&](Pool::Crew& crew) {
         crew.parts(head_.num_panels(), [&](int begin, int end) {

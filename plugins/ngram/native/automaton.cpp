@@ -75,8 +75,7 @@ Front Automaton::front(StateId id) const {
 size_t Automaton::bytes() const {
     size_t runs = 0;
     for (const auto& free : free_runs_) runs += free.capacity() * sizeof(uint32_t);
-    return sizeof(*this) + states_.bytes() + pool_.bytes() + runs + wide_bytes_ +
-           wide_.capacity() * sizeof(wide_[0]);
+    return sizeof(*this) + states_.bytes() + pool_.bytes() + runs + wide_bytes_ + wide_.capacity() * sizeof(wide_[0]);
 }
 
 bool Automaton::release() {

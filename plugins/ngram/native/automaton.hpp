@@ -40,7 +40,7 @@ struct Front {
 };
 
 class Automaton {
-  public:
+   public:
     static constexpr uint32_t kFront = 16;
     static constexpr int kCounted = 64;  // contexts that count one token, the longest first: a bound for "a a a a ..."
 
@@ -72,15 +72,17 @@ class Automaton {
     uint32_t num_states() const { return states_.size(); }
     size_t bytes() const;
 
-  private:
-    // 32 bytes, two to a cache line. Degree 1 keeps its edge in place; up to kFront edges lie in a run of the pool; more in a table of their own.
+   private:
+    // 32 bytes, two to a cache line. Degree 1 keeps its edge in place; up to kFront edges lie in a run of the pool;
+    // more in a table of their own.
     struct State {
         uint32_t length;
         StateId link;
         uint32_t link_length;
         uint32_t end;
         uint32_t degree;
-        Edge only;  // degree 1: the edge; degree 2..kFront: `next` is the run's first index; more: the wide table's index
+        Edge only;  // degree 1: the edge; degree 2..kFront: `next` is the run's first index; more: the wide table's
+                    // index
     };
     struct Wide {
         std::vector<Edge> slots;  // open addressing by token; empty slots have next == kNone

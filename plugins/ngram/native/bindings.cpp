@@ -27,24 +27,28 @@ Shape shape_of(const std::string& match_type) {
 }
 
 Order order_of(Shape shape) {
-    return shape == Shape::kLearned ? Order::kLongest : shape == Shape::kFrequency ? Order::kFrequency : Order::kRecency;
+    return shape == Shape::kLearned     ? Order::kLongest
+           : shape == Shape::kFrequency ? Order::kFrequency
+                                        : Order::kRecency;
 }
 
 void refuse_negative(const Buffer<int32_t>& tokens) {
     for (size_t i = 0; i < tokens.size(); ++i) {
-        if (tokens.data()[i] < 0) throw std::invalid_argument("token ids are not negative; got " + std::to_string(tokens.data()[i]));
+        if (tokens.data()[i] < 0)
+            throw std::invalid_argument("token ids are not negative; got " + std::to_string(tokens.data()[i]));
     }
 }
 
 void at_least(const char* name, uint64_t value, uint64_t least) {
     if (value >= least) return;
-    throw std::invalid_argument(std::string(name) + " must be at least " + std::to_string(least) + "; got " + std::to_string(value));
+    throw std::invalid_argument(std::string(name) + " must be at least " + std::to_string(least) + "; got " +
+                                std::to_string(value));
 }
 
 void in_range(const char* name, uint64_t value, uint64_t least, uint64_t most) {
     if (value >= least && value <= most) return;
-    throw std::invalid_argument(std::string(name) + " must be " + std::to_string(least) + ".." + std::to_string(most) + "; got " +
-                                std::to_string(value));
+    throw std::invalid_argument(std::string(name) + " must be " + std::to_string(least) + ".." + std::to_string(most) +
+                                "; got " + std::to_string(value));
 }
 
 constexpr uint32_t kPerContext = 4;  // continuations of one context that the learned shape looks at
@@ -92,7 +96,8 @@ nb::list step(Index& index, const Buffer<int64_t>& handles, const Buffer<int32_t
         throw std::invalid_argument("handles, counts and limits must have one length");
     }
     for (size_t i = 0; i < num_requests; ++i) {
-        if (counts.data()[i] < 0 || limits.data()[i] < 0) throw std::invalid_argument("counts and limits are not negative");
+        if (counts.data()[i] < 0 || limits.data()[i] < 0)
+            throw std::invalid_argument("counts and limits are not negative");
         total += static_cast<size_t>(counts.data()[i]);
     }
     if (total != tokens.size()) throw std::invalid_argument("counts must add up to the number of tokens");
@@ -131,52 +136,60 @@ NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);  // a server that is interrupted ends with its index alive
 
     nb::class_<Corpus>(m, "Corpus")
-        .def("__init__", [](Corpus* self, const std::string& match_type) { new (self) Corpus(order_of(shape_of(match_type))); },
-             nb::arg("match_type") = "learned")
-        .def("add",
-             [](Corpus& corpus, const Buffer<int32_t>& tokens) {
-                 refuse_negative(tokens);
-                 if (corpus.is_shelved()) throw std::invalid_argument("an index reads this corpus now; build another one");
-                 nb::gil_scoped_release release;
-                 corpus.add(tokens.data(), tokens.size());
-             },
-             nb::arg("tokens"))
+        .def(
+            "__init__",
+            [](Corpus* self, const std::string& match_type) { new (self) Corpus(order_of(shape_of(match_type))); },
+            nb::arg("match_type") = "learned")
+        .def(
+            "add",
+            [](Corpus& corpus, const Buffer<int32_t>& tokens) {
+                refuse_negative(tokens);
+                if (corpus.is_shelved())
+                    throw std::invalid_argument("an index reads this corpus now; build another one");
+                nb::gil_scoped_release release;
+                corpus.add(tokens.data(), tokens.size());
+            },
+            nb::arg("tokens"))
         .def_prop_ro("num_tokens", &Corpus::num_tokens)
         .def_prop_ro("num_bytes", &Corpus::bytes);
 
     nb::class_<Index>(m, "Index")
-        .def("__init__", &make_index, nb::kw_only(), nb::arg("match_type"), nb::arg("capacity"),
-             nb::arg("generations"), nb::arg("shared"), nb::arg("min_match"), nb::arg("max_match"),
-             nb::arg("min_breadth"), nb::arg("max_breadth"), nb::arg("max_depth"), nb::arg("min_survival"),
-             nb::arg("threads") = 2)
-        .def("start",
-             [](Index& index, const std::string& name_space, const Buffer<int32_t>& prompt) {
-                 refuse_negative(prompt);
-                 nb::gil_scoped_release release;
-                 return index.start(name_space, prompt.data(), prompt.size());
-             },
-             nb::arg("namespace"), nb::arg("prompt"))
+        .def("__init__", &make_index, nb::kw_only(), nb::arg("match_type"), nb::arg("capacity"), nb::arg("generations"),
+             nb::arg("shared"), nb::arg("min_match"), nb::arg("max_match"), nb::arg("min_breadth"),
+             nb::arg("max_breadth"), nb::arg("max_depth"), nb::arg("min_survival"), nb::arg("threads") = 2)
+        .def(
+            "start",
+            [](Index& index, const std::string& name_space, const Buffer<int32_t>& prompt) {
+                refuse_negative(prompt);
+                nb::gil_scoped_release release;
+                return index.start(name_space, prompt.data(), prompt.size());
+            },
+            nb::arg("namespace"), nb::arg("prompt"))
         .def("step", &step, nb::arg("handles"), nb::arg("tokens"), nb::arg("counts"), nb::arg("limits"))
-        .def("stop",
-             [](Index& index, Handle handle, const Buffer<int32_t>& tokens) {
-                 refuse_negative(tokens);
-                 nb::gil_scoped_release release;
-                 index.stop(handle, tokens.data(), tokens.size());
-             },
-             nb::arg("handle"), nb::arg("tokens"))
-        .def("add_corpus",
-             [](Index& index, const std::string& name, std::shared_ptr<Corpus> corpus) {
-                 if (corpus->order() != index.order()) throw std::invalid_argument("the corpus was built for another match_type");
-                 corpus->shelve();
-                 nb::gil_scoped_release release;
-                 index.add_corpus(name, std::move(corpus));
-             },
-             nb::arg("name"), nb::arg("corpus"))
-        .def("remove_corpus",
-             [](Index& index, const std::string& name) {
-                 nb::gil_scoped_release release;
-                 return index.remove_corpus(name);
-             },
-             nb::arg("name"))
+        .def(
+            "stop",
+            [](Index& index, Handle handle, const Buffer<int32_t>& tokens) {
+                refuse_negative(tokens);
+                nb::gil_scoped_release release;
+                index.stop(handle, tokens.data(), tokens.size());
+            },
+            nb::arg("handle"), nb::arg("tokens"))
+        .def(
+            "add_corpus",
+            [](Index& index, const std::string& name, std::shared_ptr<Corpus> corpus) {
+                if (corpus->order() != index.order())
+                    throw std::invalid_argument("the corpus was built for another match_type");
+                corpus->shelve();
+                nb::gil_scoped_release release;
+                index.add_corpus(name, std::move(corpus));
+            },
+            nb::arg("name"), nb::arg("corpus"))
+        .def(
+            "remove_corpus",
+            [](Index& index, const std::string& name) {
+                nb::gil_scoped_release release;
+                return index.remove_corpus(name);
+            },
+            nb::arg("name"))
         .def("stats", &stats);
 }

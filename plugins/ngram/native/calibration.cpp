@@ -8,8 +8,8 @@ namespace ngram {
 namespace {
 
 constexpr double kServerMemory = 0.9998, kOwnMemory = 0.998;  // what a node leaves of the weight of those before
-constexpr double kServerTrials = 16, kOwnTrials = 4;         // what a prior weighs
-constexpr double kReach = 6;  // log odds of the outermost knots
+constexpr double kServerTrials = 16, kOwnTrials = 4;          // what a prior weighs
+constexpr double kReach = 6;                                  // log odds of the outermost knots
 
 struct Between {
     uint32_t knot;  // and the next
@@ -27,7 +27,8 @@ Between between(double survival, uint32_t knots) {
 Calibration::Curve identity() {
     constexpr uint32_t knots = Calibration::kKnots;
     Calibration::Curve curve;
-    for (uint32_t knot = 0; knot < knots; ++knot) curve[knot] = 1 / (1 + std::exp(kReach - 2 * kReach * knot / (knots - 1)));
+    for (uint32_t knot = 0; knot < knots; ++knot)
+        curve[knot] = 1 / (1 + std::exp(kReach - 2 * kReach * knot / (knots - 1)));
     return curve;
 }
 const Calibration::Curve kIdentity = identity();

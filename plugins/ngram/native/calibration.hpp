@@ -13,7 +13,7 @@
 namespace ngram {
 
 class Calibration {
-  public:
+   public:
     // `prior`: the server's own; null for that one itself.
     explicit Calibration(Calibration* prior) : prior_(prior) {}
 
@@ -25,7 +25,7 @@ class Calibration {
     // `news`: how much of the outcome did not follow from that of the guess before it, 0..1.
     void learn(double survival, uint32_t habit, bool came_true, double news);
 
-  private:
+   private:
     struct Knot {
         double hits = 0, trials = 0;
     };

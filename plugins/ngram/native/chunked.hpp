@@ -17,7 +17,7 @@ template <typename T>
 class Chunked {
     static_assert(std::is_trivially_copyable_v<T>, "elements are moved and dropped as bytes");
 
-  public:
+   public:
     static constexpr uint32_t kShift = 12;
     static constexpr uint32_t kChunk = 1u << kShift;
 
@@ -48,7 +48,7 @@ class Chunked {
         return elements * sizeof(T) + chunks_.capacity() * sizeof(chunks_[0]);
     }
 
-  private:
+   private:
     struct Free {
         void operator()(T* p) const { std::free(p); }
     };

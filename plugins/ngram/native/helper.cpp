@@ -64,7 +64,8 @@ void Helper::serve() {
 
 void Helper::await_loop() {
     auto until = std::chrono::steady_clock::now() + kPatience;
-    while (left_.load(std::memory_order_relaxed) == 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    while (left_.load(std::memory_order_relaxed) == 0 && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
 }
 
 void Helper::run(size_t worker) {

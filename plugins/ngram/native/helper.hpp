@@ -15,7 +15,7 @@
 namespace ngram {
 
 class Helper {
-  public:
+   public:
     // worker 0: the caller; 1: the helper. An exception is thrown again by share(), after all other blocks.
     using Work = std::function<void(size_t block, size_t worker)>;
 
@@ -32,7 +32,7 @@ class Helper {
     // Calls work(block, worker) once for each block < num_blocks, and returns when all are done. One call at a time.
     void share(size_t num_blocks, const Work& work);
 
-  private:
+   private:
     void serve();
     void await_loop();
     void run(size_t worker);

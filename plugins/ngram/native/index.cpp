@@ -10,17 +10,17 @@
 namespace ngram {
 
 namespace {
-constexpr size_t kPromptTokensPerCall = 8192;  // a few milliseconds; the rest of a longer prompt waits for the next call
-constexpr size_t kLastTokens = 256;            // an output that comes whole at its end, and is longer, waits too
-constexpr size_t kEndedTokensPerCall = 1024;   // and then nobody waits for it
-constexpr size_t kEndedShare = 8;              // but an eighth of all that waits is entered, or it would pile up
-constexpr size_t kDraftsForTwo = 64;           // fewer are grown before a second thread is awake
-constexpr size_t kBlock = 8;                   // drafts that a thread takes at a time
-}
+constexpr size_t kPromptTokensPerCall =
+    8192;                                     // a few milliseconds; the rest of a longer prompt waits for the next call
+constexpr size_t kLastTokens = 256;           // an output that comes whole at its end, and is longer, waits too
+constexpr size_t kEndedTokensPerCall = 1024;  // and then nobody waits for it
+constexpr size_t kEndedShare = 8;             // but an eighth of all that waits is entered, or it would pile up
+constexpr size_t kDraftsForTwo = 64;          // fewer are grown before a second thread is awake
+constexpr size_t kBlock = 8;                  // drafts that a thread takes at a time
+}  // namespace
 
 Index::Index(const Settings& settings, uint64_t capacity, uint32_t generations, uint32_t threads)
-    : settings_(settings),
-      library_(settings.order, capacity, generations),
+    : settings_(settings), library_(settings.order, capacity, generations),
       may_have_helper_(threads > 1 && std::thread::hardware_concurrency() != 1) {}
 
 Index::~Index() { forget_dead_helper(); }
@@ -85,7 +85,8 @@ std::vector<Session*> Index::find_all(const Handle* handles, size_t num_requests
     for (size_t i = 0; i < num_requests; ++i) {
         sessions[i] = find(handles[i])->second.get();
         if (std::exchange(sessions[i]->last_step, num_steps_) == num_steps_) {
-            throw std::invalid_argument("a request comes once in a step; the handle " + std::to_string(handles[i]) + " came twice");
+            throw std::invalid_argument("a request comes once in a step; the handle " + std::to_string(handles[i]) +
+                                        " came twice");
         }
     }
     return sessions;
@@ -138,7 +139,8 @@ void Index::finish_ended(size_t budget) {
 Index::Sessions::iterator Index::find(Handle handle) {
     auto found = sessions_.find(handle);
     if (found == sessions_.end()) {
-        throw std::out_of_range("no request has the handle " + std::to_string(handle) + ": it was never started, or was stopped");
+        throw std::out_of_range("no request has the handle " + std::to_string(handle) +
+                                ": it was never started, or was stopped");
     }
     return found;
 }
@@ -174,8 +176,13 @@ bool Index::remove_corpus(const std::string& name) {
 
 Stats Index::stats() const {
     std::lock_guard<std::mutex> lock(mutex_);
-    Stats stats{library_.num_tokens(), library_.bytes(), library_.num_generations(), library_.num_evicted(),
-                sessions_.size(), library_.corpora().size(), 0};
+    Stats stats{library_.num_tokens(),
+                library_.bytes(),
+                library_.num_generations(),
+                library_.num_evicted(),
+                sessions_.size(),
+                library_.corpora().size(),
+                0};
     for (const auto& [handle, session] : sessions_) stats.bytes += session->bytes();
     for (const auto& session : ended_) stats.bytes += session->bytes();
     for (const auto& [name, corpus] : library_.corpora()) {

@@ -23,15 +23,16 @@ struct Stats {
 };
 
 class Index {
-  public:
+   public:
     // `threads`: 1 or 2; how many grow the drafts of a large batch. Drafts do not depend on it.
     Index(const Settings& settings, uint64_t capacity, uint32_t generations, uint32_t threads);
     ~Index();
 
     Handle start(const std::string& name_space, const Token* prompt, size_t count);
     // Request i takes its counts[i] tokens, which lie one request after the other, and gets a draft of at most
-    // limits[i] nodes: first all requests learn and take their tokens, in order, then all drafts are grown. Throws before
-    // anything is changed: std::out_of_range for an unknown handle, std::invalid_argument for one that comes twice.
+    // limits[i] nodes: first all requests learn and take their tokens, in order, then all drafts are grown. Throws
+    // before anything is changed: std::out_of_range for an unknown handle, std::invalid_argument for one that comes
+    // twice.
     void step(const Handle* handles, const int32_t* counts, const int32_t* limits, size_t num_requests,
               const Token* tokens, std::vector<std::vector<DraftNode>>& drafts);
     // The last tokens of a request, which is forgotten then.
@@ -42,7 +43,7 @@ class Index {
     Stats stats() const;
     Order order() const { return settings_.order; }
 
-  private:
+   private:
     using Sessions = std::unordered_map<Handle, std::unique_ptr<Session>>;
 
     // A draft that is to be grown.

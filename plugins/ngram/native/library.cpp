@@ -6,8 +6,8 @@
 namespace ngram {
 
 namespace {
-constexpr uint32_t kPiecesPerToken = 8;    // a token brings fewer
-constexpr uint64_t kLeastCharge = 64;  // tokens that a generation costs however little it holds
+constexpr uint32_t kPiecesPerToken = 8;  // a token brings fewer
+constexpr uint64_t kLeastCharge = 64;    // tokens that a generation costs however little it holds
 }  // namespace
 
 void Corpus::add(const Token* tokens, size_t count) {

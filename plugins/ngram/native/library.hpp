@@ -19,7 +19,7 @@ namespace ngram {
 
 // Documents that are only read. Built alone, then given to a library.
 class Corpus {
-  public:
+   public:
     explicit Corpus(Order order) : order_(order), automaton_(order) {}
     Corpus(Corpus&&) = default;
     void add(const Token* tokens, size_t count);
@@ -31,7 +31,7 @@ class Corpus {
     uint64_t num_tokens() const { return num_tokens_; }
     size_t bytes() const { return automaton_.bytes(); }
 
-  private:
+   private:
     Order order_;
     bool is_shelved_ = false;
     Automaton automaton_;
@@ -60,7 +60,7 @@ struct ShelvedCorpus {
 };
 
 class Library {
-  public:
+   public:
     Library(Order order, uint64_t capacity, uint32_t generations);
 
     // The namespace's shelf; it stays as long as somebody holds it or it holds text.
@@ -82,7 +82,7 @@ class Library {
     uint64_t num_evicted() const { return num_evicted_; }
     size_t bytes() const;
 
-  private:
+   private:
     void fit();
     void tidy();
     void forget_if_unused(const std::string& name_space);

@@ -77,7 +77,8 @@ Predictor::Predictor(Predictor* server) : server_(server) {
     rates_.resize(kOwnCells + kLengthCells + kRankCells);
     weights_.assign(kSets, Weights{kFirstWeight, kFirstWeight, kFirstWeight});
     for (uint32_t i = 0; i < kOwnCells; ++i)
-        rates_[i].begin(prior_alone(static_cast<Kind>(i / (2 * kLengths)), i / 2 % kLengths, i % 2 == 0), kServerTrials);
+        rates_[i].begin(prior_alone(static_cast<Kind>(i / (2 * kLengths)), i / 2 % kLengths, i % 2 == 0),
+                        kServerTrials);
     for (uint32_t i = 0; i < kLengthCells; ++i) {
         uint32_t length = i / (kRelations * kStretches);
         Kind kind = static_cast<Kind>(length / kLengths);

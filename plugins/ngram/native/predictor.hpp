@@ -32,7 +32,7 @@ using Cells = std::array<uint32_t, kTables>;
 using Weights = std::array<double, kTables>;
 
 class Predictor {
-  public:
+   public:
     // `server`: the server's own, which learns with every request; null for that one itself.
     explicit Predictor(Predictor* server);
 
@@ -41,7 +41,7 @@ class Predictor {
     void learn(const Evidence& evidence, bool hit);
     size_t bytes() const { return rates_.capacity() * sizeof(Rate) + weights_.capacity() * sizeof(Weights); }
 
-  private:
+   private:
     Predictor* server_;
     std::vector<Rate> rates_;  // the server's: every cell; a request's: the first table's
     std::vector<Weights> weights_;

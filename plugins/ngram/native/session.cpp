@@ -5,7 +5,7 @@
 namespace ngram {
 
 namespace {
-constexpr size_t kRecall = 64;  // tokens by which a text finds its place in a source that is new to it
+constexpr size_t kRecall = 64;       // tokens by which a text finds its place in a source that is new to it
 constexpr double kLeastNews = 0.05;  // what the outcome of a guess that follows for certain from the one before teaches
 
 // Where a text stands in an automaton that it was just written into, itself left out.
@@ -16,12 +16,8 @@ Place place_before(const Automaton& automaton, const Automaton::Extension& exten
 }  // namespace
 
 Session::Session(Library& library, Experience& experience, const Settings& settings, const std::string& name_space)
-    : library_(library),
-      settings_(settings),
-      shelf_(library.shelf(name_space)),
-      own_(settings.order),
-      predictor_(&experience.predictor),
-      calibration_(&experience.calibration) {}
+    : library_(library), settings_(settings), shelf_(library.shelf(name_space)), own_(settings.order),
+      predictor_(&experience.predictor), calibration_(&experience.calibration) {}
 
 void Session::enter(Token token) {
     follow_sources();

@@ -29,7 +29,7 @@ struct Experience {
 };
 
 class Session {
-  public:
+   public:
     Session(Library& library, Experience& experience, const Settings& settings, const std::string& name_space);
 
     // A token of the prompt.
@@ -59,7 +59,7 @@ class Session {
     size_t entered = 0;
     uint64_t last_step = 0;  // the number of the last step that it was part of
 
-  private:
+   private:
     void follow_sources();
     void learn(Token token);
     void judge(Token token);

@@ -1,7 +1,8 @@
 // The index under load, for the sanitizers: `stress [seconds]`. Needs no Python.
 //
 // First one thread, the same calls every time: every shape, wide states, evictions, corpora, a prompt that is
-// entered over several calls, large batches, whose drafts two threads grow. Then several threads at once on one index. Exit status 0: every draft was well formed.
+// entered over several calls, large batches, whose drafts two threads grow. Then several threads at once on one index.
+// Exit status 0: every draft was well formed.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -26,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kDepth = 12;
 constexpr int32_t kLimit = 24;
-constexpr uint32_t kThreads = 2;   // of an index
-constexpr size_t kLarge = 100;     // requests, of which the index lets two threads grow the drafts
+constexpr uint32_t kThreads = 2;  // of an index
+constexpr size_t kLarge = 100;    // requests, of which the index lets two threads grow the drafts
 
 void require(bool holds, const char* what) {
     if (holds) return;
@@ -47,7 +48,9 @@ bool same(const Drafts& a, const Drafts& b) {
 uint32_t below(Random& random, uint32_t bound) { return static_cast<uint32_t>(random() % bound); }
 
 Order order_of(Shape shape) {
-    return shape == Shape::kLearned ? Order::kLongest : shape == Shape::kFrequency ? Order::kFrequency : Order::kRecency;
+    return shape == Shape::kLearned     ? Order::kLongest
+           : shape == Shape::kFrequency ? Order::kFrequency
+                                        : Order::kRecency;
 }
 
 Settings settings(Shape shape, bool shared, double min_survival) {
@@ -59,7 +62,8 @@ Text text(Random& random, size_t length, uint32_t alphabet) {
     Text made;
     while (made.size() < length) {
         if (made.empty() || below(random, 3) == 0) {
-            for (uint32_t i = below(random, 12) + 1; i > 0; --i) made.push_back(static_cast<Token>(below(random, alphabet)));
+            for (uint32_t i = below(random, 12) + 1; i > 0; --i)
+                made.push_back(static_cast<Token>(below(random, alphabet)));
         } else {
             uint32_t from = below(random, static_cast<uint32_t>(made.size()));
             for (uint32_t i = from; i < made.size() && i < from + 40; ++i) {
@@ -98,7 +102,7 @@ void check(const std::vector<DraftNode>& draft, int32_t limit) {
 
 // Requests of one caller, of which every call takes some tokens of each.
 class Batch {
-  public:
+   public:
     Batch(Index& index, uint32_t seed) : index_(index), random_(seed) {}
 
     void start(const std::string& name_space, size_t length, uint32_t alphabet) {
@@ -151,7 +155,7 @@ class Batch {
     size_t num_nodes() const { return num_nodes_; }
     Random& random() { return random_; }
 
-  private:
+   private:
     struct Request {
         Handle handle;
         Text text;
@@ -170,7 +174,8 @@ void run_alone(Shape shape, bool shared, uint64_t capacity, uint32_t alphabet, d
     Batch batch(index, 1);
     Random& random = batch.random();
     for (uint32_t round = 0; round < 120; ++round) {
-        while (batch.size() < 4) batch.start(std::string(1, static_cast<char>('a' + below(random, 3))), below(random, 300), alphabet);
+        while (batch.size() < 4)
+            batch.start(std::string(1, static_cast<char>('a' + below(random, 3))), below(random, 300), alphabet);
         if (round % 16 == 3) index.add_corpus("one", corpus(random, shape, 4));
         if (round % 16 == 7) index.add_corpus("two", corpus(random, shape, 2));
         if (round % 16 == 12) index.remove_corpus("one");
@@ -264,7 +269,8 @@ void run_together(double seconds, Shape shape, size_t num_requests, uint64_t cap
     auto caller = [&](uint32_t seed) {
         Batch batch(index, seed);
         while (!over) {
-            while (batch.size() < num_requests) batch.start(below(batch.random(), 2) ? "a" : "b", below(batch.random(), 150), 30);
+            while (batch.size() < num_requests)
+                batch.start(below(batch.random(), 2) ? "a" : "b", below(batch.random(), 150), 30);
             batch.step();
         }
         batch.stop_all();

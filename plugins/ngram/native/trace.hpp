@@ -17,7 +17,7 @@ namespace ngram {
 using Text = std::vector<Token>;
 
 class Trace {
-  public:
+   public:
     static constexpr uint32_t kGuesses = 3;
 
     // The alignment's guess for the next token; -1 where it has none. Guess 0: the text goes on as the followed one
@@ -49,7 +49,7 @@ class Trace {
     void consider(uint32_t end, uint32_t length);
     void get_used_to(bool predicted) { habit_ += 0.03f * (static_cast<float>(predicted) - habit_); }
 
-  private:
+   private:
     void follow(uint32_t place, uint32_t stretch) {
         at_ = place;
         stretch_ = stretch;

@@ -36,7 +36,8 @@ inline Place advance(const Automaton& automaton, Place at, Token token) {
     }
 }
 
-// The place, after other texts were written: they may have split its state, whose shorter contexts are the other half's then.
+// The place, after other texts were written: they may have split its state, whose shorter contexts are the other half's
+// then.
 inline Place found_again(const Automaton& automaton, Place at) {
     while (at.state != kRoot && at.length <= automaton.link_length(at.state)) at.state = automaton.link(at.state);
     return at;
@@ -66,7 +67,7 @@ constexpr uint32_t kMostCandidates = 32;
 // alignment speaks first, then the sources in their order.
 template <typename PlaceOf, typename BoundOf>
 class Candidates {
-  public:
+   public:
     // `place(s)` is the place in source s; `bound(s)` at least its length, and cheaper.
     Candidates(const Source* sources, uint32_t num_sources, const Trace& trace, const Text& text, const Window& window,
                PlaceOf place, BoundOf bound)
@@ -97,7 +98,7 @@ class Candidates {
         }
     }
 
-  private:
+   private:
     uint32_t longest() const {
         uint32_t best = 0;
         for (uint32_t s = 1; s < num_sources_; ++s) {
@@ -121,7 +122,8 @@ class Candidates {
         for (uint32_t which = 0; which < Trace::kGuesses; ++which) {
             Token token = trace_.guess(text_, which);
             if (token < 0 || !is_new(token)) continue;
-            if (!visit(Candidate{token, kNoSource, {}, evidence(Kind::kAligned, token, 1, which, 1, 1, 1)})) return false;
+            if (!visit(Candidate{token, kNoSource, {}, evidence(Kind::kAligned, token, 1, which, 1, 1, 1)}))
+                return false;
             if (num_seen_ == window_.per_token) return false;
         }
         return true;
@@ -138,7 +140,9 @@ class Candidates {
             const Edge& edge = front.edges[rank];
             if (!is_new(edge.token)) continue;
             Candidate candidate{
-                edge.token, s, {edge.next, length_[s] + 1},
+                edge.token,
+                s,
+                {edge.next, length_[s] + 1},
                 evidence(sources_[s].kind, edge.token, length_[s], rank, edge.count, total, front.degree)};
             if (!visit(candidate)) return false;
             if (num_seen_ == window_.per_token) return false;

@@ -77,7 +77,8 @@ uint32_t TreeGrower::add(const Entry& entry) {
     made.trace.move(*position_.text, parent.token, entry.token);
     places_.resize(places_.size() + sources);
     // a match grows by a token at most
-    for (uint32_t s = 0; s < sources; ++s) places_[node * sources + s].length = places_[entry.parent * sources + s].length + 1;
+    for (uint32_t s = 0; s < sources; ++s)
+        places_[node * sources + s].length = places_[entry.parent * sources + s].length + 1;
     if (entry.source != kNoSource) {
         made.known = 1u << entry.source;
         places_[node * sources + entry.source] = entry.next;

@@ -42,12 +42,12 @@ struct Position {
 
 // Keeps its working memory from draft to draft.
 class TreeGrower {
-  public:
+   public:
     // At most `limit` nodes, depth first, so parents come before children and the best path comes first.
     void grow(const Position& position, const Predictor& predictor, const Limits& limits, uint32_t limit,
               std::vector<DraftNode>& draft);
 
-  private:
+   private:
     struct Node {
         uint32_t parent;  // in nodes_
         Token token;

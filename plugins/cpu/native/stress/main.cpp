@@ -1,4 +1,5 @@
-// A load of random ragged work for the sanitizers: every instruction set that runs here, memory without a byte to spare.
+// A load of random ragged work for the sanitizers: every instruction set that runs here, memory without a byte to
+// spare.
 //
 // Rows are compared bit by bit with the same rows alone, and with plain arithmetic. Says "stress: ok".
 #include <chrono>

@@ -11,7 +11,8 @@ namespace {
 constexpr float kNone = -INFINITY;
 constexpr double kSlack = 1e-5;  // of the mass in the nucleus: far more than its sums can round away
 
-// The smallest value that stays of x, which has been divided by the temperature; `slack` moves the border of the nucleus.
+// The smallest value that stays of x, which has been divided by the temperature; `slack` moves the border of the
+// nucleus.
 float least_kept(const std::vector<float>& x, const TargetRow& row, double slack) {
     std::vector<float> ranked = x;
     std::sort(ranked.begin(), ranked.end(), std::greater<>());

@@ -46,7 +46,9 @@ struct Matrix {
         }
     }
     Logits logits() const { return {memory.data(), stride, count, size}; }
-    std::vector<float> row(int64_t r) const { return {memory.begin() + r * stride, memory.begin() + r * stride + size}; }
+    std::vector<float> row(int64_t r) const {
+        return {memory.begin() + r * stride, memory.begin() + r * stride + size};
+    }
 
     ptrdiff_t stride;
     int count, size;
@@ -65,7 +67,8 @@ void edit(TargetRows& wanted, Random& random, int size) {
     for (int i = 0; i < count; ++i) {
         bool again = i && chance(random, 30);
         wanted.ids.push_back(again ? wanted.ids.back() : between(random, 0, size - 1));
-        if (edit.kind == Edit::penalize || edit.kind == Edit::shift) wanted.values.push_back(static_cast<float>(between(random, 0, 3)));
+        if (edit.kind == Edit::penalize || edit.kind == Edit::shift)
+            wanted.values.push_back(static_cast<float>(between(random, 0, 3)));
     }
     ++wanted.rows.back().num_edits;
     wanted.edits.push_back(edit);
@@ -75,9 +78,16 @@ void edit(TargetRows& wanted, Random& random, int size) {
 TargetRows targets_of(Random& random, const Matrix& matrix, int count, const std::vector<float>& given) {
     TargetRows wanted;
     for (int i = 0; i < count; ++i) {
-        TargetRow row{between(random, 0, matrix.count - 1), uint64_t{random()} << 32 | random(), between(random, 0, 1000), 0.0f, 0, 1.0, 0.0};
+        TargetRow row{between(random, 0, matrix.count - 1),
+                      uint64_t{random()} << 32 | random(),
+                      between(random, 0, 1000),
+                      0.0f,
+                      0,
+                      1.0,
+                      0.0};
         if (chance(random, 80)) row.temperature = 0.1f * static_cast<float>(between(random, 1, 15));
-        if (chance(random, 40)) row.top_k = chance(random, 50) ? between(random, 1, 3) : between(random, 1, matrix.size + 9);
+        if (chance(random, 40))
+            row.top_k = chance(random, 50) ? between(random, 1, 3) : between(random, 1, matrix.size + 9);
         if (chance(random, 40)) row.top_p = between(random, 1, 999) / 1000.0;
         if (chance(random, 30)) row.min_p = between(random, 1, 99) / 100.0;
         if (chance(random, 10)) row.given = given.data();
@@ -107,14 +117,19 @@ void check_targets(const std::string& who, Sampler& sampler, Sampler& by_itself,
         sampler.noise(row.seed, row.index, matrix.size, noise.data());
         std::vector<int> right = plain::tokens(x, row, noise);
         require(std::find(right.begin(), right.end(), tokens[r]) != right.end(), who + ": a token is wrong");
-        if (chance(random, 20)) require(by_itself.targets(matrix.logits(), alone(wanted, r))[0] == tokens[r], who + ": a token depends on others");
+        if (chance(random, 20))
+            require(by_itself.targets(matrix.logits(), alone(wanted, r))[0] == tokens[r],
+                    who + ": a token depends on others");
     }
 }
 
 // token: whose log-probability was asked for
-void check_best(const std::string& who, const RowLogprobs& found, const std::vector<float>& x, int64_t token, int64_t count) {
+void check_best(const std::string& who, const RowLogprobs& found, const std::vector<float>& x, int64_t token,
+                int64_t count) {
     float top = x[static_cast<size_t>(plain::best(x))];
-    if (!std::isfinite(top)) return require(std::isnan(found.logprob) && found.top_ids.empty(), who + ": a broken row has log-probabilities");
+    if (!std::isfinite(top))
+        return require(std::isnan(found.logprob) && found.top_ids.empty(),
+                       who + ": a broken row has log-probabilities");
     double sum = 0;
     for (float each : x) sum += std::exp(double{each} - top);
     double whole = top + std::log(sum);
@@ -124,7 +139,8 @@ void check_best(const std::string& who, const RowLogprobs& found, const std::vec
     };
     require(near(found.logprob, static_cast<size_t>(token)), who + ": a log-probability is wrong");
     size_t wanted = static_cast<size_t>(std::min<int64_t>(count, static_cast<int64_t>(x.size())));
-    require(found.top_ids.size() <= wanted && found.top_logprobs.size() == found.top_ids.size(), who + ": too many tokens");
+    require(found.top_ids.size() <= wanted && found.top_logprobs.size() == found.top_ids.size(),
+            who + ": too many tokens");
     std::vector<float> ranked = x;
     std::sort(ranked.begin(), ranked.end(), std::greater<>());
     for (size_t i = 0; i < wanted; ++i) {
@@ -132,12 +148,15 @@ void check_best(const std::string& who, const RowLogprobs& found, const std::vec
             require(ranked[i] == -kInfinity, who + ": a token is missing");
             continue;
         }
-        require(near(found.top_logprobs[i], static_cast<size_t>(found.top_ids[i])), who + ": a token's log-probability is wrong");
+        require(near(found.top_logprobs[i], static_cast<size_t>(found.top_ids[i])),
+                who + ": a token's log-probability is wrong");
         float lower = i ? found.top_logprobs[i - 1] : kInfinity;
-        require(found.top_logprobs[i] < lower || (found.top_logprobs[i] == lower && found.top_ids[i] > found.top_ids[i - 1]),
+        require(found.top_logprobs[i] < lower ||
+                    (found.top_logprobs[i] == lower && found.top_ids[i] > found.top_ids[i - 1]),
                 who + ": tokens are not in order");
         double rounding = 1e-6 * (std::fabs(ranked[i]) + std::fabs(whole));  // logits that differ by less may tie
-        require(x[static_cast<size_t>(found.top_ids[i])] >= ranked[i] - rounding || ranked[i] == -kInfinity, who + ": a better token is missing");
+        require(x[static_cast<size_t>(found.top_ids[i])] >= ranked[i] - rounding || ranked[i] == -kInfinity,
+                who + ": a better token is missing");
     }
 }
 
@@ -171,7 +190,8 @@ void check_sampler(const Kernels& kernels, Sampler& sampler, Random& random) {
     Matrix matrix = of_some_size(random);
     std::vector<int> tokens = sampler.argmax(matrix.logits());
     for (int r = 0; r < matrix.count; ++r)
-        require(tokens[static_cast<size_t>(r)] == plain::best(plain::without_nan(matrix.row(r))), who + ": an argmax is wrong");
+        require(tokens[static_cast<size_t>(r)] == plain::best(plain::without_nan(matrix.row(r))),
+                who + ": an argmax is wrong");
     check_targets(who, sampler, by_itself, random, matrix);
     check_logprobs(who, sampler, random, matrix);
 }
