@@ -16,15 +16,15 @@ from benchmarks.report import Options, Result
 from benchmarks.timing import alternate, medians, seconds_of, spread
 from benchmarks.workload import DTYPE, MODEL, greedy, prompts
 from specserve.attention.sdpa import SdpaFactory
-from specserve.batch import BatchBuilder
-from specserve.kernels import TorchKernels
+from specserve.batch.batch import BatchBuilder
+from specserve.batch.request import Request
+from specserve.batch.span import Span
+from specserve.engine.runner import Runner
+from specserve.kernels.torch_kernels import TorchKernels
 from specserve.kv.cache import KVCache
 from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
 from specserve.protocols import AttentionBackend, AttentionSpec
-from specserve.request import Request
-from specserve.runner import Runner
-from specserve.spans import Span
 from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.models.decoder import DecoderModel
 
 LENGTH, CHUNK, BLOCK_SIZE = 2048, 512, 16

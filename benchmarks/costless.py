@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from specserve.admission import Limits
-from specserve.assembly import Assembled
-from specserve.batch import BatchBuilder
+from specserve.batch.batch import BatchBuilder
 from specserve.config import EngineConfig
-from specserve.contained import ContainedProcessor
-from specserve.engine import Engine, EngineParts
+from specserve.engine.admission import Limits
+from specserve.engine.assembly import Assembled
+from specserve.engine.engine import Engine, EngineParts
+from specserve.engine.scheduler import Scheduler
+from specserve.engine.verifier import DrafterInvariantVerifier
+from specserve.guards.contained import ContainedProcessor
 from specserve.kv.blocks import BlockPool
 from specserve.kv.cache import KVCache
 from specserve.metrics import EngineMetrics
 from specserve.protocols import Arithmetic
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
 from specserve.sampling.sampler import TorchSampler
-from specserve.scheduler import Scheduler
 from specserve.speculation.drafting import NoDraft
 from specserve.speculation.planning import VerifyAll
 from specserve.types import ForwardOutput, GenerateRequest, SamplingParams
-from specserve.verifier import DrafterInvariantVerifier
 
 if TYPE_CHECKING:
-    from specserve.batch import Batch
-    from specserve.runner import Runner
+    from specserve.batch.batch import Batch
+    from specserve.engine.runner import Runner
 
 BLOCK_SIZE, PROMPT_LEN, MAX_LEN = 16, 600, 16384
 DEVICE = torch.device("cpu")

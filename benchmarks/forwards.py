@@ -13,12 +13,12 @@ import torch
 
 from benchmarks.shapes import model_directory
 from benchmarks.workload import DTYPE
-from specserve.assembly import Assembled, assemble
-from specserve.batch import BatchBuilder
+from specserve.batch.batch import BatchBuilder
+from specserve.batch.request import Request
+from specserve.batch.span import Span
 from specserve.config import EngineConfig
-from specserve.plugins import PluginHost
-from specserve.request import Request
-from specserve.spans import Span
+from specserve.engine.assembly import Assembled, assemble
+from specserve.plugins.host import PluginHost
 from specserve.types import GenerateRequest
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from benchmarks.report import Options
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.models.decoder import DecoderModel
 
 BLOCK_SIZE = 16

@@ -29,8 +29,8 @@ from specserve.testing.requests import toy_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.assembly import Assembled
-    from specserve.engine import Engine
+    from specserve.engine.assembly import Assembled
+    from specserve.engine.engine import Engine
 
 CONTEXTS = (256, 512, 1024, 2048, 4096, 8192)
 COUNTS, CONTEXT, SHORT = (1, 2, 4, 8, 16, 32, 64), 640, 16

@@ -28,7 +28,7 @@ from benchmarks.workload import (
 )
 
 if TYPE_CHECKING:
-    from specserve.engine import Engine
+    from specserve.engine.engine import Engine
     from specserve.types import GenerateRequest
 
 TARGET = 15.0

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.report import Check, Options, Result
 from benchmarks.timing import alternate
 from benchmarks.workload import DTYPE, KV_MEMORY, MODEL, PROMPT_LEN, greedy, prompts, serve_all
-from specserve.assembly import assemble
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.engine.assembly import assemble
 from specserve.hookspecs import hookimpl
-from specserve.plugins import PluginHost
+from specserve.plugins.host import PluginHost
 from specserve_hybrid_attn.attention import HybridAttention
 
 if TYPE_CHECKING:
     import torch
 
-    from specserve.assembly import Assembled
+    from specserve.engine.assembly import Assembled
     from specserve.protocols import AttentionBackend, AttentionFactory, AttentionSpec
 
 TARGET = 1.02

@@ -20,9 +20,9 @@ from benchmarks.report import Check, Options, Result
 from benchmarks.shapes import model_directory
 from benchmarks.timing import alternate, medians, spread
 from benchmarks.workload import DTYPE, MODEL
+from specserve.engine.runner import Runner
 from specserve.models.loader import load_model
 from specserve.protocols import AttentionSpec
-from specserve.runner import Runner
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request
@@ -30,8 +30,8 @@ from specserve.testing.requests import toy_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.assembly import Assembled
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
+    from specserve.engine.assembly import Assembled
     from specserve.models.decoder import DecoderModel
 
 CONTEXT, WIDTH, PROMPT = 640, 8, 2048

@@ -15,7 +15,7 @@ from benchmarks.timing import percentile
 from benchmarks.workload import DTYPE, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
 
 if TYPE_CHECKING:
-    from specserve.engine import Engine
+    from specserve.engine.engine import Engine
     from specserve.types import GenerateRequest
 
 NUM_DECODING, LONG = 8, 2000

@@ -22,11 +22,11 @@ from benchmarks.pays import decode, edited, request
 from benchmarks.report import Check, Options, Result
 from benchmarks.timing import alternate, medians, seconds_of
 from benchmarks.workload import DTYPE, KV_MEMORY, MODEL, PROMPT_LEN, greedy, prompts, serve_all
-from specserve.assembly import Assembled, assemble
 from specserve.config import EngineConfig
+from specserve.engine.assembly import Assembled, assemble
 from specserve.models.config import read_config
 from specserve.models.locate import locate_model
-from specserve.plugins import PluginHost
+from specserve.plugins.host import PluginHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable

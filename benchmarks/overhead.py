@@ -19,10 +19,10 @@ import torch
 from benchmarks.costless import BLOCK_SIZE, as_assembled, costless_engine, costless_requests
 from benchmarks.report import Check, Options, Result
 from benchmarks.timing import spread
-from specserve.async_engine import AsyncEngine
+from specserve.engine.async_engine import AsyncEngine
 
 if TYPE_CHECKING:
-    from specserve.engine import Engine
+    from specserve.engine.engine import Engine
     from specserve.types import GenerateRequest
 
 MANY, TINY_VOCAB, DEMO_VOCAB = 256, 64, 8192

@@ -24,7 +24,7 @@ from specserve.types import GenerateRequest, SamplingParams
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from specserve.engine import Engine
+    from specserve.engine.engine import Engine
     from specserve.types import Delta
 
     Make = Callable[[int], list[GenerateRequest]]

@@ -19,7 +19,7 @@ from specserve.models.locate import locate_model
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.engine import Engine
+    from specserve.engine.engine import Engine
 
 TARGET = 1.3
 

@@ -11,14 +11,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specserve.assembly import Assembled, assemble
 from specserve.config import EngineConfig
-from specserve.plugins import PluginHost
+from specserve.engine.assembly import Assembled, assemble
+from specserve.plugins.host import PluginHost
 from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:
     from benchmarks.report import Options
-    from specserve.engine import Engine
+    from specserve.engine.engine import Engine
     from specserve.types import Delta
 
 MODEL, DTYPE, KV_MEMORY = "demo", "bfloat16", "512M"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from native_cases import machine
 
-from specserve.request import Request
+from specserve.batch.request import Request
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
 from specserve.sampling.sampler import Row
 from specserve.testing.reference import gumbel

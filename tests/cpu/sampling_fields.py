@@ -9,7 +9,7 @@ import torch
 from native_cases import randn
 from sampled import EOS, admitted
 
-from specserve.admission import Limits, check_sampling
+from specserve.engine.admission import Limits, check_sampling
 from specserve.errors import RequestError
 from specserve.types import SamplingParams
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.request import Request
+    from specserve.batch.request import Request
 
 VOCABS = (1, 2, 3, 63, 64, 65, 320, 8192)
 TINY = 5e-324

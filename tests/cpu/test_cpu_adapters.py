@@ -13,11 +13,11 @@ from native_cases import SETS, assert_near, each_dtype, each_set, machine, randn
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.lowrank import LoraPlan, LowRankDelta, LowRankPart, Segment
+from specserve.kernels.lowrank import LoraPlan, LowRankDelta, LowRankPart, Segment
+from specserve.models.tiled import TiledPass
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import varied_requests
 from specserve.testing.toy import write_checkpoint
-from specserve.tiled import TiledPass
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_kind
 from specserve_cpu.fused import AroundPass, FusedPass
@@ -26,7 +26,7 @@ from specserve_cpu.kernels import CpuKernels
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.types import GenerateRequest
 
 RANKS = {"a": 4, "b": 7, "c": 33}

@@ -13,12 +13,12 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from native_cases import SETS
 
-from specserve.async_engine import AsyncEngine
 from specserve.cli import build_parser, main
 from specserve.cli.common import load_configuration
 from specserve.cli.serve import banner
 from specserve.config import EngineConfig, ServerConfig
-from specserve.options import convert
+from specserve.engine.async_engine import AsyncEngine
+from specserve.plugins.options import convert
 from specserve.server.app import make_app
 from specserve.testing.engines import DEFAULTS, make_engine
 from specserve_cpu import _native

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from native_cases import SETS, each_set
 
+from specserve.models.tiled import TiledPass
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import Run, accepted, assert_lossless, make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, varied_requests
 from specserve.testing.toy import write_checkpoint
-from specserve.tiled import TiledPass
 from specserve_cpu.fused import FusedPass
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.assembly import Assembled
-    from specserve.engine import Engine
+    from specserve.engine.assembly import Assembled
+    from specserve.engine.engine import Engine
 
 MODELS: dict[str, dict[str, Any]] = {
     "llama": {},

@@ -9,18 +9,18 @@ import torch
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
+from specserve.models.tiled import TiledPass
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import accepted, assert_lossless, make_engine, run_requests
 from specserve.testing.requests import TOY_VOCAB, varied_requests
 from specserve.testing.toy import write_checkpoint
-from specserve.tiled import TiledPass
 from specserve_cpu.fused import AroundPass, FusedPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from specserve.assembly import Assembled
+    from specserve.engine.assembly import Assembled
 
 REQUESTS = varied_requests(6)
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -13,7 +13,7 @@ from specserve.attention.sdpa import SdpaFactory
 from specserve.cli import main
 from specserve.config import EngineConfig
 from specserve.errors import ConfigError
-from specserve.plugins import PluginHost
+from specserve.plugins.host import PluginHost
 from specserve.protocols import PHASES, AttentionNeeds
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from native_cases import U_SUM, U, assert_near, each_dtype, each_set, machine, make_unusual, randn, same_bits, some
 
-from specserve.kernels import TorchKernels
+from specserve.kernels.torch_kernels import TorchKernels
 from specserve_cpu.kernels import CpuKernels
 
 SIZES = [2, 15, 16, 40, 128, 864, 1001]

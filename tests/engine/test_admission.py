@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from specserve.admission import Limits, check_request
+from specserve.engine.admission import Limits, check_request
 from specserve.errors import QueueFullError, RequestError
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request

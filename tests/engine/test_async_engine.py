@@ -9,8 +9,8 @@ from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
-from specserve.async_engine import AsyncEngine, Mailbox
 from specserve.config import EngineConfig
+from specserve.engine.async_engine import AsyncEngine, Mailbox
 from specserve.errors import ConfigError, EngineDeadError, QueueFullError, RequestError
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import DEFAULTS, drafter_plugin, run

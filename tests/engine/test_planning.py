@@ -13,14 +13,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specserve.batch import BatchBuilder
-from specserve.request import Request
-from specserve.spans import Span
+from specserve.batch.batch import BatchBuilder
+from specserve.batch.drafts import paths_of
+from specserve.batch.request import Request
+from specserve.batch.span import Span
 from specserve.speculation.asking import FIRST_PATIENCE, LONG_REST, PATIENCE, SHORT_REST, Asking
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import POINTS, StepCosts, measure_costs
 from specserve.speculation.planning import PROBE_EVERY, WORTHWHILE, CostPlanner, VerifyAll
-from specserve.speculation.trees import paths_of
 from specserve.testing.drafters import OracleDrafter, WrongDrafter
 from specserve.testing.engines import make_engine, run
 from specserve.testing.requests import TOY_VOCAB, toy_request

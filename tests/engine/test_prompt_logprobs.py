@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from specserve.scheduler import PROMPT_SCORING_ROWS
+from specserve.engine.scheduler import PROMPT_SCORING_ROWS
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, toy_request

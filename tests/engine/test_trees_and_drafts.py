@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specserve.speculation.draft_checks import DraftFault, check_draft, merge_siblings
-from specserve.speculation.trees import (
+from specserve.batch.drafts import (
     ROOT,
     children_of,
     depths_of,
@@ -17,6 +16,7 @@ from specserve.speculation.trees import (
     parents_of,
     paths_of,
 )
+from specserve.guards.draft_checks import DraftFault, check_draft, merge_siblings
 from specserve.types import Draft
 
 VOCAB = 4

@@ -29,8 +29,8 @@ ROW_COUNTS = (1, 2, 15, 16, 31, 32, 33, 64, 65, 70)
 
 
 def kernels():
-    from specserve.kernels import TorchKernels
-    from specserve.kernels_cuda import CudaKernels
+    from specserve.kernels.torch_kernels import TorchKernels
+    from specserve.kernels.triton_kernels import CudaKernels
 
     torch.manual_seed(0)
     return CudaKernels(), TorchKernels()
@@ -115,7 +115,7 @@ def interpret_activation_equals_its_torch_twin():
 
 def adapters_of(dtype, names, ins, outs):
     """Random adapters of mixed ranks; the last one leaves the projection as it is."""
-    from specserve.lowrank import LowRankPart
+    from specserve.kernels.lowrank import LowRankPart
 
     def part(rank, first, width):
         down, up = torch.randint(-2, 3, (rank, ins)), torch.randint(-2, 3, (width, rank))
@@ -129,7 +129,7 @@ def adapters_of(dtype, names, ins, outs):
 
 
 def interpret_segments_get_what_their_adapters_add():
-    from specserve.lowrank import Segment, add_in_full_height
+    from specserve.kernels.lowrank import Segment, add_in_full_height
 
     ours, _ = kernels()
     for dtype in (torch.float32, torch.float16):
@@ -154,7 +154,7 @@ def interpret_segments_get_what_their_adapters_add():
 
 def interpret_an_engine_on_these_kernels_is_lossless_and_says_what_torch_says():
     from specserve import builtin
-    from specserve.kernels_cuda import CudaKernels
+    from specserve.kernels.triton_kernels import CudaKernels
     from specserve.testing.drafters import NoisyDrafter
     from specserve.testing.engines import accepted, assert_lossless, make_engine, run
     from specserve.testing.requests import TOY_VOCAB, toy_request
@@ -200,7 +200,7 @@ def compiled(kernel, pointers, integers, constants, **options):
 
 
 def linear_ptx(dtype, kind):
-    from specserve import kernels_cuda as cuda
+    from specserve.kernels import triton_kernels as cuda
 
     tiles = cuda.TILES[dtype]
     return compiled(
@@ -228,7 +228,7 @@ def compile_linear_in_float32_is_not_rounded_to_tf32():
 
 
 def compile_the_other_kernels():
-    from specserve import kernels_cuda as cuda
+    from specserve.kernels import triton_kernels as cuda
 
     for kind in ("fp32", "bf16", "fp16"):
         p = f"*{kind}"
@@ -247,7 +247,7 @@ def compile_the_other_kernels():
 
 
 def compile_low_rank_additions_sum_in_order():
-    from specserve import lowrank_cuda as cuda
+    from specserve.kernels import triton_lowrank as cuda
 
     sizes = {"PARTS": cuda.PARTS, "FIELDS": cuda.FIELDS, "ROWS": cuda.ROWS, "RANKS": cuda.RANKS}
     for kind in ("fp32", "bf16", "fp16"):

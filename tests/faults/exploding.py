@@ -10,7 +10,7 @@ import math
 
 from safetensors.torch import load_file, save_file
 
-from specserve.kernels import TorchKernels
+from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.sampler import TorchSampler
 from specserve.testing.toy import write_checkpoint
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from faulty import Misbehaving, in_process
 
 from specserve.attention.sdpa import SdpaAttention, SdpaFactory
-from specserve.kernels import TorchKernels
+from specserve.engine.verifier import DrafterInvariantVerifier
+from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.sampler import TorchSampler
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import OracleDrafter
-from specserve.verifier import DrafterInvariantVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from faulty import Misbehaving, in_process
 from parts import Quiet, State
 from prometheus_client.parser import text_string_to_metric_families
 
-from specserve.async_engine import AsyncEngine
 from specserve.config import EngineConfig, ServerConfig
+from specserve.engine.async_engine import AsyncEngine
 from specserve.protocols import ResolvedModel
 from specserve.server.app import make_app
 from specserve.speculation.planning import VerifyAll

@@ -10,11 +10,11 @@ import torch
 
 from fuzz.parts.plugins import OWN_DRAFTERS, drafter_plugins, observer_plugin, planner_plugin, processor_plugin
 from fuzz.plans import changed
-from specserve.assembly import Assembled, assemble
 from specserve.config import EngineConfig
+from specserve.engine.assembly import Assembled, assemble
 from specserve.kv.cache import KVCache
 from specserve.models.config import read_config
-from specserve.plugins import PluginHost
+from specserve.plugins.host import PluginHost
 from specserve_cpu._native import instruction_sets
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from fuzz.drawing import plan_of
 from fuzz.minimise import minimise
 from fuzz.plans import changed, load, save
 from fuzz.trial import run_trial
+from specserve.engine.verifier import Walk
 from specserve.kv.blocks import BlockPool
 from specserve.sampling.sampler import TorchSampler
-from specserve.verifier import Walk
 
 MOST_TRIALS = 60
 

@@ -49,7 +49,7 @@ def test_flash_is_near_float64(cases, dtype, head_dim):
 @pytest.mark.parametrize("window", [None, 100])
 def test_flash_rows_do_not_feel_neighbours_or_span_cuts(cases, dtype, window):
     """What `row_invariant` of `flash` claims from its source: see the module."""
-    from specserve.spans import Span
+    from specserve.batch.span import Span
 
     world = cases.World(cases.Shape(16, 8, 2, 64, (window,), dtype), "cuda")
     backend, span = flash_of(world), world.prompt(0, 700)

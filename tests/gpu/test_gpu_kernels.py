@@ -9,7 +9,7 @@ import torch
 
 from specserve.attention.sdpa import backend_chooser
 from specserve.attention.tiles import key_grid
-from specserve.kernels import TorchKernels
+from specserve.kernels.torch_kernels import TorchKernels
 from specserve.testing.engines import make_engine
 from specserve.testing.requests import toy_request
 
@@ -24,7 +24,7 @@ each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 
 @pytest.fixture
 def kernels():
-    from specserve.kernels_cuda import CudaKernels
+    from specserve.kernels.triton_kernels import CudaKernels
 
     torch.manual_seed(0)
     return CudaKernels()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specserve.request import Request
-from specserve.spans import Span
+from specserve.batch.request import Request
+from specserve.batch.span import Span
 from specserve.testing.engines import make_engine, run
 from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint

@@ -7,8 +7,10 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from specserve.attention.choosing import BACKEND_PARTS, FACTORY_PARTS
-from specserve.batch import BatchBuilder
+from specserve.batch.batch import BatchBuilder
+from specserve.batch.request import Request
+from specserve.batch.span import Span
+from specserve.engine.choose_attention import BACKEND_PARTS, FACTORY_PARTS
 from specserve.protocols import (
     BY_SLOT,
     Arithmetic,
@@ -17,8 +19,6 @@ from specserve.protocols import (
     AttentionFactory,
     KVLayout,
 )
-from specserve.request import Request
-from specserve.spans import Span
 from specserve.types import Draft, GenerateRequest
 from specserve_hybrid_attn.attention import HybridAttention
 from specserve_hybrid_attn.factory import HybridFactory

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 import torch
 
-from specserve.assembly import assemble
 from specserve.config import EngineConfig
+from specserve.engine.assembly import assemble
 from specserve.models.locate import locate_model
-from specserve.plugins import PluginHost
+from specserve.plugins.host import PluginHost
 from specserve.testing.engines import run_requests, verify_everything
 from specserve.testing.requests import toy_request
 from specserve_demo import ADAPTERS_DIR
 
 if TYPE_CHECKING:
-    from specserve.assembly import Assembled
+    from specserve.engine.assembly import Assembled
     from specserve.types import GenerateRequest
 
 NAMES = ("docstrings", "tests")

@@ -13,10 +13,10 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from toy_adapters import lora_options, write_adapter
 
-from specserve.async_engine import AsyncEngine
 from specserve.cli import build_parser
 from specserve.config import EngineConfig, ServerConfig
-from specserve.options import convert, parse_settings
+from specserve.engine.async_engine import AsyncEngine
+from specserve.plugins.options import convert, parse_settings
 from specserve.server.app import make_app
 from specserve.testing.engines import DEFAULTS
 from specserve_lora.config import CHANGES_THE_MODEL, REFUSED

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from toy_adapters import lora_engine, lora_of, lora_options, under, write_adapter
 
-from specserve.async_engine import AsyncEngine
 from specserve.config import EngineConfig
+from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import QueueFullError, RequestError
 from specserve.testing.engines import DEFAULTS, run_requests
 from specserve.testing.requests import varied_requests

@@ -10,8 +10,8 @@ from toy_adapters import lora_engine, lora_options, write_adapter
 
 from specserve.cli import main
 from specserve.errors import ConfigError
-from specserve.lowrank import LoraPlan, LowRankDelta, Segment
-from specserve.options import convert, parse_settings
+from specserve.kernels.lowrank import LoraPlan, LowRankDelta, Segment
+from specserve.plugins.options import convert, parse_settings
 from specserve.testing.engines import make_engine
 from specserve_lora.options import LoraOptions
 from specserve_lora.planning import plan

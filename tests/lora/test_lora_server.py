@@ -11,8 +11,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from toy_adapters import lora_of, lora_options, write_adapter
 
-from specserve.async_engine import AsyncEngine
 from specserve.config import EngineConfig, ServerConfig
+from specserve.engine.async_engine import AsyncEngine
 from specserve.server.app import make_app
 from specserve.testing.engines import DEFAULTS
 

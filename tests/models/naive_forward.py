@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.kernels import TorchKernels
+from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import load_model
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from specserve.errors import PluginError
-from specserve.kernels import TorchKernels
-from specserve.projection import BatchRows, Projection
+from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.projection import BatchRows, Projection
 
 
 def make() -> Projection:

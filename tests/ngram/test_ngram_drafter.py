@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_index import FakeIndex
 
-from specserve.request import Request
+from specserve.batch.request import Request
 from specserve.types import Draft, GenerateRequest
 from specserve_ngram.drafter import NgramDrafter
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from specserve.errors import ConfigError
-from specserve.options import convert, parse_settings
+from specserve.plugins.options import convert, parse_settings
 from specserve_ngram.options import NgramOptions
 
 

@@ -20,7 +20,7 @@ from specserve_ngram.plugin import NgramPlugin, make_index
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.engine import Engine
+    from specserve.engine.engine import Engine
     from specserve.types import GenerateRequest
 
 

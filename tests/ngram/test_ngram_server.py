@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from specserve.async_engine import AsyncEngine
 from specserve.config import EngineConfig, ServerConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.engine.async_engine import AsyncEngine
 from specserve.hookspecs import hookimpl
 from specserve.server.app import make_app
 from specserve.speculation.planning import VerifyAll

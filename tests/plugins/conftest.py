@@ -10,8 +10,8 @@ import pytest
 from fake_site import FakeBuiltin, write_plugin
 
 from specserve.config import EngineConfig
-from specserve.discovery import discover
-from specserve.plugins import PluginHost
+from specserve.plugins.discovery import discover
+from specserve.plugins.host import PluginHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The only place where plugins are found; what is imported from it is forgotten afterwards."""
     monkeypatch.syspath_prepend(str(tmp_path))
     only_here = functools.partial(discover, [str(tmp_path)])
-    monkeypatch.setattr("specserve.plugins.discover", only_here)
+    monkeypatch.setattr("specserve.plugins.host.discover", only_here)
     monkeypatch.setattr("specserve.cli.plugins.discover", only_here)
     before = set(sys.modules)
     yield tmp_path

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from specserve.hookspecs import hookimpl
-from specserve.plugins import PluginHost
+from specserve.plugins.host import PluginHost
 
 if TYPE_CHECKING:
     from pathlib import Path

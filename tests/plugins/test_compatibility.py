@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from specserve.compat import Finding, resolve
 from specserve.config import EngineConfig
 from specserve.declare import Compatible, Conflict, PluginDeclaration, Provides
-from specserve.wording import refusal, verdict
+from specserve.plugins.rules import Finding, resolve
+from specserve.plugins.wording import refusal, verdict
 
 
 def declare(name: str, provides: str, **groups: Any) -> PluginDeclaration:

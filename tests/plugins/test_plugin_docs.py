@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from specserve import hookspecs
-from specserve.features import FEATURES
-from specserve.loading import HOOKS
+from specserve.plugins.features import FEATURES
+from specserve.plugins.load import HOOKS
 
 DOCS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
 

@@ -36,7 +36,13 @@ def objects(request):
 def test_the_walk_reaches_the_core():
     found = public_objects("specserve")
     assert len(found) > 400
-    for name in ("batch.Batch", "spans.Span", "declare.Compatible", "engine.Engine", "sampling.sampler.scores"):
+    for name in (
+        "batch.batch.Batch",
+        "batch.span.Span",
+        "declare.Compatible",
+        "engine.engine.Engine",
+        "sampling.sampler.scores",
+    ):
         assert f"specserve.{name}" in found
 
 

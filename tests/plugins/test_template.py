@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_site import write_distribution
 
-from specserve.compat import resolve
 from specserve.config import EngineConfig
-from specserve.discovery import discover
 from specserve.errors import ConfigError
+from specserve.plugins.discovery import discover
+from specserve.plugins.rules import resolve
 from specserve.types import Draft
 
 if TYPE_CHECKING:

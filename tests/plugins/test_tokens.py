@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specserve.errors import PluginError
-from specserve.features import FEATURES, mention_problem, provide_problem
+from specserve.plugins.features import FEATURES, mention_problem, provide_problem
 
 if TYPE_CHECKING:
     from fake_site import Install, Start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specserve.admission import Limits, check_request
+from specserve.engine.admission import Limits, check_request
 from specserve.errors import RequestError
 from specserve.testing.requests import toy_request
 

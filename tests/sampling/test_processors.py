@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specserve.request import Request
+from specserve.batch.request import Request
 from specserve.sampling.edits import TorchRow
 from specserve.sampling.processors import (
     BadWordsProcessor,

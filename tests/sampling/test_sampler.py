@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specserve.request import Request
+from specserve.batch.request import Request
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
 from specserve.sampling.sampler import Row, TorchSampler, is_greedy
 from specserve.testing.reference import reference_token

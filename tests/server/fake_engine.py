@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.errors import RequestError
 from specserve.metrics import EngineMetrics
-from specserve.plugins import Asked
+from specserve.plugins.host import Asked
 from specserve.text.stops import StopStrings
 from specserve.types import Delta, SpeculationFigures, TokenLogprobs
 

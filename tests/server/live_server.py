@@ -15,8 +15,8 @@ import aiohttp
 from aiohttp import web
 from toy_adapters import lora_options, write_adapter
 
-from specserve.async_engine import AsyncEngine
 from specserve.config import EngineConfig, ServerConfig
+from specserve.engine.async_engine import AsyncEngine
 from specserve.server.app import make_app
 from specserve.server.run import make_runner
 from specserve.testing.engines import DEFAULTS

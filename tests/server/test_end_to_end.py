@@ -14,8 +14,8 @@ import pytest_asyncio
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
-from specserve.async_engine import AsyncEngine
 from specserve.config import EngineConfig, ServerConfig
+from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
 from specserve.server.app import make_app
 from specserve.speculation.planning import VerifyAll
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from specserve.batch.request import Request
     from specserve.protocols import Drafter
-    from specserve.request import Request
 
 PROMPT = "def read_settings(path):\n"
 VOCAB_SIZE = 320

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from wire import work
 
 from benchmarks.workload import DTYPE, KV_MEMORY, serve_all
-from specserve.assembly import assemble
 from specserve.config import EngineConfig
-from specserve.plugins import PluginHost
+from specserve.engine.assembly import assemble
+from specserve.plugins.host import PluginHost
 from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:

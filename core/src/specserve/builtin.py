@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from specserve.attention.sdpa import SdpaFactory
 from specserve.errors import ConfigError
 from specserve.hookspecs import hookimpl
-from specserve.kernels import TorchKernels
+from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def make_kernels(device: str, dtype: str) -> KernelSet | None:
 def cuda_kernels() -> KernelSet:
     """Imported here: Triton is there only where a CUDA build of torch brought it."""
     try:
-        from specserve.kernels_cuda import CudaKernels
+        from specserve.kernels.triton_kernels import CudaKernels
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "triton":
             raise

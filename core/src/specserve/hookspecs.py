@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.config import EngineConfig
     from specserve.protocols import (
         AdaptableModel,

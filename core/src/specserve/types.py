@@ -27,7 +27,7 @@ class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
-    """How the tokens of one request are chosen. `specserve.admission` checks the ranges.
+    """How the tokens of one request are chosen. `specserve.engine.admission` checks the ranges.
 
     Temperature 0 (in fact anything below 1e-5) is greedy. `seed` None draws one at admission. `logprobs` k asks
     for the chosen token's log-probability and the k most likely ones, raw (before every processor);

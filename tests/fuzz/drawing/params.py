@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specserve.admission import MAX_BAD_WORDS, MAX_BIASED_TOKENS, MAX_LOGPROBS, MAX_STOPS
+from specserve.engine.admission import MAX_BAD_WORDS, MAX_BIASED_TOKENS, MAX_LOGPROBS, MAX_STOPS
 from specserve.sampling.seeds import choice_seed
 from specserve.types import SamplingParams
 

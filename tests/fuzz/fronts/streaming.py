@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fuzz.failures import Failure
 from fuzz.wire import as_request
-from specserve.async_engine import AsyncEngine
+from specserve.engine.async_engine import AsyncEngine
 
 if TYPE_CHECKING:
     from fuzz.building import Built

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from specserve.request import Request
+    from specserve.batch.request import Request
 
 
 class LyingList(list):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from specserve.request import Request
+    from specserve.batch.request import Request
 
 CHANCE = 0.05
 """Of a fault, per call."""

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping, Sequence
 
+    from specserve.batch.request import Request
     from specserve.protocols import DrafterNeeds
-    from specserve.request import Request
 
     Grow = Callable[[Sequence[int], int], Draft]
 

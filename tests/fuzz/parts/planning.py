@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.batch.drafts import keep, parents_of
 from specserve.speculation.planning import most_useful
-from specserve.speculation.trees import keep, parents_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from specserve.request import Request
+    from specserve.batch.request import Request
     from specserve.types import Draft
 
 

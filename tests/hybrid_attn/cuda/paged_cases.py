@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import torch
 
-from specserve.batch import BatchBuilder
+from specserve.batch.batch import BatchBuilder
+from specserve.batch.drafts import paths_of
+from specserve.batch.request import Request
+from specserve.batch.span import Span
 from specserve.kv.cache import KVCache
 from specserve.protocols import AttentionSpec
-from specserve.request import Request
-from specserve.spans import Span
-from specserve.speculation.trees import paths_of
 from specserve.testing.requests import toy_request
 from specserve.types import Draft
 

@@ -20,8 +20,8 @@ import torch
 from cuda_twins import assert_hybrid_is_lossless, twin_plugin
 from paged_cases import LEADING, NUM_SLOTS, TREE, Shape, World, attend, dense
 
-from specserve.spans import Span
-from specserve.speculation.trees import paths_of
+from specserve.batch.drafts import paths_of
+from specserve.batch.span import Span
 from specserve.testing.engines import run
 from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint

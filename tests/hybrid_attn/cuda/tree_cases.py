@@ -7,7 +7,7 @@ import random
 import torch
 from paged_cases import LEADING, TREE, Shape, World
 
-from specserve.speculation.trees import depths_of, parents_of, paths_of
+from specserve.batch.drafts import depths_of, parents_of, paths_of
 from specserve.types import Draft
 from specserve_hybrid_attn.cuda.flashinfer_paged import RowTable
 from specserve_hybrid_attn.cuda.tree_masks import Forest

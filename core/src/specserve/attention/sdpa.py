@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
-from specserve.batch import to_device
-from specserve.kernels import DEPTH, LINE
+from specserve.batch.batch import to_device
+from specserve.kernels.torch_kernels import DEPTH, LINE
 from specserve.kv.cache import finite
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.kv.cache import KeysValues, KVCache
     from specserve.protocols import AttentionSpec
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.speculation.trees import num_leading, parents_of, paths_of
+from specserve.batch.drafts import num_leading, parents_of, paths_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch import Batch
-    from specserve.spans import Span
+    from specserve.batch.batch import Batch
+    from specserve.batch.span import Span
 
 FINEST = 64
 """The smallest grid step; every block size divides it."""

@@ -12,8 +12,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from specserve.admission import Limits, check_sampling
 from specserve.cli.common import add_engine_flags, load_configuration, report_progress
+from specserve.engine.admission import Limits, check_sampling
 from specserve.errors import SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
     from collections.abc import Mapping
 
-    from specserve.async_engine import AsyncEngine
     from specserve.config import EngineConfig
+    from specserve.engine.async_engine import AsyncEngine
     from specserve.types import SpeculationFigures
 
 NO_LIMITS = Limits(vocab_size=2**31, max_model_len=2**31, cache_tokens=2**31)
@@ -51,7 +51,7 @@ def run(args: Namespace) -> int:
 
 
 async def generate(config: EngineConfig, prompt: str, args: Namespace) -> int:
-    from specserve.async_engine import AsyncEngine  # torch, by way of the engine
+    from specserve.engine.async_engine import AsyncEngine  # torch, by way of the engine
 
     engine = await AsyncEngine.start(config, on_progress=report_progress)
     try:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from specserve.compat import Finding, judge_core, load_member, missing_lines, resolve
 from specserve.config import DEVICES, EngineConfig
-from specserve.discovery import discover
-from specserve.enabling import decide, find
 from specserve.errors import PluginError
-from specserve.features import FEATURES, did_you_mean, is_core
-from specserve.options import parse_settings
-from specserve.wording import advice, statement_line, verdict
+from specserve.plugins.discovery import discover
+from specserve.plugins.enabling import decide, find
+from specserve.plugins.features import FEATURES, did_you_mean, is_core
+from specserve.plugins.options import parse_settings
+from specserve.plugins.rules import Finding, judge_core, load_member, missing_lines, resolve
+from specserve.plugins.wording import advice, statement_line, verdict
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
     from collections.abc import Mapping
 
-    from specserve.async_engine import AsyncEngine
     from specserve.config import EngineConfig
+    from specserve.engine.async_engine import AsyncEngine
 
 SERVER_FIELDS = ("host", "port", "api_key", "served_model_name", "drain_seconds", "max_body_bytes")
 
@@ -45,7 +45,7 @@ def run(args: Namespace) -> int:
 
 async def start_engine(config: EngineConfig) -> AsyncEngine:
     """Load, then say on standard error what runs."""
-    from specserve.async_engine import AsyncEngine  # torch, by way of the engine
+    from specserve.engine.async_engine import AsyncEngine  # torch, by way of the engine
 
     engine = await AsyncEngine.start(config, on_progress=report_progress)
     lines = [*banner(engine.describe()), *(f"specserve: {line}" for line in engine.plugins.banner())]

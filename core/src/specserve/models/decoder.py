@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from specserve import protocols
     from specserve.models.config import ModelConfig
+    from specserve.models.projection import BatchRows, Projection
     from specserve.models.rope import RotaryTable
-    from specserve.projection import BatchRows, Projection
     from specserve.protocols import KernelSet
 
 

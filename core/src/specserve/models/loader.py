@@ -13,9 +13,9 @@ import torch
 from specserve.errors import ModelError
 from specserve.models.config import read_config
 from specserve.models.decoder import DecoderLayer, DecoderModel
+from specserve.models.projection import Projection
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.weights import Checkpoint
-from specserve.projection import Projection
 
 if TYPE_CHECKING:
     from collections.abc import Callable

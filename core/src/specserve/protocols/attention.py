@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
 
 Phase = Literal["prefill", "decode", "verify"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "verify")

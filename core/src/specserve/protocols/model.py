@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch import Batch
-    from specserve.lowrank import AdapterWeights, Segment
+    from specserve.batch.batch import Batch
+    from specserve.kernels.lowrank import AdapterWeights, Segment
     from specserve.protocols.attention import AttentionBackend
     from specserve.protocols.sampling import Sampler
 
@@ -79,7 +79,7 @@ class ForwardPass(Protocol):
 
 Delta = "Callable[[Tensor, Tensor, slice, Any], None]"
 """`delta(x, out, rows, lora)` adds its part to `out` in place; x: [T, in], out: [T, out], rows: which rows of the
-batch, lora: the batch's plan. `specserve.lowrank.LowRankDelta` is the one that kernel sets may fuse."""
+batch, lora: the batch's plan. `specserve.kernels.lowrank.LowRankDelta` is the one that kernel sets may fuse."""
 
 
 class Projection(Protocol):

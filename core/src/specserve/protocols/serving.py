@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.types import Verdict
 
 

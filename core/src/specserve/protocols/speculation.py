@@ -9,8 +9,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch import Batch
-    from specserve.request import Request
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
     from specserve.types import Draft, ForwardOutput, Verdict
 
 

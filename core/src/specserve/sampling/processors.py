@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.batch.request import Request
     from specserve.protocols import LogitEdits
-    from specserve.request import Request
 
 
 class Editing:

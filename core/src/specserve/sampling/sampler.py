@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.batch.request import Request
     from specserve.protocols import ProcessorState
-    from specserve.request import Request
 
 SLICE = 32
 """Rows that get noise at a time, which bounds memory at large vocabularies."""

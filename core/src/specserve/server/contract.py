@@ -1,6 +1,6 @@
 """What the server needs of an engine, as protocols: the server and its tests know no more than this.
 
-`specserve.async_engine.AsyncEngine` fulfils them. No implementation here.
+`specserve.engine.async_engine.AsyncEngine` fulfils them. No implementation here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from specserve.metrics import EngineMetrics
-    from specserve.plugins import Asked
+    from specserve.plugins.host import Asked
     from specserve.protocols import Metric, TextStream
     from specserve.types import Delta, GenerateRequest
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from specserve.admission import MAX_BAD_WORDS, MAX_BIASED_TOKENS, MAX_LOGPROBS, MAX_STOPS
+from specserve.engine.admission import MAX_BAD_WORDS, MAX_BIASED_TOKENS, MAX_LOGPROBS, MAX_STOPS
 from specserve.errors import RequestError
 
 MAX_CHOICES = 128

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.request import Request
+    from specserve.batch.request import Request
 
 MEMORY = 0.9
 """Of what asking saved, per step asked."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.speculation.trees import ROOT, children_of, depths_of, parents_of
+from specserve.batch.drafts import ROOT, children_of, depths_of, parents_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

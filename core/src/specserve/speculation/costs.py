@@ -13,15 +13,15 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from specserve.request import Request
-from specserve.spans import Span
+from specserve.batch.request import Request
+from specserve.batch.span import Span
 from specserve.types import GenerateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.batch import Batch, BatchBuilder
-    from specserve.runner import Runner
+    from specserve.batch.batch import Batch, BatchBuilder
+    from specserve.engine.runner import Runner
 
 POINTS = (1, 4, 8, 16, 32, 33, 64, 65, 128, 256)
 CONTEXT = 256

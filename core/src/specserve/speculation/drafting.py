@@ -15,10 +15,10 @@ from specserve.speculation.calibration import Calibration, hits_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
+    from specserve.guards.drafter import Guard
     from specserve.protocols import DraftPlanner
-    from specserve.request import Request
-    from specserve.speculation.guard import Guard
     from specserve.types import Draft, ForwardOutput, Verdict
 
 

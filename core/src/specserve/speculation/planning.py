@@ -16,14 +16,14 @@ from math import log
 from operator import sub
 from typing import TYPE_CHECKING
 
+from specserve.batch.drafts import keep
 from specserve.speculation.asking import Asking
-from specserve.speculation.trees import keep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch import Batch
-    from specserve.request import Request
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
     from specserve.speculation.calibration import Calibration
     from specserve.speculation.costs import StepCosts
     from specserve.types import Draft, Verdict

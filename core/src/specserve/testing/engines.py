@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from specserve.assembly import Assembled, assemble
 from specserve.config import EngineConfig
-from specserve.contained import ContainedObserver
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.plugins import PluginHost
+from specserve.engine.assembly import Assembled, assemble
+from specserve.guards.contained import ContainedObserver
+from specserve.plugins.host import PluginHost
 from specserve.speculation.drafting import Drafting
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from specserve.engine import Engine
+    from specserve.engine.engine import Engine
     from specserve.metrics import EngineMetrics
     from specserve.protocols import Drafter, DraftPlanner, Observer
     from specserve.types import Delta, GenerateRequest, TokenLogprobs

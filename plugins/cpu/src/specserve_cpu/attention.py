@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
     from specserve.protocols import AttentionSpec
 

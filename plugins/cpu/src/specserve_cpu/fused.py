@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specserve.lowrank import LowRankDelta
+from specserve.kernels.lowrank import LowRankDelta
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_kind
 from specserve_cpu.lending import lent
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve import protocols
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.models.decoder import DecoderLayer, DecoderModel
-    from specserve.projection import Projection
+    from specserve.models.projection import Projection
     from specserve.protocols import AttentionBackend
     from specserve_cpu import _native
     from specserve_cpu.attention import PagedPlan

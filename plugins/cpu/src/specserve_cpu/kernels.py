@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.lowrank import AdapterWeights, Segment
+    from specserve.kernels.lowrank import AdapterWeights, Segment
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend
     from specserve_cpu import _native

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.request import Request
+    from specserve.batch.request import Request
     from specserve.sampling.sampler import Row
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
 
 
 class PartPlan(NamedTuple):

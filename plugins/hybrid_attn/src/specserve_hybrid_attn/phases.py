@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from specserve.batch import to_device
+from specserve.batch.batch import to_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-    from specserve.batch import Batch
-    from specserve.spans import Span
+    from specserve.batch.batch import Batch
+    from specserve.batch.span import Span
 
 
 class Part(NamedTuple):

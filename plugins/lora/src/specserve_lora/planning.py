@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from specserve.lowrank import LoraPlan, Segment
+from specserve.kernels.lowrank import LoraPlan, Segment
 from specserve.namespaces import unsalted
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
 
 
 def plan(batch: Batch, packed: Callable[[str], Any]) -> LoraPlan | None:

@@ -9,7 +9,7 @@ from specserve.config import parse_bytes
 from specserve.confine import find_root
 from specserve.errors import ConfigError, RequestError
 from specserve.hookspecs import hookimpl
-from specserve.lowrank import LowRankDelta
+from specserve.kernels.lowrank import LowRankDelta
 from specserve.protocols import ResolvedModel
 from specserve_lora.adapter import AdapterReader
 from specserve_lora.modules import HEAD, modules_of
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.config import EngineConfig
-    from specserve.lowrank import LoraPlan
+    from specserve.kernels.lowrank import LoraPlan
     from specserve.protocols import AdaptableModel
     from specserve.server.contract import ServedEngine
     from specserve.types import GenerateRequest

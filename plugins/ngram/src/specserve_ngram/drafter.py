@@ -15,8 +15,8 @@ from specserve.types import Draft
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch import Batch
-    from specserve.request import Request
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
     from specserve.types import ForwardOutput, Verdict
     from specserve_ngram._native import Index
 

@@ -9,7 +9,7 @@ from specserve.protocols import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.types import Verdict
     from specserve_ngram._native import Index
     from specserve_ngram.corpora import CorpusStore

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch import to_device
+from specserve.batch.batch import to_device
+from specserve.batch.drafts import is_chain
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
-from specserve.speculation.trees import is_chain
 from specserve_hybrid_attn.cuda.moves import mover_for
 from specserve_hybrid_attn.cuda.varlen import torch_varlen
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.kv.cache import KeysValues, KVCache
     from specserve.protocols import AttentionSpec
     from specserve_hybrid_attn.cuda.varlen import Varlen

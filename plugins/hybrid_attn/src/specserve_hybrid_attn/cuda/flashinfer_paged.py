@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from specserve.batch import to_device
+from specserve.batch.batch import to_device
+from specserve.batch.drafts import depths_of, is_chain, parents_of
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
-from specserve.speculation.trees import depths_of, is_chain, parents_of
 from specserve_hybrid_attn.cuda.flash import int32, starts
 from specserve_hybrid_attn.cuda.moves import mover_for
 from specserve_hybrid_attn.cuda.tree_masks import NO_WINDOW, WORD, Forest, MaskRows, tree_kernels
@@ -26,7 +26,7 @@ from specserve_hybrid_attn.cuda.tree_masks import NO_WINDOW, WORD, Forest, MaskR
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
     from specserve.protocols import AttentionSpec
     from specserve_hybrid_attn.cuda.tree_masks import TreeKernels

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from specserve.batch import Batch
+    from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
     from specserve.protocols import AttentionSpec
     from specserve_hybrid_attn.cuda.paged_plan import Cut

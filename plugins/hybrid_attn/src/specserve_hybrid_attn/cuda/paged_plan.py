@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch import to_device
-from specserve.speculation.trees import depths_of, num_leading, parents_of
+from specserve.batch.batch import to_device
+from specserve.batch.drafts import depths_of, num_leading, parents_of
 from specserve_hybrid_attn.cuda.tree_masks import Forest
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from specserve.batch import Batch
-    from specserve.spans import Span
+    from specserve.batch.batch import Batch
+    from specserve.batch.span import Span
     from specserve_hybrid_attn.cuda.tree_masks import TreeKernels
 
 TILE_FIELDS = 8

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 
-from specserve.batch import to_device
+from specserve.batch.batch import to_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

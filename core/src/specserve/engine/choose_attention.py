@@ -1,0 +1,127 @@
+"""Which attention backend serves: the one asked for, a plugin's choice, or the best that fits.
+
+A choice that cannot work is refused with all its reasons.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.attention.fitting import best_fit, cuts_drafts, layout_for, misfits, none_fits, unknown
+from specserve.errors import ConfigError, PluginError
+from specserve.plugins.answers import all_of, refuse_other, refuse_partial
+from specserve.protocols import PHASES, AttentionCapabilities, AttentionNeeds, AttentionSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from specserve.config import EngineConfig
+    from specserve.kv.cache import KVCache
+    from specserve.models.decoder import DecoderModel
+    from specserve.plugins.host import PluginHost
+    from specserve.protocols import AttentionBackend, AttentionFactory, Drafter
+
+FACTORY_PARTS = {"attributes": ("name", "capabilities"), "methods": ("build",)}
+BACKEND_PARTS = {"attributes": ("name", "arithmetic"), "methods": ("backend_for", "plan", "forward")}
+
+
+class ChosenAttention(NamedTuple):
+    """A backend for the model, and who brought it."""
+
+    backend: AttentionBackend
+    owner: str
+    row_invariant: bool
+    chains_only: bool
+    """Drafts must not branch: the backend could not keep siblings apart."""
+
+    @property
+    def description(self) -> str:
+        cut = "; no tree mask, so drafts are cut to chains" if self.chains_only else ""
+        return f"{self.backend.name} ({self.owner}{cut})"
+
+
+def make_attention(
+    config: EngineConfig,
+    host: PluginHost,
+    model: DecoderModel,
+    cache: KVCache,
+    device: torch.device,
+    drafters: Sequence[Drafter],
+) -> ChosenAttention:
+    needs = needs_of(config, host, model, drafters)
+    owner, factory = choose(config, host, needs)
+    if reasons := misfits(factory.capabilities, needs):
+        raise ConfigError(f"attention {factory.name} cannot serve this configuration: {'; '.join(reasons)}.")
+    layout = layout_for(factory.capabilities, needs)
+    assert layout is not None, "a backend without a layout is a misfit"
+    spec = AttentionSpec(
+        model.num_heads,
+        model.num_kv_heads,
+        model.head_dim,
+        model.scale,
+        cache.block_size,
+        model.sliding_windows,
+        layout,
+    )
+    backend = factory.build(spec, cache, device, model.dtype)
+    check(owner, backend, BACKEND_PARTS, "AttentionBackend")
+    return ChosenAttention(backend, owner, factory.capabilities.row_invariant, cuts_drafts(factory.capabilities, needs))
+
+
+def needs_of(
+    config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
+) -> AttentionNeeds:
+    return AttentionNeeds(
+        device=config.device,
+        dtype=config.dtype,
+        block_size=config.block_size,
+        head_dim=model.head_dim,
+        head_bytes=model.head_dim * model.dtype.itemsize,
+        graphs=config.graphs,
+        drafts=bool(drafters),
+        trees=bool(drafters) and "draft.tree" in host.features,
+    )
+
+
+def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tuple[str, AttentionFactory]:
+    """The owner's name and the backend: --attention's, a plugin's, else the best that fits. A guest's choice and
+    --attention exclude each other."""
+    owners: dict[str, str] = {}
+    offers: dict[str, AttentionFactory] = {}
+    for owner, factories in host.collect("attention_backends"):
+        for factory in all_of(owner, "attention_backends", factories):
+            check_factory(owner, factory)
+            if factory.name in offers:
+                raise PluginError(
+                    f"{owner} and {owners[factory.name]} both bring an attention backend named {factory.name!r}. "
+                    f"Keep one: remove --plugin or pass --no-plugin for {owner} or {owners[factory.name]}."
+                )
+            owners[factory.name], offers[factory.name] = owner, factory
+    selected = host.single("select_attention", available=offers, needs=needs)
+    if selected is not None:
+        if config.attention != "auto":
+            raise ConfigError(
+                f"--attention {config.attention}: plugin {selected[0]} chooses the attention backend. "
+                f"Leave --attention at auto, or remove --plugin {selected[0]}."
+            )
+        check_factory(*selected)
+        return selected
+    if config.attention != "auto":
+        if config.attention not in offers:
+            raise ConfigError(f"--attention: {unknown(config.attention, offers)}.")
+        return owners[config.attention], offers[config.attention]
+    best = best_fit(offers, needs, PHASES)
+    if best is None:
+        raise ConfigError(f"--attention auto: {none_fits(offers, needs)}.")
+    return owners[best.name], best
+
+
+def check_factory(owner: str, factory: AttentionFactory) -> None:
+    check(owner, factory, FACTORY_PARTS, "AttentionFactory")
+    refuse_other(owner, "the capabilities of its attention backend", factory.capabilities, AttentionCapabilities)
+
+
+def check(owner: str, thing: object, parts: dict[str, tuple[str, ...]], kind: str) -> None:
+    refuse_partial(owner, f"brings a {type(thing).__name__} for attention", thing, kind, **parts)

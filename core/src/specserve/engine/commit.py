@@ -1,0 +1,177 @@
+"""Applies a verdict: tokens onto requests, accepted tree paths to their place in the KV cache, ends, counts.
+
+The last stage of a step that touches requests. What it returns is all that leaves the engine. A fault of one request
+ends that request here, whichever stage found it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from specserve.faults import FAULTS, RequestFault
+from specserve.types import Delta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
+    from specserve.batch.span import Span
+    from specserve.engine.scheduler import Scheduler
+    from specserve.kv.cache import KVCache
+    from specserve.metrics import EngineMetrics
+    from specserve.plugins.blame import Blame
+    from specserve.types import FinishReason, SpanVerdict, Verdict
+
+
+class Committer:
+    """`on_end` hears of every request that ends, after its blocks are free."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        cache: KVCache,
+        metrics: EngineMetrics,
+        blame: Blame,
+        on_end: Callable[[Request], None],
+    ) -> None:
+        self.scheduler, self.cache, self.metrics, self.blame, self.on_end = scheduler, cache, metrics, blame, on_end
+
+    def commit(self, batch: Batch, verdict: Verdict) -> list[Delta]:
+        """One delta per request that got tokens or prompt log-probabilities."""
+        now = time.monotonic()
+        in_place = self.move_accepted(batch, verdict)
+        deltas = []
+        for span, decided in zip(batch.spans, verdict.spans, strict=True):
+            if span.drafted:
+                self.count_speculation(span, decided)
+            if decided.tokens:
+                deltas.append(self.append(span, decided, now, in_place))
+            elif decided.fault is not None:
+                deltas.append(self.fail(span.request, decided.fault))
+            else:
+                self.scheduler.settle(span, 0)
+                if decided.prompt_logprobs:
+                    span.request.num_prompt_scored += len(decided.prompt_logprobs)
+                    deltas.append(Delta(span.request.id, (), prompt_logprobs=decided.prompt_logprobs))
+        return deltas
+
+    def append(self, span: Span, decided: SpanVerdict, now: float, in_place: bool) -> Delta:
+        request, tokens, accepted = span.request, decided.tokens, len(decided.path)
+        is_first = request.last_token is None
+        request.tokens += tokens
+        fault = self.tell_processors(request, tokens) if request.processors else None
+        self.scheduler.settle(span, accepted if in_place else num_leading(decided.path))
+        self.count_tokens(request, len(tokens), now)
+        if decided.prompt_logprobs:
+            request.num_prompt_scored += len(decided.prompt_logprobs)
+        reason = decided.finish_reason if fault is None else "error"
+        if reason is not None:
+            self.end(request, reason, now)
+        return Delta(
+            request.id,
+            tokens,
+            reason,
+            decided.logprobs,
+            decided.prompt_logprobs,
+            flags(accepted, len(tokens)),
+            request.stop_string,
+            request.cached_tokens if is_first else 0,
+            request.figures() if reason is not None else None,
+            None if fault is None else str(fault),
+        )
+
+    def tell_processors(self, request: Request, tokens: tuple[int, ...]) -> RequestFault | None:
+        """Commit the tokens to the request's processors, up to the first that raises."""
+        for state, part in zip(request.processors, request.processor_parts, strict=True):
+            try:
+                state.commit(tokens)
+            except FAULTS as error:
+                fault = RequestFault(request.id, f"the logits processor of {part.plugin}", error, part)
+                self.count_fault(fault)
+                return fault
+        return None
+
+    def end(self, request: Request, reason: FinishReason, now: float) -> None:
+        request.finish_reason = reason
+        self.metrics.request_success[reason] += 1
+        self.metrics.e2e_request_latency.add(now - request.arrival)
+        self.scheduler.remove(request)
+        self.on_end(request)
+
+    def fail(self, request: Request, fault: RequestFault) -> Delta:
+        """End the request because of what its own part raised."""
+        self.count_fault(fault)
+        self.end(request, "error", time.monotonic())
+        return Delta(request.id, (), "error", figures=request.figures(), error=str(fault))
+
+    def count_fault(self, fault: RequestFault) -> None:
+        consequence = f"; request {fault.request_id} ends, the others go on"
+        if fault.part is not None:
+            fault.part.failed(fault.error, consequence)
+        else:
+            self.metrics.faults.count(*self.blame.find(fault.error, "request"), fault.error, consequence)
+
+    def move_accepted(self, batch: Batch, verdict: Verdict) -> bool:
+        """Accepted guesses that are not already the leading ones of their span move there. False where that failed:
+        their keys and values must be computed again."""
+        source: list[int] = []
+        target: list[int] = []
+        size = self.scheduler.block_size
+        for span, decided in zip(batch.spans, verdict.spans, strict=True):
+            if not decided.path or decided.path[-1] == len(decided.path) - 1:
+                continue
+            blocks, first = span.request.blocks, span.start + span.known
+            for i, node in enumerate(decided.path):
+                if node != i:
+                    source.append(blocks[(first + node) // size] * size + (first + node) % size)
+                    target.append(blocks[(first + i) // size] * size + (first + i) % size)
+        try:
+            self.cache.move(source, target)
+        except FAULTS as error:
+            plugin, part = self.blame.find(error, "KV cache")
+            self.metrics.faults.count(plugin, part, error, "; accepted guesses are computed again")
+            return False
+        return True
+
+    def count_tokens(self, request: Request, count: int, now: float) -> None:
+        metrics = self.metrics
+        if request.last_token is None:
+            metrics.prompt_tokens += request.prompt_len
+            metrics.time_to_first_token.add(now - request.arrival)
+            if count > 1:
+                metrics.inter_token_latency.add(0.0, count - 1)
+        else:
+            metrics.inter_token_latency.add((now - request.last_token) / count, count)
+        request.last_token = now
+        metrics.generation_tokens += count
+
+    def count_speculation(self, span: Span, decided: SpanVerdict) -> None:
+        request, accepted, metrics = span.request, len(decided.path), self.metrics
+        request.num_spec_steps += 1
+        request.num_draft_tokens += span.drafted
+        request.num_accepted_draft_tokens += accepted
+        histogram = request.acceptance_histogram
+        histogram += [0] * (accepted + 1 - len(histogram))
+        histogram[accepted] += 1
+        metrics.num_drafts += 1
+        metrics.num_draft_tokens += span.drafted
+        metrics.num_accepted_tokens += accepted
+        for depth in range(accepted):
+            metrics.accepted_per_position[depth] += 1
+
+
+PLAIN = (False,)
+
+
+def flags(accepted: int, count: int) -> tuple[bool, ...]:
+    """Per token: was it a confirmed guess?"""
+    if count == 1 and not accepted:
+        return PLAIN
+    return (True,) * accepted + (False,) * (count - accepted)
+
+
+def num_leading(path: tuple[int, ...]) -> int:
+    """How many accepted nodes lie where they belong without being moved."""
+    return next((i for i, node in enumerate(path) if node != i), len(path))

@@ -1,0 +1,215 @@
+"""The engine: the step loop's five stages and the requests they serve. Synchronous, one thread at a time.
+
+Everything it is made of is given to it complete (see `specserve.engine.assembly`); the async front lives in
+`specserve.engine.async_engine`. In the core only `assembly` imports this module.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.batch.request import Request
+from specserve.engine.admission import Limits, check_request, queue_full
+from specserve.engine.attempts import Attempts, Computed
+from specserve.engine.commit import Committer
+from specserve.errors import QueueFullError
+from specserve.faults import FAULTS, RequestFault
+from specserve.plugins.blame import Blame
+from specserve.sampling.seeds import random_seed
+from specserve.text.stops import StopStrings
+from specserve.types import Delta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from specserve.batch.batch import Batch, BatchBuilder
+    from specserve.batch.span import Span
+    from specserve.engine.runner import Runner
+    from specserve.engine.scheduler import Scheduler
+    from specserve.guards.contained import ContainedObserver, ContainedProcessor
+    from specserve.kv.cache import KVCache
+    from specserve.metrics import EngineMetrics
+    from specserve.protocols import DraftPlanner, Metric, Observer, Tokenizer, Verifier
+    from specserve.speculation.drafting import Drafting, NoDraft
+    from specserve.types import ForwardOutput, GenerateRequest, Verdict
+
+
+class EngineParts(NamedTuple):
+    """What an engine is made of."""
+
+    scheduler: Scheduler
+    builder: BatchBuilder
+    runner: Runner
+    verifier: Verifier
+    drafting: Drafting | NoDraft
+    planner: DraftPlanner
+    cache: KVCache
+    processors: Sequence[ContainedProcessor]
+    watchers: Sequence[ContainedObserver]
+    tokenizer: Tokenizer
+    metrics: EngineMetrics
+    limits: Limits
+    max_waiting: int
+    checks: Sequence[Callable[[GenerateRequest], object]] = ()
+    """What plugins say of a request before it is taken: each may raise a RequestError."""
+    blame: Blame = Blame()
+    check_device: Callable[[], object] = bool
+    """Raises when the device is lost, and with it everything that runs on it."""
+
+    @property
+    def observers(self) -> list[Observer]:
+        return [watcher.observer for watcher in self.watchers]
+
+
+class Engine:
+    def __init__(self, parts: EngineParts) -> None:
+        self.parts = parts
+        self.scheduler, self.runner, self.verifier, self.drafting = (
+            parts.scheduler, parts.runner, parts.verifier, parts.drafting,
+        )  # fmt: skip
+        self.planner, self.metrics = parts.planner, parts.metrics
+        self.attempts = Attempts(
+            parts.builder, parts.runner, parts.verifier, parts.metrics, parts.blame, parts.check_device
+        )
+        self.committer = Committer(self.scheduler, parts.cache, self.metrics, parts.blame, self.forget)
+        self.requests: dict[str, Request] = {}
+        self.num_added = 0
+
+    # --- requests -----------------------------------------------------------------------------------
+
+    def check(self, request: GenerateRequest) -> None:
+        """Raise a `RequestError` unless this engine can serve the request. Any thread may ask."""
+        check_request(request, self.parts.limits)
+        for check in self.parts.checks:
+            check(request)
+        if len(self.scheduler.waiting) >= self.parts.max_waiting:
+            raise QueueFullError(queue_full(self.parts.max_waiting))
+
+    def add(self, wire: GenerateRequest) -> Request:
+        """Take a checked request. Raises RequestFault, and takes nothing, where one of its own parts raises."""
+        assert wire.request_id not in self.requests, f"request {wire.request_id!r} is running already"
+        limits, params = self.parts.limits, wire.params
+        longest = min(len(wire.prompt_token_ids) + params.max_tokens, limits.max_model_len, limits.cache_tokens)
+        request = Request.admit(
+            wire,
+            seed=random_seed() if params.seed is None else params.seed,
+            arrival=time.monotonic(),
+            order=self.num_added,
+            max_len=longest,
+        )
+        self.num_added += 1
+        for processor in self.parts.processors:
+            processor.start(request, limits.vocab_size)
+        if params.stop:
+            self.watch_for_stops(request, wire.prompt_token_ids)
+        self.requests[request.id] = request
+        self.scheduler.add(request)
+        self.drafting.start(request)
+        return request
+
+    def refused(self, fault: RequestFault) -> Delta:
+        """The one delta of a request that `add` did not take."""
+        self.committer.count_fault(fault)
+        self.metrics.request_success["error"] += 1
+        return Delta(fault.request_id, (), "error", error=str(fault))
+
+    def watch_for_stops(self, request: Request, prompt: Sequence[int]) -> None:
+        params = request.params
+        try:
+            stream = self.parts.tokenizer.stream(prompt, skip_special_tokens=params.skip_special_tokens)
+            request.stop_text = StopStrings(params.stop, stream)
+        except FAULTS as error:
+            raise RequestFault(request.id, "the text stream for its stop strings", error) from error
+
+    def abort(self, request_id: str) -> None:
+        """Forget the request and free its blocks; unknown ids are those that just ended."""
+        request = self.requests.get(request_id)
+        if request is not None:
+            request.finish_reason = "abort"
+            self.metrics.request_success["abort"] += 1
+            self.scheduler.remove(request)
+            self.forget(request)
+            self.gauge()
+
+    def forget(self, request: Request) -> None:
+        del self.requests[request.id]
+        self.drafting.stop(request)
+        if request.finish_reason != "error":
+            for part in request.processor_parts:
+                part.passed()
+
+    @property
+    def has_work(self) -> bool:
+        return not self.scheduler.is_idle
+
+    # --- the loop -----------------------------------------------------------------------------------
+
+    def step(self) -> list[Delta]:
+        """One forward pass and everything it decides."""
+        began = time.perf_counter()
+        spans = self.scheduler.schedule()
+        if not spans:
+            return []
+        try:
+            batch, output, verdict = self.attempts.compute(spans)
+        except FAULTS as error:
+            raised = error
+        else:
+            return self.finish(batch, output, verdict, time.perf_counter() - began)
+        return self.recover(spans, raised)
+
+    def recover(self, spans: Sequence[Span], error: BaseException) -> list[Delta]:
+        """The step raised: find the requests that make it raise, and let the others go on."""
+        deltas: list[Delta] = []
+        for result in self.attempts.isolated(spans, error):
+            deltas += self.finish(*result) if isinstance(result, Computed) else [self.fail(result)]
+        return deltas
+
+    def finish(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> list[Delta]:
+        """What follows the verdict. Commit comes first, so that a drafter never sees a request that has just ended.
+
+        `seconds`: from the begin of the step to its verdict, which is what a draft's width can change.
+        """
+        deltas = self.committer.commit(batch, verdict)
+        self.drafting.draft(batch, output, verdict)
+        self.metrics.num_steps += 1
+        self.gauge()
+        self.planner.learn(batch, verdict, seconds)  # nothing from here on can change a token
+        for watcher in self.parts.watchers:
+            watcher.observe(batch, verdict)
+        return deltas
+
+    def fail(self, fault: RequestFault) -> Delta:
+        """End the request that raised; the others go on."""
+        delta = self.committer.fail(self.requests[fault.request_id], fault)
+        self.gauge()
+        return delta
+
+    def gauge(self) -> None:
+        metrics, scheduler = self.metrics, self.scheduler
+        metrics.num_requests_running = len(scheduler.running)
+        metrics.num_requests_waiting = len(scheduler.waiting)
+        metrics.kv_cache_usage = scheduler.pool.usage
+
+    def run(self, requests: Iterable[GenerateRequest], on_delta: Callable[[Delta], None]) -> None:
+        """Serve these requests to their end, synchronously: for tests, benches and scripts."""
+        for request in requests:
+            self.check(request)
+            try:
+                self.add(request)
+            except RequestFault as fault:
+                on_delta(self.refused(fault))
+        while self.has_work:
+            for delta in self.step():
+                on_delta(delta)
+        self.check_integrity()
+
+    def observer_metrics(self) -> list[Metric]:
+        return [metric for watcher in self.parts.watchers for metric in watcher.metrics()]
+
+    def check_integrity(self) -> None:
+        """The conservation laws; `AssertionError` names the one that broke."""
+        self.scheduler.check_integrity()
+        queued = {r.id for r in [*self.scheduler.running, *self.scheduler.waiting]}
+        assert set(self.requests) == queued, "the engine and its scheduler know different requests"

@@ -1,0 +1,198 @@
+"""What plugins answer when the engine is built: held to its interface, and made safe to call.
+
+One function per role. A role that only one plugin may own is asked through `PluginHost.single`, which refuses two.
+Knows nothing about the order in which roles are needed: that is `assembly`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from specserve.batch.batch import no_lora
+from specserve.engine.verifier import DrafterInvariantVerifier
+from specserve.errors import PluginError, RequestError
+from specserve.faults import FAULTS, said
+from specserve.guards.contained import ContainedObserver, ContainedProcessor
+from specserve.guards.lora_planner import ContainedLoraPlanner
+from specserve.guards.metric_checks import check_metric
+from specserve.guards.planner import ContainedPlanner
+from specserve.guards.sampler import ContainedSampler
+from specserve.guards.verifier import ContainedVerifier
+from specserve.plugins.answers import all_of, refuse_other, refuse_partial
+from specserve.plugins.blame import CORE, Role
+from specserve.plugins.load import BUILTIN, cause_of
+from specserve.protocols import DrafterNeeds
+from specserve.sampling.processors import MinTokensProcessor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from specserve.batch.batch import Batch
+    from specserve.config import EngineConfig
+    from specserve.engine.choose_attention import ChosenAttention
+    from specserve.faults import PluginPart
+    from specserve.models.decoder import DecoderModel
+    from specserve.plugins.host import PluginHost
+    from specserve.plugins.load import LoadedPlugin
+    from specserve.protocols import Drafter, DraftPlanner, KernelSet, Sampler, Verifier
+    from specserve.types import GenerateRequest
+
+KERNEL_METHODS = (
+    "linear", "prepare_linear", "rms_norm", "rotary", "silu_and_multiply", "pack_adapter", "add_low_rank", "fuse",
+)  # fmt: skip
+SAMPLER_METHODS = ("argmax_tokens", "target_tokens", "token_logprobs")
+
+
+def make_kernels(config: EngineConfig, host: PluginHost) -> tuple[str, KernelSet]:
+    answer: tuple[str, KernelSet] | None = host.single(
+        "make_kernels", config=config, device=config.device, dtype=config.dtype
+    )
+    assert answer is not None, "the built-in plugin always offers kernels"
+    owner, kernels = answer
+    refuse_partial(
+        owner, gave("make_kernels", kernels), kernels, "KernelSet",
+        attributes=("name", "row_tile", "sampler"), methods=KERNEL_METHODS,
+    )  # fmt: skip
+    what = f"has a {type(kernels.sampler).__name__} as the sampler of its kernels"
+    refuse_partial(owner, what, kernels.sampler, "Sampler", methods=SAMPLER_METHODS)
+    return owner, kernels
+
+
+def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
+    """Every plugin's drafter. Refuses one that needs hidden states which the model does not have."""
+    drafters: list[Drafter] = []
+    for owner, drafter in host.collect("make_drafter", model=model, config=config):
+        refuse_partial(
+            owner, gave("make_drafter", drafter), drafter, "Drafter",
+            attributes=("name", "needs"), methods=("start", "propose", "stop"),
+        )  # fmt: skip
+        refuse_other(owner, "its drafter's name", drafter.name, str)
+        refuse_other(owner, "its drafter's needs", drafter.needs, DrafterNeeds)
+        for layer in drafter.needs.hidden_layers:
+            if not -model.num_layers - 1 <= layer <= model.num_layers:
+                raise PluginError(
+                    f"{owner} needs the hidden states of layer {layer}; this model has layers 0 (the embedding) to "
+                    f"{model.num_layers}. Choose a drafter made for this model, or remove --plugin {owner}."
+                )
+        drafters.append(drafter)
+    return drafters
+
+
+def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> DraftPlanner | None:
+    """A plugin's, or None."""
+    answer = host.single("make_draft_planner", config=config)
+    if answer is None:
+        return None
+    owner, planner = answer
+    refuse_partial(
+        owner, gave("make_draft_planner", planner), planner, "DraftPlanner", methods=("limits", "choose", "learn")
+    )
+    return ContainedPlanner(owner, planner, host.faults, most=config.max_num_batched_tokens, vocab_size=vocab_size)
+
+
+def sampler_of(kernels_owner: str, kernels: KernelSet) -> Sampler:
+    return kernels.sampler if kernels_owner == BUILTIN else ContainedSampler(kernels.sampler)
+
+
+def make_verifier(
+    config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...], sampler: Sampler
+) -> tuple[str, Verifier]:
+    answer = host.single("make_verifier", config=config)
+    if answer is None:
+        return BUILTIN, DrafterInvariantVerifier(eos_token_ids, sampler)
+    owner, verifier = answer
+    refuse_partial(
+        owner, gave("make_verifier", verifier), verifier, "Verifier",
+        attributes=("name", "lossless"), methods=("verify",),
+    )  # fmt: skip
+    return owner, ContainedVerifier(verifier)
+
+
+def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...]) -> list[ContainedProcessor]:
+    processors = [ContainedProcessor(CORE, MinTokensProcessor(eos_token_ids), host.faults, needed=True)]
+    for owner, answer in host.collect("logits_processors", config=config):
+        of_core = owner == BUILTIN
+        for processor in all_of(owner, "logits_processors", answer):
+            what = f"has a {type(processor).__name__} among its logits_processors"
+            refuse_partial(owner, what, processor, "LogitsProcessor", methods=("start",))
+            name = CORE if of_core else owner
+            processors.append(ContainedProcessor(name, processor, host.faults, needed=of_core))
+    return processors
+
+
+def make_observers(config: EngineConfig, host: PluginHost) -> list[ContainedObserver]:
+    """Each is asked for its metrics once, so that what cannot be shown is found now."""
+    observers = []
+    for owner, observer in host.collect("make_observer", config=config):
+        refuse_partial(owner, gave("make_observer", observer), observer, "Observer", methods=("observe", "metrics"))
+        try:
+            for metric in observer.metrics():
+                check_metric(metric)
+        except FAULTS as error:
+            raise PluginError(
+                f"{owner}: its observer {said(error)} when it was asked for its metrics. "
+                f"See specserve.protocols.Metric, or remove --plugin {owner}."
+            ) from error
+        observers.append(ContainedObserver(owner, observer, host.faults))
+    return observers
+
+
+def make_lora_planner(host: PluginHost) -> Callable[[Batch], Any]:
+    """Asks the plugin that plans LoRA, if there is one, for every batch."""
+    planners = host.implementers["plan_lora"]
+    if not planners:
+        return no_lora
+    if len(planners) > 1:
+        names = " and ".join(plugin.name for plugin in planners)
+        raise PluginError(f"{names} both implement plan_lora, which only one plugin may own. Keep one.")
+
+    def plan(batch: Batch) -> Any:
+        try:
+            return next(iter(planners[0].call("plan_lora", batch=batch)), None)
+        except PluginError as error:
+            raise cause_of(error) from None
+
+    return ContainedLoraPlanner(plan, host.faults.part(planners[0].name, "LoRA planner"))
+
+
+def request_checks(host: PluginHost) -> list[Callable[[GenerateRequest], object]]:
+    return [
+        request_check(plugin, host.faults.part(plugin.name, "request check"))
+        for plugin in host.implementers["check_request"]
+    ]
+
+
+def request_check(plugin: LoadedPlugin, part: PluginPart) -> Callable[[GenerateRequest], object]:
+    """One that only a RequestError leaves; a check that raises anything else is left out."""
+
+    def check(request: GenerateRequest) -> None:
+        if not part.enabled:
+            return
+        try:
+            plugin.call("check_request", request=request)
+        except RequestError:
+            part.passed()
+            raise
+        except FAULTS as error:
+            part.failed(cause_of(error), "; the request is taken without it")
+        else:
+            part.passed()
+
+    return check
+
+
+def gave(hook: str, answer: object) -> str:
+    return f"answers {hook} with a {type(answer).__name__}"
+
+
+def engine_roles(
+    kernels_owner: str, kernels: KernelSet, attention: ChosenAttention, verifier_owner: str, verifier: Verifier
+) -> list[Role]:
+    """Whose the parts are that every step goes through, to name a culprit."""
+    roles = [
+        Role(kernels, kernels_owner, "kernels", ("specserve.models.projection", "specserve.models.decoder")),
+        Role(kernels.sampler, kernels_owner, "sampler", ("specserve.guards.sampler",)),
+        Role(attention.backend, attention.owner, "attention", ("specserve.models.tiled", "specserve.engine.runner")),
+        Role(verifier, verifier_owner, "verifier", ("specserve.guards.verifier",)),
+    ]
+    return [role for role in roles if role.plugin != BUILTIN]

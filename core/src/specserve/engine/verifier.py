@@ -1,0 +1,167 @@
+"""Drafter-invariant verification: what the target says decides, whatever was guessed.
+
+For each span that reaches the end of its request's tokens, the target token of the last committed row is
+computed; while it equals a child in the draft, that child is accepted and its own row is asked. Where none
+does, the target token is the bonus. So a request's tokens are those of plain decoding by construction; a
+draft only decides how many of them one step finds. Stops cut here, token by token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.batch.drafts import ROOT, children_of
+from specserve.engine.stopping import cut
+from specserve.faults import FAULTS, RequestFault
+from specserve.sampling.sampler import Row, is_greedy
+from specserve.types import SpanVerdict, TokenLogprobs, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
+    from specserve.batch.span import Span
+    from specserve.protocols import Sampler
+    from specserve.types import ForwardOutput
+
+NOTHING = SpanVerdict((), (), None, None, None)
+
+
+class Walk:
+    """One span's way down its draft."""
+
+    __slots__ = ("children", "first", "guessed", "node", "path", "span", "tokens")
+
+    def __init__(self, span: Span, first: int) -> None:
+        self.span = span
+        self.first = first
+        """Row, in the logits, of the last committed token; node n is row first + 1 + n."""
+        self.node = ROOT
+        self.path: list[int] = []
+        self.tokens: list[int] = []
+        draft = span.draft
+        self.guessed = () if draft is None else draft.tokens
+        self.children = None if draft is None or draft.parents is None else children_of(draft)
+        """Of a tree; a chain has the next node."""
+
+    @property
+    def row(self) -> int:
+        return self.first + 1 + self.node
+
+    def take(self, token: int) -> bool:
+        """The target says `token`: step to the child that guessed it. False where the walk ends."""
+        self.tokens.append(token)
+        if self.children is not None:
+            child = self.children.get(self.node, {}).get(token)
+            if child is None:
+                return False
+        else:
+            child = self.node + 1
+            if child == len(self.guessed) or self.guessed[child] != token:
+                return False
+        self.path.append(child)
+        self.node = child
+        return True
+
+
+def is_plain(request: Request) -> bool:
+    """Greedy, and no log-probabilities to tell."""
+    params = request.params
+    return is_greedy(request) and params.logprobs is None and params.prompt_logprobs is None
+
+
+class DrafterInvariantVerifier:
+    name = "drafter-invariant"
+    lossless = True
+
+    def __init__(self, eos_token_ids: Sequence[int], sampler: Sampler) -> None:
+        self.eos_token_ids, self.sampler = frozenset(eos_token_ids), sampler
+
+    @torch.inference_mode()
+    def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
+        logits = output.logits
+        greedy: list[Walk] = []
+        others: list[Walk] = []
+        walks: dict[int, Walk] = {}
+        plain: dict[int, int] = {}
+        for i, (span, offset) in enumerate(zip(batch.spans, batch.scored_offsets, strict=True)):
+            if span.scored and span.reaches_end:
+                row = offset + span.scored - 1 - span.drafted
+                if span.scored == 1 and is_plain(span.request):
+                    plain[i] = row
+                else:
+                    walks[i] = Walk(span, row)
+                    (greedy if is_greedy(span.request) else others).append(walks[i])
+        # greedy targets of all rows in one call: cheaper than going level by level, and exact
+        targets = self.sampler.argmax_tokens(logits) if plain or greedy else []
+        for walk in greedy:
+            while walk.take(targets[walk.row]):
+                pass
+        self.walk_by_level(logits, others)
+        verdicts = []
+        for i, span in enumerate(batch.spans):
+            if i in plain:
+                verdicts.append(self.conclude_plain(span.request, targets[plain[i]]))
+            else:
+                verdicts.append(self.conclude(batch, output, i, walks.get(i)) if span.scored else NOTHING)
+        return Verdict(verdicts)
+
+    def conclude_plain(self, request: Request, token: int) -> SpanVerdict:
+        """What `conclude` says of one greedy token with nothing else to tell: most of the steps of most requests."""
+        quiet = request.stop_text is None and not request.params.stop_token_ids
+        if quiet and token not in self.eos_token_ids and len(request.tokens) + 1 < request.max_len:
+            return SpanVerdict((), (token,), None, None, None)
+        try:
+            return SpanVerdict((), (token,), cut(request, (token,), self.eos_token_ids).reason, None, None)
+        except FAULTS as error:
+            return faulty(request, "its stop condition", error)
+
+    def walk_by_level(self, logits: torch.Tensor, walks: list[Walk]) -> None:
+        """Everything else: only rows that a walk reaches are processed, one level of all walks at a time."""
+        while walks:
+            rows = [Row(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]
+            targets = self.sampler.target_tokens(logits, rows)
+            walks = [walk for walk, token in zip(walks, targets, strict=True) if walk.take(token)]
+
+    def conclude(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
+        """Stop strings read the tokens here, which must not happen twice: a fault ends its request at once."""
+        try:
+            return self.concluded(batch, output, i, walk)
+        except FAULTS as error:
+            return faulty(batch.spans[i].request, "its stop condition or its log-probabilities", error)
+
+    def concluded(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
+        span = batch.spans[i]
+        prompt = self.prompt_logprobs(span, output, batch.scored_offsets[i])
+        if walk is None:
+            return NOTHING if prompt is None else SpanVerdict((), (), None, None, prompt)
+        request = span.request
+        count, reason = cut(request, walk.tokens, self.eos_token_ids)
+        tokens, path = tuple(walk.tokens[:count]), tuple(walk.path[:count])
+        logprobs: tuple[TokenLogprobs, ...] | None = None
+        wanted = request.params.logprobs
+        if wanted is not None:
+            rows = [walk.first, *(walk.first + 1 + node for node in walk.path)][:count]
+            logprobs = tuple(self.sampler.token_logprobs(output.logits[rows], tokens, [wanted] * count))
+        return SpanVerdict(path, tokens, reason, logprobs, prompt)
+
+    def prompt_logprobs(self, span: Span, output: ForwardOutput, offset: int) -> tuple[TokenLogprobs, ...] | None:
+        """Log-probabilities of the prompt tokens that follow this span's scored prompt rows."""
+        request = span.request
+        wanted = request.params.prompt_logprobs
+        if wanted is None or not span.scored:
+            return None
+        begin = span.start + span.length - span.scored
+        end = min(span.start + span.length, request.prompt_len - 1)
+        if begin >= end:
+            return None
+        tokens = request.tokens[begin + 1 : end + 1]
+        logits = output.logits[offset : offset + end - begin]
+        return tuple(self.sampler.token_logprobs(logits, tokens, [wanted] * len(tokens)))
+
+
+def faulty(request: Request, what: str, error: BaseException) -> SpanVerdict:
+    return SpanVerdict((), (), "error", None, None, RequestFault(request.id, what, error))

@@ -1,0 +1,149 @@
+"""Keeps a drafter's faults away from requests.
+
+A drafter that raises or breaks its contract costs that step's speculation: the fault is counted by drafter
+and reason and logged once; after `fault_limit` faulty steps in a row the drafter is switched off. Also keeps
+the drafter's record: what it costs and how much of what it guesses comes true.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from specserve.batch.drafts import shallow
+from specserve.faults import FAULTS, reason_of
+from specserve.guards.draft_checks import DraftFault, check_draft
+from specserve.protocols import DrafterNeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
+    from specserve.metrics import EngineMetrics
+    from specserve.protocols import Drafter
+    from specserve.types import Draft, ForwardOutput, Verdict
+
+logger = logging.getLogger(__name__)
+ADAPTATION = 0.05
+PROBE_EVERY = 16
+"""Steps without a question after which a competing drafter is asked whatever it promises."""
+T = TypeVar("T")
+
+
+def whole(draft: Draft) -> Draft:
+    return draft
+
+
+class Guard:
+    """One drafter, safe to call. `cut` takes from a valid draft what this engine can verify."""
+
+    def __init__(
+        self,
+        drafter: Drafter,
+        metrics: EngineMetrics,
+        *,
+        vocab_size: int,
+        fault_limit: int,
+        cut: Callable[[Draft], Draft | None] = whole,
+    ) -> None:
+        self.drafter, self.name, self.metrics, self.cut = drafter, drafter.name, metrics, cut
+        self.vocab_size, self.fault_limit = vocab_size, fault_limit
+        self.hears_every_step = drafter.needs != DrafterNeeds()
+        """Or it would miss rows; the others are called only where a draft is wanted."""
+        self.num_faults = self.faults_in_a_row = 0
+        self.enabled = True
+        self.seconds_per_draft = 0.0
+        """Of one request, a moving average."""
+        self.mean_hits = float("inf")
+        """Guesses on the right path per draft, a moving average; unknown at first, so it is worth asking."""
+        self.num_scored = self.steps_unasked = 0
+
+    def start(self, request: Request) -> None:
+        self.attempt(lambda: self.drafter.start(request))
+
+    def stop(self, request: Request) -> None:
+        self.attempt(lambda: self.drafter.stop(request))
+
+    def propose(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> list[Draft | None]:
+        """One valid draft or None per span."""
+        valid: list[Draft | None] = [None] * len(limits)
+        wanted = sum(limit > 0 for limit in limits)
+        self.steps_unasked = 0 if wanted else self.steps_unasked + 1
+        if not self.enabled or not (wanted or self.hears_every_step):
+            return valid
+        faults = self.num_faults
+        began = time.perf_counter()
+        proposed = self.attempt(partial(self.asked, batch, output, verdict, limits)) or ()
+        for i, draft in enumerate(proposed):
+            if draft is not None:  # limits[i] is ours: the drafter was given a copy
+                valid[i] = self.attempt(partial(self.checked, batch.spans[i].request, draft, limits[i]))
+        if wanted:
+            self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
+        self.judge(faults)
+        return valid
+
+    def asked(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> list[Draft | None]:
+        """A list of the right length, whatever kind of sequence the drafter gave."""
+        proposed = list(self.drafter.propose(batch, output, verdict, list(limits)))
+        if len(proposed) != len(limits):
+            raise DraftFault("wrong number of drafts")
+        return proposed
+
+    def checked(self, request: Request, draft: Draft, limit: int) -> Draft | None:
+        """The draft in normal form, less what lies beyond the request's end: the last token needs no guess,
+        it comes as a bonus."""
+        valid = check_draft(draft, limit, self.vocab_size)
+        if valid is not None:
+            valid = shallow(valid, request.max_len - len(request.tokens) - 1)
+        if valid is not None:
+            valid = self.cut(valid)
+        if valid is None or valid.source:
+            return valid
+        return msgspec.structs.replace(valid, source=self.name)
+
+    def score(self, hits: int) -> None:
+        """A draft of this drafter held `hits` guesses that came true along one path."""
+        self.num_scored += 1
+        if self.num_scored == 1:
+            self.mean_hits = hits
+        else:  # a plain mean at first: one early miss must not weigh for a hundred drafts
+            self.mean_hits += max(ADAPTATION, 1 / self.num_scored) * (hits - self.mean_hits)
+
+    def is_due(self) -> bool:
+        """Was it asked nothing for so long that its record says little about today's text?"""
+        return self.steps_unasked >= PROBE_EVERY
+
+    def attempt(self, action: Callable[[], T]) -> T | None:
+        """What the action returns; None, and a counted fault, where it raises."""
+        if not self.enabled:
+            return None
+        try:
+            return action()
+        except FAULTS as error:
+            self.count(error)
+        return None
+
+    def count(self, error: BaseException) -> None:
+        reason = reason_of(error)
+        self.num_faults += 1
+        self.metrics.drafter_faults[self.name, reason] += 1
+        if self.metrics.drafter_faults[self.name, reason] == 1:
+            logger.warning("drafter %s: %s; the requests go on with plain decoding", self.name, reason, exc_info=error)
+
+    def judge(self, faults_before: int) -> None:
+        """One step is over: it counts as faulty once, however many of its drafts were."""
+        if self.num_faults == faults_before:
+            self.faults_in_a_row = 0
+            return
+        self.faults_in_a_row += 1
+        if self.faults_in_a_row >= self.fault_limit:
+            self.enabled = False
+            self.metrics.drafters_disabled.add(self.name)
+            logger.error("drafter %s is switched off after %d faulty steps in a row", self.name, self.faults_in_a_row)

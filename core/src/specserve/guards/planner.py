@@ -1,0 +1,61 @@
+"""A plugin's planner, safe to call: where it raises or answers nonsense, the step decodes plainly.
+
+What it may decide is bounded here too: a request's own wish and the engine's budget hold whatever it says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.faults import BadAnswerError
+from specserve.guards.draft_checks import check_draft
+from specserve.speculation.planning import most_useful
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
+    from specserve.faults import FaultLog
+    from specserve.protocols import DraftPlanner
+    from specserve.types import Draft, Verdict
+
+
+class ContainedPlanner:
+    """`most`: the widest draft that a step can hold."""
+
+    def __init__(self, plugin: str, planner: DraftPlanner, log: FaultLog, *, most: int, vocab_size: int) -> None:
+        self.planner, self.most, self.vocab_size = planner, most, vocab_size
+        self.limiting = log.part(plugin, "planner's limits")
+        self.choosing = log.part(plugin, "planner's choice")
+        self.learning = log.part(plugin, "planner's learning")
+
+    def limits(self, requests: Sequence[Request]) -> list[int]:
+        if not self.choosing.enabled:
+            return [0] * len(requests)
+        return self.limiting.call([0] * len(requests), self.checked_limits, requests)
+
+    def checked_limits(self, requests: Sequence[Request]) -> list[int]:
+        limits = list(self.planner.limits(list(requests)))
+        if len(limits) != len(requests):
+            raise BadAnswerError("gave another number of limits than of requests")
+        if any(type(limit) is not int or limit < 0 for limit in limits):
+            raise BadAnswerError("gave a limit that is no number of at least 0")
+        return [min(limit, most_useful(r, self.most)) for r, limit in zip(requests, limits, strict=True)]
+
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+        plain: list[Draft | None] = [None] * len(requests)
+        return self.choosing.call(plain, self.checked_choice, requests, budget, base_rows)
+
+    def checked_choice(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+        chosen = list(self.planner.choose(list(requests), budget, base_rows))
+        if len(chosen) != len(requests):
+            raise BadAnswerError("chose for another number of requests")
+        return [
+            # a planner hands on what guards have checked; only what it made itself is checked again
+            draft if draft is None or draft is r.draft else check_draft(draft, self.most, self.vocab_size)
+            for r, draft in zip(requests, chosen, strict=True)
+        ]
+
+    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        self.learning.call(None, self.planner.learn, batch, verdict, seconds)

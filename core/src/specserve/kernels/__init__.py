@@ -1,0 +1,1 @@
+"""The core's own kernel sets: torch, and Triton for CUDA."""

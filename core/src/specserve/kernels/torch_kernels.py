@@ -1,0 +1,118 @@
+"""The torch kernel set: the row-wise arithmetic of a decoder in plain torch calls.
+
+Owns the rounding rules (norms and rotation in float32, everything else in the model's dtype) and the tile height;
+knows nothing about models, weights or batches. Rows must come padded to `row_tile`: torch picks another matrix
+algorithm for another row count, and with it other last bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from specserve.kernels.lowrank import add_in_full_height
+from specserve.sampling.sampler import TorchSampler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from specserve.kernels.lowrank import AdapterWeights, Segment
+    from specserve.models.decoder import DecoderModel
+    from specserve.protocols import AttentionBackend, Sampler
+
+SERIAL_ELEMENTS = 32768
+"""Above this many elements torch shares an element-wise call among its threads and may cut inside a row. At a cut the
+last few elements take a scalar path whose exp differs in the last bit, so a row's bits would depend on its place."""
+
+DEPTH = 32
+"""Inputs that half-precision matrix units of CPUs take at a time. Where a row ends inside such a tile, torch's products
+read on into the next row, against weights filled up with zeros: 0 * NaN is NaN, and a NaN reaches the row before it."""
+LINE = 16
+"""float32 numbers of a cache line. Where rows do not all begin at the same place of a line, torch's products of few
+outputs sum them in different orders, and a row's bits depend on its place in the tile."""
+
+
+class TorchKernels:
+    """`specserve.protocols.KernelSet` for every device and dtype that torch serves."""
+
+    name = "torch"
+    sampler: Sampler = TorchSampler()
+    row_tile: int | None = 32
+
+    def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return F.linear(filled_up(x), filled_up(weight), bias)
+
+    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        full = filled_up(weight)
+        packed = packed_linear(full, bias, self.row_tile)
+        if full is weight:
+            return packed
+        multiply = packed or (lambda x: F.linear(x, full, bias))
+        return lambda x: multiply(filled_up(x))
+
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        # torch's own weight argument multiplies before the rounding to x's dtype; checkpoints were trained with the
+        # rounding first. Same bits as float, square, mean, rsqrt, multiply written out, in two calls.
+        return torch.rms_norm(x, weight.shape, None, eps).mul_(weight)
+
+    def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        size = cos.shape[-1]
+        turned = x[..., :size].float()
+        turned = (turned * cos).addcmul_(turned.roll(size // 2, -1), sin).to(x.dtype)
+        return turned if size == x.shape[-1] else torch.cat((turned, x[..., size:]), -1)
+
+    def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
+        size = gate_up.shape[-1] // 2
+        gate, up = gate_up[..., :size], gate_up[..., size:]
+        if gate.numel() <= SERIAL_ELEMENTS or gate.device.type != "cpu":
+            return F.silu(gate).mul_(up)
+        out = gate.contiguous()
+        for block in out.split_with_sizes(_blocks(size, SERIAL_ELEMENTS // gate.shape[0]), -1):
+            F.silu(block, inplace=True)
+        return out.mul_(up)
+
+    def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
+        return {
+            name: tuple(part._replace(down=filled_up(part.down), up=filled_up(part.up)) for part in parts)
+            for name, parts in weights.items()
+        }
+
+    def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
+        add_in_full_height(self.linear, projection, filled_up(x), out, segments)
+
+    def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:
+        """torch has no call for more than one of these."""
+
+
+def filled_up(x: Tensor) -> Tensor:
+    """[..., n], with zeros behind every row up to what makes its bits its own."""
+    missing = -x.shape[-1] % (LINE if x.dtype == torch.float32 else DEPTH)
+    if missing == 0 or x.device.type != "cpu":
+        return x
+    return F.pad(x, (0, missing))
+
+
+def packed_linear(weight: Tensor, bias: Tensor | None, num_rows: int | None) -> Callable[[Tensor], Tensor] | None:
+    """The map with its weight in oneDNN's own layout, where torch has that: otherwise oneDNN reorders a bf16 weight in
+    every call, a third of the call's time. These are the operators that torch.compile emits for the same purpose."""
+    if weight.device.type != "cpu" or weight.dtype != torch.bfloat16 or not packs_bfloat16():
+        return None
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), num_rows)
+    linear = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: linear(x, packed, bias, "none", [], "")
+
+
+def packs_bfloat16() -> bool:
+    """Does this build of torch, on this processor, take prepacked bf16 weights?"""
+    operators = ("_is_mkldnn_bf16_supported", "_reorder_linear_weight", "_linear_pointwise")
+    return all(hasattr(torch.ops.mkldnn, name) for name in operators) and bool(
+        torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
+
+
+def _blocks(size: int, block: int) -> list[int]:
+    return [min(block, size - start) for start in range(0, size, block)]

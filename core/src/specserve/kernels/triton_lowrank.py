@@ -1,0 +1,215 @@
+"""Low-rank additions on CUDA: all segments of a batch in two Triton kernels per projection, down and up again.
+
+Owns the table that tells a program where its adapter's weights lie, and the cut of segments into tiles of one height. A
+row's bits follow from its own values: no tile holds two segments' rows, depth and rank are walked in order, nothing is
+summed in memory. Rounds where the torch twin, `lowrank.add_in_full_height`, does. Imports Triton.
+"""
+# mypy: disable-error-code="untyped-decorator"
+# (triton ships no types)
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.kernels.lowrank import AdapterWeights, LowRankPart, Segment
+
+ROWS, RANKS, DEPTH, COLUMNS = 16, 16, 64, 64
+PARTS = 3
+"""The most that a fused projection has of its own: q, k and v."""
+FIELDS = 5
+REMEMBERED = 256
+"""Tables of the last combinations of adapters and projections."""
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def down_kernel(
+    x: tl.tensor,
+    tiles: tl.tensor,
+    table: tl.tensor,
+    reduced: tl.tensor,
+    num_rows: tl.tensor,
+    depth: tl.tensor,
+    x_stride: tl.tensor,
+    most_ranks: tl.tensor,
+    PARTS: tl.constexpr,
+    FIELDS: tl.constexpr,
+    ROWS: tl.constexpr,
+    RANKS: tl.constexpr,
+    DEPTH: tl.constexpr,
+) -> None:
+    """reduced[part, row, r] = sum over d of x[row, d] * down[r, d]; one program per tile, part and block of ranks."""
+    begin = tl.load(tiles + tl.program_id(0) * 3)
+    count = tl.load(tiles + tl.program_id(0) * 3 + 1)
+    part = tl.program_id(1)
+    entry = table + (tl.load(tiles + tl.program_id(0) * 3 + 2) * PARTS + part) * FIELDS
+    rank = tl.load(entry + 2).to(tl.int32)
+    first = tl.program_id(2) * RANKS
+    if first >= rank:
+        return
+    down = tl.load(entry).to(tl.pointer_type(x.dtype.element_ty))
+    rows, ranks, depths = tl.arange(0, ROWS), first + tl.arange(0, RANKS), tl.arange(0, DEPTH)
+    total = tl.zeros((ROWS, RANKS), dtype=tl.float32)
+    for start in range(0, depth, DEPTH):
+        inside = depths < depth - start
+        at = (begin + rows[:, None]).to(tl.int64) * x_stride + start + depths[None, :]
+        a = tl.load(x + at, mask=(rows[:, None] < count) & inside[None, :], other=0.0)
+        b = tl.load(
+            down + ranks[None, :].to(tl.int64) * depth + start + depths[:, None],
+            mask=(ranks[None, :] < rank) & inside[:, None],
+            other=0.0,
+        )
+        total = tl.dot(a, b, total, input_precision="ieee")
+    to = (part.to(tl.int64) * num_rows + begin + rows[:, None]) * most_ranks + ranks[None, :]
+    tl.store(reduced + to, total.to(x.dtype.element_ty), mask=(rows[:, None] < count) & (ranks[None, :] < rank))
+
+
+@triton.jit(do_not_specialize=["num_rows"])
+def up_kernel(
+    reduced: tl.tensor,
+    tiles: tl.tensor,
+    table: tl.tensor,
+    out: tl.tensor,
+    num_rows: tl.tensor,
+    out_stride: tl.tensor,
+    most_ranks: tl.tensor,
+    PARTS: tl.constexpr,
+    FIELDS: tl.constexpr,
+    ROWS: tl.constexpr,
+    RANKS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+) -> None:
+    """out[row, first + c] += sum over r of reduced[part, row, r] * up[c, r]; one program per tile, part and columns."""
+    begin = tl.load(tiles + tl.program_id(0) * 3)
+    count = tl.load(tiles + tl.program_id(0) * 3 + 1)
+    part = tl.program_id(1)
+    entry = table + (tl.load(tiles + tl.program_id(0) * 3 + 2) * PARTS + part) * FIELDS
+    rank = tl.load(entry + 2).to(tl.int32)
+    width = tl.load(entry + 4).to(tl.int32)
+    columns = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
+    if (rank == 0) | (tl.program_id(2) * COLUMNS >= width):
+        return
+    up = tl.load(entry + 1).to(tl.pointer_type(out.dtype.element_ty))
+    rows, ranks = tl.arange(0, ROWS), tl.arange(0, RANKS)
+    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for start in range(0, rank, RANKS):
+        inside = ranks < rank - start
+        at = (part.to(tl.int64) * num_rows + begin + rows[:, None]) * most_ranks + start + ranks[None, :]
+        a = tl.load(reduced + at, mask=(rows[:, None] < count) & inside[None, :], other=0.0)
+        b = tl.load(
+            up + columns[None, :].to(tl.int64) * rank + start + ranks[:, None],
+            mask=(columns[None, :] < width) & inside[:, None],
+            other=0.0,
+        )
+        total = tl.dot(a, b, total, input_precision="ieee")
+    to = (begin + rows[:, None]).to(tl.int64) * out_stride + tl.load(entry + 3) + columns[None, :]
+    mask = (rows[:, None] < count) & (columns[None, :] < width)
+    added = total.to(out.dtype.element_ty).to(tl.float32)
+    before = tl.load(out + to, mask=mask, other=0.0).to(tl.float32)
+    tl.store(out + to, (before + added).to(out.dtype.element_ty), mask=mask)
+
+
+class Entry(NamedTuple):
+    """An adapter's parts of one projection, for the kernels: [PARTS, FIELDS] int64 of down's address, up's address,
+    rank, first output, number of outputs; all zero where it has none."""
+
+    table: Tensor
+    rank: int
+    width: int
+
+
+class PackedAdapter:
+    """The weights, and where they lie: the kernels read by address. No two ever have one number."""
+
+    numbers = count()
+
+    def __init__(self, weights: AdapterWeights) -> None:
+        self.number = next(self.numbers)
+        self.weights = {name: tuple(map(dense_part, parts)) for name, parts in weights.items()}
+        self.entries = {name: entry_of(parts) for name, parts in self.weights.items()}
+
+
+def dense_part(part: LowRankPart) -> LowRankPart:
+    return part._replace(down=part.down.contiguous(), up=part.up.contiguous())
+
+
+def entry_of(parts: Sequence[LowRankPart]) -> Entry:
+    assert len(parts) <= PARTS, f"a projection has at most {PARTS} parts"
+    fields = [[p.down.data_ptr(), p.up.data_ptr(), len(p.down), p.outs.start, len(p.up)] for p in parts]
+    fields += [[0] * FIELDS] * (PARTS - len(parts))
+    table = torch.tensor(fields, dtype=torch.int64, device=parts[0].down.device if parts else "cpu")
+    return Entry(table, max(f[2] for f in fields), max(f[4] for f in fields))
+
+
+class SegmentedAdd:
+    """`add(projection, x, out, segments)` of `CudaKernels`. Remembers tables, which one plan needs for every layer."""
+
+    def __init__(self) -> None:
+        self.tables: OrderedDict[tuple[str | int, ...], tuple[Tensor, int, int] | None] = OrderedDict()
+        self.last: tuple[Sequence[Segment], Layout] | None = None
+
+    def __call__(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
+        adapters, tiles = self.laid_out(segments, x.device)
+        found = self.table(projection, adapters, x.device)
+        if found is None:
+            return
+        table, rank, width = found
+        x = x.contiguous()
+        reduced = x.new_empty((PARTS, len(x), rank))
+        down_kernel[(len(tiles), PARTS, triton.cdiv(rank, RANKS))](
+            x, tiles, table, reduced, len(x), x.shape[1], x.stride(0), rank,
+            PARTS=PARTS, FIELDS=FIELDS, ROWS=ROWS, RANKS=RANKS, DEPTH=DEPTH,
+        )  # fmt: skip
+        up_kernel[(len(tiles), PARTS, triton.cdiv(width, COLUMNS))](
+            reduced, tiles, table, out, len(x), out.stride(0), rank,
+            PARTS=PARTS, FIELDS=FIELDS, ROWS=ROWS, RANKS=RANKS, COLUMNS=COLUMNS,
+        )  # fmt: skip
+
+    def table(
+        self, projection: str, adapters: Sequence[PackedAdapter], device: torch.device
+    ) -> tuple[Tensor, int, int] | None:
+        """[adapters, PARTS, FIELDS], the largest rank and width; None where none of them changes the projection."""
+        key: tuple[str | int, ...] = (projection, *(adapter.number for adapter in adapters))
+        if key not in self.tables:
+            none = Entry(torch.zeros((PARTS, FIELDS), dtype=torch.int64, device=device), 0, 0)
+            entries = [adapter.entries.get(projection, none) for adapter in adapters]
+            rank, width = max(e.rank for e in entries), max(e.width for e in entries)
+            self.tables[key] = (torch.stack([e.table for e in entries]), rank, width) if rank else None
+            if len(self.tables) > REMEMBERED:
+                self.tables.popitem(last=False)
+        self.tables.move_to_end(key)
+        return self.tables[key]
+
+    def laid_out(self, segments: Sequence[Segment], device: torch.device) -> Layout:
+        """The same for every projection of a plan, which gives each the same list."""
+        if self.last is None or self.last[0] is not segments:
+            self.last = segments, lay_out(segments, device)
+        return self.last[1]
+
+
+class Layout(NamedTuple):
+    """tiles: [tiles, 3] int32: first row, rows, which of the adapters."""
+
+    adapters: list[PackedAdapter]
+    tiles: Tensor
+
+
+def lay_out(segments: Sequence[Segment], device: torch.device) -> Layout:
+    places: dict[PackedAdapter, int] = {}
+    tiles = [
+        (row, min(ROWS, end - row), places.setdefault(adapter, len(places)))
+        for begin, end, adapter in segments
+        for row in range(begin, end, ROWS)
+    ]
+    host = torch.tensor(tiles, dtype=torch.int32, pin_memory=device.type == "cuda")
+    return Layout(list(places), host.to(device, non_blocking=True))

@@ -1,0 +1,78 @@
+"""A forward pass piece by piece: row-wise pieces in tiles, attention over all rows in between.
+
+Owns the tile (nobody else knows the number): with kernels whose bits depend on the row count, every row-wise piece is
+given exactly `row_tile` rows, padded, so that a row's arithmetic is the same in a prefill of 500 rows and in a decode
+of one. Knows nothing of requests, drafts or sampling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from specserve.faults import BadAnswerError
+from specserve.models.projection import BatchRows
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.batch.batch import Batch
+    from specserve.models.decoder import DecoderModel
+    from specserve.protocols import AttentionBackend
+
+
+class TiledPass:
+    """`specserve.protocols.ForwardPass` over any kernel set and any attention backend."""
+
+    def __init__(self, model: DecoderModel, attention: AttentionBackend, row_tile: int | None) -> None:
+        self.model, self.attention, self.row_tile = model, attention, row_tile
+
+    def embed(self, batch: Batch) -> Tensor:
+        return self.model.embed(self.pad(batch.input_ids))
+
+    def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
+        if begin == end:
+            return x
+        model, T = self.model, batch.num_rows
+        positions = self.pad(batch.positions)
+        tiles = self.tiles(len(positions))
+        rotations = [model.rotation(positions[tile]) for tile in tiles]
+        xs = [x[tile] for tile in tiles]
+        places = [BatchRows(tile, batch.lora) for tile in tiles]
+        # rows beyond T are padding: whatever they hold, no other row sees it
+        attended = x.new_zeros((len(positions), model.num_heads, model.head_dim))
+        for layer in range(begin, end):
+            pieces = [
+                model.attention_input(layer, rows, rotation, at)
+                for rows, rotation, at in zip(xs, rotations, places, strict=True)
+            ]
+            q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
+            out = self.attention.forward(layer, q, k, v, plan)
+            if out.shape != q.shape:  # what broadcasts would reach the rows of other requests
+                raise BadAnswerError("gave attention of another shape than the queries")
+            attended[:T] = out
+            xs = [
+                model.attention_output(layer, rows, attended[at.rows], at) for rows, at in zip(xs, places, strict=True)
+            ]
+        return joined(xs)
+
+    def logits(self, x: Tensor, batch: Batch) -> Tensor:
+        if batch.num_scored == 0:
+            return x.new_empty((0, self.model.vocab_size), dtype=torch.float32)
+        rows = x[: batch.num_rows]
+        scored = self.pad(rows if batch.scored_rows is None else rows.index_select(0, batch.scored_rows))
+        return joined([self.model.head(scored[tile]) for tile in self.tiles(len(scored))])[: batch.num_scored]
+
+    def pad(self, rows: Tensor) -> Tensor:
+        """Fill up with zero rows to whole tiles."""
+        missing = -len(rows) % self.row_tile if self.row_tile else 0
+        return rows if missing == 0 else torch.cat((rows, rows.new_zeros((missing, *rows.shape[1:]))))
+
+    def tiles(self, num_rows: int) -> list[slice]:
+        tile = self.row_tile or num_rows
+        return [slice(begin, begin + tile) for begin in range(0, num_rows, tile)]
+
+
+def joined(parts: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

@@ -1,0 +1,1 @@
+"""Plugins: found, judged by their declarations, loaded, and called through hooks."""

@@ -1,0 +1,155 @@
+"""A plugin's options: from `--set NAME.key=value` and TOML tables to the plugin's own Struct.
+
+Owns spelling, merging and the errors. Knows no plugin's options: their names, defaults and bounds are those of
+the Struct that the plugin returns from `plugin_options`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import msgspec
+
+from specserve.errors import ConfigError
+from specserve.plugins.features import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Table = dict[str, Any]
+PART = re.compile(r'"([^"]+)"|([^."=\s]+)')
+USAGE = 'write --set NAME.key=value, where NAME is a plugin; quote a key with dots: lora.adapters."a.b"=PATH'
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Table]:
+    """`["ngram.max_n=4", "lora.adapters.a=/x"]` -> `{"ngram": {"max_n": "4"}, "lora": {"adapters": {"a": "/x"}}}`.
+
+    Values stay text, which the plugin's Struct converts, except true and false and what begins with [ or {,
+    which is TOML. A later setting replaces an earlier one.
+    """
+    tables: dict[str, Table] = {}
+    for setting in settings:
+        path, value = parse_setting(setting)
+        tables = merge(tables, nest(path, value))
+    return tables
+
+
+def parse_setting(setting: str) -> tuple[list[str], Any]:
+    key = re.match(r'((?:"[^"]*"|[^"=])*)=', setting)
+    if key is None:
+        raise ConfigError(f"--set {setting}: no '=' found; {USAGE}.")
+    return split_key(key[1], setting), parse_value(setting[key.end() :], setting)
+
+
+def split_key(key: str, setting: str) -> list[str]:
+    parts, position = [], 0
+    while match := PART.match(key, position):
+        parts.append(match[1] or match[2])
+        position = match.end()
+        if key[position : position + 1] != ".":
+            break
+        position += 1
+    if position != len(key) or key.endswith(".") or len(parts) < 2:
+        raise ConfigError(f"--set {setting}: {key!r} does not name an option; {USAGE}.")
+    return parts
+
+
+def parse_value(text: str, setting: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"--set {setting}: a value that begins with [ or {{ must be TOML: {error}.") from None
+
+
+def nest(path: Sequence[str], value: Any) -> Table:
+    for part in reversed(path):
+        value = {part: value}
+    return dict(value)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
+    """Tables merge key by key; anything else in `over` replaces. Neither argument changes."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def convert(plugin: str, kind: type[msgspec.Struct], table: Mapping[str, Any]) -> msgspec.Struct:
+    """The plugin's Struct from a table; ConfigError names the plugin, the key, what was got and what is allowed."""
+    refuse_unknown(plugin, kind, table, ())
+    try:
+        return msgspec.convert(dict(table), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(rephrase(plugin, kind, table, str(error))) from None
+    except ConfigError as error:
+        raise type(error)(f"option of plugin {plugin}: {error}") from error
+
+
+def refuse_unknown(plugin: str, kind: type[msgspec.Struct], table: Mapping[str, Any], path: tuple[str, ...]) -> None:
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    for key, value in table.items():
+        if key not in fields:
+            name = ".".join((plugin, *path, key))
+            raise ConfigError(f"{name} is not an option{did_you_mean(key, fields)} {allowed(plugin, kind, path)}")
+        for struct, inner, part in inner_tables(fields[key], value):
+            refuse_unknown(plugin, struct, inner, (*path, key, *part))
+
+
+def inner_tables(
+    annotation: Any, value: Any
+) -> Iterable[tuple[type[msgspec.Struct], Mapping[str, Any], tuple[str, ...]]]:
+    """The tables within an option that are Structs themselves: a Struct, an optional one, or a dict of them."""
+    if not isinstance(value, dict):
+        return
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        yield annotation, value, ()
+    elif get_origin(annotation) is dict:
+        for key, inner in value.items():
+            for struct, table, part in inner_tables(get_args(annotation)[1], inner):
+                yield struct, table, (key, *part)
+    else:
+        for argument in get_args(annotation):
+            yield from inner_tables(argument, value)
+
+
+def rephrase(plugin: str, kind: type[msgspec.Struct], table: Mapping[str, Any], message: str) -> str:
+    """msgspec's `Expected ... - at `$.key`` with the plugin's name and the value."""
+    what, _, where = message.partition(" - at `$")
+    path = [part for part in where.rstrip("`").replace("[...]", "").split(".") if part]
+    got: Any = table
+    for part in path:
+        got = got.get(part) if isinstance(got, dict) else got
+    shown = f" (the value is {got!r})" if path else ""
+    choices = choices_of(kind, path)
+    if choices and what.startswith("Invalid enum value"):
+        what = f"must be one of {', '.join(map(repr, choices))}"
+    return f"{'.'.join((plugin, *path))}: {what[:1].lower()}{what[1:]}{shown} {allowed(plugin, kind, ())}"
+
+
+def choices_of(kind: type[msgspec.Struct], path: Sequence[str]) -> tuple[Any, ...]:
+    """What a `Literal` option at the top of the table takes: msgspec names only what it got."""
+    annotations = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    annotation = annotations.get(path[0]) if len(path) == 1 else None
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+def allowed(plugin: str, kind: type[msgspec.Struct], path: tuple[str, ...]) -> str:
+    """`(options of ngram: max_n = 4, min_n = 1).`"""
+    shown = ", ".join(show_field(field) for field in msgspec.structs.fields(kind))
+    return f"(options of {'.'.join((plugin, *path))}: {shown or 'none'})."
+
+
+def show_field(field: msgspec.structs.FieldInfo) -> str:
+    if field.default is not msgspec.NODEFAULT:
+        return f"{field.encode_name} = {field.default!r}"
+    if field.default_factory is not msgspec.NODEFAULT:
+        return f"{field.encode_name} = {field.default_factory()!r}"
+    return field.encode_name
