@@ -82,7 +82,7 @@ $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
 	@touch $@
 
 # Their Python is found where it lies; what is built goes into $(VENV).
-native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(wildcard plugins/$(1)/native/*)
+native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram
 $(VENV)/.cpu: $(call native_sources,cpu)
 $(VENV)/.ngram: $(call native_sources,ngram)

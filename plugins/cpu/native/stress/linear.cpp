@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "packed.hpp"
-#include "stress.hpp"
+#include "runtime/packed_weights.hpp"
+#include "stress/stress.hpp"
 
 namespace specserve {
 

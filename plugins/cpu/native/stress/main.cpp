@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "isa.hpp"
-#include "stress.hpp"
+#include "runtime/isa.hpp"
+#include "stress/stress.hpp"
 
 namespace specserve {
 

@@ -1,12 +1,12 @@
 // The sampler: every kind of row, alone and among others, in one thread and in many, against plain arithmetic.
-#include "sampler.hpp"
+#include "ops/sampler.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "sampled.hpp"
-#include "stress.hpp"
+#include "stress/sampling_reference.hpp"
+#include "stress/stress.hpp"
 
 namespace specserve {
 

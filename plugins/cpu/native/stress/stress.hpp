@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels.hpp"
-#include "pool.hpp"
-#include "sampler.hpp"
+#include "kernels/kernel_table.hpp"
+#include "runtime/thread_pool.hpp"
+#include "ops/sampler.hpp"
 
 namespace specserve {
 

@@ -1,0 +1,34 @@
+// The Python face of the kernels: tensors by DLPack in and out, the GIL released while they work.
+#include "bindings/bind.hpp"
+
+namespace specserve {
+
+namespace {
+
+template <typename S>
+void bind(nb::module_ m) {
+    bind_linear<S>(m);
+    bind_lowrank<S>(m);
+    bind_rowwise<S>(m);
+    bind_attention<S>(m);
+    bind_stack<S>(m);
+}
+
+}  // namespace
+
+}  // namespace specserve
+
+using namespace specserve;
+
+NB_MODULE(_native, m) {
+    nb::set_leak_warnings(false);
+    m.def("instruction_sets", &instruction_sets);
+    nb::class_<Machine>(m, "Machine")
+        .def(nb::init<const std::string&, int>(), nb::arg("instruction_set"), nb::arg("threads"))
+        .def_prop_ro("instruction_set", [](const Machine& machine) { return machine.kernels.name; })
+        .def_prop_ro("threads", [](const Machine& machine) { return machine.pool->size(); });
+    bind_sampler(m);
+    bind_plan(m);
+    bind<Bf16>(m.def_submodule("bfloat16"));
+    bind<float>(m.def_submodule("float32"));
+}
