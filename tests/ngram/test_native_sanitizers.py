@@ -25,8 +25,8 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, subpr
     """Both at once: they take most of the time. The program has its sanitizers' name."""
     assert COMPILER is not None
     directory = tmp_path_factory.mktemp("stress")
-    sources = [str(path) for path in sorted(NATIVE.glob("*.cpp")) if path.name != "bindings.cpp"]
-    flags = ["-std=c++17", "-g", "-O1", "-ffp-contract=off", "-fno-omit-frame-pointer"]
+    sources = [str(path) for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
+    flags = ["-std=c++17", f"-I{NATIVE}", "-g", "-O1", "-ffp-contract=off", "-fno-omit-frame-pointer"]
     building = {}
     for name in SANITIZERS:
         command = [COMPILER, *flags, "-fno-sanitize-recover=all", f"-fsanitize={name}", "-pthread", *sources]

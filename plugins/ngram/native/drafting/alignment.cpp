@@ -1,4 +1,4 @@
-#include "trace.hpp"
+#include "drafting/alignment.hpp"
 
 namespace ngram {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "evidence.hpp"
+#include "estimation/features.hpp"
 
 namespace ngram {
 

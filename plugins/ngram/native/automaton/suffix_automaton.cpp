@@ -1,4 +1,4 @@
-#include "automaton.hpp"
+#include "automaton/suffix_automaton.hpp"
 
 #include <algorithm>
 #include <cassert>

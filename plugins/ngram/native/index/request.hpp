@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "automaton.hpp"
-#include "calibration.hpp"
-#include "library.hpp"
-#include "predictor.hpp"
-#include "trace.hpp"
-#include "tree.hpp"
+#include "automaton/suffix_automaton.hpp"
+#include "drafting/alignment.hpp"
+#include "drafting/tree_builder.hpp"
+#include "estimation/calibration.hpp"
+#include "estimation/predictor.hpp"
+#include "index/shared_text.hpp"
 
 namespace ngram {
 

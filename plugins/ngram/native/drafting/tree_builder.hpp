@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "predictor.hpp"
-#include "trace.hpp"
-#include "trail.hpp"
+#include "drafting/alignment.hpp"
+#include "drafting/candidates.hpp"
+#include "estimation/predictor.hpp"
 
 namespace ngram {
 

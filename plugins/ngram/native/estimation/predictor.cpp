@@ -1,9 +1,9 @@
-#include "predictor.hpp"
+#include "estimation/predictor.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include "prior.hpp"
+#include "estimation/priors.hpp"
 
 namespace ngram {
 

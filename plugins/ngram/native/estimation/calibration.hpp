@@ -8,7 +8,7 @@
 #include <array>
 #include <cstdint>
 
-#include "evidence.hpp"
+#include "estimation/features.hpp"
 
 namespace ngram {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "index.hpp"
+#include "index/index.hpp"
 
 namespace nb = nanobind;
 using namespace ngram;

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "index.hpp"
+#include "index/index.hpp"
 
 using namespace ngram;
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "automaton.hpp"
+#include "automaton/suffix_automaton.hpp"
 
 namespace ngram {
 

@@ -9,10 +9,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "helper.hpp"
-#include "library.hpp"
-#include "session.hpp"
-#include "tree.hpp"
+#include "drafting/tree_builder.hpp"
+#include "index/request.hpp"
+#include "index/shared_text.hpp"
+#include "index/worker_thread.hpp"
 
 namespace ngram {
 

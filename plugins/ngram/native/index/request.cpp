@@ -1,4 +1,4 @@
-#include "session.hpp"
+#include "index/request.hpp"
 
 #include <algorithm>
 

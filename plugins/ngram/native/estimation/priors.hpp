@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "evidence.hpp"
+#include "estimation/features.hpp"
 
 namespace ngram {
 

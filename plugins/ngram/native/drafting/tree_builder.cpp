@@ -1,4 +1,4 @@
-#include "tree.hpp"
+#include "drafting/tree_builder.hpp"
 
 #include <algorithm>
 

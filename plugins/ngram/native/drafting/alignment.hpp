@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "automaton.hpp"
-#include "evidence.hpp"
+#include "automaton/suffix_automaton.hpp"
+#include "estimation/features.hpp"
 
 namespace ngram {
 

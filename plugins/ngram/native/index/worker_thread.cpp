@@ -1,4 +1,4 @@
-#include "helper.hpp"
+#include "index/worker_thread.hpp"
 
 #include <unistd.h>
 

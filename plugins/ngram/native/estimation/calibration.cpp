@@ -1,4 +1,4 @@
-#include "calibration.hpp"
+#include "estimation/calibration.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "library.hpp"
+#include "index/shared_text.hpp"
 
 #include <algorithm>
 #include <utility>

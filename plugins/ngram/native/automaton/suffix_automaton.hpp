@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "chunked.hpp"
+#include "automaton/chunked_array.hpp"
 
 namespace ngram {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "automaton.hpp"
-#include "evidence.hpp"
-#include "trace.hpp"
+#include "automaton/suffix_automaton.hpp"
+#include "drafting/alignment.hpp"
+#include "estimation/features.hpp"
 
 namespace ngram {
 

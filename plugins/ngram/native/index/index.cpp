@@ -1,4 +1,4 @@
-#include "index.hpp"
+#include "index/index.hpp"
 
 #include <algorithm>
 #include <stdexcept>
