@@ -18,7 +18,7 @@ from specserve.engine.assembly import Assembled
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.scheduler import Scheduler
 from specserve.engine.verifier import DrafterInvariantVerifier
-from specserve.guards.contained import ContainedProcessor
+from specserve.guards.processor import GuardedProcessor
 from specserve.kv.blocks import BlockPool
 from specserve.kv.cache import KVCache
 from specserve.metrics import EngineMetrics
@@ -74,7 +74,7 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
         planner=planner,
         cache=cache,
         processors=[
-            ContainedProcessor("core", processor, metrics.faults)
+            GuardedProcessor("core", processor, metrics.faults)
             for processor in (
                 MinTokensProcessor([vocab_size - 1]), PenaltiesProcessor(), BiasProcessor(), BadWordsProcessor(),
             )

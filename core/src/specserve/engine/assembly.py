@@ -32,7 +32,7 @@ from specserve.engine.roles import (
 from specserve.engine.runner import Runner
 from specserve.engine.scheduler import Scheduler
 from specserve.errors import ConfigError
-from specserve.guards.drafter import Guard, whole
+from specserve.guards.drafter import GuardedDrafter, whole
 from specserve.kv.blocks import BlockPool
 from specserve.kv.sizing import make_cache
 from specserve.memory import keep_freed_memory
@@ -214,7 +214,7 @@ def make_drafting(
 ) -> Drafting | NoDraft:
     cut = likeliest_chain if attention.chains_only else whole
     limit = config.draft_fault_limit
-    guards = [Guard(d, metrics, vocab_size=vocab_size, fault_limit=limit, cut=cut) for d in drafters]
+    guards = [GuardedDrafter(d, metrics, vocab_size=vocab_size, fault_limit=limit, cut=cut) for d in drafters]
     return Drafting(guards, planner) if guards else NoDraft()
 
 

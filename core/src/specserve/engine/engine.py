@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from specserve.batch.span import Span
     from specserve.engine.runner import Runner
     from specserve.engine.scheduler import Scheduler
-    from specserve.guards.contained import ContainedObserver, ContainedProcessor
+    from specserve.guards.observer import GuardedObserver
+    from specserve.guards.processor import GuardedProcessor
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.protocols import DraftPlanner, Metric, Observer, Tokenizer, Verifier
@@ -45,8 +46,8 @@ class EngineParts(NamedTuple):
     drafting: Drafting | NoDraft
     planner: DraftPlanner
     cache: KVCache
-    processors: Sequence[ContainedProcessor]
-    watchers: Sequence[ContainedObserver]
+    processors: Sequence[GuardedProcessor]
+    watchers: Sequence[GuardedObserver]
     tokenizer: Tokenizer
     metrics: EngineMetrics
     limits: Limits

@@ -12,12 +12,13 @@ from specserve.batch.batch import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.errors import PluginError, RequestError
 from specserve.faults import FAULTS, said
-from specserve.guards.contained import ContainedObserver, ContainedProcessor
-from specserve.guards.lora_planner import ContainedLoraPlanner
+from specserve.guards.lora_planner import GuardedLoraPlanner
 from specserve.guards.metric_checks import check_metric
-from specserve.guards.planner import ContainedPlanner
-from specserve.guards.sampler import ContainedSampler
-from specserve.guards.verifier import ContainedVerifier
+from specserve.guards.observer import GuardedObserver
+from specserve.guards.planner import GuardedPlanner
+from specserve.guards.processor import GuardedProcessor
+from specserve.guards.sampler import GuardedSampler
+from specserve.guards.verifier import GuardedVerifier
 from specserve.plugins.answers import all_of, refuse_other, refuse_partial
 from specserve.plugins.blame import CORE, Role
 from specserve.plugins.load import BUILTIN, cause_of
@@ -87,11 +88,11 @@ def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> Dra
     refuse_partial(
         owner, gave("make_draft_planner", planner), planner, "DraftPlanner", methods=("limits", "choose", "learn")
     )
-    return ContainedPlanner(owner, planner, host.faults, most=config.max_num_batched_tokens, vocab_size=vocab_size)
+    return GuardedPlanner(owner, planner, host.faults, most=config.max_num_batched_tokens, vocab_size=vocab_size)
 
 
 def sampler_of(kernels_owner: str, kernels: KernelSet) -> Sampler:
-    return kernels.sampler if kernels_owner == BUILTIN else ContainedSampler(kernels.sampler)
+    return kernels.sampler if kernels_owner == BUILTIN else GuardedSampler(kernels.sampler)
 
 
 def make_verifier(
@@ -105,22 +106,22 @@ def make_verifier(
         owner, gave("make_verifier", verifier), verifier, "Verifier",
         attributes=("name", "lossless"), methods=("verify",),
     )  # fmt: skip
-    return owner, ContainedVerifier(verifier)
+    return owner, GuardedVerifier(verifier)
 
 
-def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...]) -> list[ContainedProcessor]:
-    processors = [ContainedProcessor(CORE, MinTokensProcessor(eos_token_ids), host.faults, needed=True)]
+def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...]) -> list[GuardedProcessor]:
+    processors = [GuardedProcessor(CORE, MinTokensProcessor(eos_token_ids), host.faults, needed=True)]
     for owner, answer in host.collect("logits_processors", config=config):
         of_core = owner == BUILTIN
         for processor in all_of(owner, "logits_processors", answer):
             what = f"has a {type(processor).__name__} among its logits_processors"
             refuse_partial(owner, what, processor, "LogitsProcessor", methods=("start",))
             name = CORE if of_core else owner
-            processors.append(ContainedProcessor(name, processor, host.faults, needed=of_core))
+            processors.append(GuardedProcessor(name, processor, host.faults, needed=of_core))
     return processors
 
 
-def make_observers(config: EngineConfig, host: PluginHost) -> list[ContainedObserver]:
+def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserver]:
     """Each is asked for its metrics once, so that what cannot be shown is found now."""
     observers = []
     for owner, observer in host.collect("make_observer", config=config):
@@ -133,7 +134,7 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[ContainedObse
                 f"{owner}: its observer {said(error)} when it was asked for its metrics. "
                 f"See specserve.protocols.Metric, or remove --plugin {owner}."
             ) from error
-        observers.append(ContainedObserver(owner, observer, host.faults))
+        observers.append(GuardedObserver(owner, observer, host.faults))
     return observers
 
 
@@ -152,7 +153,7 @@ def make_lora_planner(host: PluginHost) -> Callable[[Batch], Any]:
         except PluginError as error:
             raise cause_of(error) from None
 
-    return ContainedLoraPlanner(plan, host.faults.part(planners[0].name, "LoRA planner"))
+    return GuardedLoraPlanner(plan, host.faults.part(planners[0].name, "LoRA planner"))
 
 
 def request_checks(host: PluginHost) -> list[Callable[[GenerateRequest], object]]:

@@ -39,7 +39,7 @@ def whole(draft: Draft) -> Draft:
     return draft
 
 
-class Guard:
+class GuardedDrafter:
     """One drafter, safe to call. `cut` takes from a valid draft what this engine can verify."""
 
     def __init__(

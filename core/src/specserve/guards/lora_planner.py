@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specserve.faults import PluginPart
 
 
-class ContainedLoraPlanner:
+class GuardedLoraPlanner:
     """Call it with a batch; the answer is `Batch.lora`."""
 
     def __init__(self, plan: Callable[[Batch], Any], part: PluginPart) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specserve.types import Draft, Verdict
 
 
-class ContainedPlanner:
+class GuardedPlanner:
     """`most`: the widest draft that a step can hold."""
 
     def __init__(self, plugin: str, planner: DraftPlanner, log: FaultLog, *, most: int, vocab_size: int) -> None:

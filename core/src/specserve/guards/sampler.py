@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specserve.sampling.sampler import Row
 
 
-class ContainedSampler:
+class GuardedSampler:
     """`specserve.protocols.Sampler`."""
 
     def __init__(self, sampler: Sampler) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 REASONS = (None, *get_args(FinishReason))
 
 
-class ContainedVerifier:
+class GuardedVerifier:
     def __init__(self, verifier: Verifier) -> None:
         self.verifier = verifier
         self.name, self.lossless = str(verifier.name), bool(verifier.lossless)

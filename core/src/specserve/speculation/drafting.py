@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
-    from specserve.guards.drafter import Guard
+    from specserve.guards.drafter import GuardedDrafter
     from specserve.protocols import DraftPlanner
     from specserve.types import Draft, ForwardOutput, Verdict
 
@@ -38,12 +38,12 @@ class NoDraft:
 class Drafting:
     """One drafter or several, behind their guards."""
 
-    def __init__(self, guards: Sequence[Guard], planner: DraftPlanner) -> None:
+    def __init__(self, guards: Sequence[GuardedDrafter], planner: DraftPlanner) -> None:
         self.guards, self.planner = guards, planner
         self.calibration = Calibration()
         self.asked_only = not any(guard.hears_every_step for guard in guards)
         """No drafter has to hear of steps in which nothing is asked."""
-        self.proposals: dict[str, list[tuple[Guard, Draft]]] = {}
+        self.proposals: dict[str, list[tuple[GuardedDrafter, Draft]]] = {}
         """What each drafter proposed for each request after the last step; kept only where several compete."""
 
     def start(self, request: Request) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.assembly import Assembled, assemble
-from specserve.guards.contained import ContainedObserver
+from specserve.guards.observer import GuardedObserver
 from specserve.plugins.host import PluginHost
 from specserve.speculation.drafting import Drafting
 from specserve.speculation.planning import VerifyAll
@@ -92,8 +92,8 @@ def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
 
 def watch(engine: Engine, observer: Observer) -> None:
     """Let an observer hear of every step from now on, as if a plugin named `test` had brought it."""
-    cast("list[ContainedObserver]", engine.parts.watchers).append(
-        ContainedObserver("test", observer, engine.metrics.faults)
+    cast("list[GuardedObserver]", engine.parts.watchers).append(
+        GuardedObserver("test", observer, engine.metrics.faults)
     )
 
 

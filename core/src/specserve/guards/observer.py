@@ -1,0 +1,30 @@
+"""A plugin's observer, made safe to call: a step that it fails to observe is left out, and so are invalid samples."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.guards.metric_checks import check_metric
+
+if TYPE_CHECKING:
+    from specserve.batch.batch import Batch
+    from specserve.faults import FaultLog
+    from specserve.protocols import Metric, Observer
+    from specserve.types import Verdict
+
+
+class GuardedObserver:
+    """`observer` is the plugin's own object."""
+
+    def __init__(self, plugin: str, observer: Observer, log: FaultLog) -> None:
+        self.observer = observer
+        self.observe_part = log.part(plugin, "observer")
+        self.metrics_part = log.part(plugin, "observer's metrics", needed=True)
+
+    def observe(self, batch: Batch, verdict: Verdict) -> None:
+        self.observe_part.call(None, self.observer.observe, batch, verdict)
+
+    def metrics(self) -> list[Metric]:
+        """The observer's samples without those that cannot be exposed."""
+        samples: list[Metric] = self.metrics_part.call([], lambda: list(self.observer.metrics()))
+        return [sample for sample in samples if self.metrics_part.call(False, check_metric, sample)]
