@@ -54,7 +54,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
 bench-peers: $(VENV)/.dev
-	@$(BIN)/python -m benchmarks.make_peers || echo "== going on without"
+	@$(BIN)/python -m benchmarks.peers.make_peers || echo "== going on without"
 	@$(BIN)/python -m benchmarks peers
 
 # The GPU machine brings its own Python with a CUDA build of torch and may have no network: use it as it is. What it

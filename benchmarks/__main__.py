@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from benchmarks.report import Options, Result, keep, show
+from benchmarks.lib.report import Options, Result, keep, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +86,7 @@ def known(name: str) -> str:
 
 def run_here(name: str, options: Options) -> None:
     load_before = os.getloadavg()
-    result: Result = importlib.import_module(f"benchmarks.{name}").run(options)
+    result: Result = importlib.import_module(f"benchmarks.cases.{name}").run(options)
     print(show(name, result), flush=True)
     path = keep(name, result, options, load_before)
     print(f"kept in {os.path.relpath(path)}\n", flush=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.pays import edited
-from benchmarks.workload import NUM_TOKENS, PROMPT_LEN, prompts
+from benchmarks.cases.pays import edited
+from benchmarks.lib.workload import NUM_TOKENS, PROMPT_LEN, prompts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from benchmarks.make_peers import PEERS
+from benchmarks.lib.processes import environment
+from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, SERVE_FLAGS
+from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.servers import OwnServer, VllmServer
 from benchmarks.peers.worker import CrashedError, Program, Worker, last_error
-from benchmarks.processes import environment
-from benchmarks.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, SERVE_FLAGS
 from specserve.models.locate import locate_model
 
 if TYPE_CHECKING:

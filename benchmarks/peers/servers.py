@@ -1,6 +1,6 @@
 """Contenders behind HTTP: a server, and clients in another process that stream from it.
 
-Owns the request bodies and how vLLM's server is started; specserve's own comes from `benchmarks.processes`.
+Owns the request bodies and how vLLM's server is started; specserve's own comes from `benchmarks.lib.processes`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
+from benchmarks.lib.processes import server
 from benchmarks.peers.worker import CrashedError, Program, awake, end, last_error, start
-from benchmarks.processes import server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ class VllmServer:
 def rate_of_clients(url: str, job: Job) -> float:
     """Tokens per second of one streaming client per prompt. Raises CrashedError."""
     clients = subprocess.run(
-        [sys.executable, "-m", "benchmarks.http_clients", url],
+        [sys.executable, "-m", "benchmarks.lib.http_clients", url],
         input=json.dumps(bodies(job)),
         capture_output=True,
         text=True,

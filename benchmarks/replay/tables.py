@@ -10,9 +10,9 @@ from itertools import groupby, pairwise
 from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.lib.report import aligned
 from benchmarks.replay.harness import Contender, by_kind
 from benchmarks.replay.tally import Figures, worst_error
-from benchmarks.report import aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

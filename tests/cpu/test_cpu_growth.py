@@ -7,10 +7,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks import growth
-from benchmarks.growth_fit import Line, farthest, fit, off
-from benchmarks.growth_plot import Panel, Series, picture
-from benchmarks.report import Options
+from benchmarks.cases import growth
+from benchmarks.lib.growth_fit import Line, farthest, fit, off
+from benchmarks.lib.growth_plot import Panel, Series, picture
+from benchmarks.lib.report import Options
 
 ROOT = Path(__file__).parents[2]
 SIZES = (256, 512, 1024, 2048, 4096, 8192)

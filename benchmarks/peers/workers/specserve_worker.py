@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wire import work
 
-from benchmarks.workload import DTYPE, KV_MEMORY, serve_all
+from benchmarks.lib.workload import DTYPE, KV_MEMORY, serve_all
 from specserve.config import EngineConfig
 from specserve.engine.assembly import assemble
 from specserve.plugins.host import PluginHost

@@ -12,7 +12,7 @@ from specserve.testing.toy import write_checkpoint
 
 HALF_BILLION = "half-billion"
 """The shape of Qwen2.5-0.5B: 24 layers, 494 million parameters, about 1 GB in bfloat16."""
-BUILD = Path(__file__).parents[1] / "build" / "models"
+BUILD = Path(__file__).parents[2] / "build" / "models"
 
 
 def model_directory(name: str) -> Path:

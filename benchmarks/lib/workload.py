@@ -17,9 +17,9 @@ from specserve.plugins.host import PluginHost
 from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:
-    from benchmarks.report import Options
+    from benchmarks.lib.report import Options
     from specserve.engine.engine import Engine
-    from specserve.types import Delta
+    from specserve.types import RequestOutput
 
 MODEL, DTYPE, KV_MEMORY = "demo", "bfloat16", "512M"
 PROMPT_LEN, NUM_TOKENS, MANY = 600, 200, 32
@@ -64,9 +64,9 @@ def serve_all(engine: Engine, requests: list[GenerateRequest]) -> Served:
     """Run them together to their end in this thread."""
     num_tokens = 0
 
-    def count(delta: Delta) -> None:
+    def count(output: RequestOutput) -> None:
         nonlocal num_tokens
-        num_tokens += len(delta.tokens)
+        num_tokens += len(output.tokens)
 
     began = time.perf_counter()
     engine.run(requests, count)

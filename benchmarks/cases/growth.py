@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from benchmarks.forwards import BLOCK_SIZE, batch_of, engine_of, kv_bytes, weight_bytes
-from benchmarks.growth_fit import Line, farthest, fit, off
-from benchmarks.growth_plot import Panel, Series, picture
-from benchmarks.kernels import paged
-from benchmarks.report import Options, Result
-from benchmarks.shapes import BUILD
-from benchmarks.timing import alternate, seconds_of
-from benchmarks.workload import DTYPE, MODEL
+from benchmarks.cases.kernels import paged
+from benchmarks.lib.forwards import BLOCK_SIZE, batch_of, engine_of, kv_bytes, weight_bytes
+from benchmarks.lib.growth_fit import Line, farthest, fit, off
+from benchmarks.lib.growth_plot import Panel, Series, picture
+from benchmarks.lib.report import Options, Result
+from benchmarks.lib.shapes import BUILD
+from benchmarks.lib.timing import alternate, seconds_of
+from benchmarks.lib.workload import DTYPE, MODEL
 from specserve.models.locate import locate_model
 from specserve.testing.requests import toy_request
 

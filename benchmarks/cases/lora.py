@@ -18,10 +18,10 @@ import msgspec
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.pays import decode, edited, request
-from benchmarks.report import Check, Options, Result
-from benchmarks.timing import alternate, medians, seconds_of
-from benchmarks.workload import DTYPE, KV_MEMORY, MODEL, PROMPT_LEN, greedy, prompts, serve_all
+from benchmarks.cases.pays import decode, edited, request
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import alternate, medians, seconds_of
+from benchmarks.lib.workload import DTYPE, KV_MEMORY, MODEL, PROMPT_LEN, greedy, prompts, serve_all
 from specserve.config import EngineConfig
 from specserve.engine.assembly import Assembled, assemble
 from specserve.models.config import read_config

@@ -16,16 +16,16 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.report import Check, Options, Result
-from benchmarks.timing import spread
-from benchmarks.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, demo_engine, prompts
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import spread
+from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, demo_engine, prompts
 from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from specserve.engine.engine import Engine
-    from specserve.types import Delta
+    from specserve.types import RequestOutput
 
     Make = Callable[[int], list[GenerateRequest]]
 
@@ -120,7 +120,7 @@ def race(
                     sums[name] = Decoded(*(a + b for a, b in zip(sums[name], part, strict=True)))
         for name, got in sums.items():
             rates[name].append(got.num_tokens / got.seconds)
-            lengths[name].append(got.num_tokens / got.num_deltas)
+            lengths[name].append(got.num_tokens / got.num_outputs)
     return {name: values[1:] for name, values in rates.items()}, {name: values[1:] for name, values in lengths.items()}
 
 
@@ -129,7 +129,7 @@ class Decoded(NamedTuple):
 
     seconds: float
     num_tokens: int
-    num_deltas: int
+    num_outputs: int
     """One per request and step."""
 
 
@@ -143,16 +143,16 @@ def decode(engine: Engine, requests: list[GenerateRequest]) -> Iterator[Decoded]
         engine.add(one)
     begun: set[str] = set()
     while len(begun) < len(requests):
-        begun |= {delta.request_id for delta in engine.step()}
+        begun |= {output.request_id for output in engine.step()}
     yield NOTHING
     while engine.has_work:
         engine.step()  # brings the weights back into the caches
-        num_tokens = num_deltas = 0
+        num_tokens = num_outputs = 0
         began = time.perf_counter()
         for _ in range(TURN - 1):
-            deltas: list[Delta] = engine.step()
-            num_tokens += sum(len(delta.tokens) for delta in deltas)
-            num_deltas += len(deltas)
+            outputs: list[RequestOutput] = engine.step()
+            num_tokens += sum(len(output.tokens) for output in outputs)
+            num_outputs += len(outputs)
             if not engine.has_work:
                 break
-        yield Decoded(time.perf_counter() - began, num_tokens, num_deltas)
+        yield Decoded(time.perf_counter() - began, num_tokens, num_outputs)

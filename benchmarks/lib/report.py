@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 PACKAGES = ("specserve", "specserve-demo", "torch", "transformers", "aiohttp", "msgspec")
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from benchmarks.report import Options, Result
-from benchmarks.timing import alternate, medians, seconds_of, spread
-from benchmarks.workload import DTYPE, MODEL, greedy, prompts
+from benchmarks.lib.report import Options, Result
+from benchmarks.lib.timing import alternate, medians, seconds_of, spread
+from benchmarks.lib.workload import DTYPE, MODEL, greedy, prompts
 from specserve.attention.sdpa import SdpaFactory
 from specserve.batch.batch import BatchBuilder
 from specserve.batch.request import Request

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchmarks.report import Check, Options, Result
-from benchmarks.timing import alternate, medians, seconds_of, spread
-from benchmarks.workload import DTYPE, MODEL, NUM_TOKENS, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import alternate, medians, seconds_of, spread
+from benchmarks.lib.workload import DTYPE, MODEL, NUM_TOKENS, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
 from specserve.models.locate import locate_model
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.processes import server
-from benchmarks.report import Check, Options, Result
-from benchmarks.timing import alternate, medians, spread
-from benchmarks.workload import (
+from benchmarks.lib.processes import server
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import alternate, medians, spread
+from benchmarks.lib.workload import (
     DTYPE,
     MANY,
     NUM_TOKENS,
@@ -80,7 +80,7 @@ def body_of(request: GenerateRequest) -> dict[str, Any]:
 
 def rate_of_clients(url: str, bodies: str) -> float:
     clients = subprocess.run(
-        [sys.executable, "-m", "benchmarks.http_clients", url],
+        [sys.executable, "-m", "benchmarks.lib.http_clients", url],
         input=bodies,
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.make_peers`: a virtual environment for every rival of `python -m benchmarks peers`.
+"""`python -m benchmarks.peers.make_peers`: a virtual environment for every rival of `python -m benchmarks peers`.
 
 Owns what is installed for each, in which order; knows nothing of how they run. Standard library only. A finished
 environment holds its recipe in a stamp: with the same recipe a second run does nothing, with another one it
@@ -15,7 +15,7 @@ from email.parser import HeaderParser
 from pathlib import Path
 from typing import NamedTuple
 
-PEERS = Path(__file__).parents[1] / "build" / "peers"
+PEERS = Path(__file__).parents[2] / "build" / "peers"
 TORCH = "torch==2.13.0"
 
 

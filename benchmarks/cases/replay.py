@@ -10,6 +10,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.lib.report import Options, Result
 from benchmarks.replay.archives import MaterialError
 from benchmarks.replay.harness import Contender, replay_all
 from benchmarks.replay.ours import CUTS
@@ -17,7 +18,6 @@ from benchmarks.replay.ours import contenders as ours_with
 from benchmarks.replay.streams import digest, make_streams, read_streams
 from benchmarks.replay.tables import Run, calibration_table, main_table, raw_figures, thrift_table
 from benchmarks.replay.texts import KINDS
-from benchmarks.report import Options, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

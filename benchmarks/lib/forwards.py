@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from benchmarks.shapes import model_directory
-from benchmarks.workload import DTYPE
+from benchmarks.lib.shapes import model_directory
+from benchmarks.lib.workload import DTYPE
 from specserve.batch.batch import BatchBuilder
 from specserve.batch.request import Request
 from specserve.batch.span import Span
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from benchmarks.report import Options
+    from benchmarks.lib.report import Options
     from specserve.batch.batch import Batch
     from specserve.models.decoder import DecoderModel
 

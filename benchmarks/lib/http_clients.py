@@ -1,4 +1,4 @@
-"""Streaming clients in a process of their own: `python -m benchmarks.http_clients URL < bodies.json`.
+"""Streaming clients in a process of their own: `python -m benchmarks.lib.http_clients URL < bodies.json`.
 
 Reads a JSON list of request bodies, sends all at once, and prints {"seconds", "num_tokens"}: from the first
 request sent to the last token. Raw aiohttp; events are counted but not parsed, except the last one.

@@ -5,9 +5,9 @@ Both are timed from the first request to the last token, prompts included, each 
 
 from __future__ import annotations
 
-from benchmarks.report import Check, Options, Result
-from benchmarks.timing import alternate, medians, spread
-from benchmarks.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import alternate, medians, spread
+from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
 
 TARGET = 3.0
 COUNTS = (1, 8, MANY)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from benchmarks.bitrule import CausalAttention, UntiledKernels, cache_for, prefill
-from benchmarks.forwards import BLOCK_SIZE, batch_of, engine_of, kv_bytes, seconds_each, weight_bytes
-from benchmarks.report import Check, Options, Result
-from benchmarks.shapes import model_directory
-from benchmarks.timing import alternate, medians, spread
-from benchmarks.workload import DTYPE, MODEL
+from benchmarks.cases.bitrule import CausalAttention, UntiledKernels, cache_for, prefill
+from benchmarks.lib.forwards import BLOCK_SIZE, batch_of, engine_of, kv_bytes, seconds_each, weight_bytes
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.shapes import model_directory
+from benchmarks.lib.timing import alternate, medians, spread
+from benchmarks.lib.workload import DTYPE, MODEL
 from specserve.engine.runner import Runner
 from specserve.models.loader import load_model
 from specserve.protocols import AttentionSpec

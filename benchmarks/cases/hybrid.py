@@ -10,9 +10,9 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.report import Check, Options, Result
-from benchmarks.timing import alternate
-from benchmarks.workload import DTYPE, KV_MEMORY, MODEL, PROMPT_LEN, greedy, prompts, serve_all
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import alternate
+from benchmarks.lib.workload import DTYPE, KV_MEMORY, MODEL, PROMPT_LEN, greedy, prompts, serve_all
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.assembly import assemble

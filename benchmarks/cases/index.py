@@ -13,7 +13,7 @@ from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.report import Check, Options, Result
+from benchmarks.lib.report import Check, Options, Result
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram._native import Index

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from benchmarks.costless import BLOCK_SIZE, as_assembled, costless_engine, costless_requests
-from benchmarks.report import Check, Options, Result
-from benchmarks.timing import spread
+from benchmarks.lib.costless import BLOCK_SIZE, as_assembled, costless_engine, costless_requests
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import spread
 from specserve.engine.async_engine import AsyncEngine
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ async def async_steps(count: int, vocab_size: int, rounds: int) -> list[float]:
 
 async def read(engine: AsyncEngine, request: GenerateRequest) -> int:
     num_tokens = 0
-    async with aclosing(engine.submit(request)) as deltas:
-        async for delta in deltas:
-            num_tokens += len(delta.tokens)
+    async with aclosing(engine.submit(request)) as outputs:
+        async for output in outputs:
+            num_tokens += len(output.tokens)
     return num_tokens
 
 

@@ -10,9 +10,9 @@ import time
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.report import Check, Options, Result
-from benchmarks.timing import percentile
-from benchmarks.workload import DTYPE, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import percentile
+from benchmarks.lib.workload import DTYPE, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
 
 if TYPE_CHECKING:
     from specserve.engine.engine import Engine
@@ -88,9 +88,9 @@ def join(engine: Engine, decoding: list[GenerateRequest], long: GenerateRequest)
 
     def step() -> set[str]:
         """Which requests got tokens; their gaps are noted."""
-        deltas = engine.step()
+        outputs = engine.step()
         now = time.perf_counter()
-        got = {delta.request_id for delta in deltas if delta.tokens}
+        got = {output.request_id for output in outputs if output.tokens}
         gaps.extend(now - last[id] for id in got if id in last)
         last.update(dict.fromkeys(got, now))
         return got

@@ -1,0 +1,1 @@
+"""What is measured: one module per case, each with a `run(options) -> Result`."""

@@ -1,0 +1,1 @@
+"""What several cases use: timing, workloads, engines, server processes, reports. Imports no case."""
