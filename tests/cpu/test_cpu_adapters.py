@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from native_cases import SETS, assert_near, each_dtype, each_set, machine, randn, same_bits, some
 
+from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.kernels.lowrank import LoraPlan, LowRankDelta, LowRankPart, Segment
+from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.tiled import TiledPass
+from specserve.protocols import LowRankPart
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import varied_requests
 from specserve.testing.toy import write_checkpoint

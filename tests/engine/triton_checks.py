@@ -115,7 +115,7 @@ def interpret_activation_equals_its_torch_twin():
 
 def adapters_of(dtype, names, ins, outs):
     """Random adapters of mixed ranks; the last one leaves the projection as it is."""
-    from specserve.kernels.lowrank import LowRankPart
+    from specserve.protocols import LowRankPart
 
     def part(rank, first, width):
         down, up = torch.randint(-2, 3, (rank, ins)), torch.randint(-2, 3, (width, rank))
@@ -129,7 +129,8 @@ def adapters_of(dtype, names, ins, outs):
 
 
 def interpret_segments_get_what_their_adapters_add():
-    from specserve.kernels.lowrank import Segment, add_in_full_height
+    from specserve.batch.lora_plan import Segment
+    from specserve.kernels.lowrank import add_in_full_height
 
     ours, _ = kernels()
     for dtype in (torch.float32, torch.float16):

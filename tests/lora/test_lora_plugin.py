@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from toy_adapters import lora_engine, lora_options, write_adapter
 
+from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.cli import main
 from specserve.errors import ConfigError
-from specserve.kernels.lowrank import LoraPlan, LowRankDelta, Segment
+from specserve.models.lowrank_delta import LowRankDelta
 from specserve.plugins.options import convert, parse_settings
 from specserve.testing.engines import make_engine
 from specserve_lora.options import LoraOptions

@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_pos_emb
 
+from specserve.batch.lora_plan import Segment
 from specserve.kernels import torch_kernels as kernels_module
-from specserve.kernels.lowrank import LowRankPart, Segment
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve.protocols import LowRankPart
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 kernels = TorchKernels()

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.kernels.lowrank import AdapterWeights, Segment
+    from specserve.batch.lora_plan import Segment
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend, Sampler
+    from specserve.protocols import AdapterWeights, AttentionBackend, Sampler
 
 SERIAL_ELEMENTS = 32768
 """Above this many elements torch shares an element-wise call among its threads and may cut inside a row. At a cut the

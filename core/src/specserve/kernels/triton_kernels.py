@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.kernels.lowrank import AdapterWeights, Segment
+    from specserve.batch.lora_plan import Segment
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend, Sampler
+    from specserve.protocols import AdapterWeights, AttentionBackend, Sampler
 
 ALIGNMENT = 16
 """Bytes: what Triton specialises pointers on."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.kernels.lowrank import AdapterWeights, LowRankPart, Segment
+    from specserve.batch.lora_plan import Segment
+    from specserve.protocols import AdapterWeights, LowRankPart
 
 ROWS, RANKS, DEPTH, COLUMNS = 16, 16, 64, 64
 PARTS = 3

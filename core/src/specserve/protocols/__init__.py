@@ -16,6 +16,7 @@ from specserve.protocols.attention import (
     KVLayout,
     Phase,
 )
+from specserve.protocols.lowrank import AdapterWeights, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
 from specserve.protocols.sampling import LogitEdits, LogitsProcessor, ProcessorState, Sampler
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
@@ -25,6 +26,7 @@ __all__ = [
     "BY_SLOT",
     "PHASES",
     "AdaptableModel",
+    "AdapterWeights",
     "Arithmetic",
     "AttentionBackend",
     "AttentionCapabilities",
@@ -40,6 +42,7 @@ __all__ = [
     "KernelSet",
     "LogitEdits",
     "LogitsProcessor",
+    "LowRankPart",
     "Metric",
     "Observer",
     "Phase",

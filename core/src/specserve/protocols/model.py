@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
-    from specserve.kernels.lowrank import AdapterWeights, Segment
+    from specserve.batch.lora_plan import Segment
     from specserve.protocols.attention import AttentionBackend
+    from specserve.protocols.lowrank import AdapterWeights
     from specserve.protocols.sampling import Sampler
 
 
@@ -79,7 +80,7 @@ class ForwardPass(Protocol):
 
 Delta = "Callable[[Tensor, Tensor, slice, Any], None]"
 """`delta(x, out, rows, lora)` adds its part to `out` in place; x: [T, in], out: [T, out], rows: which rows of the
-batch, lora: the batch's plan. `specserve.kernels.lowrank.LowRankDelta` is the one that kernel sets may fuse."""
+batch, lora: the batch's plan. `specserve.models.lowrank_delta.LowRankDelta` is the one that kernel sets may fuse."""
 
 
 class Projection(Protocol):

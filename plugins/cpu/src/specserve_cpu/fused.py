@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specserve.kernels.lowrank import LowRankDelta
+from specserve.models.lowrank_delta import LowRankDelta
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_kind
 from specserve_cpu.lending import lent

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.kernels.lowrank import AdapterWeights, Segment
+    from specserve.batch.lora_plan import Segment
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend
+    from specserve.protocols import AdapterWeights, AttentionBackend
     from specserve_cpu import _native
     from specserve_cpu.fused import AroundPass, FusedPass
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.kernels.lowrank import LowRankPart
+from specserve.protocols import LowRankPart
 from specserve_lora.config import parse_config
 from specserve_lora.errors import AdapterError
 from specserve_lora.places import CONFIG, WEIGHTS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.kernels.lowrank import AdapterWeights
+    from specserve.protocols import AdapterWeights
     from specserve_lora.modules import Module
     from specserve_lora.places import Place
     from specserve_lora.targets import Target

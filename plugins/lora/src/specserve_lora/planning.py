@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from specserve.kernels.lowrank import LoraPlan, Segment
+from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.namespaces import unsalted
 from specserve_lora.errors import AdapterError
 

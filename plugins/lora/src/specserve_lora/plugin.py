@@ -9,7 +9,7 @@ from specserve.config import parse_bytes
 from specserve.confine import find_root
 from specserve.errors import ConfigError, RequestError
 from specserve.hookspecs import hookimpl
-from specserve.kernels.lowrank import LowRankDelta
+from specserve.models.lowrank_delta import LowRankDelta
 from specserve.protocols import ResolvedModel
 from specserve_lora.adapter import AdapterReader
 from specserve_lora.modules import HEAD, modules_of
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve.batch.batch import Batch
+    from specserve.batch.lora_plan import LoraPlan
     from specserve.config import EngineConfig
-    from specserve.kernels.lowrank import LoraPlan
     from specserve.protocols import AdaptableModel
     from specserve.server.contract import ServedEngine
     from specserve.types import GenerateRequest
