@@ -1,0 +1,123 @@
+"""How much of the drafts the planner lets a step verify."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planning_cases import FLAT, LINEAR, FixedCosts, chain, count, drafted_requests, planner, with_draft
+
+from specserve.batch.drafts import paths_of
+from specserve.speculation.calibration import Calibration
+from specserve.speculation.costs import StepCosts
+from specserve.speculation.planning import PROBE_EVERY, WORTHWHILE, CostPlanner, VerifyAll
+from specserve.types import SpeculationParams
+
+
+def test_nothing_is_verified_where_rows_cost_as_much_as_they_may_bring():
+    assert planner(LINEAR).choose([with_draft(chain(0.3, 0.1))], 99, 1) == [None]
+
+
+def test_everything_is_verified_where_more_rows_cost_nothing():
+    draft = chain(0.3, 0.1, 0.01)
+    assert planner(FLAT).choose([with_draft(draft)], 99, 1) == [draft]
+
+
+def test_a_gain_within_the_error_of_the_estimates_is_left_alone():
+    assert planner(FLAT).choose([with_draft(chain(0.9 * WORTHWHILE))], 99, 1) == [None]
+
+
+def test_one_request_may_speculate_however_many_others_do_not():
+    others = [with_draft(None) for _ in range(200)]
+    assert count(planner(FLAT).choose([with_draft(chain(0.5)), *others], 99, 201))[0] == 1
+
+
+def test_before_its_cost_was_seen_a_guess_is_believed_to_cost_more_than_its_row():
+    unseen = CostPlanner(32, StepCosts([1, 256], [1.0, 1.0]), Calibration())
+    assert unseen.choose([with_draft(chain(0.15))], 99, 1) == [None]
+    assert count(unseen.choose([with_draft(chain(0.9))], 99, 1)) == [1]
+
+
+def test_guesses_fill_a_stair_and_stop_at_its_edge():
+    stairs = ([1, 32, 33, 64], [1.0, 1.0, 3.0, 3.0])
+    requests = [with_draft(chain(*[0.9**d for d in range(1, 17)])) for _ in range(4)]
+    assert sum(count(planner(stairs).choose(requests, 999, 4))) == 28
+
+
+def test_the_likelier_guesses_of_all_requests_go_first():
+    requests = [with_draft(chain(0.9, 0.8)), with_draft(chain(0.2, 0.1)), with_draft(None)]
+    assert count(planner().choose(requests, 2, 3)) == [2, 0, 0]
+    assert count(planner().choose(requests, 3, 3)) == [2, 1, 0]
+
+
+@given(requests=drafted_requests(), budget=st.integers(-3, 40), linear=st.booleans())
+def test_a_choice_fits_the_budget_and_holds_every_ancestor(requests, budget, linear):
+    chosen = planner(([1, 64], [1.0, 8.0]) if linear else FLAT).choose(requests, budget, len(requests))
+    assert sum(count(chosen)) <= max(budget, 0)
+    for request, draft in zip(requests, chosen, strict=True):
+        if draft is not None:
+            # tokens are node numbers, so a path of tokens in the choice names a path of the proposal
+            proposed = paths_of(request.draft)
+            assert all(
+                tuple(draft.tokens[n] for n in path) == proposed[draft.tokens[path[-1]]] for path in paths_of(draft)
+            )
+
+
+@given(requests=drafted_requests(), budget=st.integers(0, 40))
+def test_verify_all_takes_the_front_of_every_draft_as_far_as_the_budget_goes(requests, budget):
+    chosen = count(VerifyAll(32).choose(requests, budget, len(requests)))
+    assert sum(chosen) == min(budget, sum(len(r.draft.tokens) for r in requests if r.draft))
+
+
+@given(requests=drafted_requests(), slope=st.floats(0.0, 1.0))
+def test_the_choice_is_the_best_of_all_prefixes(requests, slope):
+    """No other choice of so many guesses from the front of each request's own gives better speeds."""
+    costs = ([1, 64], [1.0, 1.0 + 63 * slope])
+    chosen = planner(costs).choose(requests, 99, len(requests))
+    survival = [sorted(Calibration().survival(r.draft), reverse=True) if r.draft else [] for r in requests]
+    base, table = len(requests), FixedCosts(*costs)
+
+    def speeds(counts):
+        seconds = table.seconds(base + sum(counts), base, sum(counts))
+        return sum(math.log((1 + sum(own[:n])) / seconds) for own, n in zip(survival, counts, strict=True))
+
+    def greedy(total):
+        counts = [0] * base
+        for _ in range(total):
+            added = [
+                (math.log(1 + own[n] / (1 + sum(own[:n]))), -at)
+                for at, (own, n) in enumerate(zip(survival, counts, strict=True))
+                if n < len(own)
+            ]
+            counts[-max(added)[1]] += 1
+        return counts
+
+    best = max(speeds(greedy(n)) for n in range(sum(map(len, survival)) + 1))
+    plain = speeds([0] * base)
+    assert speeds(count(chosen)) == pytest.approx(best if best > plain + WORTHWHILE else plain)
+
+
+def test_one_request_may_not_be_slowed_down_for_its_neighbours_luck():
+    """One of eight guesses well: 1.5 times the tokens in 1.3 times the time would be more per second."""
+    requests = [with_draft(chain(*[0.99] * 4)), *(with_draft(None) for _ in range(7))]
+    costs = ([1, 8, 9, 64], [1.0, 1.0, 1.3, 1.3])
+    assert count(planner(costs).choose(requests, 99, 8)) == [0] * 8
+    assert sum(count(planner(costs).choose([with_draft(chain(*[0.99] * 4)) for _ in range(8)], 99, 8))) == 32
+
+
+def test_a_hopeless_drafter_is_probed_with_one_guess_now_and_then():
+    hopeless = planner(LINEAR)
+    chosen = [count(hopeless.choose([with_draft(chain(0.1))], 99, 1))[0] for _ in range(3 * PROBE_EVERY)]
+    assert [at for at, n in enumerate(chosen, 1) if n] == [PROBE_EVERY, 2 * PROBE_EVERY, 3 * PROBE_EVERY]
+    assert max(chosen) == 1
+
+
+@pytest.mark.parametrize("kind", [VerifyAll, lambda most: planner(max_draft_tokens=most)])
+def test_limits_are_the_smaller_of_the_engines_and_the_requests(kind):
+    wishes = (None, SpeculationParams(max_draft_tokens=3), SpeculationParams(max_draft_tokens=99),
+              SpeculationParams(max_draft_tokens=0), SpeculationParams(enabled=False))  # fmt: skip
+    requests = [with_draft(None, speculation=wish) for wish in wishes]
+    assert kind(8).limits(requests) == [8, 3, 8, 0, 0]
+    assert kind(8).limits([with_draft(None, max_tokens=1)]) == [0], "the last token comes as a bonus"

@@ -1,0 +1,105 @@
+"""What a step is expected to cost: measured at start-up and corrected by real steps."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planning_cases import batch_of, chain, with_draft
+
+from specserve.batch.span import Span
+from specserve.speculation.costs import POINTS, StepCosts, measure_costs
+from specserve.testing.engines import make_engine
+
+
+def test_costs_are_interpolated_between_points_and_extended_in_proportion():
+    costs = StepCosts([1, 11, 21], [1.0, 2.0, 6.0])
+    assert [costs.seconds(rows, 1) for rows in (0, 1, 6, 11, 16, 21, 42)] == [1.0, 1.0, 1.5, 2.0, 4.0, 6.0, 12.0]
+
+
+@given(st.lists(st.floats(0.001, 10.0), min_size=2, max_size=8), st.integers(1, 3))
+def test_costs_never_fall_with_more_guesses(seconds, requests):
+    costs = StepCosts([2 * i + 1 for i in range(len(seconds))], list(seconds))
+    table = costs.by_guesses(requests, requests, 4 * len(seconds))
+    assert all(a <= b * (1 + 1e-12) for a, b in pairwise(table))
+    assert table == pytest.approx([costs.seconds(requests + n, requests, n) for n in range(len(table))])
+
+
+def plain_batch(num_requests):
+    return batch_of(*(Span(with_draft(None), 63, 1, 0, 1) for _ in range(num_requests)))
+
+
+def guessing_batch(guesses):
+    return batch_of(Span(with_draft(None), 60, 1 + guesses, guesses, 1 + guesses, chain(*[1.0] * guesses)))
+
+
+def test_plain_steps_teach_what_a_batch_of_their_size_takes_and_prompts_do_not():
+    costs = StepCosts([1, 4, 8], [1.0, 1.0, 1.0])
+    for _ in range(200):
+        costs.observe(batch_of(Span(with_draft(None), 0, 8, 0, 1)), 50.0)
+    assert costs.seconds(1, 1) == 1.0
+    for _ in range(200):
+        costs.observe(plain_batch(1), 2.0)
+        costs.observe(plain_batch(4), 5.0)
+    assert [costs.seconds(n, n) for n in (1, 4)] == pytest.approx([2.0, 5.0], abs=0.01)
+    assert costs.seconds(8, 8) == pytest.approx(5.0, abs=0.01), "the nearest size that ran"
+
+
+def test_steps_with_guesses_teach_what_a_guess_takes_beyond_its_row():
+    costs = StepCosts([1, 4, 8], [1.0, 1.0, 1.0])
+    for _ in range(200):
+        costs.observe(plain_batch(1), 1.0)
+        costs.observe(guessing_batch(3), 2.5)
+    assert costs.seconds(1, 1) == pytest.approx(1.0, abs=0.05)
+    assert costs.seconds(4, 1, 3) == pytest.approx(2.5, abs=0.15)
+    assert costs.seconds(8, 1, 7) > 3.5, "and each one more the same"
+
+
+def test_where_every_step_has_guesses_what_a_plain_one_takes_is_learned_all_the_same():
+    costs = StepCosts([1, 32], [1.0, 1.0])
+    costs.observe(plain_batch(1), 3.0)  # something else held it up
+    for _ in range(300):
+        for guesses in (1, 2, 3):
+            costs.observe(guessing_batch(guesses), 1.0 + 0.4 * guesses)
+    assert costs.seconds(1, 1) == pytest.approx(1.0, abs=0.2)
+    assert costs.seconds(4, 1, 3) == pytest.approx(2.2, abs=0.1)
+
+
+def test_the_first_steps_with_guesses_teach_most_of_what_they_cost():
+    costs = StepCosts([1, 4], [1.0, 1.0])
+    costs.observe(plain_batch(1), 1.0)
+    for _ in range(4):
+        costs.observe(guessing_batch(3), 1.8)
+    assert costs.seconds(4, 1, 3) > 1.6
+
+
+def test_a_guess_that_was_dear_once_is_not_believed_so_for_ever():
+    costs = StepCosts([1, 8], [1.0, 1.0])
+    unseen = costs.seconds(4, 1, 3)
+    for _ in range(50):
+        costs.observe(plain_batch(1), 1.0)
+        costs.observe(guessing_batch(3), 4.0)
+    assert costs.seconds(4, 1, 3) > 2.0
+    for _ in range(1000):
+        costs.observe(plain_batch(1), 1.0)
+    assert costs.seconds(4, 1, 3) == pytest.approx(unseen, rel=0.1)
+
+
+def test_one_slow_step_moves_a_cost_a_little():
+    costs = StepCosts([1, 4], [1.0, 1.0])
+    costs.observe(plain_batch(1), 1.0)
+    costs.observe(plain_batch(1), 1000.0)
+    assert costs.seconds(1, 1) == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize(("num_blocks", "most_rows", "expected"), [
+    (64, 512, list(POINTS)), (64, 40, [1, 4, 8, 16, 32, 33]), (3, 512, [1, 4, 8, 16]), (2, 1, [1]),
+])  # fmt: skip
+def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, most_rows, expected):
+    parts = make_engine(toy_model, kv_memory=f"{16 * num_blocks}K").engine.parts
+    costs = measure_costs(parts.runner, parts.builder, num_blocks=num_blocks, most_rows=most_rows, wait=lambda: None)
+    assert costs.rows == expected
+    assert 0 < costs.table[0] < 1.0
+    assert costs.table == sorted(costs.table)
