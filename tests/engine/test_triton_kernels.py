@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 import pytest
-import triton_checks
+import triton_compile
+import triton_interpret
 
 from specserve import builtin
 from specserve.attention.fitting import misfits
@@ -18,22 +19,22 @@ from triton_runs import needs_triton, outcomes
 
 @pytest.fixture(scope="module")
 def interpreted():
-    return outcomes(triton_checks, "interpret")
+    return outcomes(triton_interpret)
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    return outcomes(triton_checks, "compile", TRITON_CACHE_DIR=str(tmp_path_factory.mktemp("triton")))
+    return outcomes(triton_compile, TRITON_CACHE_DIR=str(tmp_path_factory.mktemp("triton")))
 
 
 @needs_triton
-@pytest.mark.parametrize("check", triton_checks.names("interpret"))
+@pytest.mark.parametrize("check", triton_interpret.names())
 def test_interpreted(interpreted, check):
     assert interpreted[check] == "ok", interpreted[check]
 
 
 @needs_triton
-@pytest.mark.parametrize("check", triton_checks.names("compile"))
+@pytest.mark.parametrize("check", triton_compile.names())
 def test_compiled_for_hopper(compiled, check):
     assert compiled[check] == "ok", compiled[check]
 

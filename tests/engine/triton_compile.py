@@ -1,0 +1,110 @@
+"""The Triton kernels compiled for sm_90, and what their PTX must hold. Run as a script, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import torch
+
+from triton_runs import outcome
+
+
+def compiled(kernel, pointers, integers, constants, **options):
+    """The PTX for sm_90 as a CUDA launch would make it: aligned pointers, sizes in multiples of 16."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kinds = dict.fromkeys(constants, "constexpr") | pointers | dict.fromkeys(integers, "i32") | {"eps": "fp32"}
+    free = {"num_rows"}  # never specialised on
+    aligned = [name for name in (*pointers, *integers) if name not in free]
+    source = ASTSource(
+        fn=kernel,
+        signature={name: kinds[name] for name in kernel.arg_names},
+        constexprs=constants,
+        attrs={(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned},
+    )
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert len(built.asm["cubin"]) > 1000
+    return built.asm["ptx"]
+
+
+def linear_ptx(dtype, kind):
+    from specserve.kernels import triton_kernels as cuda
+
+    tiles = cuda.TILES[dtype]
+    return compiled(
+        cuda.linear_kernel,
+        dict.fromkeys(("x", "weight", "bias", "out"), f"*{kind}"),
+        ("num_rows", "width", "weight_stride"),
+        {"depth": 4096, "HAS_BIAS": True, "ROWS": tiles.rows, "COLUMNS": tiles.columns, "DEPTH": tiles.depth},
+        num_warps=tiles.num_warps,
+        num_stages=tiles.num_stages,
+    )
+
+
+def compile_linear_in_half_precision_uses_tensor_cores_with_float32_sums():
+    for dtype, kind in ((torch.bfloat16, "bf16"), (torch.float16, "fp16")):
+        ptx = linear_ptx(dtype, kind)
+        assert re.search(r"wgmma\.mma_async\.sync\.aligned\.m64n32k16\.f32\.", ptx)
+        assert not re.search(r"\b(atom|red)\.", ptx), "sums in memory have no fixed order"
+
+
+def compile_linear_in_float32_is_not_rounded_to_tf32():
+    ptx = linear_ptx(torch.float32, "fp32")
+    assert "tf32" not in ptx
+    assert "fma.rn.f32" in ptx
+    assert not re.search(r"\b(atom|red)\.", ptx)
+
+
+def compile_the_other_kernels():
+    from specserve.kernels import triton_kernels as cuda
+
+    for kind in ("fp32", "bf16", "fp16"):
+        p = f"*{kind}"
+        compiled(cuda.rms_norm_kernel, {"x": p, "weight": p, "out": p}, ("size",), {"BLOCK": 4096}, num_warps=8)
+        compiled(
+            cuda.rotary_kernel,
+            {"x": p, "cos": "*fp32", "sin": "*fp32", "out": p},
+            ("heads", "head_dim", "rotary_dim", "row_stride", "head_stride"),
+            {"BLOCK": 128},
+            num_warps=1,
+        )
+        ptx = compiled(
+            cuda.silu_and_multiply_kernel, {"gate_up": p, "out": p}, ("size",), {"BLOCK": cuda.SILU_BLOCK}, num_warps=4
+        )
+        assert kind != "bf16" or re.search(r"cvt\.rn\.bf16x?2?\.f32", ptx), "rounds to nearest"
+
+
+def compile_low_rank_additions_sum_in_order():
+    from specserve.kernels import triton_lowrank as cuda
+
+    sizes = {"PARTS": cuda.PARTS, "FIELDS": cuda.FIELDS, "ROWS": cuda.ROWS, "RANKS": cuda.RANKS}
+    for kind in ("fp32", "bf16", "fp16"):
+        p, lists = f"*{kind}", {"tiles": "*i32", "table": "*i64"}
+        down = compiled(
+            cuda.down_kernel,
+            {"x": p, "reduced": p, **lists},
+            ("num_rows", "depth", "x_stride", "most_ranks"),
+            {**sizes, "DEPTH": cuda.DEPTH},
+        )
+        up = compiled(
+            cuda.up_kernel,
+            {"reduced": p, "out": p, **lists},
+            ("num_rows", "out_stride", "most_ranks"),
+            {**sizes, "COLUMNS": cuda.COLUMNS},
+        )
+        for ptx in (down, up):
+            assert not re.search(r"\b(atom|red)\.", ptx), "sums in memory have no fixed order"
+            assert "tf32" not in ptx
+            assert kind == "fp32" or re.search(r"(mma|wgmma).*\.f32\.", ptx)
+
+
+def names():
+    return [name for name in globals() if name.startswith("compile_")]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(json.dumps({name: outcome(globals()[name]) for name in names()}))
