@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.lib.report import Options, Result
 from benchmarks.replay.archives import MaterialError
 from benchmarks.replay.harness import Contender, replay_all
-from benchmarks.replay.ours import CUTS
-from benchmarks.replay.ours import contenders as ours_with
-from benchmarks.replay.streams import digest, make_streams, read_streams
+from benchmarks.replay.ngram import CUTS
+from benchmarks.replay.ngram import contenders as ours_with
 from benchmarks.replay.tables import Run, calibration_table, main_table, raw_figures, thrift_table
 from benchmarks.replay.texts import KINDS
+from benchmarks.replay.traces import digest, make_streams, read_streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from benchmarks.replay.texts import Stream
 
-DRAFTERS = ("arctic", "trie", "ours")
+DRAFTERS = ("arctic", "trie", "ngram")
 QUICK_STREAMS = 2
 
 
@@ -67,7 +67,7 @@ def replayed(chosen: Chosen, options: Options) -> Result:
     contenders = [contender for name in chosen.drafters for contender in contenders_of(name)]
     streams = streams_of(chosen, options)
     runs = [run_of(contender, streams, budget) for budget in chosen.budgets for contender in contenders]
-    cut_runs = list(thrift_runs(streams, chosen.budgets)) if "ours" in chosen.drafters else []
+    cut_runs = list(thrift_runs(streams, chosen.budgets)) if "ngram" in chosen.drafters else []
     details = [calibration_table(runs)]
     if cut_runs:
         details.append(thrift_table(cut_runs, [run for run in runs if run.contender.name == "arctic"]))

@@ -120,5 +120,5 @@ def ran(command: list[str]) -> None:
     if run.returncode:
         raise MaterialError(
             f"ArcticInference {VERSION} could not be built into {HOME}: {Path(command[0]).name} said "
-            f"{run.stderr.strip()[-600:]!r}. Leave it out with --drafters trie ours."
+            f"{run.stderr.strip()[-600:]!r}. Leave it out with --drafters trie ngram."
         )

@@ -10,7 +10,7 @@ from collections import defaultdict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from benchmarks.replay.tally import NO_BINS, Bin, Figures, add_nodes
+from benchmarks.replay.stats import NO_BINS, Bin, Figures, add_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

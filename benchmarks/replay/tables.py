@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.report import aligned
 from benchmarks.replay.harness import Contender, by_kind
-from benchmarks.replay.tally import Figures, worst_error
+from benchmarks.replay.stats import Figures, worst_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

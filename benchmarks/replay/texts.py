@@ -19,7 +19,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from benchmarks.replay.archives import MaterialError, read_release
-from benchmarks.replay.material import CODE, EDITS, FILES_PER_PACKAGE, PROSE, QUESTIONS, EditPair, Page, Question
+from benchmarks.replay.corpus import CODE, EDITS, FILES_PER_PACKAGE, PROSE, QUESTIONS, EditPair, Page, Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -150,7 +150,7 @@ def section(text: str, heading: str) -> str:
 
 def file_text(texts: Mapping[str, str], row: Question | Page, path: str) -> str:
     if path not in texts:
-        raise MaterialError(f"{row.package} {row.version} has no file {path}; the table in material.py is wrong.")
+        raise MaterialError(f"{row.package} {row.version} has no file {path}; the table in corpus.py is wrong.")
     return texts[path]
 
 

@@ -6,9 +6,9 @@ from array import array
 
 import pytest
 from benchmarks.replay.harness import replay
-from benchmarks.replay.ours import OurDrafter
+from benchmarks.replay.ngram import OurDrafter
+from benchmarks.replay.stats import Figures
 from benchmarks.replay.tables import same_thrift
-from benchmarks.replay.tally import Figures
 from benchmarks.replay.trie import TrieDrafter
 
 

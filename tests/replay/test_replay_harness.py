@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from benchmarks.replay.harness import Contender, Draft, DraftError, by_kind, replay, replay_all
-from benchmarks.replay.tally import NO_BINS, Bin, Figures, add_nodes, worst_error
+from benchmarks.replay.stats import NO_BINS, Bin, Figures, add_nodes, worst_error
 from benchmarks.replay.texts import Stream
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.replay.archives import MaterialError
-from benchmarks.replay.material import EditPair
-from benchmarks.replay.streams import digest, read_streams
+from benchmarks.replay.corpus import EditPair
 from benchmarks.replay.texts import Stream, edit, section, source_paths, touched_names
+from benchmarks.replay.traces import digest, read_streams
 
 SOURCE = "class A:\n    def f(self):\n        return 1\n\n    x = 2\n" + "y = 0\n" * 100
 HISTORY = "Notes\n=====\n\nRelease 2.1 (today)\n====\n\nnew\n\nRelease 2.0\n====\n\nold\n"

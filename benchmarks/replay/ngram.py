@@ -27,9 +27,9 @@ def contenders(min_survival: float = MIN_SURVIVAL) -> list[Contender]:
         return OurDrafter(plugin.make_index(options.NgramOptions(shared=shared, min_survival=min_survival)))
 
     return [
-        Contender("ours", "cold", lambda: index(False), keeps=False),
-        Contender("ours", "cold, table kept", lambda: index(False), keeps=True),
-        Contender("ours", "warm", lambda: index(True), keeps=True),
+        Contender("ngram", "cold", lambda: index(False), keeps=False),
+        Contender("ngram", "cold, table kept", lambda: index(False), keeps=True),
+        Contender("ngram", "warm", lambda: index(True), keeps=True),
     ]
 
 
