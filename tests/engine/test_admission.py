@@ -129,6 +129,6 @@ def test_a_full_queue_is_an_error_that_says_to_try_again(toy_model):
 def test_a_refused_request_leaves_the_engine_idle(toy_model):
     engine = make_engine(toy_model).engine
     with pytest.raises(RequestError):
-        engine.run([toy_request("r", [1], top_p=2.0)], lambda delta: None)
+        engine.run([toy_request("r", [1], top_p=2.0)], lambda output: None)
     assert not engine.has_work
     engine.check_integrity()

@@ -1,4 +1,4 @@
-"""The engine for asyncio: the same deltas, aborts that free blocks, slow readers, deaths, and ends."""
+"""The engine for asyncio: the same outputs, aborts that free blocks, slow readers, deaths, and ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specserve.errors import ConfigError, EngineDeadError, QueueFullError, Reque
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import DEFAULTS, drafter_plugin, run
 from specserve.testing.requests import toy_request, varied_requests
-from specserve.types import Delta
+from specserve.types import RequestOutput
 
 SECONDS = 20.0
 
@@ -44,13 +44,13 @@ def endless(name="endless"):
 
 async def collect(engine, request):
     async with asyncio.timeout(SECONDS):
-        return [delta async for delta in engine.submit(request)]
+        return [output async for output in engine.submit(request)]
 
 
-def merged(deltas):
-    whole = deltas[0]
-    for delta in deltas[1:]:
-        whole = whole.merge(delta)
+def merged(outputs):
+    whole = outputs[0]
+    for output in outputs[1:]:
+        whole = whole.merge(output)
     return whole
 
 
@@ -70,11 +70,11 @@ def free_again(engine):
 
 async def test_submit_streams_what_the_synchronous_engine_gives(toy_model):
     request = toy_request("r", range(1, 20), max_tokens=20, ignore_eos=True, logprobs=2, prompt_logprobs=1)
-    expected = merged(run(toy_model, [request]).outputs["r"].deltas)
+    expected = merged(run(toy_model, [request]).outputs["r"].steps)
     async with started(toy_model) as engine:
-        deltas = await collect(engine, request)
-    assert merged(deltas) == expected
-    assert [delta.finish_reason for delta in deltas[:-1]] == [None] * (len(deltas) - 1)
+        outputs = await collect(engine, request)
+    assert merged(outputs) == expected
+    assert [output.finish_reason for output in outputs[:-1]] == [None] * (len(outputs) - 1)
 
 
 @pytest.mark.parametrize("speculative", [False, True])
@@ -85,8 +85,8 @@ async def test_many_concurrent_requests_get_their_own_answers(toy_model, specula
     async with started(toy_model, **options) as engine:
         answers = await asyncio.gather(*(collect(engine, request) for request in requests))
         assert (engine.metrics.num_accepted_tokens > 0) == speculative
-    for request, deltas in zip(requests, answers, strict=True):
-        whole, (tokens, logprobs, _, reason, _) = merged(deltas), expected.outputs[request.request_id]
+    for request, outputs in zip(requests, answers, strict=True):
+        whole, (tokens, logprobs, _, reason, _) = merged(outputs), expected.outputs[request.request_id]
         assert list(whole.tokens) == tokens
         assert list(whole.logprobs or ()) == logprobs
         assert whole.finish_reason == reason
@@ -118,32 +118,32 @@ async def test_a_slow_reader_gets_merged_deltas_of_the_same_content(toy_model):
     request = toy_request("r", range(1, 20), max_tokens=60, ignore_eos=True, logprobs=1)
     expected = run(toy_model, [request]).outputs["r"]
     async with started(toy_model) as engine:
-        deltas = []
+        outputs = []
         async with asyncio.timeout(SECONDS):
-            async for delta in engine.submit(request):
-                deltas.append(delta)
+            async for output in engine.submit(request):
+                outputs.append(output)
                 await until(lambda: not engine.engine.has_work)
-    assert len(deltas) < 10 < len(expected.deltas)
-    assert merged(deltas) == merged(expected.deltas)
+    assert len(outputs) < 10 < len(expected.steps)
+    assert merged(outputs) == merged(expected.steps)
 
 
 async def test_a_mailbox_merges_what_was_not_read():
     box = Mailbox()
-    box.put(Delta("r", (1,), cached_tokens=16, accepted=(True,)))
-    box.put(Delta("r", (2, 3), "stop", accepted=(False, False), stop_string="x"))
-    assert await box.take() == Delta(
+    box.put(RequestOutput("r", (1,), cached_tokens=16, accepted=(True,)))
+    box.put(RequestOutput("r", (2, 3), "stop", accepted=(False, False), stop_string="x"))
+    assert await box.take() == RequestOutput(
         "r", (1, 2, 3), "stop", cached_tokens=16, accepted=(True, False, False), stop_string="x"
     )
-    box.put(Delta("r", (4,)))
+    box.put(RequestOutput("r", (4,)))
     assert (await box.take()).tokens == (4,)
 
 
 async def test_an_answer_that_is_complete_survives_the_death_of_the_engine():
     box = Mailbox()
-    box.put(Delta("r", (1,), "stop"))
+    box.put(RequestOutput("r", (1,), "stop"))
     box.put(EngineDeadError("gone"))
     assert (await box.take()).finish_reason == "stop"
-    box.put(Delta("r", (1,)))
+    box.put(RequestOutput("r", (1,)))
     box.put(EngineDeadError("gone"))
     with pytest.raises(EngineDeadError):
         await box.take()
@@ -165,8 +165,8 @@ async def test_closing_the_generator_aborts_and_frees_the_blocks_by_the_next_ste
 async def test_an_action_after_aborts_runs_when_the_engine_has_forgotten_the_request(toy_model):
     seen = []
     async with started(toy_model) as engine:
-        async with aclosing(engine.submit(endless())) as deltas:
-            await anext(deltas)
+        async with aclosing(engine.submit(endless())) as outputs:
+            await anext(outputs)
         engine.after_aborts(lambda: seen.append((list(engine.engine.requests), threading.current_thread().name)))
         await until(lambda: seen)
         assert seen == [([], "specserve-step")]
@@ -264,9 +264,9 @@ async def test_a_forward_pass_that_always_raises_ends_every_request_and_not_the_
         readers = [asyncio.create_task(collect(engine, endless(str(i)))) for i in range(5)]
         await until(lambda: engine.metrics.generation_tokens > 20)
         forward, engine.engine.runner.forward = engine.engine.runner.forward, lambda batch: 1 / 0
-        for deltas in await asyncio.gather(*readers):
-            assert merged(deltas).finish_reason == "error"
-            assert "the step that computes it raised ZeroDivisionError" in merged(deltas).error
+        for outputs in await asyncio.gather(*readers):
+            assert merged(outputs).finish_reason == "error"
+            assert "the step that computes it raised ZeroDivisionError" in merged(outputs).error
         assert engine.status == "ready"
         engine.engine.runner.forward = forward
         assert merged(await collect(engine, toy_request("later", [1]))).finish_reason in ("stop", "length")

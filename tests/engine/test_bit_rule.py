@@ -50,7 +50,7 @@ def test_hits_on_prompts_and_on_generated_blocks_change_nothing(toy_model, dtype
         toy_request("sampled", [*range(1, 50), *generated[:30]], temperature=1.0, seed=5, logprobs=3),
     ]
     warm = run_requests(engine, again)
-    assert [warm.outputs[r.request_id].deltas[0].cached_tokens for r in again] == [48, 96, 64]
+    assert [warm.outputs[r.request_id].steps[0].cached_tokens for r in again] == [48, 96, 64]
     assert warm.decided() == run(toy_model, again, dtype=dtype, threads=threads, prefix_cache=False).decided()
 
 

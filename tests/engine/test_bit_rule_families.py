@@ -67,7 +67,7 @@ def test_preemption_and_prefix_hits_change_no_token_and_no_logprob(family, arith
     engine = make_engine(family, **options).engine
     run_requests(engine, requests)
     again = run_requests(engine, requests)
-    assert sum(output.deltas[0].cached_tokens for output in again.outputs.values()) > 100
+    assert sum(output.steps[0].cached_tokens for output in again.outputs.values()) > 100
     assert again.decided() == alone
 
 

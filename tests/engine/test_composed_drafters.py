@@ -90,4 +90,4 @@ def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model):
     outcome = run_requests(make_engine(toy_model, extra=extra).engine, requests)
     assert outcome.tokens() == right
     assert late.asked > 10
-    assert max(len(d.tokens) for d in outcome.outputs["a"].deltas) == 9
+    assert max(len(d.tokens) for d in outcome.outputs["a"].steps) == 9

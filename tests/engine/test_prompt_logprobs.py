@@ -74,29 +74,29 @@ def test_a_preemption_within_the_prompt_delivers_nothing_twice(toy_model, plain)
     engine = make_engine(toy_model, kv_memory="336K", max_num_batched_tokens=16).engine
     first = engine.add(replace(toy_request("first", range(1, 17), max_tokens=30, ignore_eos=True), priority=-1))
     scored = engine.add(request())
-    deltas = []
+    outputs = []
     while engine.has_work:
         # once, in the middle of the prompt, somebody more urgent needs every block
         if scored.computed >= 160 and not scored.num_preemptions:
             engine.scheduler.preempt(scored)
-        deltas += [delta for delta in engine.step() if delta.request_id == "r"]
+        outputs += [output for output in engine.step() if output.request_id == "r"]
     engine.check_integrity()
     assert scored.num_preemptions == 1
     assert first.finish_reason == "length"
-    entries = [entry for delta in deltas for entry in delta.prompt_logprobs or ()]
+    entries = [entry for output in outputs for entry in output.prompt_logprobs or ()]
     assert entries == plain.prompt_logprobs
-    assert [token for delta in deltas for token in delta.tokens] == plain.tokens
+    assert [token for output in outputs for token in output.tokens] == plain.tokens
 
 
 def test_a_preemption_after_the_prompt_delivers_nothing_twice(toy_model, plain):
     engine = make_engine(toy_model).engine
     live = engine.add(request())
-    deltas = []
+    outputs = []
     while engine.has_work:
-        deltas += engine.step()
+        outputs += engine.step()
         if live.num_generated == 3 and not live.num_preemptions:
             engine.scheduler.preempt(live)
-    entries = [entry for delta in deltas for entry in delta.prompt_logprobs or ()]
+    entries = [entry for output in outputs for entry in output.prompt_logprobs or ()]
     assert entries == plain.prompt_logprobs
 
 
@@ -118,9 +118,9 @@ def test_no_more_rows_are_scored_in_a_step_than_memory_is_planned_for(toy_model)
     engine.add(request())
     scored, delivered = [], []
     while engine.has_work:
-        deltas = engine.step()
-        delivered += [len(delta.prompt_logprobs) for delta in deltas if delta.prompt_logprobs]
-        scored.append(len(deltas))
+        outputs = engine.step()
+        delivered += [len(output.prompt_logprobs) for output in outputs if output.prompt_logprobs]
+        scored.append(len(outputs))
     assert max(delivered) <= PROMPT_SCORING_ROWS
     assert delivered == [128, 128, 43]
 
@@ -130,9 +130,9 @@ def test_neither_known_blocks_nor_the_lack_of_them_change_anything(toy_model, pl
     run_requests(engine, [toy_request("warm", PROMPT, max_tokens=1)])
     outcome = run_requests(engine, [request()])
     assert outcome.outputs["r"][:4] == plain[:4]
-    assert outcome.outputs["r"].deltas[-1].cached_tokens == 0
+    assert outcome.outputs["r"].steps[-1].cached_tokens == 0
     again = run_requests(engine, [toy_request("again", PROMPT, max_tokens=1)])
-    assert again.outputs["again"].deltas[0].cached_tokens == 288, "a scored prompt publishes its blocks all the same"
+    assert again.outputs["again"].steps[0].cached_tokens == 288, "a scored prompt publishes its blocks all the same"
 
 
 def test_zero_top_tokens_still_give_each_tokens_own(toy_model, plain):
@@ -143,7 +143,7 @@ def test_zero_top_tokens_still_give_each_tokens_own(toy_model, plain):
 
 def test_a_request_that_did_not_ask_gets_none(toy_model):
     output = run(toy_model, [toy_request("r", PROMPT)]).outputs["r"]
-    assert all(delta.prompt_logprobs is None for delta in output.deltas)
+    assert all(output.prompt_logprobs is None for output in output.steps)
 
 
 def test_a_prompt_that_is_scored_row_by_row_loses_none(toy_model):

@@ -43,7 +43,7 @@ def expected_tokens(model, *requests):
 
 def ends(engine, requests):
     order = []
-    engine.run(requests, lambda delta: delta.finish_reason and order.append(delta.request_id))
+    engine.run(requests, lambda output: output.finish_reason and order.append(output.request_id))
     return order
 
 
@@ -127,7 +127,7 @@ def test_a_preempted_request_is_recomputed_from_what_the_cache_still_knows(toy_m
     restarts = [step["b"][0] for before, step in zip(recorder.steps, recorder.steps[1:], strict=False)
                 if "b" in step and "b" not in before]  # fmt: skip
     assert restarts
-    assert outcome.outputs["b"].deltas[0].cached_tokens == 0, "hits after a preemption are no hits of the prompt"
+    assert outcome.outputs["b"].steps[0].cached_tokens == 0, "hits after a preemption are no hits of the prompt"
 
 
 # --- guesses --------------------------------------------------------------------------------------------
@@ -266,5 +266,5 @@ def test_published_blocks_of_an_aborted_request_still_serve_others(toy_model):
     engine.step()
     engine.abort("a")
     outcome = run_requests(engine, [long_request("b", range(1, 41), max_tokens=4)])
-    assert outcome.outputs["b"].deltas[0].cached_tokens == 16
+    assert outcome.outputs["b"].steps[0].cached_tokens == 16
     assert outcome.tokens() == expected_tokens(toy_model, long_request("b", range(1, 41), max_tokens=4))

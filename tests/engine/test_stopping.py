@@ -44,9 +44,9 @@ def test_a_stop_id_ends_the_request_and_is_its_last_token(toy_model, free, width
     plain, guessed = both_ways(toy_model, request(stop_token_ids=(free[end],)), free, width)
     assert plain.tokens == free[: end + 1]
     assert plain.finish_reason == "stop"
-    figures = guessed.deltas[-1].figures
+    figures = guessed.steps[-1].figures
     assert figures.num_accepted_draft_tokens > 0
-    assert guessed.deltas[-1].stop_string is None
+    assert guessed.steps[-1].stop_string is None
 
 
 @pytest.mark.parametrize("width", [1, 3, 16])
@@ -86,10 +86,10 @@ def test_a_stop_string_ends_the_request_at_the_token_that_completes_it(toy_model
     plain, guessed = both_ways(toy_model, request(**asked, stop=(stop, "%%")), tokens, width)
     for output in (plain, guessed):
         assert output.tokens == tokens[:end]
-        assert (output.finish_reason, output.deltas[-1].stop_string) == ("stop", stop)
+        assert (output.finish_reason, output.steps[-1].stop_string) == ("stop", stop)
         assembler = TextAssembler(tokenizer.stream(PROMPT), (stop, "%%"))
         pieces = [
-            assembler.push(d.tokens, finish_reason=d.finish_reason, stop_string=d.stop_string)[0] for d in output.deltas
+            assembler.push(d.tokens, finish_reason=d.finish_reason, stop_string=d.stop_string)[0] for d in output.steps
         ]
         assert "".join(pieces) == text[: end - length]
 
@@ -109,7 +109,7 @@ def test_a_stop_string_inside_an_accepted_draft_ends_all_books_at_the_completing
             live.computed,
             live.num_published,
             outcome.metrics.generation_tokens - 1,
-            again.outputs["again"].deltas[0].cached_tokens,
+            again.outputs["again"].steps[0].cached_tokens,
         )
     assert books["plain"] == books["guessed"]
     total = len(PROMPT) + end
@@ -119,10 +119,10 @@ def test_a_stop_string_inside_an_accepted_draft_ends_all_books_at_the_completing
 def test_the_flags_of_a_cut_draft_cover_exactly_its_tokens(toy_model, free):
     end = first_new(free, 6)
     _, guessed = both_ways(toy_model, request(stop_token_ids=(free[end],), logprobs=2), free, 16)
-    last = guessed.deltas[-1]
+    last = guessed.steps[-1]
     assert len(last.accepted) == len(last.tokens) == len(last.logprobs)
     assert all(last.accepted), "the stop lay within the draft, so every token of the step was a guess"
-    assert last.figures.num_accepted_draft_tokens == sum(sum(d.accepted) for d in guessed.deltas)
+    assert last.figures.num_accepted_draft_tokens == sum(sum(d.accepted) for d in guessed.steps)
 
 
 @pytest.mark.parametrize("width", [1, 5, 16])
@@ -151,7 +151,7 @@ def test_a_stop_string_before_min_tokens_is_read_over(toy_model, width):
 def test_max_tokens_is_exact(toy_model, free, max_tokens):
     plain, guessed = both_ways(toy_model, request(max_tokens=max_tokens, ignore_eos=True), free, 4)
     assert (plain.tokens, plain.finish_reason) == (free[:max_tokens], "length")
-    figures = guessed.deltas[-1].figures
+    figures = guessed.steps[-1].figures
     assert figures.num_draft_tokens == figures.num_accepted_draft_tokens, "nothing is guessed beyond the end"
 
 
@@ -178,4 +178,4 @@ def test_of_two_stop_strings_that_one_token_completes_the_one_that_begins_first_
     asked, tokens, text, _ = readable(toy_model)
     longer, shorter = text[28:31], text[30]
     plain, _ = both_ways(toy_model, request(**asked, stop=(shorter, longer), min_tokens=31), tokens)
-    assert (plain.deltas[-1].stop_string, len(plain.tokens)) == (longer, 31)
+    assert (plain.steps[-1].stop_string, len(plain.tokens)) == (longer, 31)

@@ -69,8 +69,8 @@ class Reference:
         result, engine = Result(request, built.tokenizer), built.engine
         engine.add(wire)
         for _ in range(MOST_STEPS):
-            for delta in engine.step():
-                result.take(delta)
+            for output in engine.step():
+                result.take(output)
             if not engine.has_work:
                 engine.check_integrity()
                 return result

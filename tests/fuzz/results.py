@@ -1,4 +1,4 @@
-"""What one request gave, delta by delta, and the comparison with what it gives alone: bit for bit."""
+"""What one request gave, output by output, and the comparison with what it gives alone: bit for bit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from fuzz.plans import RequestPlan
     from specserve.protocols import Tokenizer
-    from specserve.types import Delta, TokenLogprobs
+    from specserve.types import RequestOutput, TokenLogprobs
 
 SHORT = 300
 """Characters of a value in a message."""
@@ -33,25 +33,25 @@ class Result:
         self.finish_reason: str | None = None
         self.stop_string: str | None = None
         self.error: str | None = None
-        self.num_deltas = 0
+        self.num_outputs = 0
         self.aborted = False
 
-    def take(self, delta: Delta) -> None:
+    def take(self, output: RequestOutput) -> None:
         if self.finish_reason is not None:
-            raise Failure("delta after the end", f"{delta}")
-        if delta.tokens or delta.finish_reason:
+            raise Failure("output after the end", f"{output}")
+        if output.tokens or output.finish_reason:
             text, offsets = self.text_assembler.push(
-                delta.tokens, finish_reason=delta.finish_reason, stop_string=delta.stop_string
+                output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string
             )
             self.text += text
             self.offsets += offsets
-        self.num_deltas += 1
-        self.tokens += delta.tokens
-        self.logprobs += delta.logprobs or ()
-        self.prompt_logprobs += delta.prompt_logprobs or ()
-        self.accepted += delta.accepted
-        self.error = delta.error or self.error
-        self.finish_reason, self.stop_string = delta.finish_reason, delta.stop_string
+        self.num_outputs += 1
+        self.tokens += output.tokens
+        self.logprobs += output.logprobs or ()
+        self.prompt_logprobs += output.prompt_logprobs or ()
+        self.accepted += output.accepted
+        self.error = output.error or self.error
+        self.finish_reason, self.stop_string = output.finish_reason, output.stop_string
 
     def decided(self) -> dict[str, Any]:
         """What must not depend on anything but the request, the weights and the arithmetic."""

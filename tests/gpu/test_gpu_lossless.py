@@ -55,7 +55,7 @@ def test_hits_on_prompts_and_on_generated_blocks_change_nothing(toy_model, dtype
         toy_request("longer", [*range(1, 50), *generated], max_tokens=20, ignore_eos=True, logprobs=3),
     ]
     warm = run_requests(engine, again)
-    assert [warm.outputs[r.request_id].deltas[0].cached_tokens for r in again] == [48, 96]
+    assert [warm.outputs[r.request_id].steps[0].cached_tokens for r in again] == [48, 96]
     assert warm.decided() == run(toy_model, again, prefix_cache=False, **common).decided()
 
 

@@ -97,7 +97,7 @@ def test_prefix_hits_are_the_same_with_and_without_speculation(toy_model, choice
     def decide(drafter, **options):
         engine = hybrid_engine(toy_model, drafter, settings=everything, **options).engine
         runs = [run_requests(engine, [turn]) for turn in turns]
-        hits = [next(iter(each.outputs.values())).deltas[0].cached_tokens for each in runs]
+        hits = [next(iter(each.outputs.values())).steps[0].cached_tokens for each in runs]
         return [each.decided() for each in runs], hits
 
     uncached, none = decide(None, prefix_cache=False)
@@ -115,4 +115,4 @@ def test_one_backend_for_all_shares_generated_blocks_as_ever(toy_model):
     engine = hybrid_engine(toy_model, settings={"prefill": "sdpa", "decode": "sdpa"}).engine
     text = run_requests(engine, [first]).tokens()["first"]
     again = run_requests(engine, [toy_request("again", [*range(1, 40), *text[:30]], ignore_eos=True)])
-    assert again.outputs["again"].deltas[0].cached_tokens == 64
+    assert again.outputs["again"].steps[0].cached_tokens == 64

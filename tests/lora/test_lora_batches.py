@@ -62,7 +62,7 @@ def test_the_prefix_cache_crosses_neither_adapters_nor_versions(toy_model, adapt
     def served(name, namespace=None):
         (request,) = under(store, [toy_request("r", prompt, logprobs=1)], [name])
         output = run_requests(engine, [request]).outputs["r"]
-        return output.tokens, output.deltas[0].cached_tokens
+        return output.tokens, output.steps[0].cached_tokens
 
     first = {name: served(name) for name in (None, "x", "y")}
     assert {cached for _, cached in first.values()} == {0}
@@ -85,7 +85,7 @@ def test_a_salt_stands_behind_the_adapter(toy_model, adapters):
     expected = run_requests(engine, plain)
     got = run_requests(engine, salted)
     assert got.tokens() == expected.tokens()
-    assert [output.deltas[0].cached_tokens for output in got.outputs.values()] == [0, 0]
+    assert [output.steps[0].cached_tokens for output in got.outputs.values()] == [0, 0]
 
 
 def test_a_namespace_that_nobody_loaded_is_an_error_and_never_the_base(toy_model, adapters):

@@ -33,10 +33,10 @@ async def serve(engine, store, request, name):
         await asyncio.sleep(0.01)  # unloaded for a moment
     tokens = []
     try:
-        async with aclosing(engine.submit(msgspec.structs.replace(request, namespace=pin.namespace))) as deltas:
-            async for delta in deltas:
-                assert delta.finish_reason != "error", delta.error
-                tokens += delta.tokens
+        async with aclosing(engine.submit(msgspec.structs.replace(request, namespace=pin.namespace))) as outputs:
+            async for output in outputs:
+                assert output.finish_reason != "error", output.error
+                tokens += output.tokens
     finally:
         engine.after_aborts(lambda: store.unpin(pin))
     return pin.namespace, tokens

@@ -15,7 +15,7 @@ from specserve.models.lowrank_delta import LowRankDelta
 from specserve.plugins.options import convert, parse_settings
 from specserve.testing.engines import make_engine
 from specserve_lora.options import LoraOptions
-from specserve_lora.planning import plan
+from specserve_lora.planning import SegmentPlanner
 from specserve_lora.plugin import LoraPlugin
 
 
@@ -109,18 +109,18 @@ def batch_of(*rows: tuple[str, int]) -> Any:
 def test_a_plan_has_every_row_once_and_merges_neighbours():
     packed = {"a@1": "A", "b@1": "B"}
     rows = [("", 3), ("\0salt", 2), ("a@1", 1), ("a@1\0salt", 5), ("b@1", 1), ("a@1", 2), ("", 4)]
-    assert plan(batch_of(*rows), packed.get) == LoraPlan(
+    assert SegmentPlanner(packed.get).plan(batch_of(*rows)) == LoraPlan(
         (Segment(0, 5, None), Segment(5, 11, "A"), Segment(11, 12, "B"), Segment(12, 14, "A"), Segment(14, 18, None))
     )
 
 
 def test_a_batch_of_the_base_has_no_plan():
-    assert plan(batch_of(("", 3), ("\0salt", 2)), {}.get) is None
+    assert SegmentPlanner({}.get).plan(batch_of(("", 3), ("\0salt", 2))) is None
 
 
 def test_a_namespace_that_is_not_loaded_is_an_error():
     with pytest.raises(RuntimeError, match="namespace 'c@1' is no loaded adapter"):
-        plan(batch_of(("", 3), ("c@1", 2)), {}.get)
+        SegmentPlanner({}.get).plan(batch_of(("", 3), ("c@1", 2)))
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,8 @@ def test_aborts_in_the_mix_change_nothing_for_the_others(toy_model):
     for step in range(10_000):
         if not engine.has_work:
             break
-        for delta in engine.step():
-            outputs.setdefault(delta.request_id, []).extend(delta.tokens)
+        for output in engine.step():
+            outputs.setdefault(output.request_id, []).extend(output.tokens)
         if step % 3 == 0:
             engine.abort(f"gone {step // 3}")
     engine.check_integrity()
@@ -122,8 +122,8 @@ def test_choices_of_one_prompt_draft_from_each_other(toy_model):
     alone = run_requests(engine, same[:1]).outputs["choice 0"]
     other = run_requests(engine, same[1:]).outputs["choice 1"]
     assert other.tokens == alone.tokens
-    assert len(other.deltas) < len(alone.deltas)
-    assert other.deltas[-1].figures.num_accepted_draft_tokens > 20
+    assert len(other.steps) < len(alone.steps)
+    assert other.steps[-1].figures.num_accepted_draft_tokens > 20
 
 
 def test_nothing_is_shared_across_namespaces(toy_model):
@@ -138,7 +138,7 @@ def test_nothing_is_shared_across_namespaces(toy_model):
     fresh = run_requests(ngram_engine(toy_model, settings={"min_survival": 0.0}), [other])
     outcome = run_requests(engine, [other])
     # what the tables learned may change how much is guessed, but no text of the other tenant is
-    figures = [r.outputs["another"].deltas[-1].figures.num_accepted_draft_tokens for r in (fresh, outcome)]
+    figures = [r.outputs["another"].steps[-1].figures.num_accepted_draft_tokens for r in (fresh, outcome)]
     assert figures[1] < 20
     assert abs(figures[0] - figures[1]) <= 5
 

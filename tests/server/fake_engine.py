@@ -10,7 +10,7 @@ from specserve.errors import RequestError
 from specserve.metrics import EngineMetrics
 from specserve.plugins.host import Asked
 from specserve.text.stops import StopStrings
-from specserve.types import Delta, SpeculationFigures, TokenLogprobs
+from specserve.types import RequestOutput, SpeculationFigures, TokenLogprobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -93,31 +93,31 @@ class FakeEngine:
         self.status = "dead"
         return RuntimeError("boom")
 
-    async def submit(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]:
         self.asked.append(request)
         self.running.add(request.request_id)
         finished = False
         try:
-            for delta in self.deltas(request):
+            for output in self.outputs(request):
                 await asyncio.sleep(self.delay)
-                finished = delta.finish_reason is not None
-                yield delta
+                finished = output.finish_reason is not None
+                yield output
             while self.endless:
                 await asyncio.sleep(0.001)
-                yield Delta(request.request_id, (self.tokenizer.encode("a")[0],))
+                yield RequestOutput(request.request_id, (self.tokenizer.encode("a")[0],))
         finally:
             self.running.discard(request.request_id)
             if not finished:
                 self.aborted.append(request.request_id)
 
-    def deltas(self, request: GenerateRequest) -> Iterable[Delta]:
+    def outputs(self, request: GenerateRequest) -> Iterable[RequestOutput]:
         params = request.params
         tokens = self.tokenizer.encode(self.says)[: params.max_tokens]
         watcher = StopStrings(params.stop, self.tokenizer.stream(request.prompt_token_ids))
         steps = [tokens[i : i + self.width] for i in range(0, len(tokens), self.width)]
         if params.prompt_logprobs is not None:
             scored = logprobs(request.prompt_token_ids[1:], params.prompt_logprobs)
-            yield Delta(request.request_id, (), prompt_logprobs=scored)
+            yield RequestOutput(request.request_id, (), prompt_logprobs=scored)
         for i, step in enumerate(steps):
             stop = None
             for j, token_id in enumerate(step):
@@ -126,10 +126,10 @@ class FakeEngine:
                     step = step[: j + 1]
                     break
             if self.error_after == i:
-                yield Delta(request.request_id, (), "error", error="the device is gone")
+                yield RequestOutput(request.request_id, (), "error", error="the device is gone")
                 return
             ends = stop is not None or (i + 1 == len(steps) and not self.endless)
-            yield Delta(
+            yield RequestOutput(
                 request.request_id,
                 tuple(step),
                 ("stop" if stop is not None else "length") if ends else None,

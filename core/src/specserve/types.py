@@ -129,10 +129,10 @@ class SpeculationFigures(msgspec.Struct, frozen=True):
     """[a] counts the verify steps that accepted a guesses."""
 
 
-class Delta(msgspec.Struct, frozen=True):
+class RequestOutput(msgspec.Struct, frozen=True):
     """What one step gave one request. The last one of a request has a finish_reason and the figures.
 
-    `accepted` of the tokens, from the front, were guesses. Deltas merge: see `merge`.
+    Consecutive outputs of a request may be merged: see `merge`.
     """
 
     request_id: str
@@ -149,11 +149,11 @@ class Delta(msgspec.Struct, frozen=True):
     figures: SpeculationFigures | None = None
     error: str | None = None
 
-    def merge(self, later: Delta) -> Delta:
-        """This delta followed by `later`, as one."""
+    def merge(self, later: RequestOutput) -> RequestOutput:
+        """This output followed by `later`, as one."""
         both = self.logprobs, later.logprobs
         prompt = self.prompt_logprobs, later.prompt_logprobs
-        return Delta(
+        return RequestOutput(
             self.request_id,
             self.tokens + later.tokens,
             later.finish_reason,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fuzz.fronts.served import Served
     from fuzz.live_adapters import Lease, LiveAdapters
     from fuzz.plans import Plan, RequestPlan
-    from specserve.types import Delta
+    from specserve.types import RequestOutput
 
 MOST_STEPS = 50_000
 
@@ -32,8 +32,8 @@ class Stepping:
         while self.pending or self.adapters.due or self.engine.has_work:
             self.adapters.advance(self.clock)
             self.admit()
-            for delta in self.engine.step():
-                self.take(delta)
+            for output in self.engine.step():
+                self.take(output)
             self.engine.check_integrity()
             self.abort_some()
             self.clock += 1
@@ -59,10 +59,10 @@ class Stepping:
             except RequestFault as fault:
                 self.take(self.engine.refused(fault))
 
-    def take(self, delta: Delta) -> None:
-        self.served.last[delta.request_id].result.take(delta)
-        if delta.finish_reason is not None:
-            self.release(delta.request_id)
+    def take(self, output: RequestOutput) -> None:
+        self.served.last[output.request_id].result.take(output)
+        if output.finish_reason is not None:
+            self.release(output.request_id)
 
     def release(self, request_id: str) -> None:
         self.leases.pop(request_id).end()

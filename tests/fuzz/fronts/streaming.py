@@ -65,15 +65,15 @@ class Streaming:
         lease = await self.lease(request)
         result = self.served.begin(request, lease.version)
         stream = self.front.submit(as_request(request, lease.namespace))
-        async for delta in stream:
-            result.take(delta)
-            if most_deltas is not None and result.num_deltas > most_deltas and result.finish_reason is None:
+        async for output in stream:
+            result.take(output)
+            if most_deltas is not None and result.num_outputs > most_deltas and result.finish_reason is None:
                 result.aborted = True
                 self.served.counts["aborted"] += 1
                 break
             if self.rng.random() < 0.2:
                 self.served.counts["slow reader"] += 1
-                await asyncio.sleep(0.001)  # deltas merge meanwhile
+                await asyncio.sleep(0.001)  # outputs merge meanwhile
         await stream.aclose()
         self.front.after_aborts(lease.end)
         return result.aborted

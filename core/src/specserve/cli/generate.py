@@ -107,15 +107,15 @@ async def print_text(engine: AsyncEngine, request: GenerateRequest) -> Report:
 
     assembler = TextAssembler(engine.tokenizer.stream(request.prompt_token_ids))
     report = Report(time.perf_counter())
-    async with aclosing(engine.submit(request)) as deltas:
-        async for delta in deltas:
-            if delta.finish_reason == "error":
-                raise SpecserveError(delta.error or "the engine could not finish this request.")
-            text, _ = assembler.push(delta.tokens, finish_reason=delta.finish_reason, stop_string=delta.stop_string)
+    async with aclosing(engine.submit(request)) as outputs:
+        async for output in outputs:
+            if output.finish_reason == "error":
+                raise SpecserveError(output.error or "the engine could not finish this request.")
+            text, _ = assembler.push(output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string)
             print(text, end="", flush=True)
             report.last = time.perf_counter()
-            report.first = report.first or (report.last if delta.tokens else 0.0)
-            report.num_tokens += len(delta.tokens)
-            report.figures = delta.figures or report.figures
+            report.first = report.first or (report.last if output.tokens else 0.0)
+            report.num_tokens += len(output.tokens)
+            report.figures = output.figures or report.figures
     print(flush=True)
     return report

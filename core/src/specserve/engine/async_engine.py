@@ -1,7 +1,7 @@
-"""The engine for asyncio: one thread runs `step`, the event loop hands its deltas to their readers.
+"""The engine for asyncio: one thread runs `step`, the event loop hands its outputs to their readers.
 
-Only msgspec Structs cross the border, in both directions: commands through an inbox, deltas through one
-`call_soon_threadsafe` per step. A reader that is slow finds its deltas merged into one.
+Only msgspec Structs cross the border, in both directions: commands through an inbox, outputs through one
+`call_soon_threadsafe` per step. A reader that is slow finds its outputs merged into one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from specserve.engine.admission import queue_full
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
 from specserve.faults import FAULTS, RequestFault
-from specserve.types import Delta
+from specserve.types import RequestOutput
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -35,26 +35,26 @@ logger = logging.getLogger(__name__)
 
 
 class Mailbox:
-    """One slot for one reader: what arrives before it is read merges. Until it is `open`, deltas of that id are
+    """One slot for one reader: what arrives before it is read merges. Until it is `open`, outputs of that id are
     those of a closed request that had the same one."""
 
     __slots__ = ("arrived", "content", "open")
 
     def __init__(self) -> None:
-        self.content: Delta | EngineDeadError | None = None
+        self.content: RequestOutput | EngineDeadError | None = None
         self.arrived = asyncio.Event()
         self.open = False
 
-    def put(self, content: Delta | EngineDeadError) -> None:
-        if isinstance(self.content, Delta):
+    def put(self, content: RequestOutput | EngineDeadError) -> None:
+        if isinstance(self.content, RequestOutput):
             if self.content.finish_reason is not None:
                 return  # complete: whatever ends the engine now does not concern this reader
-            if isinstance(content, Delta):
+            if isinstance(content, RequestOutput):
                 content = self.content.merge(content)
         self.content = content
         self.arrived.set()
 
-    async def take(self) -> Delta:
+    async def take(self) -> RequestOutput:
         await self.arrived.wait()
         self.arrived.clear()
         content, self.content = self.content, None
@@ -135,8 +135,8 @@ class AsyncEngine:
         """Raise a `RequestError` unless the request can be served."""
         self.engine.check(request)
 
-    async def submit(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
-        """The request's deltas up to the one with a finish_reason. Closing the generator aborts the request
+    async def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]:
+        """The request's outputs up to the one with a finish_reason. Closing the generator aborts the request
         and frees its blocks by the next step."""
         self.check(request)
         if self.status == "dead" or not self.thread.is_alive():
@@ -150,9 +150,9 @@ class AsyncEngine:
         try:
             self.send(lambda: self.add(request, mailbox))
             while not finished:
-                delta = await mailbox.take()
-                finished = delta.finish_reason is not None
-                yield delta
+                output = await mailbox.take()
+                finished = output.finish_reason is not None
+                yield output
         finally:
             del self.mailboxes[request.request_id]
             if not finished:
@@ -181,13 +181,13 @@ class AsyncEngine:
         await asyncio.to_thread(self.thread.join)
         self.fail_everyone(ShuttingDownError("the server is shutting down before this request was done; try again"))
 
-    def deliver(self, opened: list[Mailbox], deltas: list[Delta]) -> None:
+    def deliver(self, opened: list[Mailbox], outputs: list[RequestOutput]) -> None:
         for mailbox in opened:
             mailbox.open = True
-        for delta in deltas:
-            found = self.mailboxes.get(delta.request_id)
+        for output in outputs:
+            found = self.mailboxes.get(output.request_id)
             if found is not None and found.open:
-                found.put(delta)
+                found.put(output)
 
     def fail_everyone(self, error: EngineDeadError) -> None:
         for mailbox in self.mailboxes.values():
@@ -216,10 +216,10 @@ class AsyncEngine:
     def finish(self) -> None:
         self.stop_asked.set()
 
-    def post(self, deltas: list[Delta]) -> None:
+    def post(self, outputs: list[RequestOutput]) -> None:
         opened, self.opened = self.opened, []
         with contextlib.suppress(RuntimeError):  # the loop was closed under us: nobody is left to read
-            self.loop.call_soon_threadsafe(self.deliver, opened, deltas)
+            self.loop.call_soon_threadsafe(self.deliver, opened, outputs)
 
     def run(self) -> None:
         try:
@@ -236,9 +236,9 @@ class AsyncEngine:
             while self.inbox:
                 self.inbox.popleft()()
             if engine.has_work:
-                deltas = engine.step()
-                if deltas:
-                    self.post(deltas)
+                outputs = engine.step()
+                if outputs:
+                    self.post(outputs)
                 if engine.scheduler.is_idle:
                     engine.check_integrity()
             else:

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from specserve.faults import FAULTS, RequestFault
-from specserve.types import Delta
+from specserve.types import RequestOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,26 +38,26 @@ class Committer:
     ) -> None:
         self.scheduler, self.cache, self.metrics, self.blame, self.on_end = scheduler, cache, metrics, blame, on_end
 
-    def commit(self, batch: Batch, verdict: Verdict) -> list[Delta]:
-        """One delta per request that got tokens or prompt log-probabilities."""
+    def commit(self, batch: Batch, verdict: Verdict) -> list[RequestOutput]:
+        """One output per request that got tokens or prompt log-probabilities."""
         now = time.monotonic()
         in_place = self.move_accepted(batch, verdict)
-        deltas = []
+        outputs = []
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if span.drafted:
                 self.count_speculation(span, decided)
             if decided.tokens:
-                deltas.append(self.append(span, decided, now, in_place))
+                outputs.append(self.append(span, decided, now, in_place))
             elif decided.fault is not None:
-                deltas.append(self.fail(span.request, decided.fault))
+                outputs.append(self.fail(span.request, decided.fault))
             else:
                 self.scheduler.settle(span, 0)
                 if decided.prompt_logprobs:
                     span.request.num_prompt_scored += len(decided.prompt_logprobs)
-                    deltas.append(Delta(span.request.id, (), prompt_logprobs=decided.prompt_logprobs))
-        return deltas
+                    outputs.append(RequestOutput(span.request.id, (), prompt_logprobs=decided.prompt_logprobs))
+        return outputs
 
-    def append(self, span: Span, decided: SpanVerdict, now: float, in_place: bool) -> Delta:
+    def append(self, span: Span, decided: SpanVerdict, now: float, in_place: bool) -> RequestOutput:
         request, tokens, accepted = span.request, decided.tokens, len(decided.path)
         is_first = request.last_token is None
         request.tokens += tokens
@@ -69,7 +69,7 @@ class Committer:
         reason = decided.finish_reason if fault is None else "error"
         if reason is not None:
             self.end(request, reason, now)
-        return Delta(
+        return RequestOutput(
             request.id,
             tokens,
             reason,
@@ -100,11 +100,11 @@ class Committer:
         self.scheduler.remove(request)
         self.on_end(request)
 
-    def fail(self, request: Request, fault: RequestFault) -> Delta:
+    def fail(self, request: Request, fault: RequestFault) -> RequestOutput:
         """End the request because of what its own part raised."""
         self.count_fault(fault)
         self.end(request, "error", time.monotonic())
-        return Delta(request.id, (), "error", figures=request.figures(), error=str(fault))
+        return RequestOutput(request.id, (), "error", figures=request.figures(), error=str(fault))
 
     def count_fault(self, fault: RequestFault) -> None:
         consequence = f"; request {fault.request_id} ends, the others go on"

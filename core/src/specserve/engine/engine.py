@@ -18,7 +18,7 @@ from specserve.faults import FAULTS, RequestFault
 from specserve.plugins.blame import Blame
 from specserve.sampling.seeds import random_seed
 from specserve.text.stops import StopStrings
-from specserve.types import Delta
+from specserve.types import RequestOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -109,11 +109,11 @@ class Engine:
         self.drafting.start(request)
         return request
 
-    def refused(self, fault: RequestFault) -> Delta:
-        """The one delta of a request that `add` did not take."""
+    def refused(self, fault: RequestFault) -> RequestOutput:
+        """The one output of a request that `add` did not take."""
         self.committer.count_fault(fault)
         self.metrics.request_success["error"] += 1
-        return Delta(fault.request_id, (), "error", error=str(fault))
+        return RequestOutput(fault.request_id, (), "error", error=str(fault))
 
     def watch_for_stops(self, request: Request, prompt: Sequence[int]) -> None:
         params = request.params
@@ -146,7 +146,7 @@ class Engine:
 
     # --- the loop -----------------------------------------------------------------------------------
 
-    def step(self) -> list[Delta]:
+    def step(self) -> list[RequestOutput]:
         """One forward pass and everything it decides."""
         began = time.perf_counter()
         spans = self.scheduler.schedule()
@@ -160,32 +160,32 @@ class Engine:
             return self.finish(batch, output, verdict, time.perf_counter() - began)
         return self.recover(spans, raised)
 
-    def recover(self, spans: Sequence[Span], error: BaseException) -> list[Delta]:
+    def recover(self, spans: Sequence[Span], error: BaseException) -> list[RequestOutput]:
         """The step raised: find the requests that make it raise, and let the others go on."""
-        deltas: list[Delta] = []
+        outputs: list[RequestOutput] = []
         for result in self.attempts.isolated(spans, error):
-            deltas += self.finish(*result) if isinstance(result, Computed) else [self.fail(result)]
-        return deltas
+            outputs += self.finish(*result) if isinstance(result, Computed) else [self.fail(result)]
+        return outputs
 
-    def finish(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> list[Delta]:
+    def finish(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> list[RequestOutput]:
         """What follows the verdict. Commit comes first, so that a drafter never sees a request that has just ended.
 
         `seconds`: from the begin of the step to its verdict, which is what a draft's width can change.
         """
-        deltas = self.committer.commit(batch, verdict)
+        outputs = self.committer.commit(batch, verdict)
         self.drafting.draft(batch, output, verdict)
         self.metrics.num_steps += 1
         self.gauge()
         self.planner.learn(batch, verdict, seconds)  # nothing from here on can change a token
         for watcher in self.parts.watchers:
             watcher.observe(batch, verdict)
-        return deltas
+        return outputs
 
-    def fail(self, fault: RequestFault) -> Delta:
+    def fail(self, fault: RequestFault) -> RequestOutput:
         """End the request that raised; the others go on."""
-        delta = self.committer.fail(self.requests[fault.request_id], fault)
+        output = self.committer.fail(self.requests[fault.request_id], fault)
         self.gauge()
-        return delta
+        return output
 
     def gauge(self) -> None:
         metrics, scheduler = self.metrics, self.scheduler
@@ -193,17 +193,17 @@ class Engine:
         metrics.num_requests_waiting = len(scheduler.waiting)
         metrics.kv_cache_usage = scheduler.pool.usage
 
-    def run(self, requests: Iterable[GenerateRequest], on_delta: Callable[[Delta], None]) -> None:
+    def run(self, requests: Iterable[GenerateRequest], on_output: Callable[[RequestOutput], None]) -> None:
         """Serve these requests to their end, synchronously: for tests, benches and scripts."""
         for request in requests:
             self.check(request)
             try:
                 self.add(request)
             except RequestFault as fault:
-                on_delta(self.refused(fault))
+                on_output(self.refused(fault))
         while self.has_work:
-            for delta in self.step():
-                on_delta(delta)
+            for output in self.step():
+                on_output(output)
         self.check_integrity()
 
     def observer_metrics(self) -> list[Metric]:

@@ -18,7 +18,7 @@ STATE_METHODS = ("apply", "commit")
 
 
 class GuardedProcessor:
-    """A processor with a true attribute `essential` is never switched off (see `specserve.protocols.LogitsProcessor`)."""
+    """A processor whose attribute `essential` is true is never switched off (see `protocols.LogitsProcessor`)."""
 
     def __init__(self, plugin: str, processor: LogitsProcessor, log: FaultLog, *, needed: bool = False) -> None:
         self.processor = processor

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from specserve.protocols import TextStream
     from specserve.server.contract import ServedEngine
-    from specserve.types import Delta, GenerateRequest, SpeculationFigures, TokenLogprobs
+    from specserve.types import GenerateRequest, RequestOutput, SpeculationFigures, TokenLogprobs
 
 
 class Piece(NamedTuple):
-    """What one delta adds to a choice; offsets are characters of the generated text."""
+    """What one output adds to a choice; offsets are characters of the generated text."""
 
     text: str
     tokens: tuple[int, ...]
@@ -53,23 +53,23 @@ class Choice:
     figures: SpeculationFigures | None = None
     finish_reason: str | None = None
 
-    def take(self, delta: Delta) -> Piece | None:
-        """Book a delta; None while it shows nothing (the prompt is being computed)."""
-        if delta.finish_reason == "error":
-            raise GenerationError(delta.error or "the engine could not finish this request.")
-        self.cached_tokens = max(self.cached_tokens, delta.cached_tokens)
-        self.prompt_logprobs += delta.prompt_logprobs or ()
-        self.figures = delta.figures or self.figures
-        self.finish_reason = delta.finish_reason
-        if not delta.tokens and delta.finish_reason is None:
+    def take(self, output: RequestOutput) -> Piece | None:
+        """Book a output; None while it shows nothing (the prompt is being computed)."""
+        if output.finish_reason == "error":
+            raise GenerationError(output.error or "the engine could not finish this request.")
+        self.cached_tokens = max(self.cached_tokens, output.cached_tokens)
+        self.prompt_logprobs += output.prompt_logprobs or ()
+        self.figures = output.figures or self.figures
+        self.finish_reason = output.finish_reason
+        if not output.tokens and output.finish_reason is None:
             return None
         text, offsets = self.assembler.push(
-            delta.tokens, finish_reason=delta.finish_reason, stop_string=delta.stop_string
+            output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string
         )
         if self.discard_output:
-            return Piece("", (), (), [], (), delta.finish_reason)
-        self.num_tokens += len(delta.tokens)
-        return Piece(text, delta.tokens, delta.accepted, offsets, delta.logprobs or (), delta.finish_reason)
+            return Piece("", (), (), [], (), output.finish_reason)
+        self.num_tokens += len(output.tokens)
+        return Piece(text, output.tokens, output.accepted, offsets, output.logprobs or (), output.finish_reason)
 
     def whole(self) -> Piece:
         """All pieces as one."""
@@ -91,29 +91,29 @@ def make_choice(index: int, request: GenerateRequest, stream: TextStream, **extr
 
 async def run_choices(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, Piece], None]:
     """Pieces as they come. Close it (`aclosing`) to abort what still runs."""
-    async with aclosing(merge(engine, choices)) as deltas:
-        async for choice, delta in deltas:
-            piece = choice.take(delta)
+    async with aclosing(merge(engine, choices)) as outputs:
+        async for choice, output in outputs:
+            piece = choice.take(output)
             if piece is not None:
                 yield choice, piece
     if any(choice.finish_reason is None for choice in choices):
         raise EngineDeadError("the engine ended before the request did.")
 
 
-async def merge(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, Delta], None]:
+async def merge(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, RequestOutput], None]:
     if len(choices) == 1:
         async with aclosing(engine.submit(choices[0].request)) as stream:
-            async for delta in stream:
-                yield choices[0], delta
+            async for output in stream:
+                yield choices[0], output
         return
     # A slow reader fills the queue; the engine then merges what waits, per request.
-    queue: asyncio.Queue[tuple[Choice, Delta] | BaseException | None] = asyncio.Queue(maxsize=len(choices))
+    queue: asyncio.Queue[tuple[Choice, RequestOutput] | BaseException | None] = asyncio.Queue(maxsize=len(choices))
 
     async def pump(choice: Choice) -> None:
         try:
             async with aclosing(engine.submit(choice.request)) as stream:
-                async for delta in stream:
-                    await queue.put((choice, delta))
+                async for output in stream:
+                    await queue.put((choice, output))
             await queue.put(None)
         except Exception as error:
             await queue.put(error)

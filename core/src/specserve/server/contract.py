@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from specserve.metrics import EngineMetrics
     from specserve.plugins.host import Asked
     from specserve.protocols import Metric, TextStream
-    from specserve.types import Delta, GenerateRequest
+    from specserve.types import GenerateRequest, RequestOutput
 
 
 class ServedTokenizer(Protocol):
@@ -77,7 +77,7 @@ class ServedEngine(Protocol):
 
     def check(self, request: GenerateRequest) -> None: ...
 
-    def submit(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]: ...
+    def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]: ...
 
     def after_aborts(self, action: Callable[[], None]) -> None:
         """Run it once the engine has forgotten every request whose generator was closed before."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specserve.engine.engine import Engine
     from specserve.metrics import EngineMetrics
     from specserve.protocols import Drafter, DraftPlanner, Observer
-    from specserve.types import Delta, GenerateRequest, TokenLogprobs
+    from specserve.types import GenerateRequest, RequestOutput, TokenLogprobs
 
 DEFAULTS: dict[str, Any] = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M", "default_plugins": False}
 
@@ -36,7 +36,7 @@ class Output(NamedTuple):
     logprobs: list[TokenLogprobs]
     prompt_logprobs: list[TokenLogprobs]
     finish_reason: str | None
-    deltas: list[Delta]
+    steps: list[RequestOutput]
 
 
 class Run(NamedTuple):
@@ -49,7 +49,7 @@ class Run(NamedTuple):
         return {request_id: output.tokens for request_id, output in self.outputs.items()}
 
     def decided(self) -> dict[str, tuple[Any, ...]]:
-        """What must not depend on speculation, batching or chunking: everything but the grouping into deltas."""
+        """What must not depend on speculation, batching or chunking: all but the grouping of tokens into steps."""
         return {request_id: tuple(output[:4]) for request_id, output in self.outputs.items()}
 
 
@@ -101,15 +101,15 @@ def run_requests(engine: Engine, requests: Iterable[GenerateRequest]) -> Run:
     """Serve them to their end and check the engine's conservation laws."""
     outputs: dict[str, Output] = {}
 
-    def on_delta(delta: Delta) -> None:
-        output = outputs.get(delta.request_id) or Output([], [], [], None, [])
-        output.tokens.extend(delta.tokens)
-        output.logprobs.extend(delta.logprobs or ())
-        output.prompt_logprobs.extend(delta.prompt_logprobs or ())
-        output.deltas.append(delta)
-        outputs[delta.request_id] = output._replace(finish_reason=delta.finish_reason)
+    def on_output(step: RequestOutput) -> None:
+        output = outputs.get(step.request_id) or Output([], [], [], None, [])
+        output.tokens.extend(step.tokens)
+        output.logprobs.extend(step.logprobs or ())
+        output.prompt_logprobs.extend(step.prompt_logprobs or ())
+        output.steps.append(step)
+        outputs[step.request_id] = output._replace(finish_reason=step.finish_reason)
 
-    engine.run(requests, on_delta)
+    engine.run(requests, on_output)
     return Run(outputs, engine.metrics)
 
 
