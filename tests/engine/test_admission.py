@@ -49,7 +49,7 @@ BAD = [
     ("allowed_token_ids", {"allowed_token_ids": (317,), "min_tokens": 3}, "forbid every one"),
     ("bad_words", {"bad_words": ((1,), ())}, "must not be empty"),
     ("bad_words", {"bad_words": ((1, 320),)}, "got 320"),
-    ("bad_words", {"bad_words": ((1,),) * 257}, "at most 256"),
+    ("bad_words", {"bad_words": ((1,),) * 257}, "at most 128 words, which are 256 token sequences"),
 ]
 
 

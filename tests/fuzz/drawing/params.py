@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specserve.engine.admission import MAX_BAD_WORDS, MAX_BIASED_TOKENS, MAX_LOGPROBS, MAX_STOPS
+from specserve.limits import MAX_BAD_WORD_SEQUENCES, MAX_LOGIT_BIASES, MAX_LOGPROBS, MAX_STOP_STRINGS
 from specserve.sampling.seeds import choice_seed
 from specserve.types import SamplingParams
 
@@ -85,7 +85,7 @@ def draw_biases(rng: random.Random, vocab_size: int) -> dict[str, Any]:
     """A bias, an empty one, allowed tokens alone, or both."""
     fields: dict[str, Any] = {}
     if rng.random() < 0.7:
-        count = rng.choice((0, 1, 2, 5, 5, min(MAX_BIASED_TOKENS, vocab_size)))
+        count = rng.choice((0, 1, 2, 5, 5, min(MAX_LOGIT_BIASES, vocab_size)))
         ids = rng.sample(range(vocab_size), count)
         fields["logit_bias"] = {token: rng.choice((-100.0, -1.0, 0.0, 0.5, 3.0, 100.0)) for token in ids}
     if rng.random() < 0.5:
@@ -98,7 +98,7 @@ def draw_bad_words(rng: random.Random, vocab_size: int, likely: Tokens) -> tuple
     at = rng.randrange(len(likely))
     words = [likely[at : at + rng.choice((1, 2, 3))], (rng.randrange(vocab_size),)]
     if rng.random() < 0.1:
-        words += [(rng.randrange(vocab_size), rng.randrange(vocab_size)) for _ in range(MAX_BAD_WORDS - 2)]
+        words += [(rng.randrange(vocab_size), rng.randrange(vocab_size)) for _ in range(MAX_BAD_WORD_SEQUENCES - 2)]
     return tuple(words)
 
 
@@ -106,7 +106,7 @@ def draw_stops(rng: random.Random, text: str) -> dict[str, Any]:
     begin = rng.randrange(len(text)) if text else 0
     stops = {text[begin : begin + rng.choice((1, 2, 3, 7))] or "e", rng.choice(("e", "zz", "th", " ", "\ufffd"))}
     if rng.random() < 0.1:
-        stops |= {f"stop {i}" for i in range(MAX_STOPS - 2)}
+        stops |= {f"stop {i}" for i in range(MAX_STOP_STRINGS - 2)}
     return {
         "stop": tuple(sorted(stops)),
         "include_stop_str_in_output": rng.random() < 0.5,

@@ -9,16 +9,26 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import RequestError
+from specserve.limits import (
+    MAX_ADDITIVE_PENALTY,
+    MAX_BAD_WORD_SEQUENCES,
+    MAX_BAD_WORDS,
+    MAX_DERIVED_SEED,
+    MAX_INT32,
+    MAX_LOGIT_BIAS,
+    MAX_LOGIT_BIASES,
+    MAX_LOGPROBS,
+    MAX_REPETITION_PENALTY,
+    MAX_STOP_STRINGS,
+    MAX_TEMPERATURE,
+    MIN_REPETITION_PENALTY,
+    MIN_SEED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from specserve.types import GenerateRequest, SamplingParams
-
-MAX_LOGPROBS = 20
-MAX_STOPS = 16
-MAX_BIASED_TOKENS = 1024
-MAX_BAD_WORDS = 256
 
 
 class Limits(NamedTuple):
@@ -61,18 +71,18 @@ def queue_full(max_waiting: int) -> str:
 
 
 def check_sampling(p: SamplingParams, limits: Limits) -> None:
-    within("max_tokens", p.max_tokens, 1, 2**31 - 1)
+    within("max_tokens", p.max_tokens, 1, MAX_INT32)
     within("min_tokens", p.min_tokens, 0, p.max_tokens)
-    within("temperature", p.temperature, 0.0, 100.0)
-    within("top_k", p.top_k, -1, 2**31 - 1)
+    within("temperature", p.temperature, 0.0, MAX_TEMPERATURE)
+    within("top_k", p.top_k, -1, MAX_INT32)
     if not 0.0 < p.top_p <= 1.0:
         refuse("top_p", f"must be above 0 and at most 1; got {p.top_p}")
     within("min_p", p.min_p, 0.0, 1.0)
-    within("repetition_penalty", p.repetition_penalty, 0.01, 100.0)
-    within("presence_penalty", p.presence_penalty, -2.0, 2.0)
-    within("frequency_penalty", p.frequency_penalty, -2.0, 2.0)
+    within("repetition_penalty", p.repetition_penalty, MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
+    within("presence_penalty", p.presence_penalty, -MAX_ADDITIVE_PENALTY, MAX_ADDITIVE_PENALTY)
+    within("frequency_penalty", p.frequency_penalty, -MAX_ADDITIVE_PENALTY, MAX_ADDITIVE_PENALTY)
     if p.seed is not None:
-        within("seed", p.seed, -(2**63), 2**64 - 1)
+        within("seed", p.seed, MIN_SEED, MAX_DERIVED_SEED)
     for name, count in (("logprobs", p.logprobs), ("prompt_logprobs", p.prompt_logprobs)):
         if count is not None:
             within(name, count, 0, MAX_LOGPROBS)
@@ -80,20 +90,22 @@ def check_sampling(p: SamplingParams, limits: Limits) -> None:
 
 
 def check_token_lists(p: SamplingParams, limits: Limits) -> None:
-    at_most("stop", len(p.stop), MAX_STOPS)
+    at_most("stop", len(p.stop), MAX_STOP_STRINGS)
     if any(not stop for stop in p.stop):
         refuse("stop", "a stop string must not be empty")
     ids_in_range("stop_token_ids", p.stop_token_ids, limits.vocab_size)
     if p.logit_bias:
-        at_most("logit_bias", len(p.logit_bias), MAX_BIASED_TOKENS)
+        at_most("logit_bias", len(p.logit_bias), MAX_LOGIT_BIASES)
         ids_in_range("logit_bias", p.logit_bias, limits.vocab_size)
         for value in p.logit_bias.values():
-            within("logit_bias", value, -100.0, 100.0)
+            within("logit_bias", value, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS)
     if p.allowed_token_ids is not None:
         if not p.allowed_token_ids:
             refuse("allowed_token_ids", "must name at least one token, or be left out")
         ids_in_range("allowed_token_ids", p.allowed_token_ids, limits.vocab_size)
-    at_most("bad_words", len(p.bad_words), MAX_BAD_WORDS)
+    if len(p.bad_words) > MAX_BAD_WORD_SEQUENCES:
+        allowed = f"{MAX_BAD_WORDS} words, which are {MAX_BAD_WORD_SEQUENCES} token sequences"
+        refuse("bad_words", f"at most {allowed}, are allowed; got {len(p.bad_words)} sequences")
     for word in p.bad_words:
         if not word:
             refuse("bad_words", "a bad word must not be empty")

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specserve.errors import RequestError
+from specserve.limits import MAX_PROMPTS
 from specserve.server.choices import make_choice
 from specserve.server.logprobs import echoed_logprobs, join_logprobs, legacy_logprobs, prompt_logprobs
 from specserve.server.respond import Job, answer, new_id
 from specserve.server.sampling import check_requests, make_requests, sampling_params, truncate
-from specserve.server.wire import MAX_PROMPTS, CompletionBody
+from specserve.server.wire import CompletionBody
 
 if TYPE_CHECKING:
     from aiohttp import web

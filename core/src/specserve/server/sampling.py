@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
+from specserve.limits import MAX_SEQUENCES
 from specserve.sampling.seeds import choice_seed
-from specserve.server.wire import MAX_PROMPTS
 from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ def make_requests(
 ) -> list[GenerateRequest]:
     """n requests per prompt, prompt after prompt; choice j of prompt i has a seed of its own."""
     n = body.n or 1
-    if len(prompts) * n > MAX_PROMPTS:
-        raise RequestError(f"prompts times n must be at most {MAX_PROMPTS}; got {len(prompts)} x {n}.", param="n")
+    if len(prompts) * n > MAX_SEQUENCES:
+        raise RequestError(f"prompts times n must be at most {MAX_SEQUENCES}; got {len(prompts)} x {n}.", param="n")
     return [
         GenerateRequest(
             request_id=f"{request_id}-{i * n + j}",

@@ -12,24 +12,28 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from specserve.engine.admission import MAX_BAD_WORDS, MAX_BIASED_TOKENS, MAX_LOGPROBS, MAX_STOPS
 from specserve.errors import RequestError
+from specserve.limits import (
+    MAX_BAD_WORDS,
+    MAX_CACHE_SALT_LENGTH,
+    MAX_DRAFT_TOKENS,
+    MAX_INT32,
+    MAX_LOGIT_BIASES,
+    MAX_LOGPROBS,
+    MAX_MESSAGES,
+    MAX_N,
+    MAX_SEED,
+    MAX_STOP_STRINGS,
+    MAX_STOP_TOKEN_IDS,
+    MAX_STRING_LENGTH,
+    MIN_SEED,
+)
 
-MAX_CHOICES = 128
-MAX_PROMPTS = 1024
-"""Also the most sequences (prompts times n) of one request."""
-MAX_STOP_LENGTH = 1024
-MAX_BAD_TEXTS = MAX_BAD_WORDS // 2
-"""The engine counts a text twice: it is tokenised at the start of a text and after a space."""
-MAX_MESSAGES = 4096
-INT32 = 2**31 - 1
-
-Count = Annotated[int, Meta(ge=0, le=INT32)]
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Count = Annotated[int, Meta(ge=0, le=MAX_INT32)]
 Logprobs = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
 TokenIds = list[Count]
-Text = Annotated[str, Meta(max_length=MAX_STOP_LENGTH)]
-Texts = Annotated[list[Text], Meta(max_length=MAX_STOPS)]
+Text = Annotated[str, Meta(max_length=MAX_STRING_LENGTH)]
+Texts = Annotated[list[Text], Meta(max_length=MAX_STOP_STRINGS)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,40 +45,40 @@ class Speculation(msgspec.Struct, frozen=True, kw_only=True):
     """Our extension: per-request control of speculation."""
 
     enabled: bool | None = None
-    max_draft_tokens: Annotated[int, Meta(ge=0, le=4096)] | None = None
+    max_draft_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_TOKENS)] | None = None
 
 
 class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     """What completions and chat share."""
 
     model: str | None = None
-    n: Annotated[int, Meta(ge=1, le=MAX_CHOICES)] | None = None
+    n: Annotated[int, Meta(ge=1, le=MAX_N)] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Count | None = None
     min_tokens: Count | None = None
     temperature: float | None = None
-    top_k: Annotated[int, Meta(ge=-1, le=INT32)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=MAX_INT32)] | None = None
     top_p: float | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    seed: Int64 | None = None
+    seed: Annotated[int, Meta(ge=MIN_SEED, le=MAX_SEED)] | None = None
     stop: Text | Texts | None = None
-    stop_token_ids: Annotated[TokenIds, Meta(max_length=MAX_BIASED_TOKENS)] | None = None
+    stop_token_ids: Annotated[TokenIds, Meta(max_length=MAX_STOP_TOKEN_IDS)] | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     ignore_eos: bool | None = None
-    logit_bias: Annotated[dict[str, float], Meta(max_length=MAX_BIASED_TOKENS)] | None = None
+    logit_bias: Annotated[dict[str, float], Meta(max_length=MAX_LOGIT_BIASES)] | None = None
     allowed_token_ids: Annotated[TokenIds, Meta(min_length=1)] | None = None
-    bad_words: Annotated[list[Text], Meta(max_length=MAX_BAD_TEXTS)] | None = None
-    truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=INT32)] | None = None
+    bad_words: Annotated[list[Text], Meta(max_length=MAX_BAD_WORDS)] | None = None
+    truncate_prompt_tokens: Annotated[int, Meta(ge=-1, le=MAX_INT32)] | None = None
     prompt_logprobs: Logprobs | None = None
     return_token_ids: bool | None = None
     add_special_tokens: bool | None = None
-    priority: Annotated[int, Meta(ge=-INT32, le=INT32)] | None = None
-    cache_salt: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    priority: Annotated[int, Meta(ge=-MAX_INT32, le=MAX_INT32)] | None = None
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=MAX_CACHE_SALT_LENGTH)] | None = None
     speculation: Speculation | None = None
 
 

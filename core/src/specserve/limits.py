@@ -1,0 +1,39 @@
+"""Every limit on what one request may ask for, and nothing else: `engine.admission` and `server` enforce them.
+
+docs/server.md lists them. What the model or the configuration limits is elsewhere: context length, KV cache, queue,
+size of a body.
+"""
+
+from __future__ import annotations
+
+MAX_INT32 = 2**31 - 1
+"""The largest value of whole numbers that have no smaller limit: max_tokens, top_k, token ids, priority."""
+
+MAX_N = 128
+MAX_PROMPTS = 1024
+MAX_SEQUENCES = MAX_PROMPTS
+"""Prompts times n."""
+MAX_MESSAGES = 4096
+MAX_CACHE_SALT_LENGTH = 256
+MAX_DRAFT_TOKENS = 4096
+"""Of `speculation.max_draft_tokens`; the configured max_draft_tokens bounds a draft, too."""
+
+MAX_LOGPROBS = 20
+MAX_STOP_STRINGS = 16
+MAX_STOP_TOKEN_IDS = 1024
+MAX_LOGIT_BIASES = 1024
+MAX_STRING_LENGTH = 1024
+"""Characters of a stop string or a bad word."""
+MAX_BAD_WORDS = 128
+MAX_BAD_WORD_SEQUENCES = 2 * MAX_BAD_WORDS
+"""The engine takes bad words as token sequences. The server makes two of each: the word at the start of a text and the
+word after a space."""
+
+MAX_TEMPERATURE = 100.0
+MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
+MAX_ADDITIVE_PENALTY = 2.0
+"""Of presence_penalty and frequency_penalty, which may be negative."""
+MAX_LOGIT_BIAS = 100.0
+MIN_SEED, MAX_SEED = -(2**63), 2**63 - 1
+MAX_DERIVED_SEED = 2**64 - 1
+"""Further choices have seeds that `sampling.seeds.choice_seed` derives."""
