@@ -13,7 +13,7 @@ import torch
 
 from specserve.batch.batch import BatchBuilder
 from specserve.config import EngineConfig
-from specserve.engine.admission import Limits
+from specserve.engine.admission import EngineLimits
 from specserve.engine.assembly import Assembled
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.scheduler import Scheduler
@@ -82,7 +82,7 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
         watchers=[],
         tokenizer=cast("Any", None),  # only stop strings ask it
         metrics=metrics,
-        limits=Limits(vocab_size, MAX_LEN, num_blocks * BLOCK_SIZE),
+        limits=EngineLimits(vocab_size, MAX_LEN, num_blocks * BLOCK_SIZE),
         max_waiting=num_requests,
     )  # fmt: skip
     return Engine(parts)

@@ -9,7 +9,7 @@ import torch
 from native_cases import randn
 from sampled import EOS, admitted
 
-from specserve.engine.admission import Limits, check_sampling
+from specserve.engine.admission import EngineLimits, check_sampling
 from specserve.errors import RequestError
 from specserve.types import SamplingParams
 
@@ -67,7 +67,7 @@ REPORTED: dict[str, tuple[Any, ...]] = {
 
 def is_admitted(vocab_size: int, params: dict[str, Any]) -> bool:
     try:
-        check_sampling(SamplingParams(**params), Limits(vocab_size, 999, 999, ends(vocab_size)))
+        check_sampling(SamplingParams(**params), EngineLimits(vocab_size, 999, 999, ends(vocab_size)))
     except RequestError:
         return False
     return True

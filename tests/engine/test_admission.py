@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from specserve.engine.admission import Limits, check_request
+from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import QueueFullError, RequestError
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request
 from specserve.types import SpeculationParams
 
-LIMITS = Limits(vocab_size=320, max_model_len=100, cache_tokens=80, eos_token_ids=(317,))
+LIMITS = EngineLimits(vocab_size=320, max_model_len=100, cache_tokens=80, eos_token_ids=(317,))
 
 BAD = [
     ("max_tokens", {"max_tokens": 0}, "between 1 and"),

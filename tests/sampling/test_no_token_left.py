@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from specserve.engine.admission import Limits, check_request
+from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import RequestError
 from specserve.testing.requests import toy_request
 
-LIMITS = Limits(vocab_size=4, max_model_len=100, cache_tokens=80, eos_token_ids=(3,))
+LIMITS = EngineLimits(vocab_size=4, max_model_len=100, cache_tokens=80, eos_token_ids=(3,))
 
 
 @pytest.mark.parametrize(

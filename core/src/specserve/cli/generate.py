@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specserve.cli.common import add_engine_flags, load_configuration, report_progress
-from specserve.engine.admission import Limits, check_sampling
+from specserve.engine.admission import EngineLimits, check_sampling
 from specserve.errors import SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from specserve.engine.async_engine import AsyncEngine
     from specserve.types import SpeculationFigures
 
-NO_LIMITS = Limits(vocab_size=2**31, max_model_len=2**31, cache_tokens=2**31)
+NO_LIMITS = EngineLimits(vocab_size=2**31, max_model_len=2**31, cache_tokens=2**31)
 """Of a model that is not loaded yet."""
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from specserve.types import GenerateRequest, SamplingParams
 
 
-class Limits(NamedTuple):
+class EngineLimits(NamedTuple):
     """What this engine can hold."""
 
     vocab_size: int
@@ -40,7 +40,7 @@ class Limits(NamedTuple):
     eos_token_ids: tuple[int, ...] = ()
 
 
-def check_request(request: GenerateRequest, limits: Limits) -> None:
+def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
     """Raise a `RequestError` unless the engine can serve the request to its end."""
     prompt = request.prompt_token_ids
     if not prompt:
@@ -70,7 +70,7 @@ def queue_full(max_waiting: int) -> str:
     return f"{max_waiting} requests are waiting already; try again, or start the server with more --max-waiting."
 
 
-def check_sampling(p: SamplingParams, limits: Limits) -> None:
+def check_sampling(p: SamplingParams, limits: EngineLimits) -> None:
     within("max_tokens", p.max_tokens, 1, MAX_INT32)
     within("min_tokens", p.min_tokens, 0, p.max_tokens)
     within("temperature", p.temperature, 0.0, MAX_TEMPERATURE)
@@ -89,7 +89,7 @@ def check_sampling(p: SamplingParams, limits: Limits) -> None:
     check_token_lists(p, limits)
 
 
-def check_token_lists(p: SamplingParams, limits: Limits) -> None:
+def check_token_lists(p: SamplingParams, limits: EngineLimits) -> None:
     at_most("stop", len(p.stop), MAX_STOP_STRINGS)
     if any(not stop for stop in p.stop):
         refuse("stop", "a stop string must not be empty")
@@ -113,7 +113,7 @@ def check_token_lists(p: SamplingParams, limits: Limits) -> None:
     some_token_is_left(p, limits)
 
 
-def some_token_is_left(p: SamplingParams, limits: Limits) -> None:
+def some_token_is_left(p: SamplingParams, limits: EngineLimits) -> None:
     """Refuse what forbids every token from the first one on."""
     banned = {word[0] for word in p.bad_words if len(word) == 1}
     if p.min_tokens:

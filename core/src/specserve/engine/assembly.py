@@ -14,7 +14,7 @@ import torch
 
 from specserve.batch.batch import BatchBuilder
 from specserve.batch.drafts import likeliest_chain
-from specserve.engine.admission import Limits
+from specserve.engine.admission import EngineLimits
 from specserve.engine.choose_attention import ChosenAttention, make_attention
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.roles import (
@@ -109,7 +109,7 @@ def assemble(
     sampler = sampler_of(kernels_owner, kernels)
     verifier_owner, verifier = make_verifier(config, host, tokenizer.eos_token_ids, sampler)
     cache_tokens = cache.num_blocks * cache.block_size
-    limits = Limits(model.vocab_size, model.max_model_len, cache_tokens, tokenizer.eos_token_ids)
+    limits = EngineLimits(model.vocab_size, model.max_model_len, cache_tokens, tokenizer.eos_token_ids)
     roles = engine_roles(kernels_owner, kernels, attention, verifier_owner, verifier)
     engine = Engine(
         EngineParts(

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.request import Request
-from specserve.engine.admission import Limits, check_request, queue_full
+from specserve.engine.admission import EngineLimits, check_request, queue_full
 from specserve.engine.attempts import Attempts, Computed
 from specserve.engine.commit import Committer
 from specserve.errors import QueueFullError
@@ -50,7 +50,7 @@ class EngineParts(NamedTuple):
     watchers: Sequence[GuardedObserver]
     tokenizer: Tokenizer
     metrics: EngineMetrics
-    limits: Limits
+    limits: EngineLimits
     max_waiting: int
     checks: Sequence[Callable[[GenerateRequest], object]] = ()
     """What plugins say of a request before it is taken: each may raise a RequestError."""
