@@ -1,6 +1,6 @@
-"""The replay benchmark: which drafters replay which streams at which budgets.
+"""The replay benchmark: which drafters replay which traces at which budgets.
 
-Owns its command line and the order of runs; `tables` owns what is printed.
+Owns its flags and the order of runs; `benchmarks.replay.tables` owns what is printed.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.report import Options, Result
-from benchmarks.replay.archives import MaterialError
-from benchmarks.replay.harness import Contender, replay_all
-from benchmarks.replay.ngram import CUTS
-from benchmarks.replay.ngram import contenders as ours_with
-from benchmarks.replay.tables import Run, calibration_table, main_table, raw_figures, thrift_table
+from benchmarks.replay import ngram
+from benchmarks.replay.archives import SetupError
+from benchmarks.replay.harness import DrafterVariant, replay_all
+from benchmarks.replay.tables import Run, calibration_table, efficiency_table, main_table, raw_numbers
 from benchmarks.replay.texts import KINDS
-from benchmarks.replay.traces import digest, make_streams, read_streams
+from benchmarks.replay.traces import digest, make_traces, read_traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from benchmarks.replay.texts import Stream
+    from benchmarks.replay.texts import Trace
 
 DRAFTERS = ("arctic", "trie", "ngram")
-QUICK_STREAMS = 2
+QUICK_TRACES = 2
+"""Per kind."""
 
 
-class Chosen(NamedTuple):
-    """What the benchmark's own flags chose."""
+class Selection(NamedTuple):
+    """What the benchmark's own flags selected."""
 
     budgets: list[int]
     drafters: list[str]
@@ -39,11 +39,13 @@ class Chosen(NamedTuple):
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks replay", description="Flags of the replay benchmark.")
-    parser.add_argument("--budgets", type=positive, nargs="+", default=[8, 16, 32], help="nodes a draft may have")
+    parser.add_argument("--budgets", type=positive, nargs="+", default=[8, 16, 32], help="nodes of a draft at most")
     parser.add_argument("--drafters", nargs="+", choices=DRAFTERS, default=list(DRAFTERS))
-    parser.add_argument("--kinds", nargs="+", default=[], metavar="KIND", help=f"default: all; ours: {' '.join(KINDS)}")
     parser.add_argument(
-        "--streams", dest="folder", type=Path, metavar="DIR",
+        "--kinds", nargs="+", default=[], metavar="KIND", help=f"default: all; built in: {' '.join(KINDS)}"
+    )
+    parser.add_argument(
+        "--traces", dest="folder", type=Path, metavar="DIR",
         help="replay the texts of DIR/*.jsonl, an object of name, kind, prompt and output a line",
     )  # fmt: skip
     return parser
@@ -56,61 +58,61 @@ def positive(text: str) -> int:
 
 
 def run(options: Options) -> Result:
-    chosen = Chosen(**vars(arguments().parse_args(options.rest)))
+    selection = Selection(**vars(arguments().parse_args(options.rest)))
     try:
-        return replayed(chosen, options)
-    except MaterialError as error:
+        return measure(selection, options)
+    except SetupError as error:
         raise SystemExit(f"replay: {error}") from error
 
 
-def replayed(chosen: Chosen, options: Options) -> Result:
-    contenders = [contender for name in chosen.drafters for contender in contenders_of(name)]
-    streams = streams_of(chosen, options)
-    runs = [run_of(contender, streams, budget) for budget in chosen.budgets for contender in contenders]
-    cut_runs = list(thrift_runs(streams, chosen.budgets)) if "ngram" in chosen.drafters else []
+def measure(selection: Selection, options: Options) -> Result:
+    variants = [variant for drafter in selection.drafters for variant in variants_of(drafter)]
+    traces = select_traces(selection, options)
+    runs = [run_of(variant, traces, budget) for budget in selection.budgets for variant in variants]
+    sweep = list(min_survival_sweep(traces, selection.budgets)) if "ngram" in selection.drafters else []
     details = [calibration_table(runs)]
-    if cut_runs:
-        details.append(thrift_table(cut_runs, [run for run in runs if run.contender.name == "arctic"]))
+    if sweep:
+        details.append(efficiency_table(sweep, [run for run in runs if run.variant.name == "arctic"]))
     columns, rows = main_table(runs)
     return Result(
-        title=f"drafters on {len(streams)} real texts taken as outputs ({digest(streams)}): "
-        "mean accept length (drafted per accepted)",
+        title=f"drafters on {len(traces)} recorded texts ({digest(traces)}): "
+        "mean acceptance length (drafted per accepted node)",
         columns=columns,
         rows=rows,
         notes=[
-            "cold: a fresh drafter for each stream. warm: one for all streams, which take turns by kind. "
-            "cold, table kept: text of the own request alone, what was learned about matches stays.",
-            "us: propose and feed of a step, in one thread. The trie is a model in Python: its times are not SGLang's.",
-            "take-in: us per prompt token, in start and stop.",
+            "cold: a new drafter for each trace. warm: one for all traces, whose kinds alternate. "
+            "cold, statistics kept: drafts from the request's own text, acceptance statistics of all requests.",
+            "us/step: propose and feed, one thread. trie is written in Python: its times are not SGLang's.",
+            "us/prompt token: start and stop.",
         ],
-        raw=raw_figures([*runs, *(run for _, run in cut_runs)]),
+        raw=raw_numbers([*runs, *(run for _, run in sweep)]),
         details="\n\n".join(details),
     )
 
 
-def contenders_of(drafter: str) -> list[Contender]:
-    found: list[Contender] = importlib.import_module(f"benchmarks.replay.{drafter}").contenders()
-    return found
+def variants_of(drafter: str) -> list[DrafterVariant]:
+    variants: list[DrafterVariant] = importlib.import_module(f"benchmarks.replay.{drafter}").variants()
+    return variants
 
 
-def streams_of(chosen: Chosen, options: Options) -> list[Stream]:
-    if chosen.folder is not None:
-        streams = read_streams(chosen.folder, chosen.kinds)
+def select_traces(selection: Selection, options: Options) -> list[Trace]:
+    if selection.folder is not None:
+        traces = read_traces(selection.folder, selection.kinds)
     else:
-        streams = make_streams(chosen.kinds or KINDS)
+        traces = make_traces(selection.kinds or KINDS)
     if not options.quick:
-        return streams
-    kinds = dict.fromkeys(stream.kind for stream in streams)
-    return [stream for kind in kinds for stream in [s for s in streams if s.kind == kind][:QUICK_STREAMS]]
+        return traces
+    kinds = dict.fromkeys(trace.kind for trace in traces)
+    return [trace for kind in kinds for trace in [t for t in traces if t.kind == kind][:QUICK_TRACES]]
 
 
-def run_of(contender: Contender, streams: Sequence[Stream], budget: int) -> Run:
-    return Run(contender, budget, list(replay_all(contender, streams, budget)))
+def run_of(variant: DrafterVariant, traces: Sequence[Trace], budget: int) -> Run:
+    return Run(variant, budget, list(replay_all(variant, traces, budget)))
 
 
-def thrift_runs(streams: Sequence[Stream], budgets: Sequence[int]) -> Iterator[tuple[float, Run]]:
-    """Our drafter at every cut of survival, by budget and setting."""
+def min_survival_sweep(traces: Sequence[Trace], budgets: Sequence[int]) -> Iterator[tuple[float, Run]]:
+    """The ngram drafter by budget, `min_survival` and setting."""
     for budget in budgets:
-        for cut in CUTS:
-            for contender in ours_with(cut):
-                yield cut, run_of(contender, streams, budget)
+        for min_survival in ngram.MIN_SURVIVALS:
+            for variant in ngram.variants(min_survival):
+                yield min_survival, run_of(variant, traces, budget)

@@ -1,6 +1,6 @@
-"""Replay of n-gram drafters: a real text is taken as the output, so no model runs and none is needed.
+"""Replay of n-gram drafters: recorded texts serve as outputs, so no model runs.
 
-`archives` fetches source releases, `corpus` says which, `texts` makes prompts and outputs of them, `traces`
-makes tokens; `harness` replays them to a drafter; `stats` counts; `tables` prints. The drafters are `arctic`, `trie`
-and `ngram`. `benchmarks.cases.replay` is the benchmark.
+`archives` downloads source releases, `corpus` lists them, `texts` makes prompts and outputs of them, `traces`
+tokenizes; `harness` replays traces to a drafter; `stats` holds the statistics, `tables` prints them. The drafters are
+`arctic`, `trie` and `ngram`. `benchmarks.cases.replay` is the benchmark.
 """

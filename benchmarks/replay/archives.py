@@ -1,7 +1,6 @@
-"""Source releases of public packages: fetched once by pip into build/replay/sdist, read from there.
+"""Source releases of public packages: pip downloads them once to build/replay/sdist.
 
-Owns the cache and the way into an archive. Knows nothing about what the files are used for. Nothing of a
-package is installed or imported.
+Owns that cache and the reading of archives. No package is installed or imported.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ BUILD = Path(__file__).parents[2] / "build" / "replay"
 TEXT_SUFFIXES = frozenset({".py", ".md", ".rst", ".txt"})
 
 
-class MaterialError(Exception):
-    """The benchmark's material is missing or not what its table says; the message says what to do."""
+class SetupError(Exception):
+    """A text or a drafter of the benchmark is missing; the message says what to do."""
 
 
 @lru_cache(maxsize=4)
 def read_release(name: str, version: str) -> Mapping[str, str]:
     """The UTF-8 text files of a source release, by path below its top folder, in order of path.
 
-    Downloads it when it is not in the cache. MaterialError when it cannot.
+    Downloads it if it is not in the cache. SetupError if that fails.
     """
     texts: dict[str, str] = {}
     with tarfile.open(fetch(name, version, BUILD / "sdist")) as archive:
@@ -46,18 +45,18 @@ def read_release(name: str, version: str) -> Mapping[str, str]:
 
 
 def fetch(name: str, version: str, folder: Path, *, isolated: bool = True) -> Path:
-    """The path of `name`'s source archive of that version in `folder`; pip downloads it when it is not there.
+    """The path of the source archive in `folder`; pip downloads it if it is not there.
 
-    pip asks the package's build system for metadata even to download it. Isolated, it fetches that build system first.
+    pip runs the package's build system for its metadata even to download it; `isolated` installs that build system.
     """
     found = find_archive(name, version, folder)
     if found is None:
         download(name, version, folder, isolated)
         found = find_archive(name, version, folder)
     if found is None:
-        raise MaterialError(
-            f"pip downloaded {name} {version}, but no {name}-{version}.tar.gz lies in {folder}. Look at what is "
-            "there; the release may have no tar.gz archive any more."
+        raise SetupError(
+            f"pip downloaded {name} {version}, but {folder} has no {name}-{version}.tar.gz. The release may "
+            "have no tar.gz archive any more."
         )
     return found
 
@@ -75,8 +74,8 @@ def download(name: str, version: str, folder: Path, isolated: bool) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode and find_archive(name, version, folder) is None:
         errors = [line for line in run.stderr.splitlines() if line.startswith("ERROR")] or ["no message"]
-        raise MaterialError(
+        raise SetupError(
             f"the replay benchmark needs the source release {name} {version} and pip could not download it "
             f"({errors[-1]}). Run it once with a network, put {name}-{version}.tar.gz into {folder}, or pass "
-            "--streams DIR with texts of your own."
+            "--traces DIR with texts of your own."
         )

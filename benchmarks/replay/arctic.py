@@ -1,7 +1,7 @@
-"""ArcticInference's suffix decoding, the published one: fetched, compiled and driven as its vLLM plugin drives it.
+"""The published suffix decoding of ArcticInference, called as its vLLM plugin calls it.
 
 Only `arctic_inference.suffix_decoding` is used; it needs numpy and a C++20 compiler, neither torch nor vLLM. It is
-built into build/replay/arctic and never installed.
+downloaded and compiled into build/replay/arctic, and not installed.
 
 Source: https://github.com/snowflakedb/ArcticInference (Apache-2.0), SuffixDecoding, arXiv 2411.04975.
 """
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.replay.archives import BUILD, MaterialError, fetch
-from benchmarks.replay.harness import Contender, Draft
+from benchmarks.replay.archives import BUILD, SetupError, fetch
+from benchmarks.replay.harness import Draft, DrafterVariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 VERSION, NANOBIND = "0.1.1", "2.9.2"
 MAX_DEPTH, MAX_FACTOR, MIN_PROBABILITY = 64, 2.0, 0.1
-"""Its settings in the published figures; drafts are trees."""
+"""The settings of its published results; drafts are trees."""
 HOME = BUILD / "arctic"
 UNLIMITED, NO_CACHE = -1, 0
-GROWTH = 1 << 14
+BUFFER_GROWTH = 1 << 14
 
 
-def contenders() -> list[Contender]:
-    cache_class = load()
+def variants() -> list[DrafterVariant]:
+    cache_class = load_cache_class()
     return [
-        Contender("arctic", "cold", lambda: ArcticDrafter(cache_class, NO_CACHE), keeps=False),
-        Contender("arctic", "warm", lambda: ArcticDrafter(cache_class, UNLIMITED), keeps=True),
+        DrafterVariant("arctic", "cold", lambda: ArcticDrafter(cache_class, NO_CACHE), reused=False),
+        DrafterVariant("arctic", "warm", lambda: ArcticDrafter(cache_class, UNLIMITED), reused=True),
     ]
 
 
 class ArcticDrafter:
-    """Matches a request's own prompt and output and, with a cache, the outputs (not the prompts) of all before it."""
+    """Matches a request's own prompt and output and, with a cache, outputs (not prompts) of earlier requests."""
 
     def __init__(self, cache_class: Any, max_cached_requests: int) -> None:
         self._cache = cache_class(MAX_DEPTH, max_cached_requests)
@@ -56,7 +56,7 @@ class ArcticDrafter:
     def start(self, prompt: Sequence[int]) -> None:
         self._request += 1
         self._len = len(prompt)
-        self._text = np.zeros(len(prompt) + GROWTH, np.int32)
+        self._text = np.zeros(len(prompt) + BUFFER_GROWTH, np.int32)
         self._text[: len(prompt)] = prompt
         self._cache.start_request(self._request, self._text[: len(prompt)])
 
@@ -68,7 +68,7 @@ class ArcticDrafter:
     def feed(self, tokens: Sequence[int]) -> None:
         begin, self._len = self._len, self._len + len(tokens)
         if self._len > len(self._text):
-            self._text = np.concatenate([self._text, np.zeros(GROWTH, np.int32)])
+            self._text = np.concatenate([self._text, np.zeros(BUFFER_GROWTH, np.int32)])
         self._text[begin : self._len] = tokens
         self._cache.add_active_response(self._request, self._text[begin : self._len])
 
@@ -76,8 +76,8 @@ class ArcticDrafter:
         self._cache.stop_request(self._request)
 
 
-def load() -> Any:
-    """Its cache class; builds it the first time. MaterialError when that fails."""
+def load_cache_class() -> Any:
+    """`SuffixDecodingCache`; the first call builds it. SetupError if that fails."""
     if not list((HOME / "arctic_inference" / "suffix_decoding").glob("_C.*")):
         build()
     if str(HOME) not in sys.path:
@@ -88,10 +88,10 @@ def load() -> Any:
 def build() -> None:
     compiler = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
-        raise MaterialError("ArcticInference's drafter needs a C++20 compiler and none was found. Set CXX.")
+        raise SetupError("ArcticInference's drafter needs a C++20 compiler and none was found. Set CXX.")
     HOME.mkdir(parents=True, exist_ok=True)
     top = f"arctic_inference-{VERSION}"
-    # isolated, its build system would be a torch of its own, though the drafter needs none
+    # An isolated build would install torch, which the drafter does not need.
     with tarfile.open(fetch("arctic_inference", VERSION, HOME, isolated=False)) as archive:
         wanted = [m for m in archive if m.name.startswith((f"{top}/arctic_inference/suffix_", f"{top}/csrc/suffix_"))]
         archive.extractall(HOME, members=wanted, filter="data")
@@ -100,9 +100,9 @@ def build() -> None:
     (HOME / top / "arctic_inference").rename(package)
     (package / "__init__.py").touch()
     nanobind = HOME / "nanobind-source"
-    ran([sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps", "--upgrade",
-         "--target", str(nanobind), f"nanobind=={NANOBIND}"])  # fmt: skip
-    ran(compile_command(compiler, HOME / top / "csrc" / "suffix_decoding", nanobind / "nanobind", package))
+    run_or_raise([sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps",
+                  "--upgrade", "--target", str(nanobind), f"nanobind=={NANOBIND}"])  # fmt: skip
+    run_or_raise(compile_command(compiler, HOME / top / "csrc" / "suffix_decoding", nanobind / "nanobind", package))
 
 
 def compile_command(compiler: str, source: Path, nanobind: Path, package: Path) -> list[str]:
@@ -115,10 +115,10 @@ def compile_command(compiler: str, source: Path, nanobind: Path, package: Path) 
     return [compiler, *flags, *(f"-I{path}" for path in includes), *map(str, sources), "-o", str(module)]
 
 
-def ran(command: list[str]) -> None:
+def run_or_raise(command: list[str]) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
-        raise MaterialError(
-            f"ArcticInference {VERSION} could not be built into {HOME}: {Path(command[0]).name} said "
+        raise SetupError(
+            f"ArcticInference {VERSION} could not be built in {HOME}: {Path(command[0]).name} said "
             f"{run.stderr.strip()[-600:]!r}. Leave it out with --drafters trie ngram."
         )

@@ -1,7 +1,6 @@
-"""Which releases and files the streams are made of: pinned, so that every machine replays the same texts.
+"""Which releases and files the traces are made of, pinned, so that every machine replays the same texts.
 
-Owns the tables alone. Where a table names no files, `texts` picks them by the CRC-32 of their paths, so nobody
-chose the ones that suit a drafter.
+Where a table names no files, `texts` picks them by the CRC-32 of their paths, so the choice favours no drafter.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import NamedTuple
 
 
 class EditPair(NamedTuple):
-    """Two releases of one package; files that changed between them are edited."""
+    """Two releases of one package; an edit turns a file of the old one into that of the new one."""
 
     package: str
     old: str
@@ -18,7 +17,7 @@ class EditPair(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A document, a question about it, and the text by the same authors that answers it."""
+    """A document, a question about it, and a text by the same authors that serves as the answer."""
 
     package: str
     version: str
@@ -26,7 +25,7 @@ class Question(NamedTuple):
     question: str
     answer: str
     heading: str = ""
-    """With {document,answer} one file each of sections: the section of both that begins with this heading."""
+    """If set, only the section that begins with this heading, of document and answer."""
 
 
 class Page(NamedTuple):

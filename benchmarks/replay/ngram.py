@@ -1,71 +1,70 @@
-"""Our own n-gram drafter, its native index driven as the server drives it: one call a step feeds and proposes.
+"""The drafter of specserve's ngram plugin: its native index, driven as the server drives it, one call per step.
 
-Owns the adapter alone. The index is `specserve_ngram._native.Index`, of the plugin specserve-ngram.
+Needs the plugin specserve-plugin-ngram.
 """
 
 from __future__ import annotations
 
-import importlib
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from benchmarks.replay.archives import MaterialError
-from benchmarks.replay.harness import Contender, Draft
+from benchmarks.replay.archives import SetupError
+from benchmarks.replay.harness import Draft, DrafterVariant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-CUTS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
-"""Of stated survival, for the table of thrift: a higher one drafts less for the same accepts."""
+    from specserve_ngram._native import Index
+
 MIN_SURVIVAL = 0.05
+MIN_SURVIVALS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
+"""Values of the option `min_survival` for the sweep: a higher one drafts fewer nodes per accepted node."""
 
 
-def contenders(min_survival: float = MIN_SURVIVAL) -> list[Contender]:
-    plugin, options = load()
-
-    def index(shared: bool) -> OurDrafter:
-        return OurDrafter(plugin.make_index(options.NgramOptions(shared=shared, min_survival=min_survival)))
-
+def variants(min_survival: float = MIN_SURVIVAL) -> list[DrafterVariant]:
+    make_index = index_maker(min_survival)
     return [
-        Contender("ngram", "cold", lambda: index(False), keeps=False),
-        Contender("ngram", "cold, table kept", lambda: index(False), keeps=True),
-        Contender("ngram", "warm", lambda: index(True), keeps=True),
+        DrafterVariant("ngram", "cold", lambda: NgramDrafter(make_index(False)), reused=False),
+        DrafterVariant("ngram", "cold, statistics kept", lambda: NgramDrafter(make_index(False)), reused=True),
+        DrafterVariant("ngram", "warm", lambda: NgramDrafter(make_index(True)), reused=True),
     ]
 
 
-class OurDrafter:
-    """`feed` only remembers: the index takes what was emitted and drafts what comes next in one call."""
+class NgramDrafter:
+    """`feed` only buffers: the index takes the emitted tokens and drafts in one call."""
 
-    def __init__(self, index: Any) -> None:
+    def __init__(self, index: Index) -> None:
         self._index = index
         self._handles = array("q", [-1])
-        self._fed = array("i")
+        self._buffered = array("i")
 
     def start(self, prompt: Sequence[int]) -> None:
         self._handles[0] = self._index.start("", array("i", prompt))
-        self._fed = array("i")
+        self._buffered = array("i")
 
     def propose(self, limit: int) -> Draft | None:
-        fed, self._fed = self._fed, array("i")
-        draft = self._index.step(self._handles, fed, array("i", [len(fed)]), array("i", [limit]))[0]
+        tokens, self._buffered = self._buffered, array("i")
+        draft = self._index.step(self._handles, tokens, array("i", [len(tokens)]), array("i", [limit]))[0]
         if draft is None:
             return None
-        tokens, parents, survival = draft
-        return Draft(tokens, range(-1, len(tokens) - 1) if parents is None else parents, survival)
+        drafted, parents, survival = draft
+        return Draft(drafted, range(-1, len(drafted) - 1) if parents is None else parents, survival)
 
     def feed(self, tokens: Sequence[int]) -> None:
-        self._fed.extend(tokens)
+        self._buffered.extend(tokens)
 
     def stop(self) -> None:
-        self._index.stop(self._handles[0], self._fed)
+        self._index.stop(self._handles[0], self._buffered)
 
 
-def load() -> tuple[Any, Any]:
-    """The plugin's modules that make an index and hold its options."""
+def index_maker(min_survival: float) -> Callable[[bool], Index]:
+    """Makes an index that shares text between requests, or one that does not. SetupError without the plugin."""
     try:
-        return importlib.import_module("specserve_ngram.plugin"), importlib.import_module("specserve_ngram.options")
+        from specserve_ngram.options import NgramOptions
+        from specserve_ngram.plugin import make_index
     except ImportError as error:
-        raise MaterialError(
-            f"our drafter is not installed ({error}). Install it with `pip install -e plugins/ngram`, or leave it "
-            "out with --drafters arctic trie."
+        raise SetupError(
+            f"the ngram plugin is not installed ({error}). Install it with `pip install -e plugins/ngram`, or leave "
+            "it out with --drafters arctic trie."
         ) from error
+    return lambda shared: make_index(NgramOptions(shared=shared, min_survival=min_survival))

@@ -1,7 +1,7 @@
-"""The streams to replay, as the demo model's tokens.
+"""The traces to replay, as token ids of the demo model.
 
 Owns where they come from (releases of packages, or a folder of texts of your own) and their dump as token ids,
-`build/replay/streams.jsonl`, for tools outside Python. Knows no drafter.
+`build/replay/traces.jsonl`, for tools outside Python. Knows no drafter.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from benchmarks.replay.archives import BUILD, MaterialError
-from benchmarks.replay.texts import KINDS, Encoder, Stream, streams_of
+from benchmarks.replay.archives import BUILD, SetupError
+from benchmarks.replay.texts import KINDS, Encoder, Trace, traces_of
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-DUMP = BUILD / "streams.jsonl"
+DUMP = BUILD / "traces.jsonl"
 
 
-class TextStream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line of a JSONL file that `--streams` reads."""
+class TextTrace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line of a JSONL file that `--traces` reads."""
 
     name: str
     kind: str
@@ -33,36 +33,36 @@ class TextStream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     output: str
 
 
-def make_streams(kinds: Sequence[str] = KINDS) -> list[Stream]:
-    """The benchmark's own streams, kind by kind, dumped when all are made. The first time pip fetches the releases."""
+def make_traces(kinds: Sequence[str] = KINDS) -> list[Trace]:
+    """The benchmark's own traces, kind by kind; dumped if all kinds are made. The first call downloads releases."""
     encoder = HfTokenizer.from_dir(locate_model("demo"))
-    streams = [stream for kind in kinds for stream in streams_of(kind, encoder)]
+    traces = [trace for kind in kinds for trace in traces_of(kind, encoder)]
     if set(kinds) == set(KINDS):
-        DUMP.write_text("".join(json.dumps(stream._asdict()) + "\n" for stream in streams), encoding="utf-8")
-    return streams
+        DUMP.write_text("".join(json.dumps(trace._asdict()) + "\n" for trace in traces), encoding="utf-8")
+    return traces
 
 
-def read_streams(folder: Path, kinds: Sequence[str] = ()) -> list[Stream]:
-    """Texts of every *.jsonl file in `folder`, in order of file name; without `kinds` all that are there."""
+def read_traces(folder: Path, kinds: Sequence[str] = ()) -> list[Trace]:
+    """Texts of every *.jsonl file in `folder`, in order of file name; without `kinds` all of them."""
     encoder = HfTokenizer.from_dir(locate_model("demo"))
-    streams = [encoded(line, encoder) for path in sorted(folder.glob("*.jsonl")) for line in read_lines(path)]
-    chosen = [stream for stream in streams if not kinds or stream.kind in kinds]
+    traces = [encoded(line, encoder) for path in sorted(folder.glob("*.jsonl")) for line in read_lines(path)]
+    chosen = [trace for trace in traces if not kinds or trace.kind in kinds]
     if not chosen:
-        raise MaterialError(f"{folder} holds no streams of the kinds asked for in its *.jsonl files.")
+        raise SetupError(f"the *.jsonl files of {folder} hold no traces of the requested kinds.")
     return chosen
 
 
-def read_lines(path: Path) -> list[TextStream]:
+def read_lines(path: Path) -> list[TextTrace]:
     try:
-        return [msgspec.json.decode(line, type=TextStream) for line in path.read_bytes().splitlines() if line.strip()]
+        return [msgspec.json.decode(line, type=TextTrace) for line in path.read_bytes().splitlines() if line.strip()]
     except msgspec.DecodeError as error:
-        raise MaterialError(f"{path}: {error}. Each line is a JSON object of name, kind, prompt, output.") from error
+        raise SetupError(f"{path}: {error}. Each line is a JSON object of name, kind, prompt, output.") from error
 
 
-def encoded(line: TextStream, encoder: Encoder) -> Stream:
-    return Stream(line.name, line.kind, encoder.encode(line.prompt), encoder.encode(line.output))
+def encoded(line: TextTrace, encoder: Encoder) -> Trace:
+    return Trace(line.name, line.kind, encoder.encode(line.prompt), encoder.encode(line.output))
 
 
-def digest(streams: Sequence[Stream]) -> str:
-    """Eight hex digits that are equal where the streams are: figures of different streams do not compare."""
-    return f"{zlib.crc32(json.dumps(streams).encode()):08x}"
+def digest(traces: Sequence[Trace]) -> str:
+    """Eight hex digits that identify the traces: results on different traces are not comparable."""
+    return f"{zlib.crc32(json.dumps(traces).encode()):08x}"

@@ -1,10 +1,10 @@
-"""Our model of SGLang's n-gram trie, from its published description; a reference beside the others, not its code.
+"""A Python re-implementation of SGLang's n-gram trie, from its published description.
 
-Every position of a text begins a path of up to 18 tokens; a node keeps its children by recency. All suffixes of the
-last 12 tokens are anchors, longest first. Below an anchor the tree grows breadth first, newest child first: a long
-match narrow and deep, a short one wide, one anchor after another until the budget is full. Whole prompts are inserted
-(as shipped they enter only through the sliding tail, which is worse). Without a limit of its size, so nothing is
-evicted. Its padding to a fixed width is not counted as drafted. Python's time says nothing about the original's.
+Every position of a text begins a path of up to 18 tokens; a node orders its children by recency. All suffixes of the
+last 12 tokens are anchors, longest first. Below an anchor the draft grows breadth first, newest child first: narrow and
+deep after a long match, wide after a short one, anchor by anchor until the budget is used. Differences from the
+original: whole prompts are inserted (there, only a sliding tail, which drafts worse), the size is unlimited, so nothing
+is evicted, and padding to a fixed width is not counted as drafted. Times are those of Python, not of the original.
 
 Source: https://github.com/sgl-project/sglang/pull/9873.
 """
@@ -14,33 +14,33 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from benchmarks.replay.harness import Contender, Draft
+from benchmarks.replay.harness import Draft, DrafterVariant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_DEPTH, MAX_MATCH, MIN_BREADTH, MAX_BREADTH = 18, 12, 1, 10
 NARROWING = (MAX_BREADTH - MIN_BREADTH) / MAX_MATCH
-"""How much narrower a level is than the one above, and an anchor than the next shorter one."""
+"""By how much the breadth shrinks per level, and per token of the match."""
 
 Node = dict[int, "Node"]
-"""Children by token; Python keeps the order of insertion, so the newest is last."""
+"""Children by token, in order of insertion: the newest is last."""
 
 
-def contenders() -> list[Contender]:
+def variants() -> list[DrafterVariant]:
     return [
-        Contender("trie (our model)", "cold", TrieDrafter, keeps=False),
-        Contender("trie (our model)", "warm", TrieDrafter, keeps=True),
+        DrafterVariant("trie", "cold", TrieDrafter, reused=False),
+        DrafterVariant("trie", "warm", TrieDrafter, reused=True),
     ]
 
 
 class TrieDrafter:
-    """Keeps what it has seen: one for each request has its own text alone, one for all shares everything."""
+    """Indexes every text it is given; an instance per request sees only that request."""
 
     def __init__(self) -> None:
         self._root: Node = {}
         self._open: list[Node] = []
-        """Where the paths that began at the last positions end; the oldest and deepest first."""
+        """The ends of the paths that began at the last positions, the oldest and deepest first."""
 
     def start(self, prompt: Sequence[int]) -> None:
         self._open = []
@@ -48,7 +48,7 @@ class TrieDrafter:
 
     def feed(self, tokens: Sequence[int]) -> None:
         for token in tokens:
-            self._open = [newest(node, token) for node in (*self._open[1 - MAX_DEPTH :], self._root)]
+            self._open = [insert(node, token) for node in (*self._open[1 - MAX_DEPTH :], self._root)]
 
     def propose(self, limit: int) -> Draft | None:
         tokens: list[int] = []
@@ -66,8 +66,8 @@ class TrieDrafter:
         self._open = []
 
 
-def newest(node: Node, token: int) -> Node:
-    """The child for `token`, made if need be, as the newest of its siblings."""
+def insert(node: Node, token: int) -> Node:
+    """The child for `token`, new or not, which becomes the newest of its siblings."""
     child = node.pop(token, None)
     if child is None:
         child = {}
@@ -78,7 +78,7 @@ def newest(node: Node, token: int) -> Node:
 def grow(
     anchor: Node, breadth: float, limit: int, tokens: list[int], parents: list[int], nodes: dict[tuple[int, int], int]
 ) -> None:
-    """Add what follows `anchor` to the draft; what an earlier anchor put there is passed through, not put twice."""
+    """Add the continuations of `anchor` to the draft; nodes that an earlier anchor added are not added again."""
     queue = deque([(-1, breadth, anchor)])
     while queue and len(tokens) < limit:
         parent, breadth, node = queue.popleft()

@@ -1,4 +1,4 @@
-"""The drafters that the replay runs, without their native parts, and what the tables make of their figures."""
+"""The drafters that the replay runs, without their native parts, and how the tables compare them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from array import array
 
 import pytest
 from benchmarks.replay.harness import replay
-from benchmarks.replay.ngram import OurDrafter
-from benchmarks.replay.stats import Figures
-from benchmarks.replay.tables import same_thrift
+from benchmarks.replay.ngram import NgramDrafter
+from benchmarks.replay.stats import ReplayStats
+from benchmarks.replay.tables import at_equal_efficiency
 from benchmarks.replay.trie import TrieDrafter
 
 
@@ -30,24 +30,24 @@ class FakeIndex:
         self.calls.append(("stop", handle, list(tokens)))
 
 
-def test_our_index_is_fed_and_asked_in_one_call():
+def test_the_ngram_index_is_fed_and_asked_in_one_call():
     index = FakeIndex()
-    figures = replay(OurDrafter(index), [1, 2], [3, 4, 5, 6], 2)
+    stats = replay(NgramDrafter(index), [1, 2], [3, 4, 5, 6], 2)
     assert index.calls == [
         ("start", "", array("i", [1, 2])),
         ("step", [17], [], [0], [2]),
         ("step", [17], [3, 4, 5], [3], [2]),
         ("stop", 17, [6]),
     ]
-    assert (figures.num_steps, figures.num_drafted, figures.num_accepted) == (2, 4, 2)
+    assert (stats.num_steps, stats.num_drafted, stats.num_accepted) == (2, 4, 2)
 
 
 def test_the_trie_finds_what_the_prompt_repeats():
     text = list(range(40))
-    figures = replay(TrieDrafter(), text, text, 8)
+    stats = replay(TrieDrafter(), text, text, 8)
     # one step to find the place; then 8 nodes and a bonus each, of which the last needs 2
-    assert figures.num_steps == 1 + 5
-    assert (figures.num_drafted, figures.num_accepted) == (5 * 8, 4 * 8 + 2)
+    assert stats.num_steps == 1 + 5
+    assert (stats.num_drafted, stats.num_accepted) == (5 * 8, 4 * 8 + 2)
 
 
 def test_the_trie_proposes_the_newest_continuation_first_and_wide_after_a_short_match():
@@ -73,10 +73,10 @@ def test_a_path_of_the_trie_ends_at_its_depth():
     assert depth == 18
 
 
-def test_equal_thrift_lies_between_the_cuts_around_it():
-    ours = [Figures(40, 10, 60, 30), Figures(30, 10, 20, 20)]  # 4.0 at 2.0 and 3.0 at 1.0
-    assert same_thrift(ours, Figures(20, 10, 15, 10)) == "3.50 (1.50)"
-    assert same_thrift(ours, Figures(20, 10, 30, 10)) == "beyond the cuts"
+def test_equal_efficiency_is_interpolated_between_the_points_around_it():
+    swept = [ReplayStats(40, 10, 60, 30), ReplayStats(30, 10, 20, 20)]  # 4.0 at 2.0 and 3.0 at 1.0
+    assert at_equal_efficiency(swept, ReplayStats(20, 10, 15, 10)) == "3.50 (1.50)"
+    assert at_equal_efficiency(swept, ReplayStats(20, 10, 30, 10)) == "outside the sweep"
 
 
 @pytest.mark.parametrize("prompt", [[], [1], [1, 1, 1]])
