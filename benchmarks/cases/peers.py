@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, spread
 from benchmarks.lib.workload import DTYPE, MANY, MODEL, NUM_TOKENS, PROMPT_LEN
-from benchmarks.peers.cases import CASES, WAYS, Case, Row, rows_of
+from benchmarks.peers.engine_process import CrashedError
+from benchmarks.peers.engines import OURS, TARGETS, Contender, Field, contenders, installed
 from benchmarks.peers.make_peers import PEERS
-from benchmarks.peers.rivals import OURS, TARGETS, Contender, Field, contenders, installed
-from benchmarks.peers.worker import CrashedError
+from benchmarks.peers.workloads import CASES, WAYS, Case, Row, rows_of
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 

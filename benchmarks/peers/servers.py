@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from benchmarks.lib.processes import server
-from benchmarks.peers.worker import CrashedError, Program, awake, end, last_error, start
+from benchmarks.peers.engine_process import CrashedError, Program, awake, end, last_error, start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

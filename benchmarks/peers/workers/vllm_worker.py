@@ -1,5 +1,5 @@
 """vLLM's `LLM` on the CPU; with `lookup`, its n-gram speculation. Its options come as arguments and environment
-variables (`benchmarks.peers.rivals`): here is only what an engine is asked."""
+variables (`benchmarks.peers.engines`): here is only what an engine is asked."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from benchmarks.lib.processes import environment
 from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, SERVE_FLAGS
+from benchmarks.peers.engine_process import CrashedError, Program, Worker, last_error
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.servers import OwnServer, VllmServer
-from benchmarks.peers.worker import CrashedError, Program, Worker, last_error
 from specserve.models.locate import locate_model
 
 if TYPE_CHECKING:
