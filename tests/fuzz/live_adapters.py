@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import RequestError
-from specserve.server.models import SALT_MARK
+from specserve.namespaces import add_salt
 from specserve_lora.observer import LoraObserver
 from specserve_lora.places import given_place
 
@@ -64,9 +64,8 @@ class LiveAdapters:
 
     def lease(self, request: RequestPlan) -> Lease | None:
         """None where the adapter is unloaded just now, or other requests use all the room there is."""
-        salt = SALT_MARK + request.salt if request.salt else ""
         if request.adapter is None:
-            return Lease(salt, 0, None)
+            return Lease(add_salt("", request.salt or None), 0, None)
         version = self.versions[request.adapter]
         try:
             answer = self.host.single("resolve_model", name=request.adapter)
@@ -75,7 +74,7 @@ class LiveAdapters:
         if answer is None:
             self.num_refused += 1
             return None
-        return Lease(answer[1].namespace + salt, version, answer[1].release)
+        return Lease(add_salt(answer[1].namespace, request.salt or None), version, answer[1].release)
 
     @property
     def num_pins(self) -> int:

@@ -7,6 +7,7 @@ import pytest
 from toy_adapters import lora_engine, under, write_adapter
 
 from specserve.errors import RequestError
+from specserve.namespaces import add_salt
 from specserve.testing.engines import run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
 
@@ -81,7 +82,7 @@ def test_the_prefix_cache_crosses_neither_adapters_nor_versions(toy_model, adapt
 def test_a_salt_stands_behind_the_adapter(toy_model, adapters):
     engine, store = lora_engine(toy_model, adapters)
     plain = under(store, [toy_request("a", range(3, 67)), toy_request("b", range(3, 67))], ["a1", None])
-    salted = [msgspec.structs.replace(r, namespace=f"{r.namespace}\0salt") for r in plain]
+    salted = [msgspec.structs.replace(r, namespace=add_salt(r.namespace, "salt")) for r in plain]
     expected = run_requests(engine, plain)
     got = run_requests(engine, salted)
     assert got.tokens() == expected.tokens()

@@ -1,18 +1,32 @@
-"""How a request's namespace is made: the resolved model's own, then, where a cache salt is given, a mark and the salt.
+"""How the namespace of a request is encoded. Requests of one namespace may share KV blocks and drafters' statistics.
 
-Requests of one namespace may share KV blocks and what drafters learn. The base model's own namespace is empty.
+    namespace  =  model, or model NUL salt     (salt: the request's cache_salt)
+    model      =  "" for the base model, adapter@version for a version of an adapter
+
+The encoding is unique. A model holds no NUL, so the first NUL ends it, whatever the salt is; no salt and an empty one
+differ. A version holds no "@", so the last "@" ends the adapter's name, which may hold others.
 """
 
 from __future__ import annotations
 
-SALT_MARK = "\0"
-"""No model's namespace holds it, so the way back is unique."""
+NUL = "\0"
 
 
-def salted(model_namespace: str, salt: str | None) -> str:
-    return model_namespace if salt is None else f"{model_namespace}{SALT_MARK}{salt}"
+def adapter_namespace(adapter: str, version: str) -> str:
+    assert NUL not in adapter + version, "a NUL would begin a salt"
+    assert "@" not in version, "two adapters could have one namespace"
+    return f"{adapter}@{version}"
 
 
-def unsalted(namespace: str) -> str:
-    """The resolved model's own namespace: empty for the base model."""
-    return namespace.partition(SALT_MARK)[0]
+def is_model_namespace(namespace: str) -> bool:
+    """Whether it can take a salt: plugins may resolve models to namespaces of other forms."""
+    return NUL not in namespace
+
+
+def add_salt(model: str, salt: str | None) -> str:
+    return model if salt is None else f"{model}{NUL}{salt}"
+
+
+def strip_salt(namespace: str) -> str:
+    """The model's own namespace: empty for the base model."""
+    return namespace.partition(NUL)[0]

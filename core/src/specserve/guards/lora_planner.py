@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve.faults import FAULTS, BadAnswerError, RequestFault
-from specserve.namespaces import unsalted
+from specserve.namespaces import strip_salt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class GuardedLoraPlanner:
     def failed(self, batch: Batch, error: BaseException) -> None:
         """Nothing where no adapter is concerned. Otherwise raises: for one request as its fault, for several so that
         the step is tried again with fewer of them."""
-        if not any(unsalted(span.request.namespace) for span in batch.spans):
+        if not any(strip_salt(span.request.namespace) for span in batch.spans):
             if self.part.enabled:
                 self.part.failed(error, "; no request of this batch is under an adapter")
             return

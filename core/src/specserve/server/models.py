@@ -14,7 +14,7 @@ import msgspec
 
 from specserve.errors import ModelNotFoundError
 from specserve.faults import BadAnswerError
-from specserve.namespaces import SALT_MARK
+from specserve.namespaces import is_model_namespace
 from specserve.protocols import ResolvedModel
 from specserve.server.errors import GenerationError
 
@@ -98,7 +98,7 @@ def a_model(answer: Any) -> ResolvedModel:
     if not isinstance(answer, ResolvedModel):
         raise BadAnswerError("returned something else than a ResolvedModel")
     texts = isinstance(answer.name, str) and isinstance(answer.namespace, str) and isinstance(answer.parent, str | None)
-    if not texts or SALT_MARK in answer.namespace:
+    if not texts or not is_model_namespace(answer.namespace):
         raise BadAnswerError("returned a model whose name, parent or namespace is no text, or holds a NUL")
     if answer.release is not None and not callable(answer.release):
         raise BadAnswerError("returned a model whose release cannot be called")

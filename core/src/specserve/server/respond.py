@@ -13,7 +13,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from specserve.namespaces import salted
+from specserve.namespaces import add_salt
 from specserve.server.choices import run_choices, speculation_metrics, usage
 from specserve.server.errors import describe_error, json_response
 from specserve.server.models import lease_model
@@ -85,7 +85,7 @@ async def answer(request: web.Request, kind: type[B], make_job: JobMaker[B]) -> 
     engine = engine_of(request)
     body = decode_body(await request.read(), kind)
     async with lease_model(engine, body.model, served_name(request)) as model:
-        job = await asyncio.to_thread(make_job, engine, body, model.name, salted(model.namespace, body.cache_salt))
+        job = await asyncio.to_thread(make_job, engine, body, model.name, add_salt(model.namespace, body.cache_salt))
         return await respond(request, engine, job)
 
 

@@ -1,4 +1,4 @@
-"""What an adapter may be called, and the namespace that its version has.
+"""What an adapter may be called.
 
 Names are parts of URLs, of `base:adapter` and of namespaces; nothing that separates those may be in one.
 """
@@ -11,8 +11,3 @@ NAME_RULE = f"1 to {MAX_NAME} printable characters without blanks, ':' and '/'"
 
 def is_name(text: str) -> bool:
     return 0 < len(text) <= MAX_NAME and text.isprintable() and not any(c in ":/" or c.isspace() for c in text)
-
-
-def namespace(name: str, version: str) -> str:
-    """Injective: versions have one length and no '@'."""
-    return f"{name}@{version}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from specserve.batch.lora_plan import LoraPlan, Segment
-from specserve.namespaces import unsalted
+from specserve.namespaces import strip_salt
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def plan(batch: Batch, packed: Callable[[str], Any]) -> LoraPlan | None:
     """None where every row is the base model's. `packed` gives a namespace's weights, or None where it has none."""
-    wanted = [unsalted(span.request.namespace) for span in batch.spans]
+    wanted = [strip_salt(span.request.namespace) for span in batch.spans]
     if not any(wanted):
         return None
     segments: list[Segment] = []
@@ -42,7 +42,7 @@ def find(name: str, packed: Callable[[str], Any]) -> Any:
 def check_namespace(namespace: str, packed: Callable[[str], Any]) -> None:
     """Refuse a request whose namespace names an adapter that is not loaded. A namespace that names none has no more
     than a salt."""
-    name = unsalted(namespace)
+    name = strip_salt(namespace)
     if name and packed(name) is None:
         raise AdapterError(no_adapter(name), param="namespace")
 

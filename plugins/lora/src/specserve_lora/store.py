@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specserve.errors import RequestError
+from specserve.namespaces import adapter_namespace
 from specserve_lora.errors import (
     AdapterConflictError,
     AdapterError,
     LostAdapterError,
     UnknownAdapterError,
 )
-from specserve_lora.names import NAME_RULE, is_name, namespace
+from specserve_lora.names import NAME_RULE, is_name
 from specserve_lora.room import Limits, Loaded, bytes_of, victims
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class AdapterStore:
 
     def keep(self, name: str, place: Place, adapter: Adapter, *, pins: int) -> Loaded:
         """The adapter is what the name has from now on. The caller holds `reading`."""
-        own = namespace(name, adapter.version)
+        own = adapter_namespace(name, adapter.version)
         with self.lock:
             loaded = self.loaded.get(own)
         if loaded is None:  # and nobody else adds it: they would hold `reading`
