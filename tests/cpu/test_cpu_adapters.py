@@ -50,7 +50,10 @@ class Adapters:
                 projection.add_delta(LowRankDelta(projection.name, model.kernels))
 
     @hookimpl
-    def plan_lora(self, batch: Batch) -> LoraPlan:
+    def make_lora_planner(self) -> Adapters:
+        return self
+
+    def plan(self, batch: Batch) -> LoraPlan:
         spans = zip(batch.spans, batch.row_offsets, batch.query_lens, strict=True)
         return LoraPlan(tuple(Segment(at, at + n, self.packed.get(s.request.namespace)) for s, at, n in spans))
 

@@ -206,20 +206,31 @@ def of_verifier():
     return Part(make, True)
 
 
-def of_hook(hook, when, ends_culprits, answers):
+def of_request_check():
     def make(behaviour, outputs):
-        class Hook:
-            def call(self, thing):
+        class Check:
+            def call(self, request):
                 return None
 
-        wrapped = Misbehaving(Hook(), "call", behaviour, when)
-        hooks = {
-            "check_request": lambda request: wrapped.call(request),
-            "plan_lora": lambda batch: wrapped.call(batch),
-        }
-        return in_process("guest", **{hook: hooks[hook]})
+        wrapped = Misbehaving(Check(), "call", behaviour)
+        return in_process("guest", check_request=lambda request: wrapped.call(request))
 
-    return Part(make, ends_culprits, answers)
+    return Part(make, False, answers=False)
+
+
+class NoAdapters:
+    """A LoRA planner."""
+
+    def plan(self, batch):
+        return None
+
+
+def of_lora_planner():
+    def make(behaviour, outputs):
+        planner = Misbehaving(NoAdapters(), "plan", behaviour, has_culprit)
+        return in_process("guest", make_lora_planner=lambda: planner)
+
+    return Part(make, True, answers=False)
 
 
 PARTS = {
@@ -234,6 +245,6 @@ PARTS = {
     **{f"sampler.{m}": of_sampler(m) for m in ("argmax_tokens", "target_tokens", "token_logprobs")},
     **{f"attention.{m}": of_attention(m) for m in ("backend_for", "plan", "forward")},
     "verifier.verify": of_verifier(),
-    "check_request": of_hook("check_request", lambda request: True, False, False),
-    "plan_lora": of_hook("plan_lora", has_culprit, True, False),
+    "check_request": of_request_check(),
+    "lora_planner.plan": of_lora_planner(),
 }

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from faulty import Misbehaving, in_process
-from parts import Quiet, State
+from parts import NoAdapters, Quiet, State
 from prometheus_client.parser import text_string_to_metric_families
 
 from specserve.config import EngineConfig, ServerConfig
@@ -50,17 +50,13 @@ def faulty_in_everything():
         make_drafter=lambda: Misbehaving(WrongDrafter({}, 2, 320), "propose", fail),
         logits_processors=lambda: [ForMarked()],
         check_request=fail_check,
-        plan_lora=fail_plan,
+        make_lora_planner=lambda: Misbehaving(NoAdapters(), "plan", fail),
         resolve_model=resolve,
         list_models=fail_list,
     )
 
 
 def fail_check(request):
-    raise ValueError("no")
-
-
-def fail_plan(batch):
     raise ValueError("no")
 
 

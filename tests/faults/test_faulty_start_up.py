@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from faulty import ERRORS, RUBBISH, in_process, raising_generator
-from parts import Quiet
+from parts import NoAdapters, Quiet
 
 from specserve.errors import ConfigError, PluginError
 from specserve.protocols import Metric
@@ -14,7 +14,7 @@ from specserve.testing.requests import toy_request
 
 HOOKS = (
     "plugin_options", "make_kernels", "attention_backends", "select_attention", "adapt_model", "make_drafter",
-    "make_draft_planner", "make_verifier", "logits_processors", "make_observer",
+    "make_draft_planner", "make_verifier", "logits_processors", "make_observer", "make_lora_planner",
 )  # fmt: skip
 
 
@@ -90,6 +90,7 @@ class Backend:
 
 PARTIAL = {
     "a planner without learn": ("make_draft_planner", lambda: WithoutLearn(), "is no DraftPlanner: it lacks learn"),
+    "a LoRA planner without plan": ("make_lora_planner", lambda: WithoutLearn(), "is no LoraPlanner: it lacks plan"),
     "an observer without metrics": ("make_observer", lambda: WithoutMetrics(), "is no Observer: it lacks metrics"),
     "an unknown kind": ("make_observer", lambda: Telling(Metric("a", "b", "summary", 1.0)), "none of counter, gauge"),
     "a bad name": ("make_observer", lambda: Telling(Metric("a b", "b", "gauge", 1.0)), "a name that Prometheus does"),
@@ -115,7 +116,7 @@ def test_what_lacks_a_part_of_its_interface_is_refused_with_what_it_lacks(toy_mo
         start(toy_model, **{hook: make})
 
 
-def test_two_planners_of_adapters_are_refused(toy_model):
-    extra = in_process("first", plan_lora=lambda batch: None) | in_process("second", plan_lora=lambda batch: None)
-    with pytest.raises(PluginError, match="first and second both implement plan_lora"):
-        make_engine(toy_model, extra=extra, allow_undeclared=True)
+def test_two_lora_planners_are_refused(toy_model):
+    first, second = (in_process(name, make_lora_planner=lambda: NoAdapters()) for name in ("first", "second"))
+    with pytest.raises(PluginError, match="first and second both answer make_lora_planner"):
+        make_engine(toy_model, extra=first | second, allow_undeclared=True)

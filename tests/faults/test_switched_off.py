@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from faulty import Misbehaving, in_process, raise_something
-from parts import Processor, Quiet, State
+from parts import NoAdapters, Processor, Quiet, State
 
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import NoisyDrafter, OracleDrafter
@@ -135,12 +135,12 @@ def under_an_adapter(request_id):
     return msgspec.structs.replace(toy_request(request_id, range(1, 9)), namespace="tuned@1")
 
 
-def test_without_its_planner_of_adapters_only_requests_under_an_adapter_end(toy_model):
-    def plan(batch):
-        if any(span.request.namespace for span in batch.spans):
-            raise KeyError("tuned")
+def test_without_its_lora_planner_only_requests_under_an_adapter_end(toy_model):
+    def is_under_an_adapter(batch):
+        return any(span.request.namespace for span in batch.spans)
 
-    engine = engine_with(toy_model, plan_lora=plan)
+    planner = Misbehaving(NoAdapters(), "plan", fail, is_under_an_adapter)
+    engine = engine_with(toy_model, make_lora_planner=lambda: planner)
     base = [toy_request(str(i), range(1, 9)) for i in range(4)]
     right = run(toy_model, base).decided()
     for i in range(LIMIT + 1):  # the last time it is off

@@ -2,7 +2,7 @@
 
 No hook is `firstresult`: the core collects all answers, and a role that only one can own refuses start-up
 when two answer. Most are called once, at start-up, and return objects whose plain methods the step loop calls; those
-that are called per request or batch say so. An implementation may take fewer arguments than the specification. No
+that are called per request say so. An implementation may take fewer arguments than the specification. No
 torch is imported here.
 """
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from specserve.batch.batch import Batch
     from specserve.config import EngineConfig
     from specserve.protocols import (
         AdaptableModel,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         DraftPlanner,
         KernelSet,
         LogitsProcessor,
+        LoraPlanner,
         Observer,
         ResolvedModel,
         Verifier,
@@ -66,6 +66,11 @@ def adapt_model(model: AdaptableModel, config: EngineConfig, options: Any) -> No
 
 
 @hookspec
+def make_lora_planner(config: EngineConfig, options: Any) -> LoraPlanner | None:
+    """What finds the segment of each adapter in a batch, or None."""
+
+
+@hookspec
 def make_drafter(model: AdaptableModel, config: EngineConfig, options: Any) -> Drafter | None:
     """A drafter, or None."""
 
@@ -98,11 +103,6 @@ def list_models() -> Iterable[ResolvedModel]:  # type: ignore[empty-body]
 @hookspec
 def check_request(request: GenerateRequest) -> None:
     """Raise a `RequestError` for a request that this plugin could not serve."""
-
-
-@hookspec
-def plan_lora(batch: Batch) -> Any:
-    """Segments per adapter from the batch's query lengths; the answer is `Batch.lora`."""
 
 
 @hookspec

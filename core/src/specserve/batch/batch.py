@@ -6,13 +6,14 @@ and memory read query lengths here and nowhere else.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
 from torch import Tensor
 
 from specserve.batch.drafts import depths_of, is_chain
+from specserve.batch.lora_plan import LoraPlan
 from specserve.batch.span import Span
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     num_rows: int
     num_scored: int
     block_size: int
-    lora: Any = None
+    lora: LoraPlan | None = None
+    """None: every row is the base model's."""
 
 
 def no_lora(batch: Batch) -> None:
@@ -50,7 +52,9 @@ def no_lora(batch: Batch) -> None:
 class BatchBuilder:
     """Lays spans out as rows."""
 
-    def __init__(self, block_size: int, device: torch.device, plan_lora: Callable[[Batch], Any] = no_lora) -> None:
+    def __init__(
+        self, block_size: int, device: torch.device, plan_lora: Callable[[Batch], LoraPlan | None] = no_lora
+    ) -> None:
         self.block_size = block_size
         self.device = device
         self.plan_lora = plan_lora

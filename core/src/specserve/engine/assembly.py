@@ -102,7 +102,7 @@ def assemble(
     cache = make_cache(config, model, sum(drafter.needs.kv_layers for drafter in drafters))
     attention = make_attention(config, host, model, cache, device, drafters)
     runner = Runner(model, kernels, attention.backend, {layer for d in drafters for layer in d.needs.hidden_layers})
-    builder = BatchBuilder(config.block_size, device, make_lora_planner(host))
+    builder = BatchBuilder(config.block_size, device, make_lora_planner(config, host))
     planner = make_planner(config, host, model.vocab_size) or default_planner(config, drafters, runner, builder, cache)
     arithmetic = arithmetic_of(kernels, attention.backend, config)
     metrics = EngineMetrics(faults=host.faults)

@@ -6,7 +6,7 @@ Knows nothing about the order in which roles are needed: that is `assembly`'s.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.batch.batch import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve.batch.batch import Batch
+    from specserve.batch.lora_plan import LoraPlan
     from specserve.config import EngineConfig
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.faults import PluginPart
@@ -138,22 +139,14 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserv
     return observers
 
 
-def make_lora_planner(host: PluginHost) -> Callable[[Batch], Any]:
-    """Asks the plugin that plans LoRA, if there is one, for every batch."""
-    planners = host.implementers["plan_lora"]
-    if not planners:
+def make_lora_planner(config: EngineConfig, host: PluginHost) -> Callable[[Batch], LoraPlan | None]:
+    """The method `plan` of a plugin's planner, or one that never plans."""
+    answer = host.single("make_lora_planner", config=config)
+    if answer is None:
         return no_lora
-    if len(planners) > 1:
-        names = " and ".join(plugin.name for plugin in planners)
-        raise PluginError(f"{names} both implement plan_lora, which only one plugin may own. Keep one.")
-
-    def plan(batch: Batch) -> Any:
-        try:
-            return next(iter(planners[0].call("plan_lora", batch=batch)), None)
-        except PluginError as error:
-            raise cause_of(error) from None
-
-    return GuardedLoraPlanner(plan, host.faults.part(planners[0].name, "LoRA planner"))
+    owner, planner = answer
+    refuse_partial(owner, gave("make_lora_planner", planner), planner, "LoraPlanner", methods=("plan",))
+    return GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner")).plan
 
 
 def request_checks(host: PluginHost) -> list[Callable[[GenerateRequest], object]]:

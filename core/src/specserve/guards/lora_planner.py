@@ -1,4 +1,4 @@
-"""Asks the plugin that plans adapters for every batch, and keeps its faults with the requests under an adapter.
+"""A plugin's LoRA planner, whose faults stay with the requests under an adapter.
 
 A request under an adapter must never be served by the base model: where the plan fails, the request ends. Batches
 without adapters need no plan. Knows nothing about what a plan holds.
@@ -6,31 +6,31 @@ without adapters need no plan. Knows nothing about what a plan holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.faults import FAULTS, BadAnswerError, RequestFault
 from specserve.namespaces import strip_salt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from specserve.batch.batch import Batch
+    from specserve.batch.lora_plan import LoraPlan
     from specserve.faults import PluginPart
+    from specserve.protocols import LoraPlanner
 
 
 class GuardedLoraPlanner:
-    """Call it with a batch; the answer is `Batch.lora`."""
+    def __init__(self, planner: LoraPlanner, part: PluginPart) -> None:
+        self.planner, self.part = planner, part
 
-    def __init__(self, plan: Callable[[Batch], Any], part: PluginPart) -> None:
-        self.plan, self.part = plan, part
-
-    def __call__(self, batch: Batch) -> Any:
+    def plan(self, batch: Batch) -> LoraPlan | None:
         if not self.part.enabled:
-            return self.failed(batch, BadAnswerError("is switched off after too many faults"))
+            self.failed(batch, BadAnswerError("is switched off after too many faults"))
+            return None
         try:
-            answer = self.plan(batch)
+            answer = self.planner.plan(batch)
         except FAULTS as error:
-            return self.failed(batch, error)
+            self.failed(batch, error)
+            return None
         self.part.passed()
         return answer
 
@@ -42,6 +42,6 @@ class GuardedLoraPlanner:
                 self.part.failed(error, "; no request of this batch is under an adapter")
             return
         if len(batch.spans) == 1:
-            what = f"the planner of adapters of {self.part.plugin}"
+            what = f"the LoRA planner of {self.part.plugin}"
             raise RequestFault(batch.spans[0].request.id, what, error, self.part) from error
         raise error

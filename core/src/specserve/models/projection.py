@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
+from specserve.batch.lora_plan import LoraPlan
 from specserve.errors import PluginError
 from specserve.faults import BadAnswerError
 
 Kernel = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """`kernel(x, weight, bias) -> out`; out is a fresh tensor. A kernel may keep a packed copy and ignore the weight."""
-Delta = Callable[[Tensor, Tensor, slice, Any], None]
+Delta = Callable[[Tensor, Tensor, slice, LoraPlan | None], None]
 """`delta(x, out, rows, lora)` adds its part to `out` in place; rows: which rows of the batch x holds."""
 
 DEFAULT_OWNER = "the core"
@@ -27,7 +28,7 @@ class BatchRows(NamedTuple):
     """Which rows of a batch a tile holds, and the batch's plan of adapters."""
 
     rows: slice
-    lora: Any
+    lora: LoraPlan | None
 
 
 NO_BATCH = BatchRows(slice(0, 0), None)

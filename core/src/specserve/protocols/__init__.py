@@ -16,7 +16,7 @@ from specserve.protocols.attention import (
     KVLayout,
     Phase,
 )
-from specserve.protocols.lowrank import AdapterWeights, LowRankPart
+from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
 from specserve.protocols.sampling import LogitEdits, LogitsProcessor, ProcessorState, Sampler
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
@@ -42,6 +42,7 @@ __all__ = [
     "KernelSet",
     "LogitEdits",
     "LogitsProcessor",
+    "LoraPlanner",
     "LowRankPart",
     "Metric",
     "Observer",

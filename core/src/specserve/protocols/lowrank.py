@@ -1,12 +1,18 @@
-"""Adapters as data that kernel sets compute: the low-rank parts of LoRA (Hu et al., 2021). Letters: r rank."""
+"""Adapters as data that kernel sets compute, the low-rank parts of LoRA (Hu et al., 2021), and whose rows are whose.
+
+Letters: r rank.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from specserve.batch.batch import Batch
+    from specserve.batch.lora_plan import LoraPlan
 
 
 class LowRankPart(NamedTuple):
@@ -21,3 +27,15 @@ class LowRankPart(NamedTuple):
 
 AdapterWeights = Mapping[str, tuple[LowRankPart, ...]]
 """By projection name; a fused projection has a part for each of its own that the adapter changes."""
+
+
+class LoraPlanner(Protocol):
+    """Finds the rows of each adapter in a batch."""
+
+    def plan(self, batch: Batch) -> LoraPlan | None:
+        """`Batch.lora`, from its query lengths and the namespaces of its requests; None where no row has an adapter.
+
+        Called when the batch is built. A request whose adapter is not found must not be served by the base model:
+        raise.
+        """
+        ...

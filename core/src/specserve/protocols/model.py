@@ -78,7 +78,7 @@ class ForwardPass(Protocol):
         ...
 
 
-Delta = "Callable[[Tensor, Tensor, slice, Any], None]"
+Delta = "Callable[[Tensor, Tensor, slice, LoraPlan | None], None]"
 """`delta(x, out, rows, lora)` adds its part to `out` in place; x: [T, in], out: [T, out], rows: which rows of the
 batch, lora: the batch's plan. `specserve.models.lowrank_delta.LowRankDelta` is the one that kernel sets may fuse."""
 

@@ -14,20 +14,26 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
 
 
-def plan(batch: Batch, packed: Callable[[str], Any]) -> LoraPlan | None:
-    """None where every row is the base model's. `packed` gives a namespace's weights, or None where it has none."""
-    wanted = [strip_salt(span.request.namespace) for span in batch.spans]
-    if not any(wanted):
-        return None
-    segments: list[Segment] = []
-    adapters = {name: find(name, packed) for name in dict.fromkeys(wanted)}
-    for name, begin, length in zip(wanted, batch.row_offsets, batch.query_lens, strict=True):
-        adapter = adapters[name]
-        if segments and segments[-1].adapter is adapter:
-            segments[-1] = segments[-1]._replace(end=begin + length)
-        else:
-            segments.append(Segment(begin, begin + length, adapter))
-    return LoraPlan(tuple(segments))
+class SegmentPlanner:
+    """`specserve.protocols.LoraPlanner`. `packed` gives a namespace's weights, or None where it is not loaded."""
+
+    def __init__(self, packed: Callable[[str], Any]) -> None:
+        self.packed = packed
+
+    def plan(self, batch: Batch) -> LoraPlan | None:
+        """None where every row is the base model's."""
+        wanted = [strip_salt(span.request.namespace) for span in batch.spans]
+        if not any(wanted):
+            return None
+        segments: list[Segment] = []
+        adapters = {name: find(name, self.packed) for name in dict.fromkeys(wanted)}
+        for name, begin, length in zip(wanted, batch.row_offsets, batch.query_lens, strict=True):
+            adapter = adapters[name]
+            if segments and segments[-1].adapter is adapter:
+                segments[-1] = segments[-1]._replace(end=begin + length)
+            else:
+                segments.append(Segment(begin, begin + length, adapter))
+        return LoraPlan(tuple(segments))
 
 
 def find(name: str, packed: Callable[[str], Any]) -> Any:

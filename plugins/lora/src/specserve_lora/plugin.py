@@ -17,7 +17,7 @@ from specserve_lora.observer import LoraObserver
 from specserve_lora.options import LoraOptions
 from specserve_lora.pins import Pin
 from specserve_lora.places import ROOT, given_place
-from specserve_lora.planning import check_namespace, plan
+from specserve_lora.planning import SegmentPlanner, check_namespace
 from specserve_lora.room import Limits
 from specserve_lora.store import AdapterStore
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.batch.batch import Batch
-    from specserve.batch.lora_plan import LoraPlan
     from specserve.config import EngineConfig
     from specserve.protocols import AdaptableModel
     from specserve.server.contract import ServedEngine
@@ -79,8 +77,8 @@ class LoraPlugin:
         check_namespace(request.namespace, self.store.packed)
 
     @hookimpl
-    def plan_lora(self, batch: Batch) -> LoraPlan | None:
-        return plan(batch, self.store.packed)
+    def make_lora_planner(self) -> SegmentPlanner:
+        return SegmentPlanner(self.store.packed)
 
     @hookimpl
     def make_observer(self) -> LoraObserver:
