@@ -8,7 +8,7 @@ from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request
 from specserve.testing.toy_tokenizer import EOS_ID
-from specserve.text.assemble import TextAssembler
+from specserve.text.detokenizer import TextAssembler
 
 PROMPT = range(1, 30)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fuzz.failures import Failure
-from specserve.text.assemble import TextAssembler
+from specserve.text.detokenizer import TextAssembler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

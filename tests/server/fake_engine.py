@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from specserve.errors import RequestError
 from specserve.metrics import EngineMetrics
 from specserve.plugins.host import Asked
-from specserve.text.stops import StopStrings
+from specserve.text.stop_strings import StopStrings
 from specserve.types import RequestOutput, SpeculationFigures, TokenLogprobs
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from specserve.protocols import Metric, ResolvedModel
-from specserve.server.models import lease_model
+from specserve.server.model_lookup import lease_model
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from specserve.cli import build_parser
-from specserve.server.wire import CompletionBody, decode_body
+from specserve.server.request_bodies import CompletionBody, decode_body
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

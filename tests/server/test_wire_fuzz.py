@@ -18,7 +18,7 @@ from wire_strategies import CHAT, COMPLETIONS, DETOKENIZE, TOKENIZE, Shot, bodie
 
 from specserve.errors import RequestError
 from specserve.server import chat, completions, info
-from specserve.server.wire import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, decode_body
+from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

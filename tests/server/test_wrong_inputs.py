@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from specserve.errors import QueueFullError
-from specserve.server.wire import ChatBody, decode_body
+from specserve.server.request_bodies import ChatBody, decode_body
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from specserve.cli.common import add_engine_flags, load_configuration, report_progress
+from specserve.cli.flags import add_engine_flags, load_configuration, report_progress
 from specserve.engine.admission import EngineLimits, check_sampling
 from specserve.errors import SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
@@ -103,7 +103,7 @@ def sampling_params(args: Namespace, defaults: Mapping[str, Any]) -> SamplingPar
 
 
 async def print_text(engine: AsyncEngine, request: GenerateRequest) -> Report:
-    from specserve.text.assemble import TextAssembler
+    from specserve.text.detokenizer import TextAssembler
 
     assembler = TextAssembler(engine.tokenizer.stream(request.prompt_token_ids))
     report = Report(time.perf_counter())

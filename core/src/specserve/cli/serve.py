@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from specserve.cli.common import add_engine_flags, load_configuration, report_progress
+from specserve.cli.flags import add_engine_flags, load_configuration, report_progress
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction

@@ -17,7 +17,7 @@ from specserve.errors import QueueFullError
 from specserve.faults import FAULTS, RequestFault
 from specserve.plugins.blame import Blame
 from specserve.sampling.seeds import random_seed
-from specserve.text.stops import StopStrings
+from specserve.text.stop_strings import StopStrings
 from specserve.types import RequestOutput
 
 if TYPE_CHECKING:

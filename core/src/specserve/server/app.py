@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from specserve.server.chat import chat_completions
-from specserve.server.completions import completions
+from specserve.server.serving_chat import chat_completions
+from specserve.server.serving_completion import completions
 from specserve.server.errors import UnauthorizedError, UnavailableError, errors_middleware
 from specserve.server.info import detokenize, health, models, one_model, openapi, plugins, tokenize, version
 from specserve.server.metrics import metrics
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from specserve.config import ServerConfig
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
 
     EngineStarter = Callable[[], Awaitable[ServedEngine]]
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specserve.errors import EngineDeadError
 from specserve.server.errors import GenerationError
-from specserve.text.assemble import TextAssembler
+from specserve.text.detokenizer import TextAssembler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from specserve.protocols import TextStream
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
     from specserve.types import GenerateRequest, RequestOutput, SpeculationFigures, TokenLogprobs
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.server.contract import ServedTokenizer
+    from specserve.server.engine_client import ServedTokenizer
     from specserve.types import TokenLogprobs
 
 FLOOR = -9999.0

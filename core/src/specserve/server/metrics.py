@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from specserve.metrics import EngineMetrics, Histogram
     from specserve.protocols import Metric
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
 
 GAUGES = {
     "vllm:num_requests_running": ("num_requests_running", "Requests in the running batch"),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from specserve.config import ServerConfig
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
 
     GuestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -13,8 +13,8 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.decoders import DecodeStream
 
 from specserve.errors import ModelError, RequestError
-from specserve.text.chat import ChatTemplate, find_chat_template
-from specserve.text.ends import ends_of, generable, stated_ends
+from specserve.text.chat_template import ChatTemplate, find_chat_template
+from specserve.text.eos import ends_of, generable, stated_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.protocols import AdaptableModel
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
     from specserve.types import GenerateRequest
 
 

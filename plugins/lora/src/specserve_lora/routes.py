@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from specserve.server.wire import decode_body
+from specserve.server.request_bodies import decode_body
 from specserve_lora.errors import AdapterError
 from specserve_lora.places import confined_place, open_root
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
     from specserve_lora.store import AdapterStore
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.protocols import AdaptableModel
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
 
 
 @dataclass(slots=True, frozen=True)

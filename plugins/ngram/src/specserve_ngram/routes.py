@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from specserve.server.errors import json_response
-from specserve.server.wire import decode_body
+from specserve.server.request_bodies import decode_body
 from specserve_ngram.documents import Documents
 from specserve_ngram.errors import CorpusError
 from specserve_ngram.places import confined_source

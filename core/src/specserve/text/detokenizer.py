@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.text.stops import find_stop, held_length
+from specserve.text.stop_strings import find_stop, held_length
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,8 +19,8 @@ from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.server.contract import ServedEngine, ServedTokenizer
-    from specserve.server.wire import SamplingBody
+    from specserve.server.engine_client import ServedEngine, ServedTokenizer
+    from specserve.server.request_bodies import SamplingBody
 
 MODEL_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 GIVEN = (

@@ -21,7 +21,7 @@ from specserve.server.errors import GenerationError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
 
 OWNER = "specserve"
 

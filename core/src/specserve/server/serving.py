@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from specserve.namespaces import add_salt
 from specserve.server.choices import run_choices, speculation_metrics, usage
 from specserve.server.errors import describe_error, json_response
-from specserve.server.models import lease_model
+from specserve.server.model_lookup import lease_model
 from specserve.server.sse import EventStream
 from specserve.server.state import engine_of, served_name
-from specserve.server.wire import SamplingBody, decode_body
+from specserve.server.request_bodies import SamplingBody, decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve.server.choices import Choice, Piece
-    from specserve.server.contract import ServedEngine
+    from specserve.server.engine_client import ServedEngine
 
 
 B = TypeVar("B", bound=SamplingBody)

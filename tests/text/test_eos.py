@@ -75,7 +75,7 @@ def test_an_end_beyond_the_vocabulary_is_left_out_with_a_warning(
     path = directory(tmp_path, [319, 500, 320], 9)
     with caplog.at_level(logging.WARNING):
         engine = make_engine(path, plugins=plugins).engine
-    (record,) = [r for r in caplog.records if r.name == "specserve.text.ends"]
+    (record,) = [r for r in caplog.records if r.name == "specserve.text.eos"]
     assert record.getMessage() == (
         f"{path}: the end tokens 500, 320 are left out, since the model's 320 tokens are numbered from 0"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specserve.errors import ModelError, RequestError
-from specserve.text.chat import ChatTemplate, find_chat_template
+from specserve.text.chat_template import ChatTemplate, find_chat_template
 
 if TYPE_CHECKING:
     from pathlib import Path

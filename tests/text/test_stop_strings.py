@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specserve.text.assemble import TextAssembler
-from specserve.text.stops import StopStrings, find_stop
+from specserve.text.detokenizer import TextAssembler
+from specserve.text.stop_strings import StopStrings, find_stop
 
 PIECES = ("a", "b", "ab", "ba", "", "aab", "c")
 ids_of = st.lists(st.integers(0, len(PIECES) - 1), max_size=24)
