@@ -49,12 +49,13 @@ def write_plugin(
     entry: str = "plugin",
     groups: Mapping[str, Mapping[str, str]] | None = None,
     dist: str = "",
+    api: str = "v1",
 ) -> None:
     package = f"fake_{name}"
     if isinstance(provides, str):
         provides = dict.fromkeys(provides.split(), "")
     sections: dict[str, Mapping[str, str]] = {
-        "specserve.plugins": {name: f"{package}.{entry}"},
+        f"specserve.plugins.{api}": {name: f"{package}.{entry}"},
         f"specserve.provides.{name}": {t: f"{package}.compat{v and ':'}{v}" for t, v in provides.items()},
         f"specserve.compatible.{name}": {t: f"{package}.compat:{v}" for t, v in (compatible or {}).items()},
         f"specserve.conflicts.{name}": {t: f"{package}.compat:{v}" for t, v in (conflicts or {}).items()},

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specserve.errors import PluginError
+from specserve.plugins.discovery import PLUGINS
 from specserve.plugins.features import FEATURES, mention_problem, provide_problem
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def test_a_misspelt_group_stops_start_up(install: Install, start: Start, group: 
 def test_an_entry_point_that_names_no_module_is_refused_and_hurts_nobody_else(
     install: Install, start: Start, value: str
 ) -> None:
-    install("a", groups={"specserve.plugins": {"a": value}})
+    install("a", groups={PLUGINS: {"a": value}})
     install("b")
     assert start("b").loaded_names == ("b",)
     with pytest.raises(PluginError, match="must name a module"):
@@ -70,7 +71,7 @@ def test_a_plugin_that_declares_no_feature_is_refused(install: Install, start: S
 
 def test_two_distributions_with_one_plugin_name_are_refused(install: Install, start: Start) -> None:
     install("a")
-    install("b", groups={"specserve.plugins": {"a": "fake_b.plugin"}})
+    install("b", groups={PLUGINS: {"a": "fake_b.plugin"}})
     with pytest.raises(PluginError, match="both dist-a and dist-b call a plugin 'a'"):
         start("a")
 

@@ -13,6 +13,9 @@ import msgspec
 
 from specserve.config import EngineConfig
 
+PLUGIN_API = 1
+"""The version of the plugin API that this specserve has; docs/plugins.md says what a version promises."""
+
 Check = Callable[[frozenset[str], EngineConfig], str | None]
 """`check(enabled, config)`: why not, in one sentence without its full stop, or None. `enabled` holds the names of
 all enabled plugins and all features in effect, so that three can refuse where each two agree."""
@@ -54,6 +57,8 @@ class PluginDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     dist: str = "in-process"
     version: str = "0"
+    api: int = PLUGIN_API
+    """The version of the plugin API that the plugin is made for."""
     module: str = ""
     class_name: str = ""
     """The class in `module` that holds the hooks, made once per engine; empty where the module itself does."""

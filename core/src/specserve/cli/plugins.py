@@ -80,6 +80,7 @@ def list_entry(declaration: PluginDeclaration) -> dict[str, Any]:
     return {
         "name": declaration.name,
         "version": declaration.version,
+        "api": declaration.api,
         "distribution": declaration.dist,
         "features": list(declaration.provides),
         "compatible": list(declaration.compatible),

@@ -7,20 +7,22 @@ agree. What is misspelt is kept as a problem of the plugin, so that listing work
 from __future__ import annotations
 
 import re
+from collections import Counter
 from importlib import metadata
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.declare import PluginDeclaration, Reference
+from specserve.declare import PLUGIN_API, PluginDeclaration, Reference
 from specserve.plugins.features import canonical, did_you_mean, mention_problem, provide_problem
+from specserve.plugins.wording import other_api
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 PREFIX = "specserve."
-PLUGINS = "specserve.plugins"
-WHOLE_GROUPS = (PLUGINS, "specserve.models")
+PLUGINS = f"specserve.plugins.v{PLUGIN_API}"
+MODELS = "specserve.models"
 KINDS = ("provides", "compatible", "conflicts")
 
 
@@ -40,7 +42,7 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
     declarations = []
     for distribution in distributions:
         points = [point for point in distribution.entry_points if point.group.startswith(PREFIX)]
-        if not any(point.group == PLUGINS for point in points):
+        if not any(holds_plugins(point.group) for point in points):
             continue
         dist = distribution.metadata["Name"] or "unnamed"
         if canonical(dist) not in seen:
@@ -50,51 +52,80 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
 
 
 def read_distribution(dist: str, version: str, points: list[metadata.EntryPoint]) -> list[PluginDeclaration]:
-    """A distribution speaks for its own plugins only: groups that name another plugin are problems."""
-    names = [point.name for point in points if point.group == PLUGINS]
-    problems = (*group_problems(dist, names, {point.group for point in points}), *plugin_problems(points))
+    """A distribution speaks for its own plugins only: groups that name another plugin are problems.
+
+    The rest of a plugin's declaration for another version of the plugin API is not judged.
+    """
+    plugins = plugin_points(points)
+    apis = {name: api_version(point.group) or PLUGIN_API for name, point in plugins.items()}
+    problems = (*group_problems(dist, apis, {point.group for point in points}), *plugin_problems(points))
     groups: dict[tuple[str, str], dict[str, Reference]] = {}
     for point in points:
         kind, _, name = point.group.removeprefix(PREFIX).partition(".")
         groups.setdefault((kind, name), {})[point.name] = Reference(point.value)
     return [
         PluginDeclaration(
-            name=point.name,
+            name=name,
             dist=dist,
             version=version,
+            api=apis[name],
             module=point.value.partition(":")[0],
             class_name=point.value.partition(":")[2],
-            provides={**groups.get(("provides", point.name), {})},
-            compatible={**groups.get(("compatible", point.name), {})},
-            conflicts={**groups.get(("conflicts", point.name), {})},
-            problems=problems,
+            provides={**groups.get(("provides", name), {})},
+            compatible={**groups.get(("compatible", name), {})},
+            conflicts={**groups.get(("conflicts", name), {})},
+            problems=problems if apis[name] == PLUGIN_API else (other_api(apis[name]),),
         )
-        for point in points
-        if point.group == PLUGINS
+        for name, point in plugins.items()
     ]
 
 
-def group_problems(dist: str, names: list[str], groups: set[str]) -> Iterable[str]:
-    for group in sorted(groups - set(WHOLE_GROUPS)):
+def holds_plugins(group: str) -> bool:
+    return f"{group}.".startswith("specserve.plugins.")
+
+
+def api_version(group: str) -> int | None:
+    """2 for `specserve.plugins.v2`; None for a group that names no version."""
+    match = re.fullmatch(r"specserve\.plugins\.v([1-9][0-9]*)", group)
+    return int(match[1]) if match else None
+
+
+def plugin_points(points: list[metadata.EntryPoint]) -> dict[str, metadata.EntryPoint]:
+    """The entry point of each plugin. One made for several versions of the plugin API has one for each: this version's
+    is taken, else the newest."""
+    own = [point for point in points if holds_plugins(point.group)]
+    own.sort(key=lambda point: (point.group == PLUGINS, api_version(point.group) or 0))
+    return {point.name: point for point in own}
+
+
+def group_problems(dist: str, apis: Mapping[str, int], groups: set[str]) -> Iterable[str]:
+    """`apis`: the version of the plugin API by plugin. What belongs to a plugin of another version is not judged."""
+    for group in sorted(groups - {MODELS}):
         kind, _, name = group.removeprefix(PREFIX).partition(".")
-        if kind not in KINDS or not name:
-            allowed = [*WHOLE_GROUPS, *(f"{PREFIX}{each}.{plugin}" for each in KINDS for plugin in names)]
+        if holds_plugins(group):
+            if api_version(group) is None:
+                yield f"the entry-point group {group!r} names no version of the plugin API; it must be {PLUGINS!r}"
+        elif apis.get(name, PLUGIN_API) != PLUGIN_API:
+            continue
+        elif kind not in KINDS or not name:
+            allowed = [PLUGINS, MODELS, *(f"{PREFIX}{each}.{plugin}" for each in KINDS for plugin in apis)]
             yield f"{dist} has the unknown entry-point group {group!r}{did_you_mean(group, allowed)}"
-        elif name not in names:
-            yield f"{dist} declares {group!r} but has no plugin {name!r}{did_you_mean(name, names)}"
+        elif name not in apis:
+            yield f"{dist} declares {group!r} but has no plugin {name!r}{did_you_mean(name, apis)}"
 
 
 def plugin_problems(points: list[metadata.EntryPoint]) -> Iterable[str]:
-    plugins = {point.name: point.value for point in points if point.group == PLUGINS}
-    for name, value in plugins.items():
+    for name, point in plugin_points(points).items():
+        if api_version(point.group) not in (None, PLUGIN_API):
+            continue
         if name == "builtin" or "." in name:
             yield f"a plugin cannot be called {name!r}: 'builtin' is the core's own and a name has no dots"
-        if not re.fullmatch(r"\w+(\.\w+)*(:\w+)?", value):
+        if not re.fullmatch(r"\w+(\.\w+)*(:\w+)?", point.value):
             allowed = "a module, like my_package.plugin, or a class in one, like my_package.plugin:MyPlugin"
-            yield f"in {PLUGINS}: {name} must name {allowed}; got {value!r}"
-    names = [point.name for point in points if point.group == PLUGINS]
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f"the entry-point group {PLUGINS!r} names {name!r} twice"
+            yield f"in {point.group}: {name} must name {allowed}; got {point.value!r}"
+    named = Counter((point.group, point.name) for point in points if holds_plugins(point.group))
+    for group, name in sorted(key for key, count in named.items() if count > 1):
+        yield f"the entry-point group {group!r} names {name!r} twice"
 
 
 def claimed_twice(first: PluginDeclaration, second: PluginDeclaration) -> PluginDeclaration:
@@ -106,6 +137,8 @@ def with_token_problems(found: dict[str, PluginDeclaration]) -> dict[str, Plugin
     dists = {declaration.dist for declaration in found.values()}
     return {
         name: msgspec.structs.replace(declaration, problems=declaration.problems + token_problems(declaration, dists))
+        if declaration.api == PLUGIN_API
+        else declaration
         for name, declaration in found.items()
     }
 

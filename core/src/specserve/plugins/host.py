@@ -218,7 +218,12 @@ def checked(name: str, plugin: InProcessPlugin) -> PluginDeclaration:
 
 
 def identity(declared: PluginDeclaration) -> dict[str, Any]:
-    return {"name": declared.name, "version": declared.version, "distribution": declared.dist}
+    return {
+        "name": declared.name,
+        "version": declared.version,
+        "api": declared.api,
+        "distribution": declared.dist,
+    }
 
 
 def describe_off(declared: PluginDeclaration, reason: str | None) -> dict[str, Any]:

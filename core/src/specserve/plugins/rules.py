@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from specserve.declare import Compatible, Conflict, PluginDeclaration, Provides, Reference
+from specserve.declare import PLUGIN_API, Compatible, Conflict, PluginDeclaration, Provides, Reference
 from specserve.errors import PluginError
 from specserve.faults import text_of
 from specserve.plugins.features import core_features, is_core
+from specserve.plugins.wording import other_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -163,6 +164,7 @@ def missing_lines(member: Member, tokens: Iterable[str]) -> Iterable[str]:
 
 def load_member(declaration: PluginDeclaration, config: EngineConfig) -> Member:
     """Load a plugin's constants and decide which features it provides under this configuration."""
+    refuse_other_api(declaration)
     if declaration.problems:
         raise broken(declaration, "; ".join(declaration.problems))
     provides = {t: load_constant(declaration, t, value, Provides) for t, value in declaration.provides.items()}
@@ -174,6 +176,18 @@ def load_member(declaration: PluginDeclaration, config: EngineConfig) -> Member:
         absent,
         load_constants(declaration, declaration.compatible, Compatible),
         load_constants(declaration, declaration.conflicts, Conflict),
+    )
+
+
+def refuse_other_api(declaration: PluginDeclaration) -> None:
+    """A plugin for another version of the plugin API is not imported, not even its `.compat`."""
+    if declaration.api == PLUGIN_API:
+        return
+    name, dist = declaration.name, declaration.dist
+    raise PluginError(
+        f"plugin {name} ({dist} {declaration.version}) is {other_api(declaration.api)}. "
+        f"Install a release of {dist} that is made for version {PLUGIN_API}, or start without {name}: "
+        f"remove --plugin {name} or pass --no-plugin {name}."
     )
 
 

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve import __version__
+from specserve.declare import PLUGIN_API
 from specserve.plugins.features import FEATURES, OFF, is_core
 
 if TYPE_CHECKING:
     from specserve.plugins.rules import Finding, Statement
+
+
+def other_api(api: int) -> str:
+    return f"made for version {api} of the plugin API; this specserve ({__version__}) has version {PLUGIN_API}"
 
 
 def verdict(finding: Finding) -> str:

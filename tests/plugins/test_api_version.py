@@ -1,0 +1,115 @@
+"""A plugin made for another version of the plugin API is refused by name, before any of its code is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_site import write_distribution
+
+from specserve.cli import main
+from specserve.declare import PLUGIN_API, InProcessPlugin, PluginDeclaration
+from specserve.errors import PluginError
+from specserve.plugins.discovery import discover
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fake_site import Install, Start
+
+IMPORTED = "raise SystemExit('imported')"
+REFUSAL = (
+    "plugin next (dist-next 1.0) is made for version 2 of the plugin API; this specserve (0.1.0) has version 1. "
+    "Install a release of dist-next that is made for version 1, or start without next: "
+    "remove --plugin next or pass --no-plugin next."
+)
+
+
+@pytest.fixture
+def next_api(install: Install) -> None:
+    """A plugin for the next version, whose modules cannot be imported and whose features are not known yet."""
+    unknown = {"specserve.needs.next": {"weights": "fake_next.compat:WEIGHTS"}}
+    install("next", api="v2", provides="draft.dream", plugin=IMPORTED, compat=IMPORTED, groups=unknown)
+
+
+@pytest.mark.usefixtures("next_api")
+def test_a_plugin_for_another_version_stops_start_up_before_it_is_imported(start: Start) -> None:
+    with pytest.raises(PluginError) as refused:
+        start("next")
+    assert str(refused.value) == REFUSAL
+    assert not {"fake_next.plugin", "fake_next.compat"} & set(sys.modules)
+
+
+@pytest.mark.usefixtures("next_api")
+def test_it_is_installed_beside_plugins_of_this_version_without_harm(install: Install, start: Start) -> None:
+    install("a")
+    assert [(entry["name"], entry["api"]) for entry in start("a").describe()] == [("a", 1), ("next", 2)]
+
+
+def test_a_default_plugin_for_another_version_is_switched_off_with_the_reason(install: Install, start: Start) -> None:
+    install("fast", api="v3", provides={"kernel.cpu": "FITS"}, plugin=IMPORTED, compat=IMPORTED)
+    (line,) = start().banner()
+    assert line.startswith("plugin fast is switched off: plugin fast (dist-fast 1.0) is made for version 3 of the")
+
+
+def test_a_plugin_for_several_versions_is_taken_at_this_one(install: Install, start: Start) -> None:
+    install(
+        "a", groups={"specserve.plugins.v2": {"a": "fake_a.newer"}, "specserve.plugins.v10": {"a": "fake_a.newest"}}
+    )
+    host = start("a")
+    assert [plugin.declaration.module for plugin in host.plugins if plugin.declaration] == ["fake_a.plugin"]
+    assert host.describe()[0]["api"] == PLUGIN_API
+
+
+@pytest.mark.parametrize("group", ["specserve.plugins", "specserve.plugins.1", "specserve.plugins.v0"])
+def test_a_group_that_names_no_version_is_refused_with_the_right_one(site: Path, start: Start, group: str) -> None:
+    write_distribution(site, "dist-a", {group: {"a": "fake_a.plugin"}})
+    said = rf"plugin a \(dist-a 1.0\) .*'{group}' names no version of the plugin API; it must be 'specserve.plugins.v1'"
+    with pytest.raises(PluginError, match=said):
+        start("a")
+
+
+def test_a_plugin_that_is_handed_over_may_state_its_version(start: Start) -> None:
+    older = InProcessPlugin(object(), PluginDeclaration(name="a", provides={"draft.chain": ""}, api=PLUGIN_API + 1))
+    with pytest.raises(PluginError, match=r"plugin a .* is made for version 2 of the plugin API"):
+        start(extra={"a": older})
+
+
+@pytest.mark.usefixtures("next_api")
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["list"], 0, "problem: made for version 2 of the plugin API; this specserve (0.1.0) has version 1"),
+        (["check"], 1, REFUSAL),
+        (["check", "next"], 1, REFUSAL),
+        (["explain", "next", "graph.full"], 2, REFUSAL),
+    ],
+)
+def test_the_commands_say_so(arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plugins", *arguments]) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+
+
+@pytest.mark.usefixtures("next_api")
+def test_an_installed_distribution_is_refused_by_the_command_that_would_run_it(site: Path) -> None:
+    run = [sys.executable, "-c", "from specserve.cli import main; raise SystemExit(main())", "generate", "x"]
+    done = subprocess.run(
+        [*run, "--plugin", "next"],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"specserve: error: {REFUSAL}\n")
+
+
+def test_the_plugins_of_this_repository_state_this_version() -> None:
+    own = [d for d in discover().values() if d.dist.startswith("specserve-")]
+    assert {(d.name, d.api) for d in own} >= {
+        (name, PLUGIN_API) for name in ("cpu", "hybrid_attn", "lora", "ngram", "repeat")
+    }
+    assert not [problem for d in own for problem in d.problems]
