@@ -12,7 +12,7 @@ from planning_cases import FLAT, LINEAR, FixedCosts, chain, count, drafted_reque
 from specserve.batch.drafts import paths_of
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import StepCosts
-from specserve.speculation.planning import PROBE_EVERY, WORTHWHILE, CostPlanner, VerifyAll
+from specserve.speculation.planning import MIN_GAIN, PROBE_INTERVAL, CostPlanner, VerifyAll
 from specserve.types import SpeculationParams
 
 
@@ -26,7 +26,7 @@ def test_everything_is_verified_where_more_rows_cost_nothing():
 
 
 def test_a_gain_within_the_error_of_the_estimates_is_left_alone():
-    assert planner(FLAT).choose([with_draft(chain(0.9 * WORTHWHILE))], 99, 1) == [None]
+    assert planner(FLAT).choose([with_draft(chain(0.9 * MIN_GAIN))], 99, 1) == [None]
 
 
 def test_one_request_may_speculate_however_many_others_do_not():
@@ -34,7 +34,7 @@ def test_one_request_may_speculate_however_many_others_do_not():
     assert count(planner(FLAT).choose([with_draft(chain(0.5)), *others], 99, 201))[0] == 1
 
 
-def test_before_its_cost_was_seen_a_guess_is_believed_to_cost_more_than_its_row():
+def test_a_guess_of_unknown_cost_is_expected_to_cost_more_than_its_row():
     unseen = CostPlanner(32, StepCosts([1, 256], [1.0, 1.0]), Calibration())
     assert unseen.choose([with_draft(chain(0.15))], 99, 1) == [None]
     assert count(unseen.choose([with_draft(chain(0.9))], 99, 1)) == [1]
@@ -96,7 +96,7 @@ def test_the_choice_is_the_best_of_all_prefixes(requests, slope):
 
     best = max(speeds(greedy(n)) for n in range(sum(map(len, survival)) + 1))
     plain = speeds([0] * base)
-    assert speeds(count(chosen)) == pytest.approx(best if best > plain + WORTHWHILE else plain)
+    assert speeds(count(chosen)) == pytest.approx(best if best > plain + MIN_GAIN else plain)
 
 
 def test_one_request_may_not_be_slowed_down_for_its_neighbours_luck():
@@ -109,8 +109,8 @@ def test_one_request_may_not_be_slowed_down_for_its_neighbours_luck():
 
 def test_a_hopeless_drafter_is_probed_with_one_guess_now_and_then():
     hopeless = planner(LINEAR)
-    chosen = [count(hopeless.choose([with_draft(chain(0.1))], 99, 1))[0] for _ in range(3 * PROBE_EVERY)]
-    assert [at for at, n in enumerate(chosen, 1) if n] == [PROBE_EVERY, 2 * PROBE_EVERY, 3 * PROBE_EVERY]
+    chosen = [count(hopeless.choose([with_draft(chain(0.1))], 99, 1))[0] for _ in range(3 * PROBE_INTERVAL)]
+    assert [at for at, n in enumerate(chosen, 1) if n] == [PROBE_INTERVAL, 2 * PROBE_INTERVAL, 3 * PROBE_INTERVAL]
     assert max(chosen) == 1
 
 

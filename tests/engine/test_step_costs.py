@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from planning_cases import batch_of, chain, with_draft
 
 from specserve.batch.span import Span
-from specserve.speculation.costs import POINTS, StepCosts, measure_costs
+from specserve.engine.measure_costs import POINTS, measure_costs
+from specserve.speculation.costs import StepCosts
 from specserve.testing.engines import make_engine
 
 
@@ -75,7 +76,7 @@ def test_the_first_steps_with_guesses_teach_most_of_what_they_cost():
     assert costs.seconds(4, 1, 3) > 1.6
 
 
-def test_a_guess_that_was_dear_once_is_not_believed_so_for_ever():
+def test_a_high_cost_of_a_guess_is_forgotten_in_time():
     costs = StepCosts([1, 8], [1.0, 1.0])
     unseen = costs.seconds(4, 1, 3)
     for _ in range(50):

@@ -17,6 +17,7 @@ from specserve.batch.drafts import likeliest_chain
 from specserve.engine.admission import EngineLimits
 from specserve.engine.choose_attention import ChosenAttention, make_attention
 from specserve.engine.engine import Engine, EngineParts
+from specserve.engine.measure_costs import measure_costs
 from specserve.engine.roles import (
     engine_roles,
     make_drafters,
@@ -44,7 +45,6 @@ from specserve.plugins.blame import Blame
 from specserve.plugins.load import BUILTIN
 from specserve.protocols import Arithmetic
 from specserve.speculation.calibration import Calibration
-from specserve.speculation.costs import measure_costs
 from specserve.speculation.drafting import Drafting, NoDraft
 from specserve.speculation.planning import CostPlanner, VerifyAll
 from specserve.text.tokenizer import HfTokenizer

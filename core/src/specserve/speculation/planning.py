@@ -1,11 +1,11 @@
-"""How much of what was guessed to verify: the default planner.
+"""How many of the proposed guesses to verify: the default planner.
 
-With s the survival of a guess, a request whose guesses have the sum S gets 1 + S tokens in the time that a step
-of that many rows takes. What is maximised is the sum of the logarithms of the requests' speeds, which is fair in
-proportion (Kelly, 1997): a step may take longer for all only as far as those who guess gain more than the others
-lose. Sorted by what they add, every prefix of the batch's guesses is closed under parents, so the best prefix is
-the best choice; none at all is allowed. The time comes from a table measured on this machine at start-up and from
-what real steps add to it; survival from the drafter, corrected by what was observed.
+Let S be the sum of the survival estimates of a request's verified guesses. The request then gains 1 + S tokens in
+the time that a step of that many rows takes. The planner maximises the sum of the logarithms of the requests'
+speeds, which is proportionally fair (Kelly, 1997): a step may take longer only as far as the requests that guess
+gain more than the others lose. Guesses are sorted by gain; each prefix of that order contains the parents of its
+guesses, so the best prefix is the best choice. The empty prefix is allowed. Step times come from a table measured
+at start-up and corrected by real steps; survival comes from the drafter, corrected by `Calibration`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from operator import sub
 from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import keep
-from specserve.speculation.asking import Asking
+from specserve.speculation.backoff import DraftBackoff
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,30 +28,31 @@ if TYPE_CHECKING:
     from specserve.speculation.costs import StepCosts
     from specserve.types import Draft, Verdict
 
-WORTHWHILE = 0.02
-"""Gain, as a share of one request's speed, below which nothing is verified: it lies within the estimates' error."""
-SELDOM = 4
-"""Steps per plain step that is learned from while nobody is asked."""
-PROBE_EVERY = 32
-"""Steps after which a drafter that never pays is tried once more, so that the tables go on learning."""
+MIN_GAIN = 0.02
+"""Gain, in logarithms of one request's speed, below which nothing is verified: it lies within the estimates' error."""
+PLAIN_STEP_INTERVAL = 4
+"""While no request is asked for guesses, one plain step in this many updates the step costs."""
+PROBE_INTERVAL = 32
+"""One guess is verified in one of this many steps in which none seems to pay, so that the estimates keep up."""
 
 
 def most_useful(request: Request, max_draft_tokens: int) -> int:
     """Nodes that could still help: the request's own limit, and none in its last step, whose bonus is enough."""
-    wish = request.speculation
-    if not wish.enabled:
+    params = request.speculation
+    if not params.enabled:
         return 0
-    own = max_draft_tokens if wish.max_draft_tokens is None else min(max_draft_tokens, wish.max_draft_tokens)
+    own = max_draft_tokens if params.max_draft_tokens is None else min(max_draft_tokens, params.max_draft_tokens)
     return own if request.max_len - len(request.tokens) > 1 else 0
 
 
-def gains(survival: Sequence[float]) -> list[tuple[float, int]]:
-    """(what the guess adds to the logarithm of its request's tokens, node), each beside those that survive rather."""
-    found, tokens = [], 1.0
+def log_gains(survival: Sequence[float]) -> list[tuple[float, int]]:
+    """(gain, node) of each node, the most likely first: what it adds to the logarithm of its request's expected
+    tokens when all nodes before it in this order are verified too."""
+    gains, expected = [], 1.0
     for node in sorted(range(len(survival)), key=lambda node: (-survival[node], node)):
-        found.append((log((tokens + survival[node]) / tokens), node))
-        tokens += survival[node]
-    return found
+        gains.append((log((expected + survival[node]) / expected), node))
+        expected += survival[node]
+    return gains
 
 
 class VerifyAll:
@@ -76,80 +77,80 @@ class VerifyAll:
 
 
 class CostPlanner:
-    """Maximises the expected speeds of all requests, in proportion."""
+    """Maximises the expected speeds of all requests, proportionally fair."""
 
     def __init__(self, max_draft_tokens: int, costs: StepCosts, calibration: Calibration) -> None:
         self.max_draft_tokens, self.costs, self.calibration = max_draft_tokens, costs, calibration
-        self.asking = Asking()
-        self.idle_steps = 0
-        self.num_asked, self.asking_since, self.choosing_seconds = 0, 0.0, 0.0
-        """Of this step's asking, which ends when the step's verdict is learned, and of choosing among the answers."""
+        self.backoff = DraftBackoff()
+        self.unprofitable_steps = 0
+        self.num_asked, self.asked_at, self.choose_seconds = 0, 0.0, 0.0
+        """Cost of speculation in this step: from `limits` to `learn`, plus the time of `choose`."""
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
-        """0 for a request that asking does not pay for, in most steps."""
-        self.asking_since = time.perf_counter()
-        asked = self.asking.whom(requests)
+        """0 for requests that back off."""
+        self.asked_at = time.perf_counter()
+        selected = self.backoff.select(requests)
         most, self.num_asked = self.max_draft_tokens, 0
-        if not any(asked):
+        if not any(selected):
             return [0] * len(requests)
-        limits = [most_useful(request, most) if yes else 0 for request, yes in zip(requests, asked, strict=True)]
+        limits = [most_useful(request, most) if yes else 0 for request, yes in zip(requests, selected, strict=True)]
         self.num_asked = sum(limit > 0 for limit in limits)
         return limits
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         began = time.perf_counter()
         ranked = sorted(
-            (-gain, at, node)
-            for at, request in enumerate(requests)
+            (-gain, i, node)
+            for i, request in enumerate(requests)
             if request.draft is not None
-            for gain, node in gains(self.calibration.survival(request.draft))
+            for gain, node in log_gains(self.calibration.survival(request.draft))
         )[: max(budget, 0)]
         if not ranked:
             return [None] * len(requests)
         for request in requests:
             if request.draft is not None and request.draft.survival is None:
-                self.asking.hope(request.id)  # being right is found out by asking only
+                self.backoff.revive(request.id)  # without estimates, only asking shows whether guesses are right
         count = self.best_count([-gain for gain, _, _ in ranked], len(requests), base_rows)
         nodes: list[list[int]] = [[] for _ in requests]
-        for _, at, node in ranked[:count]:
-            nodes[at].append(node)
+        for _, i, node in ranked[:count]:
+            nodes[i].append(node)
         chosen = [
             keep(request.draft, chosen) if request.draft is not None else None
             for request, chosen in zip(requests, nodes, strict=True)
         ]
-        self.choosing_seconds = time.perf_counter() - began
+        self.choose_seconds = time.perf_counter() - began
         return chosen
 
-    def best_count(self, gained: Sequence[float], num_requests: int, base_rows: int) -> int:
-        """How many of the sorted guesses give the best speeds; `gained`: what each adds to the logarithm of one."""
-        seconds = self.costs.by_guesses(base_rows, num_requests, len(gained))
-        lost = [num_requests * log(each / seconds[0]) for each in seconds]
-        speeds = list(map(sub, accumulate(gained, initial=0.0), lost))
-        best = speeds.index(max(speeds))
-        if speeds[best] > WORTHWHILE:
-            self.idle_steps = 0
+    def best_count(self, gains: Sequence[float], num_requests: int, base_rows: int) -> int:
+        """How many of the sorted guesses to verify; `gains`: the logarithmic gain of each."""
+        seconds = self.costs.by_guesses(base_rows, num_requests, len(gains))
+        losses = [num_requests * log(each / seconds[0]) for each in seconds]
+        objective = list(map(sub, accumulate(gains, initial=0.0), losses))
+        best = objective.index(max(objective))
+        if objective[best] > MIN_GAIN:
+            self.unprofitable_steps = 0
             return best
-        self.idle_steps += 1
-        return 1 if self.idle_steps % PROBE_EVERY == 0 else 0
+        self.unprofitable_steps += 1
+        return 1 if self.unprofitable_steps % PROBE_INTERVAL == 0 else 0
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         drafted = batch.num_rows > len(batch.spans)
-        if drafted or self.num_asked or self.asking.turn % SELDOM == 0:
+        if drafted or self.num_asked or self.backoff.step % PLAIN_STEP_INTERVAL == 0:
             self.costs.observe(batch, seconds)
         if drafted:
-            self.credit(batch, verdict)
+            self.record_savings(batch, verdict)
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if span.proposed is not None and decided.tokens:
                 self.calibration.observe(span.proposed, decided.tokens)
             if decided.finish_reason is not None:
-                self.asking.forget(span.request.id)
+                self.backoff.forget(span.request.id)
         if self.num_asked:
-            spent = time.perf_counter() - self.asking_since + self.choosing_seconds
-            self.asking.cost(spent, self.num_asked)
-            self.choosing_seconds = 0.0
+            spent = time.perf_counter() - self.asked_at + self.choose_seconds
+            self.backoff.record_cost(spent, self.num_asked)
+            self.choose_seconds = 0.0
 
-    def credit(self, batch: Batch, verdict: Verdict) -> None:
-        """An accepted guess saved the time that plain steps need for a token; a verified one cost its row."""
+    def record_savings(self, batch: Batch, verdict: Verdict) -> None:
+        """An accepted guess saves the time of a plain step per request; each verified guess costs its row."""
         num_requests, costs = len(batch.spans), self.costs
         guesses = sum(span.drafted for span in batch.spans)
         if not guesses:
@@ -160,6 +161,6 @@ class CostPlanner:
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if span.drafted:
                 accepted = len(decided.path)
-                self.asking.credit(span.request.id, accepted * per_token - span.drafted * per_guess)
+                self.backoff.record_savings(span.request.id, accepted * per_token - span.drafted * per_guess)
                 if accepted:
-                    self.asking.hope(span.request.id)
+                    self.backoff.revive(span.request.id)

@@ -1,0 +1,26 @@
+"""The arithmetic of paged slots. Token i of a sequence lies in block `blocks[i // size]`, at offset `i % size`.
+
+The slots of block b are [b * size, (b + 1) * size). Nobody else computes a slot or a number of blocks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def num_blocks_for(num_tokens: int, block_size: int) -> int:
+    """Blocks that hold so many tokens, the last one perhaps not full."""
+    return -(-num_tokens // block_size)
+
+
+def slot_of(blocks: Sequence[int], position: int, block_size: int) -> int:
+    """The slot of the token at `position`."""
+    return blocks[position // block_size] * block_size + position % block_size
+
+
+def slots_of(blocks: Sequence[int], positions: Iterable[int], block_size: int) -> list[int]:
+    """The slots of the tokens at `positions`, in their order."""
+    return [blocks[p // block_size] * block_size + p % block_size for p in positions]

@@ -1,0 +1,110 @@
+"""In which steps a request is asked for guesses."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from planning_cases import with_draft
+
+from specserve.speculation.backoff import FIRST_GRACE_STEPS, GRACE_STEPS, MAX_INTERVAL, MIN_INTERVAL, DraftBackoff
+
+
+@cache
+def named(name):
+    """The same request object every time: `select` compares the lists of requests."""
+    return with_draft(None, name=name)
+
+
+def steps_asked(backoff, steps, after=lambda: None, name="r"):
+    """In which of the next steps the request is asked; `after` happens in each of those."""
+    request, asked = named(name), []
+    for _ in range(steps):
+        asked += backoff.select([request])
+        if asked[-1]:
+            after()
+    return asked
+
+
+def costly():
+    """Asking one request costs a second."""
+    backoff = DraftBackoff()
+    steps_asked(backoff, 1, name="other")
+    backoff.record_cost(1.0, 1)
+    return backoff
+
+
+def test_a_request_whose_guesses_save_nothing_is_asked_at_first_and_then_rarely():
+    asked = steps_asked(costly(), 12 * MAX_INTERVAL)
+    assert all(asked[:FIRST_GRACE_STEPS])
+    assert sum(asked[-10 * MAX_INTERVAL :]) == 10
+
+
+def test_guesses_that_save_less_than_asking_costs_do_not_keep_it_going():
+    backoff = costly()
+    asked = steps_asked(backoff, 12 * MAX_INTERVAL, lambda: backoff.record_savings("r", 0.5))
+    assert sum(asked[-10 * MAX_INTERVAL :]) < 20
+
+
+def test_guesses_that_save_more_than_asking_costs_keep_it_going():
+    backoff = costly()
+    assert all(steps_asked(backoff, 200, lambda: backoff.record_savings("r", 2.0)))
+
+
+def test_a_request_that_begins_to_save_is_asked_every_time_again():
+    backoff = costly()
+    steps_asked(backoff, 100)
+    asked = steps_asked(backoff, 60, lambda: backoff.record_savings("r", 20.0))
+    assert not asked[0]
+    assert all(asked[MAX_INTERVAL:])
+
+
+def test_one_guess_that_came_true_is_reason_to_ask_some_times_more():
+    backoff = costly()
+    steps_asked(backoff, 100)
+    backoff.revive("r")
+    asked = steps_asked(backoff, MIN_INTERVAL)
+    assert asked[0]
+    assert asked.count(True) in (GRACE_STEPS, GRACE_STEPS + 1)
+
+
+def test_savings_recorded_while_all_requests_back_off_count_at_once():
+    """The guesses of one step are verified in the next, when the request backs off already."""
+    backoff = costly()
+    steps_asked(backoff, 100)
+    while any(steps_asked(backoff, 1)):
+        pass
+    backoff.record_savings("r", 20.0)
+    assert steps_asked(backoff, 1) == [True]
+
+
+def test_a_new_request_is_asked_at_once_while_the_others_back_off():
+    backoff = costly()
+    old, new = (with_draft(None, name=name) for name in ("r", "new"))
+    for _ in range(4 * MAX_INTERVAL):
+        backoff.select([old])
+    while any(backoff.select([old])):
+        pass
+    assert backoff.select([old, new]) == [False, True]
+    assert backoff.select([new]) == [True]
+
+
+def test_requests_that_back_off_are_asked_in_the_same_steps():
+    backoff = costly()
+    early, late = (with_draft(None, name=name) for name in "ab")
+    steps_asked(backoff, 5, name="a")
+    together = [backoff.select([early, late]) for _ in range(12 * MAX_INTERVAL)]
+    assert all(a == b for a, b in together[-8 * MAX_INTERVAL :])
+
+
+def test_the_cost_of_asking_is_learned_from_active_requests():
+    backoff = costly()
+    steps_asked(backoff, 100)
+    backoff.record_cost(9.0, 1)
+    assert backoff.seconds_per_request == 1.0, "the drafter also reads the text of the steps between"
+
+
+def test_records_of_requests_that_ended_unseen_are_dropped():
+    backoff = DraftBackoff()
+    for i in range(1000):
+        steps_asked(backoff, 1, name=str(i))
+    assert len(backoff.records) < 100
