@@ -18,8 +18,8 @@ from tree_cases import assert_masks_are_right, assert_trees_are_right, some_move
 
 from specserve.kv.cache import KVCache, move_tokens
 from specserve_hybrid_attn.cuda import cuda_sources
-from specserve_hybrid_attn.cuda.moves import mover_for
-from specserve_hybrid_attn.cuda.tree_masks import TorchTrees, tree_kernels
+from specserve_hybrid_attn.cuda.choose_kernels import mover_for, tree_kernels
+from specserve_hybrid_attn.cuda.tree_masks import TorchTrees
 
 WINDOWS = [None, 1, 4, 37]
 MODULE = "specserve_hybrid_attn.cuda.cupy_kernels"

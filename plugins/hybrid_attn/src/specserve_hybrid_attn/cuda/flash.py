@@ -23,7 +23,7 @@ from specserve.batch.batch import to_device
 from specserve.batch.drafts import is_chain
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
-from specserve_hybrid_attn.cuda.moves import mover_for
+from specserve_hybrid_attn.cuda.choose_kernels import mover_for
 from specserve_hybrid_attn.cuda.varlen import torch_varlen
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from specserve.batch.batch import to_device
 from specserve.batch.drafts import depths_of, is_chain, parents_of
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
+from specserve_hybrid_attn.cuda.choose_kernels import mover_for, tree_kernels
 from specserve_hybrid_attn.cuda.flash import int32, starts
-from specserve_hybrid_attn.cuda.moves import mover_for
-from specserve_hybrid_attn.cuda.tree_masks import NO_WINDOW, WORD, Forest, MaskRows, tree_kernels
+from specserve_hybrid_attn.cuda.tree_masks import NO_WINDOW, WORD, Forest, MaskRows
 
 if TYPE_CHECKING:
     from torch import Tensor

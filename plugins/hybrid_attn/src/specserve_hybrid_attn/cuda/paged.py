@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
-from specserve_hybrid_attn.cuda.moves import mover_for
+from specserve_hybrid_attn.cuda.choose_kernels import mover_for, tree_kernels
 from specserve_hybrid_attn.cuda.paged_plan import PagedPlan, cut_for, make_plan
-from specserve_hybrid_attn.cuda.tree_masks import tree_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable

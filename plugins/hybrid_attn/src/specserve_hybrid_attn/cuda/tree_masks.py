@@ -1,12 +1,11 @@
 """Drafts that branch, as the device needs them: the slots of every guess's path, and who is whose ancestor as bits.
 
-Owns the torch form of three small kernels and the choice between it and CuPy's (`cupy_kernels`). Knows drafts as
-parent links and rows as numbers; nothing of attention.
+Owns the torch form of three small kernels; `cupy_kernels` has another. Knows drafts as parent links and rows as
+numbers; nothing of attention.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
@@ -119,12 +118,3 @@ class Forest:
             return slots[:1]
         parents, depths, rows = to_device([self.parents, self.depths, self.rows], slots.device)
         return kernels.paths(parents, depths, slots.index_select(0, rows), self.deepest)
-
-
-def tree_kernels(device: torch.device) -> TreeKernels:
-    """CuPy's where the device is CUDA and CuPy is installed (extras cuda12, cuda13)."""
-    if device.type == "cuda" and importlib.util.find_spec("cupy") is not None:
-        from specserve_hybrid_attn.cuda.cupy_kernels import CupyTrees
-
-        return CupyTrees()
-    return TorchTrees()
