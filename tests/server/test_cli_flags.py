@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve.cli import common, generate, main, serve
+from specserve.cli import flags, generate, main, serve
 from specserve.config import EngineConfig, ServerConfig
 from specserve.errors import ConfigError
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from fake_engine import FakeEngine
 
 
-def parse(*argv: str) -> common.Configuration:
+def parse(*argv: str) -> flags.Configuration:
     parser = argparse.ArgumentParser()
     subparsers = parser.add_subparsers()
     serve.register(subparsers)
     generate.register(subparsers)
-    return common.load_configuration(parser.parse_args(["serve", *argv]), serve.SERVER_FIELDS)
+    return flags.load_configuration(parser.parse_args(["serve", *argv]), serve.SERVER_FIELDS)
 
 
 def test_nothing_given_is_all_defaults() -> None:
-    assert parse() == common.Configuration(EngineConfig(), ServerConfig())
+    assert parse() == flags.Configuration(EngineConfig(), ServerConfig())
 
 
 def test_flags_reach_their_fields() -> None:

@@ -17,7 +17,7 @@ from wire_judge import Answer, check_answer, read_choices
 from wire_strategies import CHAT, COMPLETIONS, DETOKENIZE, TOKENIZE, Shot, bodies, shots
 
 from specserve.errors import RequestError
-from specserve.server import chat, completions, info
+from specserve.server import info, serving_chat, serving_completion
 from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, decode_body
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ def test_no_body_harms_the_engine_or_a_neighbour(running: Running, shot: Shot) -
 
 
 JOBS: dict[str, Callable[[Any, bytes], Any]] = {
-    COMPLETIONS: lambda engine, data: completions.make_job(engine, decode_body(data, CompletionBody), "toy", ""),
-    CHAT: lambda engine, data: chat.make_job(engine, decode_body(data, ChatBody), "toy", ""),
+    COMPLETIONS: lambda engine, data: serving_completion.make_job(engine, decode_body(data, CompletionBody), "toy", ""),
+    CHAT: lambda engine, data: serving_chat.make_job(engine, decode_body(data, ChatBody), "toy", ""),
     TOKENIZE: lambda engine, data: info.tokenized(engine, decode_body(data, TokenizeBody)),
     DETOKENIZE: lambda engine, data: engine.tokenizer.decode(decode_body(data, DetokenizeBody).tokens or ()),
 }

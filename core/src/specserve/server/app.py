@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from specserve.server.serving_chat import chat_completions
-from specserve.server.serving_completion import completions
 from specserve.server.errors import UnauthorizedError, UnavailableError, errors_middleware
 from specserve.server.info import detokenize, health, models, one_model, openapi, plugins, tokenize, version
 from specserve.server.metrics import metrics
+from specserve.server.serving_chat import chat_completions
+from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState, state_of
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import msgspec
 
 from specserve import __version__
 from specserve.errors import ModelNotFoundError, RequestError
-from specserve.server.serving_chat import encode_messages
 from specserve.server.errors import json_response
 from specserve.server.model_lookup import list_models
-from specserve.server.state import engine_of, loaded_engine, served_name, state_of
 from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, decode_body
+from specserve.server.serving_chat import encode_messages
+from specserve.server.state import engine_of, loaded_engine, served_name, state_of
 
 if TYPE_CHECKING:
     from aiohttp import web

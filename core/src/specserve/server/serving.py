@@ -17,9 +17,9 @@ from specserve.namespaces import add_salt
 from specserve.server.choices import run_choices, speculation_metrics, usage
 from specserve.server.errors import describe_error, json_response
 from specserve.server.model_lookup import lease_model
+from specserve.server.request_bodies import SamplingBody, decode_body
 from specserve.server.sse import EventStream
 from specserve.server.state import engine_of, served_name
-from specserve.server.request_bodies import SamplingBody, decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

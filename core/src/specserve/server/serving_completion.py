@@ -12,9 +12,9 @@ from specserve.errors import RequestError
 from specserve.limits import MAX_PROMPTS
 from specserve.server.choices import make_choice
 from specserve.server.logprobs import echoed_logprobs, join_logprobs, legacy_logprobs, prompt_logprobs
-from specserve.server.serving import Job, answer, new_id
-from specserve.server.sampling_params import check_requests, make_requests, sampling_params, truncate
 from specserve.server.request_bodies import CompletionBody
+from specserve.server.sampling_params import check_requests, make_requests, sampling_params, truncate
+from specserve.server.serving import Job, answer, new_id
 
 if TYPE_CHECKING:
     from aiohttp import web
