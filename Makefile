@@ -4,6 +4,7 @@
 #   make test       all tests (under 15 minutes on 2 cores); make test-all adds the long sweeps
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make lint       ruff, mypy --strict and clang-format
+#   make wheels     sdists and wheels of every distribution into dist/, installed and used in a fresh environment
 #   make bench      the tables of benchmarks/
 #   make bench-peers  the same requests in vLLM and OpenVINO GenAI, each in an environment under build/peers
 #   make gpu-check  parity and losslessness on a CUDA device
@@ -18,7 +19,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all fuzz lint bench bench-peers gpu-check native-where-possible clean
+.PHONY: demo serve test test-all fuzz lint wheels bench bench-peers gpu-check native-where-possible clean
 
 # The demo and the server run without the native plugins where they cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
@@ -30,10 +31,10 @@ serve: native-where-possible
 	@$(BIN)/specserve serve $(WITH_NGRAM)
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --durations=10
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not gpu"
+	$(BIN)/python -m pytest --durations=10 -m "not gpu"
 
 # One thread where a trial does not ask for more: its models are tiny.
 SECONDS ?= 600
@@ -49,6 +50,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(NATIVE_SOURCES)
+
+# The wheels are for the Python that builds them; native ones built with 3.12 or newer are for every Python from 3.12 on.
+wheels:
+	@$(PYTHON) tools/build_wheels.py
+	@$(PYTHON) tools/check_wheels.py $(TORCH)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
@@ -104,4 +110,4 @@ $(VENV)/.dev: pyproject.toml template/pyproject.toml plugins/hybrid_attn/pyproje
 	@touch $@
 
 clean:
-	rm -rf $(VENV) plugins/*/build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build/wheels dist plugins/*/build .pytest_cache .mypy_cache .ruff_cache .hypothesis
