@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import RequestError
 from specserve.namespaces import add_salt
+from specserve_lora.adapter_dir import given_place
 from specserve_lora.observer import LoraObserver
-from specserve_lora.places import given_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

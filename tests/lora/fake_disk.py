@@ -6,9 +6,9 @@ import threading
 from pathlib import Path
 
 from specserve_lora.adapter import Adapter
+from specserve_lora.adapter_dir import Place
 from specserve_lora.errors import AdapterError
-from specserve_lora.places import Place
-from specserve_lora.room import Limits
+from specserve_lora.eviction import Limits
 from specserve_lora.store import AdapterStore
 
 

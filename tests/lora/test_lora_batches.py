@@ -68,7 +68,7 @@ def test_the_prefix_cache_crosses_neither_adapters_nor_versions(toy_model, adapt
     first = {name: served(name) for name in (None, "x", "y")}
     assert {cached for _, cached in first.values()} == {0}
     assert {name: served(name) for name in first} == {name: (tokens, 48) for name, (tokens, _) in first.items()}
-    from specserve_lora.places import given_place
+    from specserve_lora.adapter_dir import given_place
 
     other = write_adapter(tmp_path, toy_model, seed=99)
     store.load("x", given_place(str(other)), replace=True)

@@ -14,10 +14,10 @@ from toy_adapters import linear_shapes, tensors_of, write_adapter
 
 from specserve.confine import OutsideRootError
 from specserve_lora.adapter import AdapterReader
+from specserve_lora.adapter_dir import confined_place, given_place
 from specserve_lora.errors import AdapterError
 from specserve_lora.modules import Module
-from specserve_lora.places import confined_place, given_place
-from specserve_lora.tensors import TensorFile
+from specserve_lora.safetensors_file import TensorFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import QueueFullError, RequestError
 from specserve.testing.engines import DEFAULTS, run_requests
 from specserve.testing.requests import varied_requests
-from specserve_lora.places import given_place
+from specserve_lora.adapter_dir import given_place
 
 NAMES = ("a1", "a3", "a4", "x")
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fake_disk import Disk, store_over
 
+from specserve_lora.adapter_dir import Place
 from specserve_lora.errors import (
     AdapterConflictError,
     AdapterError,
@@ -17,7 +18,6 @@ from specserve_lora.errors import (
     UnknownAdapterError,
 )
 from specserve_lora.pins import Pin
-from specserve_lora.places import Place
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from specserve_lora.config import AdapterConfig
 from specserve_lora.errors import AdapterError
 from specserve_lora.modules import Module
 from specserve_lora.patterns import SECONDS
+from specserve_lora.regex_worker import tried
 from specserve_lora.targets import is_targeted, target, targets_of
-from specserve_lora.trying import tried
 
 PATHS = [
     f"model.layers.{layer}.{'mlp' if 'gate' in part or 'up' in part or 'down' in part else 'self_attn'}.{part}"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.protocols import LowRankPart
+from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.config import parse_config
 from specserve_lora.errors import AdapterError
-from specserve_lora.places import CONFIG, WEIGHTS
+from specserve_lora.safetensors_file import TensorFile
 from specserve_lora.targets import targets_of
-from specserve_lora.tensors import TensorFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.protocols import AdapterWeights
+    from specserve_lora.adapter_dir import Place
     from specserve_lora.modules import Module
-    from specserve_lora.places import Place
     from specserve_lora.targets import Target
 
 MAX_CONFIG_BYTES = 4 * 2**20

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from specserve_lora import trying
+from specserve_lora import regex_worker
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ SECONDS = 5.0
 
 
 class Try(Protocol):
-    """`trying.tried`, or a table of its answers."""
+    """`regex_worker.tried`, or a table of its answers."""
 
     def __call__(self, kind: str, pattern: str, path: str, /) -> str | None: ...
 
@@ -39,7 +39,7 @@ def tried_safely(written: Collection[str], asked: Collection[tuple[str, str]], p
                 f"{where}: {pattern[:200]!r} is not a regular expression: {error}.", param="lora_path"
             ) from None
     if not any(QUANTIFIERS & set(pattern) for pattern in written):
-        return trying.tried
+        return regex_worker.tried
     questions = list(asked)
     answers = ask([questions, list(paths)], where)
     table = {
@@ -51,7 +51,7 @@ def tried_safely(written: Collection[str], asked: Collection[tuple[str, str]], p
 
 
 def ask(question: object, where: str) -> list[list[str | None]]:
-    command = [sys.executable, "-I", "-S", trying.__file__]
+    command = [sys.executable, "-I", "-S", regex_worker.__file__]
     try:
         ended = subprocess.run(command, input=json.dumps(question).encode(), capture_output=True, timeout=SECONDS)
         answer = json.loads(ended.stdout)

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from specserve_lora.room import Loaded
+    from specserve_lora.eviction import Loaded
     from specserve_lora.store import AdapterStore
 
 

@@ -12,13 +12,13 @@ from specserve.hookspecs import hookimpl
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.protocols import ResolvedModel
 from specserve_lora.adapter import AdapterReader
+from specserve_lora.adapter_dir import ROOT, given_place
+from specserve_lora.eviction import Limits
 from specserve_lora.modules import HEAD, modules_of
 from specserve_lora.observer import LoraObserver
 from specserve_lora.options import LoraOptions
 from specserve_lora.pins import Pin
-from specserve_lora.places import ROOT, given_place
 from specserve_lora.planning import SegmentPlanner, check_namespace
-from specserve_lora.room import Limits
 from specserve_lora.store import AdapterStore
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import msgspec
 from aiohttp import web
 
 from specserve.server.request_bodies import decode_body
+from specserve_lora.adapter_dir import confined_place, open_root
 from specserve_lora.errors import AdapterError
-from specserve_lora.places import confined_place, open_root
 
 if TYPE_CHECKING:
     from pathlib import Path

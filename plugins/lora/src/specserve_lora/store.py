@@ -20,14 +20,14 @@ from specserve_lora.errors import (
     LostAdapterError,
     UnknownAdapterError,
 )
+from specserve_lora.eviction import Limits, Loaded, bytes_of, victims
 from specserve_lora.names import NAME_RULE, is_name
-from specserve_lora.room import Limits, Loaded, bytes_of, victims
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve_lora.adapter import Adapter
-    from specserve_lora.places import Place
+    from specserve_lora.adapter_dir import Place
 
 MAX_KNOWN = 65_536
 
