@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
     from specserve.config import ServerConfig
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
 
-    EngineStarter = Callable[[], Awaitable[ServedEngine]]
+    EngineStarter = Callable[[], Awaitable[EngineClient]]
 
 OPEN_PATHS = ("/health",)
 """Served without an API key."""
 
 
-def make_app(engine: ServedEngine | EngineStarter, config: ServerConfig) -> web.Application:
+def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.Application:
     """`engine` is loaded, or a coroutine function that loads one. The application stops it at its end."""
     app = web.Application(
         middlewares=[errors_middleware, key_middleware, guest_middleware], client_max_size=config.max_body_bytes
@@ -82,7 +82,7 @@ async def load(state: ServerState, start: EngineStarter, guests: list[web.AppRun
     await attach(state, await start(), guests)
 
 
-async def attach(state: ServerState, engine: ServedEngine, guests: list[web.AppRunner]) -> None:
+async def attach(state: ServerState, engine: EngineClient, guests: list[web.AppRunner]) -> None:
     """Routes of plugins first, so that a server that says it is ready has them."""
     guest = web.Application()
     for _ in engine.plugins.collect("add_routes", app=guest, engine=engine):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from specserve.protocols import TextStream
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
     from specserve.types import GenerateRequest, RequestOutput, SpeculationFigures, TokenLogprobs
 
 
@@ -89,7 +89,7 @@ def make_choice(index: int, request: GenerateRequest, stream: TextStream, **extr
     return Choice(index, request, assembler, **extras)
 
 
-async def run_choices(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, Piece], None]:
+async def run_choices(engine: EngineClient, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, Piece], None]:
     """Pieces as they come. Close it (`aclosing`) to abort what still runs."""
     async with aclosing(merge(engine, choices)) as outputs:
         async for choice, output in outputs:
@@ -100,7 +100,7 @@ async def run_choices(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncG
         raise EngineDeadError("the engine ended before the request did.")
 
 
-async def merge(engine: ServedEngine, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, RequestOutput], None]:
+async def merge(engine: EngineClient, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, RequestOutput], None]:
     if len(choices) == 1:
         async with aclosing(engine.submit(choices[0].request)) as stream:
             async for output in stream:

@@ -1,22 +1,23 @@
-"""What the server needs of an engine, as protocols: the server and its tests know no more than this.
+"""What the server needs of an engine, as protocols. The server and its tests use nothing else of it.
 
-`specserve.engine.async_engine.AsyncEngine` fulfils them. No implementation here.
+`specserve.engine.async_engine.AsyncEngine` implements `EngineClient`. No implementation here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
+    from specserve.json_types import JsonObject, JsonValue
     from specserve.metrics import EngineMetrics
     from specserve.plugins.host import Asked
     from specserve.protocols import Metric, TextStream
     from specserve.types import GenerateRequest, RequestOutput
 
 
-class ServedTokenizer(Protocol):
+class ServerTokenizer(Protocol):
     """`specserve.text.tokenizer.HfTokenizer` is one. `sampling_defaults` are generation_config.json's."""
 
     @property
@@ -34,29 +35,29 @@ class ServedTokenizer(Protocol):
 
     def token_bytes(self, token_id: int) -> bytes: ...
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str: ...
+    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> str: ...
 
 
-class ServedPlugins(Protocol):
-    """The plugin host, seen from a server."""
+class ServerPlugins(Protocol):
+    """What the server needs of `specserve.plugins.host.PluginHost`."""
 
-    def describe(self) -> list[dict[str, Any]]: ...
+    def describe(self) -> Sequence[JsonObject]: ...
 
-    def collect(self, hook: str, **arguments: Any) -> Iterable[tuple[str, Any]]: ...
+    def collect(self, hook: str, **arguments: object) -> Iterable[tuple[str, object]]: ...
 
-    def ask(self, hook: str, read: Callable[[Any], Any], **arguments: Any) -> Asked: ...
+    def ask(self, hook: str, read: Callable[[object], object], **arguments: object) -> Asked: ...
 
     def contained(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]: ...
 
 
-class ServedEngine(Protocol):
-    """An engine that is loaded. `submit`'s generator aborts the request when it is closed."""
+class EngineClient(Protocol):
+    """A loaded engine. Closing the generator of `submit` aborts the request."""
 
     @property
-    def tokenizer(self) -> ServedTokenizer: ...
+    def tokenizer(self) -> ServerTokenizer: ...
 
     @property
-    def plugins(self) -> ServedPlugins: ...
+    def plugins(self) -> ServerPlugins: ...
 
     @property
     def metrics(self) -> EngineMetrics: ...
@@ -68,14 +69,18 @@ class ServedEngine(Protocol):
     def max_model_len(self) -> int: ...
 
     @property
-    def created(self) -> int: ...
+    def created(self) -> int:
+        """When the engine was loaded, in seconds since the epoch."""
+        ...
 
     @property
     def status(self) -> str:
         """loading, ready, draining or dead."""
         ...
 
-    def check(self, request: GenerateRequest) -> None: ...
+    def check(self, request: GenerateRequest) -> None:
+        """Raise a `RequestError` unless the request can be served."""
+        ...
 
     def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]: ...
 
@@ -83,10 +88,12 @@ class ServedEngine(Protocol):
         """Run it once the engine has forgotten every request whose generator was closed before."""
         ...
 
-    def describe(self) -> dict[str, Any]: ...
+    def describe(self) -> Mapping[str, JsonValue]: ...
 
     def observer_metrics(self) -> Iterable[Metric]: ...
 
     async def stop(self, drain_seconds: float = 0.0) -> None: ...
 
-    async def failed(self) -> BaseException: ...
+    async def failed(self) -> BaseException:
+        """Wait for the step loop to die; returns its exception."""
+        ...

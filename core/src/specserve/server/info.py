@@ -19,7 +19,7 @@ from specserve.server.state import engine_of, loaded_engine, served_name, state_
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
 
 BODIES = {
     "/v1/completions": CompletionBody,
@@ -70,14 +70,14 @@ async def tokenize(request: web.Request) -> web.Response:
     return json_response(await asyncio.to_thread(tokenized, engine, body))
 
 
-def tokenized(engine: ServedEngine, body: TokenizeBody) -> dict[str, Any]:
+def tokenized(engine: EngineClient, body: TokenizeBody) -> dict[str, Any]:
     ids = token_ids(engine, body)
     texts = {id: engine.tokenizer.token_text(id) for id in set(ids)} if body.return_token_strs else None
     strings = None if texts is None else [texts[id] for id in ids]
     return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
 
 
-def token_ids(engine: ServedEngine, body: TokenizeBody) -> list[int]:
+def token_ids(engine: EngineClient, body: TokenizeBody) -> list[int]:
     if body.prompt is None:
         return encode_messages(
             engine.tokenizer, body.messages, add_generation_prompt=body.add_generation_prompt is not False

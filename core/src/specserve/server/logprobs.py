@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.server.engine_client import ServedTokenizer
+    from specserve.server.engine_client import ServerTokenizer
     from specserve.types import TokenLogprobs
 
 FLOOR = -9999.0
@@ -28,7 +28,7 @@ def best(entry: TokenLogprobs, most: int) -> zip[tuple[int, float]]:
 
 
 def legacy_logprobs(
-    tokenizer: ServedTokenizer, entries: Sequence[TokenLogprobs], offsets: Sequence[int], most: int
+    tokenizer: ServerTokenizer, entries: Sequence[TokenLogprobs], offsets: Sequence[int], most: int
 ) -> dict[str, list[Any]]:
     """Completions. Two tokens of one text share a key of top_logprobs: the likelier keeps it."""
     tops: list[dict[str, float] | None] = []
@@ -47,7 +47,7 @@ def legacy_logprobs(
 
 
 def echoed_logprobs(
-    tokenizer: ServedTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs], most: int
+    tokenizer: ServerTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs], most: int
 ) -> dict[str, list[Any]]:
     """The prompt's part of an echo. What precedes the first entry (the first token) has no probability: null."""
     stream = tokenizer.stream((), skip_special_tokens=True)
@@ -69,7 +69,7 @@ def join_logprobs(first: dict[str, list[Any]], second: dict[str, list[Any]]) -> 
     return {key: first[key] + second[key] for key in first}
 
 
-def chat_logprobs(tokenizer: ServedTokenizer, entries: Sequence[TokenLogprobs]) -> dict[str, Any]:
+def chat_logprobs(tokenizer: ServerTokenizer, entries: Sequence[TokenLogprobs]) -> dict[str, Any]:
     def named(token_id: int, logprob: float) -> dict[str, Any]:
         return {
             "token": tokenizer.token_text(token_id),
@@ -88,7 +88,7 @@ def chat_logprobs(tokenizer: ServedTokenizer, entries: Sequence[TokenLogprobs]) 
 
 
 def prompt_logprobs(
-    tokenizer: ServedTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs], most: int
+    tokenizer: ServerTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs], most: int
 ) -> list[dict[str, Any] | None]:
     """vLLM's shape: per position {id: {logprob, rank, decoded_token}}, null for the first token."""
     result: list[dict[str, Any] | None] = [None] * (len(prompt_ids) - len(entries))
@@ -100,5 +100,5 @@ def prompt_logprobs(
     return result
 
 
-def ranked_token(tokenizer: ServedTokenizer, token_id: int, logprob: float, rank: int | None) -> dict[str, Any]:
+def ranked_token(tokenizer: ServerTokenizer, token_id: int, logprob: float, rank: int | None) -> dict[str, Any]:
     return {"logprob": finite(logprob), "rank": rank, "decoded_token": tokenizer.token_text(token_id)}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from specserve.metrics import EngineMetrics, Histogram
     from specserve.protocols import Metric
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
 
 GAUGES = {
     "vllm:num_requests_running": ("num_requests_running", "Requests in the running batch"),
@@ -55,7 +55,7 @@ MODEL = "model_name"
 class EngineCollector(Collector):
     """Turns the numbers of an engine into families when a scrape asks."""
 
-    def __init__(self, engine: ServedEngine, model: str) -> None:
+    def __init__(self, engine: EngineClient, model: str) -> None:
         self._engine = engine
         self._model = model
 

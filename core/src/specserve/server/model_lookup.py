@@ -21,13 +21,13 @@ from specserve.server.errors import GenerationError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
 
 OWNER = "specserve"
 
 
 @asynccontextmanager
-async def lease_model(engine: ServedEngine, name: str | None, base: str) -> AsyncIterator[ResolvedModel]:
+async def lease_model(engine: EngineClient, name: str | None, base: str) -> AsyncIterator[ResolvedModel]:
     """The model of that name, pinned until the engine has forgotten every request that was submitted within the block.
     None and the base's names are the base model, `base:adapter` is the adapter. Raises ModelNotFoundError."""
     if name is None or name in (base, engine.model_name):
@@ -55,7 +55,7 @@ def let_go(finding: asyncio.Future[ResolvedModel]) -> None:
             found.release()
 
 
-def find(engine: ServedEngine, name: str, base: str) -> ResolvedModel:
+def find(engine: EngineClient, name: str, base: str) -> ResolvedModel:
     """The first plugin's answer, for the name or for what follows `base:`."""
     prefix, _, rest = name.partition(":")
     failed: list[str] = []
@@ -70,7 +70,7 @@ def find(engine: ServedEngine, name: str, base: str) -> ResolvedModel:
     )
 
 
-def resolve(engine: ServedEngine, name: str, failed: list[str]) -> ResolvedModel | None:
+def resolve(engine: EngineClient, name: str, failed: list[str]) -> ResolvedModel | None:
     """The first plugin's answer; the pins of any others are undone. Plugins that failed are added to `failed`."""
     asked = engine.plugins.ask("resolve_model", a_model, name=name)
     failed += asked.failed
@@ -86,7 +86,7 @@ def resolve(engine: ServedEngine, name: str, failed: list[str]) -> ResolvedModel
     return found
 
 
-def list_models(engine: ServedEngine, base: str) -> list[dict[str, Any]]:
+def list_models(engine: EngineClient, base: str) -> list[dict[str, Any]]:
     cards = [model_card(engine, base, engine.model_name, None)]
     for _, models in engine.plugins.ask("list_models", models_of).found:
         cards += [model_card(engine, model.name, model.name, model.parent or base) for model in models]
@@ -109,7 +109,7 @@ def models_of(answer: Any) -> list[ResolvedModel]:
     return [a_model(model) for model in answer]
 
 
-def model_card(engine: ServedEngine, name: str, root: str, parent: str | None) -> dict[str, Any]:
+def model_card(engine: EngineClient, name: str, root: str, parent: str | None) -> dict[str, Any]:
     return {
         "id": name,
         "object": "model",

@@ -19,7 +19,7 @@ from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.server.engine_client import ServedEngine, ServedTokenizer
+    from specserve.server.engine_client import EngineClient, ServerTokenizer
     from specserve.server.request_bodies import SamplingBody
 
 MODEL_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
@@ -39,7 +39,7 @@ TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 
 def sampling_params(
-    body: SamplingBody, tokenizer: ServedTokenizer, *, max_tokens: int, logprobs: int | None, echo_logprobs: int | None
+    body: SamplingBody, tokenizer: ServerTokenizer, *, max_tokens: int, logprobs: int | None, echo_logprobs: int | None
 ) -> SamplingParams:
     """`echo_logprobs` scores the prompt for echo, where the body's own prompt_logprobs asks for less."""
     values = {name: tokenizer.sampling_defaults[name] for name in MODEL_DEFAULTS if name in tokenizer.sampling_defaults}
@@ -97,7 +97,7 @@ def distinct(ids: list[int] | None) -> tuple[int, ...] | None:
     return None if ids is None else tuple(dict.fromkeys(ids))
 
 
-def bad_words(body: SamplingBody, tokenizer: ServedTokenizer) -> tuple[tuple[int, ...], ...]:
+def bad_words(body: SamplingBody, tokenizer: ServerTokenizer) -> tuple[tuple[int, ...], ...]:
     """Each word as it is tokenised at the start of a text and after a space."""
     found: dict[tuple[int, ...], None] = {}
     for word in body.bad_words or ():
@@ -142,7 +142,7 @@ def make_requests(
     ]
 
 
-def check_requests(engine: ServedEngine, requests: Sequence[GenerateRequest], body: SamplingBody) -> None:
+def check_requests(engine: EngineClient, requests: Sequence[GenerateRequest], body: SamplingBody) -> None:
     """Ask the engine about one choice of each prompt: the others differ in nothing that it could refuse."""
     for request in requests[:: body.n or 1]:
         engine.check(request)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve.server.choices import Choice, Piece
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
 
 
 B = TypeVar("B", bound=SamplingBody)
@@ -77,7 +77,7 @@ def new_id(prefix: str) -> str:
 class JobMaker(Protocol[B_contra]):
     """From a body, the model's name and its namespace to a job; raises what is wrong with the body."""
 
-    def __call__(self, engine: ServedEngine, body: B_contra, model: str, namespace: str, /) -> Job: ...
+    def __call__(self, engine: EngineClient, body: B_contra, model: str, namespace: str, /) -> Job: ...
 
 
 async def answer(request: web.Request, kind: type[B], make_job: JobMaker[B]) -> web.StreamResponse:
@@ -89,7 +89,7 @@ async def answer(request: web.Request, kind: type[B], make_job: JobMaker[B]) -> 
         return await respond(request, engine, job)
 
 
-async def respond(request: web.Request, engine: ServedEngine, job: Job) -> web.StreamResponse:
+async def respond(request: web.Request, engine: EngineClient, job: Job) -> web.StreamResponse:
     if not job.body.stream:
         return json_response(await whole_body(engine, job))
     events = EventStream(request)
@@ -99,7 +99,7 @@ async def respond(request: web.Request, engine: ServedEngine, job: Job) -> web.S
     return events.response
 
 
-async def whole_body(engine: ServedEngine, job: Job) -> dict[str, Any]:
+async def whole_body(engine: EngineClient, job: Job) -> dict[str, Any]:
     async with aclosing(run_choices(engine, job.choices)) as pieces:
         async for choice, piece in pieces:
             choice.pieces.append(piece)
@@ -112,7 +112,7 @@ async def whole_body(engine: ServedEngine, job: Job) -> dict[str, Any]:
     }
 
 
-async def send_chunks(events: EventStream, engine: ServedEngine, job: Job) -> None:
+async def send_chunks(events: EventStream, engine: EngineClient, job: Job) -> None:
     """One event per piece that shows something, then usage where asked. Errors become an event, but for one that
     precedes the first event: such as a full queue, it is answered as without a stream."""
     options = job.body.stream_options

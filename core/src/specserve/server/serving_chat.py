@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve.server.choices import Choice, Piece
-    from specserve.server.engine_client import ServedEngine, ServedTokenizer
+    from specserve.server.engine_client import EngineClient, ServerTokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class ChatShape:
-    tokenizer: ServedTokenizer
+    tokenizer: ServerTokenizer
     body: ChatBody
     whole_object: str = "chat.completion"
     chunk_object: str = "chat.completion.chunk"
@@ -62,7 +62,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     return await answer(request, ChatBody, make_job)
 
 
-def make_job(engine: ServedEngine, body: ChatBody, model: str, namespace: str) -> Job:
+def make_job(engine: EngineClient, body: ChatBody, model: str, namespace: str) -> Job:
     """Renders, tokenises and checks, so it belongs in a thread."""
     refuse_unsupported(body)
     tokenizer = engine.tokenizer
@@ -88,7 +88,7 @@ def make_job(engine: ServedEngine, body: ChatBody, model: str, namespace: str) -
 
 
 def encode_messages(
-    tokenizer: ServedTokenizer, messages: list[Message] | None, *, add_generation_prompt: bool
+    tokenizer: ServerTokenizer, messages: list[Message] | None, *, add_generation_prompt: bool
 ) -> list[int]:
     """The template writes the special tokens itself."""
     if not messages:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve.server.choices import Choice, Piece
-    from specserve.server.engine_client import ServedEngine, ServedTokenizer
+    from specserve.server.engine_client import EngineClient, ServerTokenizer
 
 DEFAULT_MAX_TOKENS = 16
 
@@ -33,7 +33,7 @@ class Prompt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CompletionShape:
-    tokenizer: ServedTokenizer
+    tokenizer: ServerTokenizer
     body: CompletionBody
     whole_object: str = "text_completion"
     chunk_object: str = "text_completion"
@@ -79,7 +79,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
     return await answer(request, CompletionBody, make_job)
 
 
-def make_job(engine: ServedEngine, body: CompletionBody, model: str, namespace: str) -> Job:
+def make_job(engine: EngineClient, body: CompletionBody, model: str, namespace: str) -> Job:
     """Tokenises and checks, so it belongs in a thread."""
     refuse_unsupported(body)
     max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
@@ -142,7 +142,7 @@ def list_prompts(body: CompletionBody) -> list[str | list[int]]:
     return [item for item in prompt if not isinstance(item, int)]
 
 
-def read_prompt(engine: ServedEngine, body: CompletionBody, prompt: str | list[int]) -> Prompt:
+def read_prompt(engine: EngineClient, body: CompletionBody, prompt: str | list[int]) -> Prompt:
     ids: list[int] = prompt if isinstance(prompt, list) else encode_prompt(engine.tokenizer, body, prompt)
     kept = truncate(ids, body, engine.max_model_len)
     if not kept:
@@ -153,5 +153,5 @@ def read_prompt(engine: ServedEngine, body: CompletionBody, prompt: str | list[i
     return Prompt(kept, prompt if whole and isinstance(prompt, str) else engine.tokenizer.decode(kept))
 
 
-def encode_prompt(tokenizer: ServedTokenizer, body: CompletionBody, text: str) -> list[int]:
+def encode_prompt(tokenizer: ServerTokenizer, body: CompletionBody, text: str) -> list[int]:
     return tokenizer.encode(text, add_special_tokens=body.add_special_tokens is not False)

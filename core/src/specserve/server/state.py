@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from specserve.config import ServerConfig
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
 
     GuestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -28,7 +28,7 @@ class ServerState:
     """`loading` is the task that loads the engine; `engine` its result, None before and after a failure."""
 
     config: ServerConfig
-    engine: ServedEngine | None = None
+    engine: EngineClient | None = None
     loading: asyncio.Task[None] | None = None
     guest: GuestHandler | None = None
     """Serves the routes of plugins; they are known only once the engine is."""
@@ -51,7 +51,7 @@ def state_of(request: web.Request) -> ServerState:
     return request.app[STATE]
 
 
-def engine_of(request: web.Request) -> ServedEngine:
+def engine_of(request: web.Request) -> EngineClient:
     """The engine, if it takes requests now."""
     state = state_of(request)
     engine = loaded_engine(request)
@@ -62,7 +62,7 @@ def engine_of(request: web.Request) -> ServedEngine:
     return engine
 
 
-def loaded_engine(request: web.Request) -> ServedEngine:
+def loaded_engine(request: web.Request) -> EngineClient:
     """The engine, if it is loaded, whatever became of it since."""
     state = state_of(request)
     if state.engine is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.protocols import AdaptableModel
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
     from specserve.types import GenerateRequest
 
 
@@ -85,7 +85,7 @@ class LoraPlugin:
         return LoraObserver(self.store)
 
     @hookimpl
-    def add_routes(self, app: web.Application, engine: ServedEngine) -> None:
+    def add_routes(self, app: web.Application, engine: EngineClient) -> None:
         from specserve_lora.routes import AdapterRoutes  # aiohttp: not for `specserve generate`
 
         assert self.parts is not None

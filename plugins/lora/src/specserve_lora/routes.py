@@ -18,7 +18,7 @@ from specserve_lora.errors import AdapterError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
     from specserve_lora.store import AdapterStore
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
@@ -43,7 +43,7 @@ class UnloadBody(msgspec.Struct, frozen=True, kw_only=True):
 class AdapterRoutes:
     """What waits for a disk runs in a thread: the event loop serves everybody."""
 
-    def __init__(self, store: AdapterStore, root: Path | None, engine: ServedEngine) -> None:
+    def __init__(self, store: AdapterStore, root: Path | None, engine: EngineClient) -> None:
         self.store, self.root, self.engine = store, root, engine
 
     def add_to(self, app: web.Application) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.protocols import AdaptableModel
-    from specserve.server.engine_client import ServedEngine
+    from specserve.server.engine_client import EngineClient
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,7 +64,7 @@ class NgramPlugin:
         return NgramObserver(self.parts.index, self.parts.corpora)
 
     @hookimpl
-    def add_routes(self, app: web.Application, engine: ServedEngine) -> None:
+    def add_routes(self, app: web.Application, engine: EngineClient) -> None:
         from specserve_ngram.routes import CorpusRoutes  # aiohttp: not for `specserve generate`
 
         assert self.parts is not None
