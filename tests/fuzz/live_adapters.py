@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import RequestError
 from specserve.namespaces import add_salt
-from specserve_lora.adapter_dir import given_place
+from specserve_lora.adapter_dir import unconfined_dir
 from specserve_lora.observer import LoraObserver
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ class LiveAdapters:
         if event.do == "unload":
             self.store.unload(name)
         elif event.do == "load" and name not in self.store.known:  # it may have been replaced meanwhile
-            self.store.load(name, given_place(str(self.paths[name, version])))
+            self.store.load(name, unconfined_dir(str(self.paths[name, version])))
         elif event.do == "replace":
-            self.store.load(name, given_place(str(self.paths[name, version + 1])), replace=True)
+            self.store.load(name, unconfined_dir(str(self.paths[name, version + 1])), replace=True)
             self.versions[name] += 1
 
     def lease(self, request: RequestPlan) -> Lease | None:

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from specserve_lora.adapter import Adapter
-from specserve_lora.adapter_dir import Place
+from specserve_lora.adapter_dir import AdapterDir
 from specserve_lora.errors import AdapterError
 from specserve_lora.eviction import Limits
 from specserve_lora.store import AdapterStore
@@ -22,18 +22,18 @@ class Disk:
         self.reached = threading.Event()
         self.reads = 0
 
-    def read(self, place: Place) -> Adapter:
+    def read(self, directory: AdapterDir) -> Adapter:
         self.reads += 1
         self.reached.set()
         assert self.open.wait(30)
-        if place.label not in self.content:
-            raise AdapterError(f"there is no file {place.label}")
-        version, size = self.content[place.label]
+        if directory.label not in self.content:
+            raise AdapterError(f"there is no file {directory.label}")
+        version, size = self.content[directory.label]
         return Adapter(version, {}, size)
 
-    def place(self, label: str, version: str = "v1", size: int = 10) -> Place:
+    def write(self, label: str, version: str = "v1", size: int = 10) -> AdapterDir:
         self.content[label] = (version, size)
-        return Place(Path(label), label, None)
+        return AdapterDir(Path(label), label, None)
 
 
 def store_over(disk: Disk, *, max_loaded: int = 2, max_memory: int = 1000) -> AdapterStore:

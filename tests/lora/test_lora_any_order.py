@@ -27,7 +27,7 @@ class AnyOrder(RuleBasedStateMachine):
         size = size if f"{name}@{version}" not in {p.namespace for p in self.pins} else 1
         before, content = dict(self.store.names()), self.disk.content.get(name)
         try:
-            self.store.load(name, self.disk.place(name, version, size), replace=replace)
+            self.store.load(name, self.disk.write(name, version, size), replace=replace)
             assert replace or name not in self.known
             self.known[name] = f"{name}@{version}"
         except (NoRoomError, AdapterConflictError):

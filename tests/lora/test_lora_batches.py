@@ -68,14 +68,14 @@ def test_the_prefix_cache_crosses_neither_adapters_nor_versions(toy_model, adapt
     first = {name: served(name) for name in (None, "x", "y")}
     assert {cached for _, cached in first.values()} == {0}
     assert {name: served(name) for name in first} == {name: (tokens, 48) for name, (tokens, _) in first.items()}
-    from specserve_lora.adapter_dir import given_place
+    from specserve_lora.adapter_dir import unconfined_dir
 
     other = write_adapter(tmp_path, toy_model, seed=99)
-    store.load("x", given_place(str(other)), replace=True)
+    store.load("x", unconfined_dir(str(other)), replace=True)
     tokens, cached = served("x")
     assert cached == 0
     assert tokens != first["x"][0]
-    store.load("x", given_place(str(adapters["a1"])), replace=True)
+    store.load("x", unconfined_dir(str(adapters["a1"])), replace=True)
     assert served("x") == (first["x"][0], 48)
 
 

@@ -14,7 +14,7 @@ from toy_adapters import linear_shapes, tensors_of, write_adapter
 
 from specserve.confine import OutsideRootError
 from specserve_lora.adapter import AdapterReader
-from specserve_lora.adapter_dir import confined_place, given_place
+from specserve_lora.adapter_dir import confined_dir, unconfined_dir
 from specserve_lora.errors import AdapterError
 from specserve_lora.modules import Module
 from specserve_lora.safetensors_file import TensorFile
@@ -34,7 +34,7 @@ def reader_for(model: Path, **limits: Any) -> AdapterReader:
 
 def refusal(model: Path, path: Path, **limits: Any) -> str:
     with pytest.raises(AdapterError) as caught:
-        reader_for(model, **limits).read(given_place(str(path)))
+        reader_for(model, **limits).read(unconfined_dir(str(path)))
     assert caught.value.status == 400
     assert caught.value.param == "lora_path"
     return str(caught.value)
@@ -199,8 +199,8 @@ def test_a_link_inside_an_adapter_does_not_lead_out_of_the_root(toy_model, tmp_p
     (inside / "adapter_config.json").symlink_to(outside / "adapter_config.json")
     root = (tmp_path / "root").resolve()
     with pytest.raises(OutsideRootError, match=r"is not inside lora\.root"):
-        reader_for(toy_model).read(confined_place("a", root))
-    assert reader_for(toy_model).read(given_place(str(inside)))
+        reader_for(toy_model).read(confined_dir("a", root))
+    assert reader_for(toy_model).read(unconfined_dir(str(inside)))
 
 
 def test_an_adapter_larger_than_all_memory_is_refused_before_it_is_read(toy_model, tmp_path):
@@ -212,7 +212,7 @@ def test_an_adapter_larger_than_all_memory_is_refused_before_it_is_read(toy_mode
 
 def test_values_that_the_models_dtype_cannot_hold_are_refused(toy_model, tmp_path):
     write_adapter(tmp_path, toy_model, lora_alpha=1e9)
-    assert reader_for(toy_model).read(given_place(str(tmp_path)))
+    assert reader_for(toy_model).read(unconfined_dir(str(tmp_path)))
     assert "not finite as torch.float16" in refusal(toy_model, tmp_path, dtype=torch.float16)
 
 
@@ -222,7 +222,7 @@ def test_the_scale_is_multiplied_in_float32_and_rounded_once(toy_model, tmp_path
     shapes = {p: s for p, s in linear_shapes(toy_model).items() if p.endswith("q_proj")}
     expected = {name: t.to(dtype) for name, t in tensors_of(shapes, 4).items()}
     for kind in (torch.float32, torch.bfloat16):
-        adapter = reader_for(toy_model, dtype=kind).read(given_place(str(tmp_path)))
+        adapter = reader_for(toy_model, dtype=kind).read(unconfined_dir(str(tmp_path)))
         (part,) = adapter.weights["model.layers.0.self_attn.q_proj"]
         assert torch.equal(part.down, expected[f"{Q}.lora_A.weight"].to(kind))
         assert torch.equal(part.up, (expected[f"{Q}.lora_B.weight"].float() * (3.3 / 4)).to(kind))
@@ -234,7 +234,7 @@ def test_the_scale_is_multiplied_in_float32_and_rounded_once(toy_model, tmp_path
 def test_the_version_follows_both_files_and_nothing_else(toy_model, tmp_path):
     def version(path: str, **config: Any) -> str:
         write_adapter(tmp_path / path, toy_model, **config)
-        return reader_for(toy_model).read(given_place(str(tmp_path / path))).version
+        return reader_for(toy_model).read(unconfined_dir(str(tmp_path / path))).version
 
     first = version("a")
     assert version("b") == first
@@ -243,6 +243,6 @@ def test_the_version_follows_both_files_and_nothing_else(toy_model, tmp_path):
 
 def test_unknown_fields_are_ignored_and_named(toy_model, tmp_path, caplog):
     write_adapter(tmp_path, toy_model, brand_new=True, lora_dropout=0.1, eva_config={"rho": 2})
-    assert reader_for(toy_model).read(given_place(str(tmp_path)))
+    assert reader_for(toy_model).read(unconfined_dir(str(tmp_path)))
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.endswith("were ignored: brand_new")

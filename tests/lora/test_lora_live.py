@@ -15,7 +15,7 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import QueueFullError, RequestError
 from specserve.testing.engines import DEFAULTS, run_requests
 from specserve.testing.requests import varied_requests
-from specserve_lora.adapter_dir import given_place
+from specserve_lora.adapter_dir import unconfined_dir
 
 NAMES = ("a1", "a3", "a4", "x")
 
@@ -53,12 +53,12 @@ async def attempt(refusals, action, *arguments, **options):
     return True
 
 
-async def turn(store, places, refusals):
+async def turn(store, versions, refusals):
     """Replaces x by turns; unloads what nobody uses, and loads it again."""
-    for place in itertools.cycle(places):
-        await attempt(refusals, store.load, "x", place, replace=True)
+    for version in itertools.cycle(versions):
+        await attempt(refusals, store.load, "x", version, replace=True)
         for name in ("a4", "x"):
-            known = store.known[name].place
+            known = store.known[name].directory
             if await attempt(refusals, store.unload, name):
                 while not await attempt(refusals, store.load, name, known):
                     pass
@@ -66,8 +66,10 @@ async def turn(store, places, refusals):
 
 
 async def test_sixty_four_requests_while_adapters_come_and_go(toy_model, adapters, tmp_path):
-    versions = [given_place(str(write_adapter(tmp_path / str(i), toy_model, seed=70 + i, size=0.5))) for i in range(3)]
-    given = {name: adapters[name] for name in NAMES[:3]} | {"x": versions[0].directory}
+    versions = [
+        unconfined_dir(str(write_adapter(tmp_path / str(i), toy_model, seed=70 + i, size=0.5))) for i in range(3)
+    ]
+    given = {name: adapters[name] for name in NAMES[:3]} | {"x": versions[0].path}
     options = DEFAULTS | {"max_num_seqs": 16, "default_plugins": True}
     config = EngineConfig(
         model=str(toy_model), plugins=("lora", "ngram"), plugin_options=lora_options(given, max_loaded=5), **options
@@ -87,7 +89,7 @@ async def test_sixty_four_requests_while_adapters_come_and_go(toy_model, adapter
     assert not any(store.usage().values())
     store.check_integrity()
 
-    everything = given | {f"x{i}": place.directory for i, place in enumerate(versions)}
+    everything = given | {f"x{i}": version.path for i, version in enumerate(versions)}
     alone, others = lora_engine(toy_model, everything, default_plugins=True)
     by_namespace = {namespace.partition("@")[2]: name for name, namespace in others.names().items()}
     named = [by_namespace[namespace.partition("@")[2]] for namespace, _ in served]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_disk import Disk, store_over
 
-from specserve_lora.adapter_dir import Place
+from specserve_lora.adapter_dir import AdapterDir
 from specserve_lora.errors import (
     AdapterConflictError,
     AdapterError,
@@ -32,9 +32,9 @@ def loaded(store: Any) -> set[str]:
 def test_the_least_recently_used_makes_room_and_comes_back(disk):
     store = store_over(disk)
     for name in "ab":
-        store.load(name, disk.place(name))
+        store.load(name, disk.write(name))
     store.unpin(store.pin("a"))
-    store.load("c", disk.place("c"))
+    store.load("c", disk.write("c"))
     assert loaded(store) == {"a@v1", "c@v1"}
     assert set(store.names()) == {"a", "b", "c"}
     pin = store.pin("b")
@@ -48,8 +48,8 @@ def test_the_least_recently_used_makes_room_and_comes_back(disk):
 def test_memory_is_kept_too(disk):
     store = store_over(disk, max_loaded=10, max_memory=100)
     for name in "abc":
-        store.load(name, disk.place(name, size=30))
-    store.load("d", disk.place("d", size=80))
+        store.load(name, disk.write(name, size=30))
+    store.load("d", disk.write("d", size=80))
     assert loaded(store) == {"d@v1"}
     assert store.num_bytes() == 80
 
@@ -58,25 +58,25 @@ def test_what_is_pinned_stays_and_the_option_is_named(disk):
     store = store_over(disk)
     pins = []
     for name in "ab":
-        store.load(name, disk.place(name))
+        store.load(name, disk.write(name))
         pins.append(store.pin(name))
     with pytest.raises(NoRoomError, match=r"requests use 2 of 2 in memory\. lora\.max_loaded allows 2") as caught:
-        store.load("c", disk.place("c"))
+        store.load("c", disk.write("c"))
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (429, "adapters_full", 1)
     assert set(store.names()) == {"a", "b"}
     assert disk.reads == 2, "nothing is read where there is no room"
     store.unpin(pins[0])
-    store.load("c", disk.place("c"))
+    store.load("c", disk.write("c"))
     with pytest.raises(NoRoomError):
-        store.load("d", disk.place("d", size=995))
+        store.load("d", disk.write("d", size=995))
     assert loaded(store) == {"b@v1", "c@v1"}
 
 
 def test_a_request_keeps_its_version_until_its_last_pin_goes(disk):
     store = store_over(disk)
-    store.load("a", disk.place("a"))
+    store.load("a", disk.write("a"))
     old = store.pin("a"), store.pin("a")
-    store.load("a", disk.place("a", "v2"), replace=True)
+    store.load("a", disk.write("a", "v2"), replace=True)
     new = store.pin("a")
     assert (old[0].namespace, new.namespace) == ("a@v1", "a@v2")
     assert store.packed("a@v1") is old[0].packed
@@ -90,19 +90,19 @@ def test_a_request_keeps_its_version_until_its_last_pin_goes(disk):
 
 def test_the_same_content_again_is_the_same_version(disk):
     store = store_over(disk)
-    store.load("a", disk.place("a"))
+    store.load("a", disk.write("a"))
     pin = store.pin("a")
-    store.load("a", disk.place("elsewhere"), replace=True)
+    store.load("a", disk.write("elsewhere"), replace=True)
     assert store.pin("a") is pin
     assert (pin.pins, store.num_loads) == (2, 1)
 
 
 def test_a_version_that_returns_while_it_is_still_used_is_not_read_twice(disk):
     store = store_over(disk)
-    store.load("a", disk.place("a"))
+    store.load("a", disk.write("a"))
     pin = store.pin("a")
-    store.load("a", disk.place("a", "v2"), replace=True)
-    store.load("a", disk.place("a", "v1"), replace=True)
+    store.load("a", disk.write("a", "v2"), replace=True)
+    store.load("a", disk.write("a", "v1"), replace=True)
     store.unpin(pin)
     assert loaded(store) == {"a@v1"}
     store.check_integrity()
@@ -111,11 +111,11 @@ def test_a_version_that_returns_while_it_is_still_used_is_not_read_twice(disk):
 def test_replacing_takes_the_place_of_what_is_replaced(disk):
     store = store_over(disk)
     for name in "ab":
-        store.load(name, disk.place(name))
+        store.load(name, disk.write(name))
     pin = store.pin("b")
-    store.load("a", disk.place("a", "v2"), replace=True)
+    store.load("a", disk.write("a", "v2"), replace=True)
     assert loaded(store) == {"a@v2", "b@v1"}
-    store.load("a", disk.place("a", "v3"), replace=True)
+    store.load("a", disk.write("a", "v3"), replace=True)
     assert loaded(store) == {"a@v3", "b@v1"}
     store.unpin(pin)
 
@@ -123,23 +123,23 @@ def test_replacing_takes_the_place_of_what_is_replaced(disk):
 def test_replacing_spares_one_that_was_used_longer_ago(disk):
     store = store_over(disk)
     for name in "ba":
-        store.load(name, disk.place(name))
-    store.load("a", disk.place("a", "v2"), replace=True)
+        store.load(name, disk.write(name))
+    store.load("a", disk.write("a", "v2"), replace=True)
     assert loaded(store) == {"a@v2", "b@v1"}
     assert store.num_evictions == 0
 
 
 def test_a_replacement_that_fails_leaves_the_old_one(disk):
     store = store_over(disk)
-    store.load("a", disk.place("a"))
+    store.load("a", disk.write("a"))
     with pytest.raises(AdapterError, match="there is no file gone"):
-        store.load("a", Place(Path("gone"), "gone", None), replace=True)
+        store.load("a", AdapterDir(Path("gone"), "gone", None), replace=True)
     assert store.pin("a").namespace == "a@v1"
 
 
 def test_unloading_waits_for_nobody_and_says_who_uses_it(disk):
     store = store_over(disk)
-    store.load("a", disk.place("a"))
+    store.load("a", disk.write("a"))
     pins = [store.pin("a") for _ in range(3)]
     with pytest.raises(AdapterConflictError, match="a is in use by 3 requests") as caught:
         store.unload("a")
@@ -154,15 +154,15 @@ def test_unloading_waits_for_nobody_and_says_who_uses_it(disk):
 
 def test_one_that_was_evicted_and_deleted_is_lost_and_says_why(disk):
     store = store_over(disk, max_loaded=1)
-    store.load("a", disk.place("a"))
-    store.load("b", disk.place("b"))
+    store.load("a", disk.write("a"))
+    store.load("b", disk.write("b"))
     del disk.content["a"]
     with pytest.raises(
         LostAdapterError, match="a was evicted and cannot be loaded again: there is no file a"
     ) as caught:
         store.pin("a")
     assert caught.value.status == 503
-    disk.place("a", "v7")
+    disk.write("a", "v7")
     assert store.pin("a").namespace == "a@v7"
 
 
@@ -171,22 +171,22 @@ def test_one_that_was_evicted_and_deleted_is_lost_and_says_why(disk):
 )
 def test_what_is_no_name_is_refused(disk, name):
     with pytest.raises(AdapterError, match=r"lora_name must be 1 to 128 printable characters"):
-        store_over(disk).load(name, disk.place("a"))
+        store_over(disk).load(name, disk.write("a"))
 
 
 def test_names_that_are_taken_are_refused(disk):
     store = store_over(disk)
-    store.load("ünïcode.ok-1@x", disk.place("a"))
+    store.load("ünïcode.ok-1@x", disk.write("a"))
     with pytest.raises(AdapterConflictError, match=r"is loaded already\. Pass load_inplace: true"):
-        store.load("ünïcode.ok-1@x", disk.place("a"))
+        store.load("ünïcode.ok-1@x", disk.write("a"))
     with pytest.raises(AdapterConflictError, match="base is the base model's name"):
-        store.load("base", disk.place("a"), replace=True)
+        store.load("base", disk.write("a"), replace=True)
 
 
 def test_nobody_waits_for_the_disk_but_those_who_want_what_is_on_it(disk):
     store = store_over(disk, max_loaded=1)
-    store.load("a", disk.place("a"))
-    store.load("b", disk.place("b"))
+    store.load("a", disk.write("a"))
+    store.load("b", disk.write("b"))
     disk.open.clear()
     disk.reached.clear()
     pins: list[Any] = []
@@ -206,7 +206,7 @@ def test_nobody_waits_for_the_disk_but_those_who_want_what_is_on_it(disk):
 
 def test_a_pin_is_let_go_of_once(disk):
     store = store_over(disk)
-    store.load("a", disk.place("a"))
+    store.load("a", disk.write("a"))
     pin, other = Pin(store, store.pin("a")), Pin(store, store.pin("a"))
     releases = [threading.Thread(target=pin.release) for _ in range(8)]
     for thread in releases:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.protocols import AdapterWeights
-    from specserve_lora.adapter_dir import Place
+    from specserve_lora.adapter_dir import AdapterDir
     from specserve_lora.modules import Module
     from specserve_lora.targets import Target
 
@@ -52,20 +52,20 @@ class AdapterReader:
     max_rank: int
     max_bytes: int
 
-    def read(self, place: Place) -> Adapter:
+    def read(self, directory: AdapterDir) -> Adapter:
         """Everything that can be wrong is found before the tensors are read, but for values. Raises AdapterError."""
-        where, content = place.where(CONFIG), read_config(place)
+        where, content = directory.source(CONFIG), read_config(directory)
         targets = targets_of(parse_config(content, where), self.modules, self.max_rank, where)
         num_bytes = size_of(targets, self.dtype)
         if num_bytes > self.max_bytes:
             raise AdapterError(
-                f"{place.label[:300]} needs {num_bytes} bytes, and lora.max_memory allows {self.max_bytes} for all "
+                f"{directory.label[:300]} needs {num_bytes} bytes, and lora.max_memory allows {self.max_bytes} for all "
                 "adapters. Raise lora.max_memory.",
                 param="lora_path",
                 code="max_memory",
             )
-        with place.open(WEIGHTS) as opened:
-            file = TensorFile(opened, place.where(WEIGHTS))
+        with directory.open(WEIGHTS) as opened:
+            file = TensorFile(opened, directory.source(WEIGHTS))
             check_tensors(file, targets)
             data = file.read()
         digest = hashlib.sha256(len(content).to_bytes(8, "little") + content + file.header)
@@ -95,15 +95,17 @@ class AdapterReader:
         return tensor
 
 
-def read_config(place: Place) -> bytes:
-    with place.open(CONFIG) as file:
+def read_config(directory: AdapterDir) -> bytes:
+    with directory.open(CONFIG) as file:
         try:
             content = file.read(MAX_CONFIG_BYTES + 1)
         except OSError as error:
-            raise AdapterError(f"{place.where(CONFIG)} cannot be read: {error.strerror}.", param="lora_path") from None
+            raise AdapterError(
+                f"{directory.source(CONFIG)} cannot be read: {error.strerror}.", param="lora_path"
+            ) from None
     if len(content) > MAX_CONFIG_BYTES:
         raise AdapterError(
-            f"{place.where(CONFIG)} is larger than {MAX_CONFIG_BYTES} bytes; that is no configuration.",
+            f"{directory.source(CONFIG)} is larger than {MAX_CONFIG_BYTES} bytes; that is no configuration.",
             param="lora_path",
         )
     return content

@@ -2,7 +2,7 @@
 
 RequestError
 ├── AdapterError              400  the name, the path or what lies there
-│   ├── RoutesClosedError     403  this server loads nothing for clients
+│   ├── RoutesDisabledError     403  this server loads nothing for clients
 │   ├── UnknownAdapterError   404
 │   ├── AdapterConflictError  409  the name is taken, or the adapter is in use
 │   └── LostAdapterError      503  it was evicted, and its path no longer holds it
@@ -19,7 +19,7 @@ class AdapterError(RequestError):
     """An adapter that cannot be served."""
 
 
-class RoutesClosedError(AdapterError):
+class RoutesDisabledError(AdapterError):
     status = 403
     type = "permission_error"
 

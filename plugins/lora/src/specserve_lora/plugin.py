@@ -12,7 +12,7 @@ from specserve.hookspecs import hookimpl
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.protocols import ResolvedModel
 from specserve_lora.adapter import AdapterReader
-from specserve_lora.adapter_dir import ROOT, given_place
+from specserve_lora.adapter_dir import ROOT, unconfined_dir
 from specserve_lora.eviction import Limits
 from specserve_lora.modules import HEAD, modules_of
 from specserve_lora.observer import LoraObserver
@@ -109,6 +109,6 @@ def load_all(store: AdapterStore, adapters: dict[str, str]) -> None:
     one."""
     for name, path in adapters.items():
         try:
-            store.load(name, given_place(path))
+            store.load(name, unconfined_dir(path))
         except RequestError as error:
             raise ConfigError(f"lora.adapters.{name}: {error}") from None

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from specserve.server.request_bodies import decode_body
-from specserve_lora.adapter_dir import confined_place, open_root
+from specserve_lora.adapter_dir import confined_dir, require_root
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -50,17 +50,17 @@ class AdapterRoutes:
         app.add_routes([web.post(LOAD, self.load), web.post(UNLOAD, self.unload)])
 
     async def load(self, request: web.Request) -> web.Response:
-        open_root(self.root)
+        require_root(self.root)
         body = decode_body(await request.read(), LoadBody)
         name, path = given(body.lora_name, "lora_name"), given(body.lora_path, "lora_path")
         await asyncio.to_thread(self.load_from, name, path, bool(body.load_inplace))
         return web.Response(text=f"Success: LoRA adapter '{name}' added successfully.")
 
     def load_from(self, name: str, path: str, replace: bool) -> None:
-        self.store.load(name, confined_place(path, self.root), replace=replace)
+        self.store.load(name, confined_dir(path, self.root), replace=replace)
 
     async def unload(self, request: web.Request) -> web.Response:
-        open_root(self.root)
+        require_root(self.root)
         name = given(decode_body(await request.read(), UnloadBody).lora_name, "lora_name")
         settled = threading.Event()
         self.engine.after_aborts(settled.set)

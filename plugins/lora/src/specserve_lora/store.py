@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve_lora.adapter import Adapter
-    from specserve_lora.adapter_dir import Place
+    from specserve_lora.adapter_dir import AdapterDir
 
 MAX_KNOWN = 65_536
 
@@ -36,7 +36,7 @@ MAX_KNOWN = 65_536
 class Known:
     """Where a name's adapter is read from, and the namespace of the version that it had last."""
 
-    place: Place
+    directory: AdapterDir
     namespace: str
 
 
@@ -45,7 +45,7 @@ class AdapterStore:
 
     def __init__(
         self,
-        read: Callable[[Place], Adapter],
+        read: Callable[[AdapterDir], Adapter],
         pack: Callable[[Any], Any],
         *,
         limits: Limits,
@@ -77,10 +77,10 @@ class AdapterStore:
                 return None
             self.check_room(0, None)
             try:
-                adapter = self.read(known.place)
+                adapter = self.read(known.directory)
             except RequestError as error:
                 raise LostAdapterError(f"adapter {name} was evicted and cannot be loaded again: {error}") from error
-            return self.keep(name, known.place, adapter, pins=1)
+            return self.keep(name, known.directory, adapter, pins=1)
 
     def unpin(self, loaded: Loaded) -> None:
         """Once per pin. The last pin of a version that its name no longer has drops it."""
@@ -97,7 +97,7 @@ class AdapterStore:
 
     # --- what clients ask ---------------------------------------------------------------------------
 
-    def load(self, name: str, place: Place, *, replace: bool = False) -> None:
+    def load(self, name: str, directory: AdapterDir, *, replace: bool = False) -> None:
         """Make the name known and load it. `replace`: requests that run keep the version that they have."""
         check_name(name, self.base)
         with self.reading:
@@ -110,7 +110,7 @@ class AdapterStore:
             if old is None and len(self.known) >= MAX_KNOWN:
                 raise AdapterConflictError(f"{MAX_KNOWN} adapters are known already. Unload one.", param="lora_name")
             self.check_room(0, self.replaced(name))
-            self.keep(name, place, self.read(place), pins=0)
+            self.keep(name, directory, self.read(directory), pins=0)
 
     def unload(self, name: str) -> None:
         """Forget the name and free its weights."""
@@ -167,7 +167,7 @@ class AdapterStore:
                 found.used = next(self.clock)
             return found
 
-    def keep(self, name: str, place: Place, adapter: Adapter, *, pins: int) -> Loaded:
+    def keep(self, name: str, directory: AdapterDir, adapter: Adapter, *, pins: int) -> Loaded:
         """The adapter is what the name has from now on. The caller holds `reading`."""
         own = adapter_namespace(name, adapter.version)
         with self.lock:
@@ -182,7 +182,7 @@ class AdapterStore:
                 self.make_room(adapter.num_bytes, self.replaced(name))
                 self.loaded[own] = loaded
                 self.num_loads += 1
-            previous, self.known[name] = self.known.get(name), Known(place, own)
+            previous, self.known[name] = self.known.get(name), Known(directory, own)
             if previous is not None and previous.namespace != own:
                 self.drop_if_unused(previous.namespace)
             return loaded
