@@ -78,4 +78,4 @@ class LiveAdapters:
 
     @property
     def num_pins(self) -> int:
-        return sum(loaded.pins for loaded in self.store.loaded.values()) if self.store else 0
+        return sum(adapter.num_pins for adapter in self.store.loaded.values()) if self.store else 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from specserve_lora.adapter import Adapter
 from specserve_lora.adapter_dir import AdapterDir
 from specserve_lora.errors import AdapterError
-from specserve_lora.eviction import Limits
+from specserve_lora.eviction import CacheLimits
 from specserve_lora.store import AdapterStore
 
 
@@ -37,4 +37,6 @@ class Disk:
 
 
 def store_over(disk: Disk, *, max_loaded: int = 2, max_memory: int = 1000) -> AdapterStore:
-    return AdapterStore(disk.read, lambda weights: object(), limits=Limits(max_loaded, max_memory), base="base")
+    return AdapterStore(
+        disk.read, lambda weights: object(), limits=CacheLimits(max_loaded, max_memory), base_name="base"
+    )

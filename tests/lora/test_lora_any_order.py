@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from specserve_lora.errors import AdapterConflictError, NoRoomError, UnknownAdapterError
+from specserve_lora.errors import AdapterCapacityError, AdapterConflictError, UnknownAdapterError
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -30,7 +30,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.store.load(name, self.disk.write(name, version, size), replace=replace)
             assert replace or name not in self.known
             self.known[name] = f"{name}@{version}"
-        except (NoRoomError, AdapterConflictError):
+        except (AdapterCapacityError, AdapterConflictError):
             assert self.pins or name in self.known
             assert self.store.names() == before
             if content is not None:
@@ -40,7 +40,7 @@ class AnyOrder(RuleBasedStateMachine):
     def pin(self, name: str) -> None:
         try:
             pin = self.store.pin(name)
-        except NoRoomError:
+        except AdapterCapacityError:
             assert len({p.namespace for p in self.pins}) == 2 or self.pins
             return
         assert (pin is None) == (name not in self.known)

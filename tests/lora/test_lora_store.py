@@ -11,10 +11,10 @@ from fake_disk import Disk, store_over
 
 from specserve_lora.adapter_dir import AdapterDir
 from specserve_lora.errors import (
+    AdapterCapacityError,
     AdapterConflictError,
     AdapterError,
-    LostAdapterError,
-    NoRoomError,
+    AdapterReloadError,
     UnknownAdapterError,
 )
 from specserve_lora.pins import Pin
@@ -60,14 +60,16 @@ def test_what_is_pinned_stays_and_the_option_is_named(disk):
     for name in "ab":
         store.load(name, disk.write(name))
         pins.append(store.pin(name))
-    with pytest.raises(NoRoomError, match=r"requests use 2 of 2 in memory\. lora\.max_loaded allows 2") as caught:
+    with pytest.raises(
+        AdapterCapacityError, match=r"requests use 2 of 2 in memory\. lora\.max_loaded allows 2"
+    ) as caught:
         store.load("c", disk.write("c"))
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (429, "adapters_full", 1)
     assert set(store.names()) == {"a", "b"}
     assert disk.reads == 2, "nothing is read where there is no room"
     store.unpin(pins[0])
     store.load("c", disk.write("c"))
-    with pytest.raises(NoRoomError):
+    with pytest.raises(AdapterCapacityError):
         store.load("d", disk.write("d", size=995))
     assert loaded(store) == {"b@v1", "c@v1"}
 
@@ -94,7 +96,7 @@ def test_the_same_content_again_is_the_same_version(disk):
     pin = store.pin("a")
     store.load("a", disk.write("elsewhere"), replace=True)
     assert store.pin("a") is pin
-    assert (pin.pins, store.num_loads) == (2, 1)
+    assert (pin.num_pins, store.num_loads) == (2, 1)
 
 
 def test_a_version_that_returns_while_it_is_still_used_is_not_read_twice(disk):
@@ -158,7 +160,7 @@ def test_one_that_was_evicted_and_deleted_is_lost_and_says_why(disk):
     store.load("b", disk.write("b"))
     del disk.content["a"]
     with pytest.raises(
-        LostAdapterError, match="a was evicted and cannot be loaded again: there is no file a"
+        AdapterReloadError, match="a was evicted and cannot be loaded again: there is no file a"
     ) as caught:
         store.pin("a")
     assert caught.value.status == 503
@@ -201,7 +203,7 @@ def test_nobody_waits_for_the_disk_but_those_who_want_what_is_on_it(disk):
     for reader in readers:
         reader.join(30)
     assert {id(pin) for pin in pins} == {id(pins[0])}
-    assert (pins[0].pins, disk.reads) == (8, 3)
+    assert (pins[0].num_pins, disk.reads) == (8, 3)
 
 
 def test_a_pin_is_let_go_of_once(disk):

@@ -1,13 +1,13 @@
 """What can be wrong with an adapter, by status.
 
 RequestError
-├── AdapterError              400  the name, the path or what lies there
-│   ├── RoutesDisabledError     403  this server loads nothing for clients
+├── AdapterError              400  the name, the path or the files in it
+│   ├── RoutesDisabledError   403  this server loads nothing for clients
 │   ├── UnknownAdapterError   404
-│   ├── AdapterConflictError  409  the name is taken, or the adapter is in use
-│   └── LostAdapterError      503  it was evicted, and its path no longer holds it
+│   ├── AdapterConflictError  409  the name is taken, or requests use the adapter
+│   └── AdapterReloadError    503  it was evicted and cannot be read again
 └── QueueFullError
-    └── NoRoomError           429  every loaded adapter is in use
+    └── AdapterCapacityError  429  requests use every loaded adapter
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class AdapterConflictError(AdapterError):
     status = 409
 
 
-class LostAdapterError(AdapterError):
+class AdapterReloadError(AdapterError):
     status = 503
     type = "service_unavailable_error"
 
 
-class NoRoomError(QueueFullError):
-    """Requests that end make room."""
+class AdapterCapacityError(QueueFullError):
+    """Adapters can be evicted when requests have ended: the client may try again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

@@ -13,7 +13,7 @@ from specserve.models.lowrank_delta import LowRankDelta
 from specserve.protocols import ResolvedModel
 from specserve_lora.adapter import AdapterReader
 from specserve_lora.adapter_dir import ROOT, unconfined_dir
-from specserve_lora.eviction import Limits
+from specserve_lora.eviction import CacheLimits
 from specserve_lora.modules import HEAD, modules_of
 from specserve_lora.observer import LoraObserver
 from specserve_lora.options import LoraOptions
@@ -99,8 +99,8 @@ def make_store(model: AdaptableModel, config: EngineConfig, options: LoraOptions
     return AdapterStore(
         reader.read,
         model.kernels.pack_adapter,
-        limits=Limits(options.max_loaded, max_memory),
-        base=config.model,
+        limits=CacheLimits(options.max_loaded, max_memory),
+        base_name=config.model,
     )
 
 
