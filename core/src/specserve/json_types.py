@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
-JsonValue: TypeAlias = "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | msgspec.Struct | None"
+    import msgspec
+
+JsonValue: TypeAlias = (
+    "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | msgspec.Struct | None"
+)
 """Whatever msgspec encodes as JSON; a Struct is an object."""
-JsonObject: TypeAlias = dict[str, JsonValue]
+JsonObject: TypeAlias = "dict[str, JsonValue]"
