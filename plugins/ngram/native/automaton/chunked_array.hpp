@@ -58,13 +58,10 @@ class Chunked {
         if (first_capacity_ < kChunk) {
             uint32_t capacity = first_capacity_ ? first_capacity_ : 64;
             while (capacity < needed && capacity < kChunk) capacity *= 2;
-            T* old = chunks_.empty() ? nullptr : chunks_[0].release();
-            T* grown = static_cast<T*>(std::realloc(static_cast<void*>(old), capacity * sizeof(T)));
-            if (grown == nullptr) {
-                std::free(old);
-                throw std::bad_alloc();
-            }
             if (chunks_.empty()) chunks_.emplace_back();
+            T* grown = static_cast<T*>(std::realloc(static_cast<void*>(chunks_[0].get()), capacity * sizeof(T)));
+            if (grown == nullptr) throw std::bad_alloc();  // the old chunk is untouched
+            chunks_[0].release();
             chunks_[0].reset(grown);
             first_capacity_ = capacity;
         }
