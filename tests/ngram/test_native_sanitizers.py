@@ -1,4 +1,4 @@
-"""The C++ index under the sanitizers: `stress.cpp`, built by the compiler alone and run."""
+"""The C++ index under the sanitizers: `native/stress`, built by the compiler alone and run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// An array that grows without moving: no stall however large it gets, little waste however small it stays.
+// An array that grows without moving its elements: appending never stalls, and a small array wastes little.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +12,9 @@
 
 namespace ngram {
 
-// The first chunk grows by reallocation up to kChunk elements; further chunks are born with that size.
+// The first chunk grows by reallocation up to kChunk elements; further chunks are allocated with that size.
 template <typename T>
-class Chunked {
+class ChunkedArray {
     static_assert(std::is_trivially_copyable_v<T>, "elements are moved and dropped as bytes");
 
    public:
@@ -26,18 +26,18 @@ class Chunked {
 
     uint32_t size() const { return size_; }
 
-    // Room for `count` elements that lie in one chunk; returns the index of the first. count <= kChunk.
+    // Allocates `count` contiguous, uninitialized elements; returns the index of the first. count <= kChunk.
     uint32_t append(uint32_t count) {
-        uint32_t at = size_ & (kChunk - 1);
-        if (at + count > kChunk && at != 0) size_ += kChunk - at;  // a run does not cross a border
+        uint32_t offset = size_ & (kChunk - 1);
+        if (offset + count > kChunk && offset != 0) size_ += kChunk - offset;  // a run lies within one chunk
         grow(size_ + count);
         uint32_t first = size_;
         size_ += count;
         return first;
     }
 
-    // Frees the last chunk; false where there is none. Only for an array that is not used any more.
-    bool release() {
+    // Frees the last chunk; false if there is none. Only for an array that is no longer used.
+    bool release_chunk() {
         if (chunks_.empty()) return false;
         chunks_.pop_back();
         return true;
@@ -55,21 +55,23 @@ class Chunked {
 
     void grow(uint32_t needed) {
         if (needed <= first_capacity_) return;
-        if (first_capacity_ < kChunk) {
-            uint32_t capacity = first_capacity_ ? first_capacity_ : 64;
-            while (capacity < needed && capacity < kChunk) capacity *= 2;
-            if (chunks_.empty()) chunks_.emplace_back();
-            T* grown = static_cast<T*>(std::realloc(static_cast<void*>(chunks_[0].get()), capacity * sizeof(T)));
-            if (grown == nullptr) throw std::bad_alloc();  // the old chunk is untouched
-            chunks_[0].release();
-            chunks_[0].reset(grown);
-            first_capacity_ = capacity;
-        }
+        if (first_capacity_ < kChunk) grow_first_chunk(needed);
         while (size_t{chunks_.size()} * kChunk < needed) {
             T* fresh = static_cast<T*>(std::malloc(kChunk * sizeof(T)));
             if (fresh == nullptr) throw std::bad_alloc();
             chunks_.emplace_back(fresh);
         }
+    }
+
+    void grow_first_chunk(uint32_t needed) {
+        uint32_t capacity = first_capacity_ ? first_capacity_ : 64;
+        while (capacity < needed && capacity < kChunk) capacity *= 2;
+        if (chunks_.empty()) chunks_.emplace_back();
+        T* grown = static_cast<T*>(std::realloc(static_cast<void*>(chunks_[0].get()), capacity * sizeof(T)));
+        if (grown == nullptr) throw std::bad_alloc();  // the old chunk is untouched
+        chunks_[0].release();
+        chunks_[0].reset(grown);
+        first_capacity_ = capacity;
     }
 
     std::vector<std::unique_ptr<T, Free>> chunks_;

@@ -1,4 +1,4 @@
-// The Python face of the index: buffers of integers in, tuples out, the GIL released in between.
+// The Python module: buffers of integers in, tuples out, the GIL released in between.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -19,60 +19,54 @@ namespace {
 template <typename T>
 using Buffer = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-Shape shape_of(const std::string& match_type) {
-    if (match_type == "learned") return Shape::kLearned;
-    if (match_type == "prob") return Shape::kFrequency;
-    if (match_type == "bfs") return Shape::kRecency;
-    throw std::invalid_argument("match_type must be learned, prob or bfs; got '" + match_type + "'");
+MatchType match_type_named(const std::string& name) {
+    if (name == "learned") return MatchType::kLearned;
+    if (name == "prob") return MatchType::kProb;
+    if (name == "bfs") return MatchType::kBfs;
+    throw std::invalid_argument("match_type must be learned, prob or bfs; got '" + name + "'");
 }
 
-Order order_of(Shape shape) {
-    return shape == Shape::kLearned     ? Order::kLongest
-           : shape == Shape::kFrequency ? Order::kFrequency
-                                        : Order::kRecency;
-}
-
-void refuse_negative(const Buffer<int32_t>& tokens) {
+void check_token_ids(const Buffer<int32_t>& tokens) {
     for (size_t i = 0; i < tokens.size(); ++i) {
         if (tokens.data()[i] < 0)
             throw std::invalid_argument("token ids are not negative; got " + std::to_string(tokens.data()[i]));
     }
 }
 
-void at_least(const char* name, uint64_t value, uint64_t least) {
-    if (value >= least) return;
-    throw std::invalid_argument(std::string(name) + " must be at least " + std::to_string(least) + "; got " +
+void check_minimum(const char* name, uint64_t value, uint64_t min) {
+    if (value >= min) return;
+    throw std::invalid_argument(std::string(name) + " must be at least " + std::to_string(min) + "; got " +
                                 std::to_string(value));
 }
 
-void in_range(const char* name, uint64_t value, uint64_t least, uint64_t most) {
-    if (value >= least && value <= most) return;
-    throw std::invalid_argument(std::string(name) + " must be " + std::to_string(least) + ".." + std::to_string(most) +
+void check_range(const char* name, uint64_t value, uint64_t min, uint64_t max) {
+    if (value >= min && value <= max) return;
+    throw std::invalid_argument(std::string(name) + " must be " + std::to_string(min) + ".." + std::to_string(max) +
                                 "; got " + std::to_string(value));
 }
 
-constexpr uint32_t kPerContext = 4;  // continuations of one context that the learned shape looks at
-
-void make_index(Index* self, const std::string& match_type, uint64_t capacity, uint32_t generations, bool shared,
+void init_index(Index* self, const std::string& match_type_name, uint64_t capacity, uint32_t generations, bool shared,
                 uint32_t min_match, uint32_t max_match, uint32_t min_breadth, uint32_t max_breadth, uint32_t max_depth,
                 double min_survival, uint32_t threads) {
-    Shape shape = shape_of(match_type);
-    in_range("generations", generations, 2, kMostSources - 1);
-    at_least("max_depth", max_depth, 1);
-    at_least("capacity", capacity, std::max(uint64_t{max_depth} + 1, uint64_t{generations}));
-    at_least("max_match", max_match, 1);
-    in_range("min_match", min_match, 1, max_match);
-    in_range("max_breadth", max_breadth, 1, kMostCandidates);
-    in_range("min_breadth", min_breadth, 1, max_breadth);
+    MatchType match_type = match_type_named(match_type_name);
+    check_range("generations", generations, 2, kMaxSources - 1);
+    check_minimum("max_depth", max_depth, 1);
+    check_minimum("capacity", capacity, std::max(uint64_t{max_depth} + 1, uint64_t{generations}));
+    check_minimum("max_match", max_match, 1);
+    check_range("min_match", min_match, 1, max_match);
+    check_range("max_breadth", max_breadth, 1, kMaxCandidates);
+    check_range("min_breadth", min_breadth, 1, max_breadth);
     if (!(min_survival >= 0 && min_survival <= 1)) {
         throw std::invalid_argument("min_survival must be 0..1; got " + std::to_string(min_survival));
     }
-    in_range("threads", threads, 1, 2);
-    uint32_t per_context = shape == Shape::kLearned ? std::min(kPerContext, max_breadth) : max_breadth;
-    Limits limits{shape, {min_match, max_match, per_context, max_breadth}, min_breadth, max_depth, min_survival};
-    new (self) Index(Settings{order_of(shape), shared, limits}, capacity, generations, threads);
+    check_range("threads", threads, 1, 2);
+    uint32_t per_context = match_type == MatchType::kLearned ? std::min(kLearnedPerContext, max_breadth) : max_breadth;
+    CandidateLimits candidates{min_match, max_match, per_context, max_breadth};
+    DraftOptions draft{match_type, candidates, min_breadth, max_depth, min_survival};
+    new (self) Index(Settings{shared, draft}, capacity, generations, threads);
 }
 
+// (tokens, parents, survival), with parents None for a chain; None for an empty draft.
 nb::object draft_object(const std::vector<DraftNode>& nodes) {
     if (nodes.empty()) return nb::none();
     bool chain = true;
@@ -101,7 +95,7 @@ nb::list step(Index& index, const Buffer<int64_t>& handles, const Buffer<int32_t
         total += static_cast<size_t>(counts.data()[i]);
     }
     if (total != tokens.size()) throw std::invalid_argument("counts must add up to the number of tokens");
-    refuse_negative(tokens);
+    check_token_ids(tokens);
     std::vector<std::vector<DraftNode>> drafts;
     {
         nb::gil_scoped_release release;
@@ -138,13 +132,15 @@ NB_MODULE(_native, m) {
     nb::class_<Corpus>(m, "Corpus")
         .def(
             "__init__",
-            [](Corpus* self, const std::string& match_type) { new (self) Corpus(order_of(shape_of(match_type))); },
+            [](Corpus* self, const std::string& match_type) {
+                new (self) Corpus(ranking_of(match_type_named(match_type)));
+            },
             nb::arg("match_type") = "learned")
         .def(
             "add",
             [](Corpus& corpus, const Buffer<int32_t>& tokens) {
-                refuse_negative(tokens);
-                if (corpus.is_shelved())
+                check_token_ids(tokens);
+                if (corpus.is_frozen())
                     throw std::invalid_argument("an index reads this corpus now; build another one");
                 nb::gil_scoped_release release;
                 corpus.add(tokens.data(), tokens.size());
@@ -154,13 +150,13 @@ NB_MODULE(_native, m) {
         .def_prop_ro("num_bytes", &Corpus::bytes);
 
     nb::class_<Index>(m, "Index")
-        .def("__init__", &make_index, nb::kw_only(), nb::arg("match_type"), nb::arg("capacity"), nb::arg("generations"),
+        .def("__init__", &init_index, nb::kw_only(), nb::arg("match_type"), nb::arg("capacity"), nb::arg("generations"),
              nb::arg("shared"), nb::arg("min_match"), nb::arg("max_match"), nb::arg("min_breadth"),
              nb::arg("max_breadth"), nb::arg("max_depth"), nb::arg("min_survival"), nb::arg("threads") = 2)
         .def(
             "start",
             [](Index& index, const std::string& name_space, const Buffer<int32_t>& prompt) {
-                refuse_negative(prompt);
+                check_token_ids(prompt);
                 nb::gil_scoped_release release;
                 return index.start(name_space, prompt.data(), prompt.size());
             },
@@ -169,7 +165,7 @@ NB_MODULE(_native, m) {
         .def(
             "stop",
             [](Index& index, Handle handle, const Buffer<int32_t>& tokens) {
-                refuse_negative(tokens);
+                check_token_ids(tokens);
                 nb::gil_scoped_release release;
                 index.stop(handle, tokens.data(), tokens.size());
             },
@@ -177,9 +173,9 @@ NB_MODULE(_native, m) {
         .def(
             "add_corpus",
             [](Index& index, const std::string& name, std::shared_ptr<Corpus> corpus) {
-                if (corpus->order() != index.order())
+                if (corpus->ranking() != index.ranking())
                     throw std::invalid_argument("the corpus was built for another match_type");
-                corpus->shelve();
+                corpus->freeze();
                 nb::gil_scoped_release release;
                 index.add_corpus(name, std::move(corpus));
             },

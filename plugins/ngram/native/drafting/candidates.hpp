@@ -1,99 +1,71 @@
-// The contexts of one position in several automata, and the candidates for the next token that they give.
+// The candidates for the next token of a text: the alignment's predictions and what followed its contexts in several
+// automata, from the longest context down (the order of PPM, Cleary and Witten 1984).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "automaton/suffix_automaton.hpp"
+#include "automaton/match.hpp"
 #include "drafting/alignment.hpp"
 #include "estimation/features.hpp"
 
 namespace ngram {
 
-// The longest context of a position that an automaton knows: a state and how many tokens of it match.
-struct Place {
-    StateId state = kRoot;
-    uint32_t length = 0;
-};
-
 struct Source {
-    const Automaton* automaton;
-    Kind kind;
+    const SuffixAutomaton* automaton;
+    Origin origin;
 };
+constexpr uint32_t kMaxSources = 16;
+constexpr uint32_t kNoSource = kMaxSources;
 
-// The place with the longest of the shorter contexts.
-inline Place shorter(const Automaton& automaton, Place at) {
-    return {automaton.link(at.state), automaton.link_length(at.state)};
-}
-
-// The place one token further.
-inline Place advance(const Automaton& automaton, Place at, Token token) {
-    while (true) {
-        StateId next = automaton.follow(at.state, token);
-        if (next != kNone) return {next, at.length + 1};
-        if (at.state == kRoot) return {};
-        at = shorter(automaton, at);
-    }
-}
-
-// The place, after other texts were written: they may have split its state, whose shorter contexts are the other half's
-// then.
-inline Place found_again(const Automaton& automaton, Place at) {
-    while (at.state != kRoot && at.length <= automaton.link_length(at.state)) at.state = automaton.link(at.state);
-    return at;
-}
-
-constexpr uint32_t kMostSources = 16;
-constexpr uint32_t kNoSource = kMostSources;
-
-// A candidate for the token after a context.
 struct Candidate {
     Token token;
-    uint32_t source;  // kNoSource: the alignment's guess
-    Place next;       // where its source stands after it
-    Evidence evidence;
+    uint32_t source;  // kNoSource: a prediction of the alignment
+    Match next;       // the match in that source after the token
+    Features features;
 };
 
-// Lengths of contexts that may speak, and how many candidates are heard.
-struct Window {
+// Which contexts are considered, and how many of their continuations. Lengths are in tokens.
+struct CandidateLimits {
     uint32_t min_match, max_match;
     uint32_t per_context;  // continuations of one context
-    uint32_t per_token;    // candidates for one token, at most kMostCandidates
+    uint32_t per_token;    // candidates for one token, at most kMaxCandidates
 };
-constexpr uint32_t kMostContexts = 32;
-constexpr uint32_t kMostCandidates = 32;
+constexpr uint32_t kMaxContexts = 32;
+constexpr uint32_t kMaxCandidates = 32;
 
-// Gives the candidates of one position from the longest context down, each token once. At equal length the
-// alignment speaks first, then the sources in their order.
-template <typename PlaceOf, typename BoundOf>
+// Enumerates the candidates of one position, each token once. At equal length the alignment comes first, then the
+// sources in their order.
+template <typename MatchOf, typename BoundOf>
 class Candidates {
    public:
-    // `place(s)` is the place in source s; `bound(s)` at least its length, and cheaper.
-    Candidates(const Source* sources, uint32_t num_sources, const Trace& trace, const Text& text, const Window& window,
-               PlaceOf place, BoundOf bound)
-        : sources_(sources), num_sources_(num_sources), trace_(trace), text_(text), window_(window), place_(place) {
-        for (uint32_t s = 0; s < num_sources; ++s) length_[s] = std::min(bound(s), window.max_match);
+    // `match(s)` is the match in source s; `bound(s)` is at least its length, and cheaper.
+    Candidates(const Source* sources, uint32_t num_sources, const Alignment& alignment, const Text& text,
+               const CandidateLimits& limits, MatchOf match, BoundOf bound)
+        : sources_(sources), num_sources_(num_sources), alignment_(alignment), text_(text), limits_(limits),
+          match_(match) {
+        for (uint32_t s = 0; s < num_sources; ++s) length_[s] = std::min(bound(s), limits.max_match);
     }
 
     // Calls visit(candidate) until it returns false.
     template <typename Visit>
     void visit(Visit visit) {
-        bool aligned = trace_.aligned();
-        for (uint32_t contexts = 0; contexts < kMostContexts;) {
+        bool has_predictions = alignment_.is_aligned();
+        for (uint32_t contexts = 0; contexts < kMaxContexts;) {
             uint32_t s = longest();
-            bool over = length_[s] < window_.min_match;  // which is 1 or more
-            if (aligned && (over || trace_.length() >= length_[s])) {
-                aligned = false;
-                if (!visit_guesses(visit)) return;
+            bool is_exhausted = length_[s] < limits_.min_match;  // which is 1 or more
+            if (has_predictions && (is_exhausted || alignment_.length() >= length_[s])) {
+                has_predictions = false;
+                if (!visit_predictions(visit)) return;
             }
-            if (over) return;
-            if (!(known_ >> s & 1)) {  // only now find out where the source really stands
-                find(s);
+            if (is_exhausted) return;
+            if (!(is_resolved_ >> s & 1)) {  // so far only the bound was known
+                resolve(s);
                 continue;
             }
             ++contexts;
             if (!visit_context(s, visit)) return;
-            at_[s] = shorter(*sources_[s].automaton, at_[s]);
+            at_[s] = shorter_match(*sources_[s].automaton, at_[s]);
             length_[s] = at_[s].length;
         }
     }
@@ -107,52 +79,50 @@ class Candidates {
         return best;
     }
 
-    void find(uint32_t s) {
-        const Automaton& automaton = *sources_[s].automaton;
-        known_ |= 1u << s;
-        at_[s] = place_(s);
-        while (automaton.link_length(at_[s].state) >= window_.max_match) {
-            at_[s] = shorter(automaton, at_[s]);
-        }
-        length_[s] = std::min(at_[s].length, window_.max_match);
+    void resolve(uint32_t s) {
+        const SuffixAutomaton& automaton = *sources_[s].automaton;
+        is_resolved_ |= 1u << s;
+        at_[s] = match_(s);
+        while (automaton.link_length(at_[s].state) >= limits_.max_match) at_[s] = shorter_match(automaton, at_[s]);
+        length_[s] = std::min(at_[s].length, limits_.max_match);
     }
 
     template <typename Visit>
-    bool visit_guesses(Visit& visit) {
-        for (uint32_t which = 0; which < Trace::kGuesses; ++which) {
-            Token token = trace_.guess(text_, which);
+    bool visit_predictions(Visit& visit) {
+        for (uint32_t which = 0; which < Alignment::kMaxPredictions; ++which) {
+            Token token = alignment_.prediction(text_, which);
             if (token < 0 || !is_new(token)) continue;
-            if (!visit(Candidate{token, kNoSource, {}, evidence(Kind::kAligned, token, 1, which, 1, 1, 1)}))
-                return false;
-            if (num_seen_ == window_.per_token) return false;
+            Candidate candidate{token, kNoSource, {}, features(Origin::kAlignment, token, 1, which, 1, 1, 1)};
+            if (!visit(candidate)) return false;
+            if (num_seen_ == limits_.per_token) return false;
         }
         return true;
     }
 
     template <typename Visit>
     bool visit_context(uint32_t s, Visit& visit) {
-        const Automaton& automaton = *sources_[s].automaton;
-        automaton.prefetch(automaton.link(at_[s].state));  // most likely the next context
-        Front front = automaton.front(at_[s].state);
-        uint32_t size = std::min(front.size, window_.per_context), total = 0;
-        for (uint32_t i = 0; i < size; ++i) total += front.edges[i].count;
+        const SuffixAutomaton& automaton = *sources_[s].automaton;
+        automaton.prefetch(automaton.suffix_link(at_[s].state));  // most likely the next context
+        TopTransitions top = automaton.top(at_[s].state);
+        uint32_t size = std::min(top.size, limits_.per_context), total = 0;
+        for (uint32_t i = 0; i < size; ++i) total += top.data[i].count;
         for (uint32_t rank = 0; rank < size; ++rank) {
-            const Edge& edge = front.edges[rank];
-            if (!is_new(edge.token)) continue;
-            Candidate candidate{
-                edge.token,
-                s,
-                {edge.next, length_[s] + 1},
-                evidence(sources_[s].kind, edge.token, length_[s], rank, edge.count, total, front.degree)};
+            auto [token, next, count] = top.data[rank];
+            if (!is_new(token)) continue;
+            Candidate candidate{token,
+                                s,
+                                {next, length_[s] + 1},
+                                features(sources_[s].origin, token, length_[s], rank, count, total, top.degree)};
             if (!visit(candidate)) return false;
-            if (num_seen_ == window_.per_token) return false;
+            if (num_seen_ == limits_.per_token) return false;
         }
         return true;
     }
 
-    Evidence evidence(Kind kind, Token token, uint32_t length, uint32_t rank, uint32_t count, uint32_t total,
+    Features features(Origin origin, Token token, uint32_t match_length, uint32_t rank, uint32_t count, uint32_t total,
                       uint32_t degree) const {
-        return {kind, trace_.relation(text_, token), length, rank, count, total, degree, trace_.stretch()};
+        Relation relation = alignment_.relation(text_, token);
+        return {origin, relation, match_length, rank, count, total, degree, alignment_.run_length()};
     }
 
     bool is_new(Token token) {
@@ -163,14 +133,14 @@ class Candidates {
 
     const Source* sources_;
     uint32_t num_sources_;
-    const Trace& trace_;
+    const Alignment& alignment_;
     const Text& text_;
-    const Window& window_;
-    PlaceOf place_;
-    Place at_[kMostSources];
-    uint32_t length_[kMostSources];
-    uint32_t known_ = 0;
-    Token seen_[kMostCandidates];
+    const CandidateLimits& limits_;
+    MatchOf match_;
+    Match at_[kMaxSources];         // the contexts that come next
+    uint32_t length_[kMaxSources];  // their lengths, or bounds of them where they are not resolved
+    uint32_t is_resolved_ = 0;      // bit s: at_[s] is set
+    Token seen_[kMaxCandidates];
     uint32_t num_seen_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Grows the draft of one request, best node first, from the candidates at its nodes.
+// Builds the draft tree of one request by best-first search over the candidates of its nodes.
 #pragma once
 
 #include <cstdint>
@@ -10,42 +10,58 @@
 
 namespace ngram {
 
-// Which nodes come first, and so make the draft when the limit is reached.
-enum class Shape : uint8_t {
-    kLearned,    // the likeliest by what was learned
-    kFrequency,  // the most frequent: shares of their contexts, multiplied along the path
-    kRecency,    // level by level, as many children as the length of the match allows, the most recent first
+// The order of the search, and so which nodes are in the draft when its limit is reached.
+enum class MatchType : uint8_t {
+    kLearned,  // the highest survival estimate first
+    kProb,     // the highest relative frequency first, multiplied along the path
+    kBfs,      // level by level, the most recent first; the longer the match, the fewer children
 };
 
-struct Limits {
-    Shape shape;
-    Window window;
-    uint32_t min_breadth;  // kRecency: children after a match of max_match tokens; after one of min_match per_token
+// How the automata that it searches rank their transitions.
+inline Ranking ranking_of(MatchType match_type) {
+    switch (match_type) {
+        case MatchType::kProb: return Ranking::kFrequency;
+        case MatchType::kBfs: return Ranking::kRecency;
+        default: return Ranking::kUpdateExclusion;
+    }
+}
+
+struct DraftOptions {
+    MatchType match_type;
+    CandidateLimits candidates;
+    uint32_t min_breadth;  // kBfs: children after a match of max_match tokens; per_token after one of min_match
     uint32_t max_depth;
-    double min_survival;  // no node below this
+    double min_survival;  // nodes with less are not in the draft
 };
 
 struct DraftNode {
     Token token;
-    int32_t parent;  // -1: the newest committed token
-    double survival;
+    int32_t parent;   // index in the draft; -1: the newest committed token
+    double survival;  // P(the target model accepts the node and all its ancestors)
 };
 
-// Where a request stands.
+// What a draft continues.
 struct Position {
     const Source* sources;
     uint32_t num_sources;
-    const Place* places;  // one per source
-    const Trace* trace;
+    const Match* matches;  // one per source
+    const Alignment* alignment;
     const Text* text;
 };
 
-// Keeps its working memory from draft to draft.
-class TreeGrower {
+// Bounds of the search.
+constexpr double kMinMass = 1e-4;           // no more candidates once the earlier ones left less probability
+constexpr double kPromisingFactor = 10;     // a node is promising from so many times min_survival on
+constexpr uint32_t kMaxMisses = 4;          // candidates below min_survival in a row that end the search there; else 1
+constexpr uint32_t kLearnedPerContext = 4;  // kLearned: continuations of one context that are considered
+constexpr double kEscapeProbability = 0.5;  // kProb: of each step to a shorter context
+
+// Reuses its buffers from draft to draft.
+class TreeBuilder {
    public:
-    // At most `limit` nodes, depth first, so parents come before children and the best path comes first.
-    void grow(const Position& position, const Predictor& predictor, const Limits& limits, uint32_t limit,
-              std::vector<DraftNode>& draft);
+    // At most `limit` nodes in depth-first order: parents come before children, the best path comes first.
+    void build(const Position& position, const Predictor& predictor, const DraftOptions& options, uint32_t limit,
+               std::vector<DraftNode>& draft);
 
    private:
     struct Node {
@@ -53,38 +69,39 @@ class TreeGrower {
         Token token;
         uint32_t depth;
         double survival, score;
-        uint32_t known;  // bit s: its place in source s is known
-        Trace trace;
+        uint32_t resolved;  // bit s: its match in source s is known
+        Alignment alignment;
     };
-    struct Entry {
+    struct HeapEntry {
         double score, survival;
-        uint32_t order;
+        uint32_t order;  // of insertion; the earlier one is better at equal scores
         uint32_t parent;
         Token token;
         uint32_t source;
-        Place next;
-        bool operator<(const Entry& other) const {
+        Match next;
+        bool operator<(const HeapEntry& other) const {
             return score != other.score ? score < other.score : order > other.order;
         }
     };
 
-    uint32_t add(const Entry& entry);
-    void expand(uint32_t node, const Predictor& predictor, const Limits& limits);
-    void order_by_branch(std::vector<DraftNode>& draft);
-    Place place(uint32_t node, uint32_t source);
+    uint32_t add_node(const HeapEntry& entry);
+    void expand(uint32_t node, const Predictor& predictor, const DraftOptions& options);
+    void push(uint32_t node, const Candidate& candidate, double score, double survival);
+    void order_depth_first(std::vector<DraftNode>& draft);
+    Match match(uint32_t node, uint32_t source);
 
     Position position_{};
-    std::vector<Node> nodes_;    // nodes_[0] is the root; draft node i is nodes_[i + 1]
-    std::vector<Place> places_;  // num_sources per node; of one that is not known, only the length, which is a bound
-    std::vector<Entry> heap_;
-    std::vector<DraftNode> found_;  // the draft, best first
-    uint32_t order_ = 0;
+    std::vector<Node> nodes_;     // nodes_[0] is the root; found_[i] is nodes_[i + 1]
+    std::vector<Match> matches_;  // num_sources per node; one that is not resolved has a bound of its length only
+    std::vector<HeapEntry> heap_;
+    std::vector<DraftNode> found_;  // the draft in the order of the search
+    uint32_t num_pushed_ = 0;
 
-    struct Waiting {
-        int32_t node, parent;
+    struct Subtree {
+        int32_t root, parent;
     };
     std::vector<int32_t> first_child_, next_sibling_;
-    std::vector<Waiting> stack_;
+    std::vector<Subtree> stack_;
 };
 
 }  // namespace ngram

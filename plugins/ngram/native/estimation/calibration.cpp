@@ -7,37 +7,36 @@ namespace ngram {
 
 namespace {
 
-constexpr double kServerMemory = 0.9998, kOwnMemory = 0.998;  // what a node leaves of the weight of those before
-constexpr double kServerTrials = 16, kOwnTrials = 4;          // what a prior weighs
-constexpr double kReach = 6;                                  // log odds of the outermost knots
+constexpr uint32_t kKnots = Calibration::kKnots;
+constexpr double kMaxLogOdds = Calibration::kMaxLogOdds;
 
-struct Between {
-    uint32_t knot;  // and the next
-    double part;    // how far towards the next
+struct Position {
+    uint32_t knot;  // the last one at or before it
+    double part;    // of the way to the next knot
 };
 
-Between between(double survival, uint32_t knots) {
-    double p = std::min(0.9975, std::max(0.0025, survival));
-    double x = (std::log(p / (1 - p)) + kReach) * (knots - 1) / (2 * kReach);
-    uint32_t knot = std::min(static_cast<uint32_t>(x), knots - 2);
+Position position_of(double survival) {
+    double p = std::min(Calibration::kMaxSurvival, std::max(Calibration::kMinSurvival, survival));
+    double x = (std::log(p / (1 - p)) + kMaxLogOdds) * (kKnots - 1) / (2 * kMaxLogOdds);
+    uint32_t knot = std::min(static_cast<uint32_t>(x), kKnots - 2);
     return {knot, x - knot};
 }
 
-// What survival is at the knots, uncorrected.
+// The curve that corrects nothing.
 Calibration::Curve identity() {
-    constexpr uint32_t knots = Calibration::kKnots;
     Calibration::Curve curve;
-    for (uint32_t knot = 0; knot < knots; ++knot)
-        curve[knot] = 1 / (1 + std::exp(kReach - 2 * kReach * knot / (knots - 1)));
+    for (uint32_t knot = 0; knot < kKnots; ++knot) {
+        curve[knot] = 1 / (1 + std::exp(kMaxLogOdds - 2 * kMaxLogOdds * knot / (kKnots - 1)));
+    }
     return curve;
 }
 const Calibration::Curve kIdentity = identity();
 
 }  // namespace
 
-// Neighbours out of order are pooled (isotonic regression, Ayer et al. 1955), or a guess could be corrected to
-// less than the guesses after it.
-Calibration::Curve Calibration::curve(uint32_t habit) const {
+// Isotonic regression by pooling adjacent violators (Ayer et al., 1955): a larger estimate is never corrected to less
+// than a smaller one.
+Calibration::Curve Calibration::curve(uint32_t hit_rate) const {
     struct Pool {
         double mean, weight;
         uint32_t knots;
@@ -45,7 +44,7 @@ Calibration::Curve Calibration::curve(uint32_t habit) const {
     std::array<Pool, kKnots> pools;
     uint32_t count = 0;
     for (uint32_t knot = 0; knot < kKnots; ++knot) {
-        pools[count++] = {value(habit, knot), knots_[habit][knot].trials + kOwnTrials, 1};
+        pools[count++] = {value(hit_rate, knot), knots_[hit_rate][knot].trials + kRequestPriorTrials, 1};
         while (count > 1 && pools[count - 2].mean > pools[count - 1].mean) {
             Pool &left = pools[count - 2], &right = pools[count - 1];
             double weight = left.weight + right.weight;
@@ -62,28 +61,28 @@ Calibration::Curve Calibration::curve(uint32_t habit) const {
 }
 
 double Calibration::correct(double survival, const Curve& curve) {
-    auto [knot, part] = between(survival, kKnots);
+    auto [knot, part] = position_of(survival);
     return (1 - part) * curve[knot] + part * curve[knot + 1];
 }
 
-void Calibration::learn(double survival, uint32_t habit, bool came_true, double news) {
-    auto [knot, part] = between(survival, kKnots);
-    auto add = [came_true](Knot& k, double weight, double memory) {
-        double keep = 1 - weight * (1 - memory);
-        k.hits = k.hits * keep + weight * came_true;
+void Calibration::learn(double survival, uint32_t hit_rate, bool accepted, double weight) {
+    auto [knot, part] = position_of(survival);
+    auto add = [accepted](Knot& k, double weight, double decay) {
+        double keep = 1 - weight * (1 - decay);
+        k.hits = k.hits * keep + weight * accepted;
         k.trials = k.trials * keep + weight;
     };
-    add(knots_[habit][knot], news * (1 - part), kOwnMemory);
-    add(knots_[habit][knot + 1], news * part, kOwnMemory);
-    add(prior_->knots_[habit][knot], news * (1 - part), kServerMemory);
-    add(prior_->knots_[habit][knot + 1], news * part, kServerMemory);
+    add(knots_[hit_rate][knot], weight * (1 - part), kRequestDecay);
+    add(knots_[hit_rate][knot + 1], weight * part, kRequestDecay);
+    add(global_->knots_[hit_rate][knot], weight * (1 - part), kGlobalDecay);
+    add(global_->knots_[hit_rate][knot + 1], weight * part, kGlobalDecay);
 }
 
-double Calibration::value(uint32_t habit, uint32_t knot) const {
-    const Knot& all = prior_->knots_[habit][knot];
-    const Knot& own = knots_[habit][knot];
-    double p = (all.hits + kServerTrials * kIdentity[knot]) / (all.trials + kServerTrials);
-    return (own.hits + kOwnTrials * p) / (own.trials + kOwnTrials);
+double Calibration::value(uint32_t hit_rate, uint32_t knot) const {
+    const Knot& global = global_->knots_[hit_rate][knot];
+    const Knot& own = knots_[hit_rate][knot];
+    double p = (global.hits + kGlobalPriorTrials * kIdentity[knot]) / (global.trials + kGlobalPriorTrials);
+    return (own.hits + kRequestPriorTrials * p) / (own.trials + kRequestPriorTrials);
 }
 
 }  // namespace ngram

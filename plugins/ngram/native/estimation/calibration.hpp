@@ -1,8 +1,8 @@
-// Survival as the product of learned probabilities says it, held against what became of earlier drafts.
+// Calibration of survival estimates: what became of earlier drafts corrects the product of learned probabilities.
 //
-// The product takes the tokens of a path for independent, which they are not. The correction is a curve through
-// knots, evenly spread in log odds, one curve per habit; a request has its own and the server's as its prior
-// (adaptive probability maps, Mahoney 2005).
+// The product takes the tokens of a path for independent, which they are not. The correction is a piecewise linear
+// curve over log odds, one per hit rate bucket (adaptive probability maps, Mahoney 2005). A request has its own curves,
+// with the global ones as their prior.
 #pragma once
 
 #include <array>
@@ -14,26 +14,31 @@ namespace ngram {
 
 class Calibration {
    public:
-    // `prior`: the server's own; null for that one itself.
-    explicit Calibration(Calibration* prior) : prior_(prior) {}
+    static constexpr uint32_t kKnots = 13;                                 // evenly spaced in log odds
+    static constexpr double kMaxLogOdds = 6;                               // of the outermost knots
+    static constexpr double kMinSurvival = 0.0025, kMaxSurvival = 0.9975;  // estimates beyond are clamped
+    static constexpr double kGlobalDecay = 0.9998, kRequestDecay = 0.998;  // of earlier outcomes, per outcome
+    static constexpr double kGlobalPriorTrials = 16, kRequestPriorTrials = 4;
 
-    static constexpr uint32_t kKnots = 13;
-    using Curve = std::array<double, kKnots>;  // survival at the knots, never falling
+    using Curve = std::array<double, kKnots>;  // survival at the knots, non-decreasing
 
-    Curve curve(uint32_t habit) const;
+    // `global`: the calibration that learns from all requests; null for that one itself.
+    explicit Calibration(Calibration* global) : global_(global) {}
+
+    Curve curve(uint32_t hit_rate) const;
     static double correct(double survival, const Curve& curve);
-    // `news`: how much of the outcome did not follow from that of the guess before it, 0..1.
-    void learn(double survival, uint32_t habit, bool came_true, double news);
+    // A node with this estimate was on the accepted path, or not. `weight`: 0..1.
+    void learn(double survival, uint32_t hit_rate, bool accepted, double weight);
 
    private:
     struct Knot {
         double hits = 0, trials = 0;
     };
 
-    double value(uint32_t habit, uint32_t knot) const;
+    double value(uint32_t hit_rate, uint32_t knot) const;
 
-    Calibration* prior_;
-    std::array<std::array<Knot, kKnots>, kHabits> knots_{};
+    Calibration* global_;
+    std::array<std::array<Knot, kKnots>, kHitRateBuckets> knots_{};
 };
 
 }  // namespace ngram

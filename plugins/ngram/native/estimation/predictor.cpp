@@ -9,38 +9,32 @@ namespace ngram {
 
 namespace {
 
-constexpr int kServerForgetting = 10, kOwnForgetting = 6;
-constexpr uint32_t kServerTrials = 8, kOwnTrials = 16;   // what the knowledge that a rate begins with weighs
-constexpr double kServerPace = 0.002, kOwnPace = 0.003;  // of the mixing weights
-constexpr double kFirstWeight = 0.35;
-constexpr double kSurest = 0.9995;
+constexpr uint32_t kOriginCells = kOrigins * kLengthBuckets * 2;
+constexpr uint32_t kLengthCells = kOrigins * kLengthBuckets * kRelations * kRunBuckets;
+constexpr uint32_t kRankCells = kOrigins * kRankBuckets * kRelations * kDegreeBuckets * kCountBuckets;
+constexpr uint32_t kWeightSets = kOrigins * 2 * 4;
 
-constexpr uint32_t kOwnCells = kKinds * kLengths * 2;
-constexpr uint32_t kLengthCells = kKinds * kLengths * kRelations * kStretches;
-constexpr uint32_t kRankCells = kKinds * kRanks * kRelations * kDegrees * kCounts;
-constexpr uint32_t kSets = kKinds * 2 * 4;
-
-// The three sides: roughly, which a request has rates of its own for; how long the match is and how long the
-// alignment has held; how the candidate ranks in its context.
-Cells cells_of(const Evidence& e) {
-    uint32_t kind = static_cast<uint32_t>(e.kind), relation = static_cast<uint32_t>(e.relation);
-    uint32_t stretch = log2_bucket(e.stretch, kStretches);
-    uint32_t length = kind * kLengths + length_bucket(e.length);
-    uint32_t ranked = (kind * kRanks + std::min(e.rank, kRanks - 1)) * kRelations + relation;
-    uint32_t count = e.kind == Kind::kAligned ? std::min(stretch, kCounts - 1) : log2_bucket(e.count, kCounts);
-    return {2 * length + (e.rank > 0), kOwnCells + (length * kRelations + relation) * kStretches + stretch,
-            kOwnCells + kLengthCells + (ranked * kDegrees + degree_bucket(e.degree)) * kCounts + count};
+// The cell of each table. First: origin, length, whether it is the first candidate. Second: origin, length, relation,
+// run. Third: origin, rank, relation, degree, count.
+Cells cells_of(const Features& f) {
+    uint32_t origin = static_cast<uint32_t>(f.origin), relation = static_cast<uint32_t>(f.relation);
+    uint32_t run = log2_bucket(f.run_length, kRunBuckets);
+    uint32_t length = origin * kLengthBuckets + length_bucket(f.match_length);
+    uint32_t rank = (origin * kRankBuckets + std::min(f.rank, kRankBuckets - 1)) * kRelations + relation;
+    uint32_t count =
+        f.origin == Origin::kAlignment ? std::min(run, kCountBuckets - 1) : log2_bucket(f.count, kCountBuckets);
+    return {2 * length + (f.rank > 0), kOriginCells + (length * kRelations + relation) * kRunBuckets + run,
+            kOriginCells + kLengthCells + (rank * kDegreeBuckets + degree_bucket(f.degree)) * kCountBuckets + count};
 }
 
-uint32_t weight_set(const Evidence& e) {
-    uint32_t length = e.length < 3 ? 0 : e.length < 8 ? 1 : e.length < 24 ? 2 : 3;
-    return (static_cast<uint32_t>(e.kind) * 2 + (e.rank > 0)) * 4 + length;
+uint32_t weight_set(const Features& f) {
+    uint32_t length = f.match_length < 3 ? 0 : f.match_length < 8 ? 1 : f.match_length < 24 ? 2 : 3;
+    return (static_cast<uint32_t>(f.origin) * 2 + (f.rank > 0)) * 4 + length;
 }
 
-double probability(double log_odds) {
-    double p = 1 / (1 + std::exp(-log_odds));
-    return std::min(kSurest, std::max(1 - kSurest, p));
-}
+double clamp(double p) { return std::min(Predictor::kMaxProbability, std::max(1 - Predictor::kMaxProbability, p)); }
+
+double probability(double log_odds) { return clamp(1 / (1 + std::exp(-log_odds))); }
 
 double mix(const Weights& weights, const Weights& inputs) {
     double sum = 0;
@@ -50,71 +44,78 @@ double mix(const Weights& weights, const Weights& inputs) {
 
 }  // namespace
 
-void Rate::begin(double p, uint32_t weight) {
+void Rate::init(double p, uint32_t weight) {
     trials = weight << kPoint;
     hits = static_cast<uint32_t>(p * trials);
-    settle();
+    update_log_odds();
 }
 
-void Rate::add(bool hit, int forgetting) {
-    hits = hits - (hits >> forgetting) + (static_cast<uint32_t>(hit) << kPoint);
-    trials = trials - (trials >> forgetting) + (1u << kPoint);
-    settle();
+void Rate::add(bool hit, int decay_shift) {
+    hits = hits - (hits >> decay_shift) + (static_cast<uint32_t>(hit) << kPoint);
+    trials = trials - (trials >> decay_shift) + (1u << kPoint);
+    update_log_odds();
 }
 
-void Rate::settle() {
-    double p = std::min(kSurest, std::max(1 - kSurest, value()));
+void Rate::update_log_odds() {
+    double p = clamp(value());
     log_odds = std::log(p / (1 - p));
 }
 
-Predictor::Predictor(Predictor* server) : server_(server) {
-    if (server != nullptr) {
-        rates_.resize(kOwnCells);
-        for (uint32_t i = 0; i < kOwnCells; ++i) rates_[i].begin(server->rates_[i].value(), kOwnTrials);
-        weights_ = server->weights_;
+Predictor::Predictor(Predictor* global) : global_(global) {
+    if (global == nullptr) {
+        init_global();
         return;
     }
-    rates_.resize(kOwnCells + kLengthCells + kRankCells);
-    weights_.assign(kSets, Weights{kFirstWeight, kFirstWeight, kFirstWeight});
-    for (uint32_t i = 0; i < kOwnCells; ++i)
-        rates_[i].begin(prior_alone(static_cast<Kind>(i / (2 * kLengths)), i / 2 % kLengths, i % 2 == 0),
-                        kServerTrials);
+    rates_.resize(kOriginCells);
+    for (uint32_t i = 0; i < kOriginCells; ++i) rates_[i].init(global->rates_[i].value(), kRequestPriorTrials);
+    weights_ = global->weights_;
+}
+
+void Predictor::init_global() {
+    rates_.resize(kOriginCells + kLengthCells + kRankCells);
+    weights_.assign(kWeightSets, Weights{kInitialWeight, kInitialWeight, kInitialWeight});
+    for (uint32_t i = 0; i < kOriginCells; ++i) {
+        Origin origin = static_cast<Origin>(i / (2 * kLengthBuckets));
+        rates_[i].init(prior_by_origin(origin, i / 2 % kLengthBuckets, i % 2 == 0), kGlobalPriorTrials);
+    }
     for (uint32_t i = 0; i < kLengthCells; ++i) {
-        uint32_t length = i / (kRelations * kStretches);
-        Kind kind = static_cast<Kind>(length / kLengths);
-        Relation relation = static_cast<Relation>(i / kStretches % kRelations);
-        rates_[kOwnCells + i].begin(prior_by_length(kind, length % kLengths, relation, i % kStretches), kServerTrials);
+        uint32_t length = i / (kRelations * kRunBuckets);
+        Origin origin = static_cast<Origin>(length / kLengthBuckets);
+        Relation relation = static_cast<Relation>(i / kRunBuckets % kRelations);
+        double p = prior_by_length(origin, length % kLengthBuckets, relation, i % kRunBuckets);
+        rates_[kOriginCells + i].init(p, kGlobalPriorTrials);
     }
     for (uint32_t i = 0; i < kRankCells; ++i) {
-        uint32_t ranked = i / (kDegrees * kCounts);
-        Kind kind = static_cast<Kind>(ranked / (kRanks * kRelations));
-        Relation relation = static_cast<Relation>(ranked % kRelations);
-        double p = prior_by_rank(kind, ranked / kRelations % kRanks, relation, i / kCounts % kDegrees, i % kCounts);
-        rates_[kOwnCells + kLengthCells + i].begin(p, kServerTrials);
+        uint32_t rank = i / (kDegreeBuckets * kCountBuckets);
+        Origin origin = static_cast<Origin>(rank / (kRankBuckets * kRelations));
+        Relation relation = static_cast<Relation>(rank % kRelations);
+        double p = prior_by_rank(origin, rank / kRelations % kRankBuckets, relation, i / kCountBuckets % kDegreeBuckets,
+                                 i % kCountBuckets);
+        rates_[kOriginCells + kLengthCells + i].init(p, kGlobalPriorTrials);
     }
 }
 
-double Predictor::estimate(const Evidence& evidence) const {
-    Cells cells = cells_of(evidence);
-    const auto& all = server_->rates_;
-    Weights inputs{rates_[cells[0]].log_odds, all[cells[1]].log_odds, all[cells[2]].log_odds};
-    return probability(mix(weights_[weight_set(evidence)], inputs));
+double Predictor::estimate(const Features& features) const {
+    Cells cells = cells_of(features);
+    const auto& global = global_->rates_;
+    Weights inputs{rates_[cells[0]].log_odds, global[cells[1]].log_odds, global[cells[2]].log_odds};
+    return probability(mix(weights_[weight_set(features)], inputs));
 }
 
-void Predictor::learn(const Evidence& evidence, bool hit) {
-    Cells cells = cells_of(evidence);
-    auto& all = server_->rates_;
-    Weights inputs{rates_[cells[0]].log_odds, all[cells[1]].log_odds, all[cells[2]].log_odds};
-    Weights& own_weights = weights_[weight_set(evidence)];
-    Weights& all_weights = server_->weights_[weight_set(evidence)];
-    double own_step = kOwnPace * (hit - probability(mix(own_weights, inputs)));
-    double all_step = kServerPace * (hit - probability(mix(all_weights, inputs)));
+void Predictor::learn(const Features& features, bool hit) {
+    Cells cells = cells_of(features);
+    auto& global = global_->rates_;
+    Weights inputs{rates_[cells[0]].log_odds, global[cells[1]].log_odds, global[cells[2]].log_odds};
+    Weights& weights = weights_[weight_set(features)];
+    Weights& global_weights = global_->weights_[weight_set(features)];
+    double step = kRequestLearningRate * (hit - probability(mix(weights, inputs)));
+    double global_step = kGlobalLearningRate * (hit - probability(mix(global_weights, inputs)));
     for (uint32_t i = 0; i < kTables; ++i) {
-        own_weights[i] += own_step * inputs[i];
-        all_weights[i] += all_step * inputs[i];
-        all[cells[i]].add(hit, kServerForgetting);
+        weights[i] += step * inputs[i];
+        global_weights[i] += global_step * inputs[i];
+        global[cells[i]].add(hit, kGlobalDecayShift);
     }
-    rates_[cells[0]].add(hit, kOwnForgetting);
+    rates_[cells[0]].add(hit, kRequestDecayShift);
 }
 
 }  // namespace ngram

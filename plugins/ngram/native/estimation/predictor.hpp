@@ -1,8 +1,8 @@
-// Learned probabilities: how often a candidate with such evidence turned out to be the next token.
+// The estimated probability of a candidate: how often candidates with such features were the next token.
 //
-// Three tables of rates look at the evidence from three sides; their log odds are mixed with weights that are
-// learned too (logistic mixing, Mahoney 2005). The server learns from all requests; a request begins with what
-// the server knows, and has the weights and the roughest of the tables for itself.
+// Three tables of hit rates are indexed by different features. Their log odds are mixed with learned weights (logistic
+// mixing, Mahoney 2005). A global predictor learns from all requests; a request starts from a copy of it and has its
+// own weights and its own first table.
 #pragma once
 
 #include <array>
@@ -14,16 +14,17 @@
 
 namespace ngram {
 
-// Hits and trials in fixed point, and what they come to. A trial takes 1 / 2^forgetting off the weight of those
-// before it.
+// An adaptive hit rate: hits and trials in fixed point, with exponential decay. A trial multiplies the weight of
+// earlier ones by 1 - 2^-decay_shift.
 struct Rate {
-    static constexpr int kPoint = 16;
+    static constexpr int kPoint = 16;  // fraction bits
     uint32_t hits, trials;
     double log_odds;
 
-    void begin(double p, uint32_t weight);
-    void add(bool hit, int forgetting);
-    void settle();
+    // `p`, weighing as much as `weight` trials.
+    void init(double p, uint32_t weight);
+    void add(bool hit, int decay_shift);
+    void update_log_odds();
     double value() const { return static_cast<double>(hits) / trials; }
 };
 
@@ -33,17 +34,26 @@ using Weights = std::array<double, kTables>;
 
 class Predictor {
    public:
-    // `server`: the server's own, which learns with every request; null for that one itself.
-    explicit Predictor(Predictor* server);
+    static constexpr int kGlobalDecayShift = 10, kRequestDecayShift = 6;
+    static constexpr uint32_t kGlobalPriorTrials = 8, kRequestPriorTrials = 16;  // weight of what a rate starts from
+    static constexpr double kGlobalLearningRate = 0.002, kRequestLearningRate = 0.003;  // of the mixing weights
+    static constexpr double kInitialWeight = 0.35;
+    static constexpr double kMaxProbability = 0.9995;
 
-    // P(the candidate is the next token, given that no candidate before it is), within .0005 of 0 and 1.
-    double estimate(const Evidence& evidence) const;
-    void learn(const Evidence& evidence, bool hit);
+    // `global`: the predictor that learns from all requests; null for that one itself.
+    explicit Predictor(Predictor* global);
+
+    // P(the candidate is the next token, given that no candidate before it is), from 1 - kMaxProbability to
+    // kMaxProbability.
+    double estimate(const Features& features) const;
+    void learn(const Features& features, bool hit);
     size_t bytes() const { return rates_.capacity() * sizeof(Rate) + weights_.capacity() * sizeof(Weights); }
 
    private:
-    Predictor* server_;
-    std::vector<Rate> rates_;  // the server's: every cell; a request's: the first table's
+    void init_global();
+
+    Predictor* global_;
+    std::vector<Rate> rates_;  // global: all three tables; a request's: the first table
     std::vector<Weights> weights_;
 };
 

@@ -1,9 +1,9 @@
-// What a new server believes before it has seen anything, as the lessons of other texts left it.
+// Prior probabilities of candidates: the estimates of a server that has seen no text yet.
 //
-// Measured on files of Python's standard library, edited versions of them, and what the demo model wrote behind them at
-// temperatures 0.8 and 1, and smoothed by hand. None of these texts is in the replay benchmark; the demo model's own,
-// of which `pays` decodes others, are of the same kind. What comes true outweighs it after some trials of the same
-// evidence.
+// Measured on files of Python's standard library, on edited versions of them and on continuations by the demo model at
+// temperatures 0.8 and 1, and smoothed by hand. None of these texts is in the replay benchmark; the benchmark of
+// speculation decodes other text of the demo model. Observed hits outweigh a prior after a few trials with the same
+// features.
 #pragma once
 
 #include <algorithm>
@@ -12,68 +12,69 @@
 
 namespace ngram {
 
-// P(hit) of the first candidate of a context, by the length of the context.
-constexpr double kFirstOfOwn[kLengths] = {.15, .37, .49, .50, .55, .68, .72, .76, .82, .92, .97, .99};
-constexpr double kFirstOfOthers[kLengths] = {.08, .15, .22, .32, .40, .53, .72, .86, .93, .96, .97, .98};
-constexpr double kLaterOfOwn = .45, kLaterOfOthers = .35;  // the part of it that the candidates after the first have
-constexpr double kAlone = .7;  // the part of it that all candidates have that no alignment speaks of
+// P(hit) of a context's first candidate, by length bucket; later ones and those that the alignment does not predict
+// have a share of it.
+constexpr double kFirstOfOwnText[kLengthBuckets] = {.15, .37, .49, .50, .55, .68, .72, .76, .82, .92, .97, .99};
+constexpr double kFirstOfOtherText[kLengthBuckets] = {.08, .15, .22, .32, .40, .53, .72, .86, .93, .96, .97, .98};
+constexpr double kLaterShareOfOwnText = .45, kLaterShareOfOtherText = .35;
+constexpr double kUnpredictedShare = .7, kMismatchShare = .5;
 
-// The same of a context's best candidate, by how many others there are and how often it came, in buckets.
-constexpr double kByCount[kDegrees][kCounts] = {
+// P(hit) of a context's first candidate, by degree bucket and count bucket; of later ones, by rank.
+constexpr double kFirstByCount[kDegreeBuckets][kCountBuckets] = {
     {.35, .61, .80, .95}, {.13, .30, .43, .74}, {.10, .18, .34, .40}, {.06, .09, .14, .22}};
-constexpr double kByRank[kRanks] = {0, .10, .065, .05};  // of those after it
+constexpr double kLaterByRank[kRankBuckets] = {0, .10, .065, .05};  // rank 0 is the first
 
-// The same of what the alignment guesses, by how long it has held or been lost.
-constexpr double kNextByStretch[kStretches] = {.45, .55, .73, .93, .95, .96};
-constexpr double kAligned = .46, kAlignedLater = .07;
-constexpr double kAfterInsertion[kStretches] = {.06, .05, .04,
-                                                .03, .02, .02};  // by how long it has been lost; text that
-constexpr double kAfterReplacement[kStretches] = {.14, .07, .04,
-                                                  .03, .02, .02};  // is an edit finds back more often than most
-constexpr double kNearest = .27;
+// P(hit) of the alignment's predictions, by run bucket. After an edit, substitutions realign most often.
+constexpr double kFirstOfAlignment = .46, kLaterOfAlignment = .07;
+constexpr double kPredictedByRun[kRunBuckets] = {.45, .55, .73, .93, .95, .96};
+constexpr double kAfterInsertionByRun[kRunBuckets] = {.06, .05, .04, .03, .02, .02};
+constexpr double kAfterSubstitutionByRun[kRunBuckets] = {.14, .07, .04, .03, .02, .02};
+constexpr double kAfterDeletionPrior = .27;
 
-// The same of a candidate of a context by what the alignment says of it.
-constexpr double kConfirmed = .85, kBeside = .65, kContradicted = .5;  // the last is a part of what it would have alone
+// P(hit) of a context's candidate that the alignment predicts too: while aligned, while diverged.
+constexpr double kPredictedToo = .85, kRealigningToo = .65;
 
-inline bool is_own(Kind kind) { return kind == Kind::kOwn; }
-
-inline double prior_alone(Kind kind, uint32_t length, bool is_first) {
-    if (kind == Kind::kAligned) return is_first ? kAligned : kAlignedLater;
-    double first = is_own(kind) ? kFirstOfOwn[length] : kFirstOfOthers[length];
-    return is_first ? first : first * (is_own(kind) ? kLaterOfOwn : kLaterOfOthers);
+// By origin, length bucket, and whether it is the first candidate of its context.
+inline double prior_by_origin(Origin origin, uint32_t length, bool is_first) {
+    if (origin == Origin::kAlignment) return is_first ? kFirstOfAlignment : kLaterOfAlignment;
+    bool is_own = origin == Origin::kOwnText;
+    double first = is_own ? kFirstOfOwnText[length] : kFirstOfOtherText[length];
+    return is_first ? first : first * (is_own ? kLaterShareOfOwnText : kLaterShareOfOtherText);
 }
 
-inline double prior_of_guess(Relation relation, uint32_t stretch) {
+// Of a prediction of the alignment, by relation and run bucket.
+inline double prior_of_prediction(Relation relation, uint32_t run) {
     switch (relation) {
-        case Relation::kNext: return kNextByStretch[stretch];
-        case Relation::kAfterInsertion: return kAfterInsertion[stretch];
-        case Relation::kAfterReplacement: return kAfterReplacement[stretch];
-        default: return kNearest;
+        case Relation::kPredicted: return kPredictedByRun[run];
+        case Relation::kAfterInsertion: return kAfterInsertionByRun[run];
+        case Relation::kAfterSubstitution: return kAfterSubstitutionByRun[run];
+        default: return kAfterDeletionPrior;
     }
 }
 
-inline double prior_by_length(Kind kind, uint32_t length, Relation relation, uint32_t stretch) {
-    if (kind == Kind::kAligned) return prior_of_guess(relation, stretch);
-    double alone = prior_alone(kind, length, true);
+// By origin, length bucket, relation and run bucket.
+inline double prior_by_length(Origin origin, uint32_t length, Relation relation, uint32_t run) {
+    if (origin == Origin::kAlignment) return prior_of_prediction(relation, run);
+    double first = prior_by_origin(origin, length, true);
     switch (relation) {
-        case Relation::kNext: return std::max(alone, kConfirmed);
+        case Relation::kPredicted: return std::max(first, kPredictedToo);
         case Relation::kAfterInsertion:
-        case Relation::kAfterReplacement:
-        case Relation::kNearest: return std::max(alone, kBeside);
-        case Relation::kOther: return alone * kContradicted;
-        default: return alone * kAlone;
+        case Relation::kAfterSubstitution:
+        case Relation::kAfterDeletion: return std::max(first, kRealigningToo);
+        case Relation::kMismatch: return first * kMismatchShare;
+        default: return first * kUnpredictedShare;
     }
 }
 
-inline double prior_by_rank(Kind kind, uint32_t rank, Relation relation, uint32_t degree, uint32_t count) {
-    if (kind == Kind::kAligned) return prior_of_guess(relation, count);  // which is the stretch's bucket there
-    double alone = rank == 0 ? kByCount[degree][count] : kByRank[rank];
+// By origin, rank bucket, relation, degree bucket and count bucket; predictions have their run's bucket for the count.
+inline double prior_by_rank(Origin origin, uint32_t rank, Relation relation, uint32_t degree, uint32_t count) {
+    if (origin == Origin::kAlignment) return prior_of_prediction(relation, count);
     switch (relation) {
-        case Relation::kNext: return kConfirmed;
+        case Relation::kPredicted: return kPredictedToo;
         case Relation::kAfterInsertion:
-        case Relation::kAfterReplacement:
-        case Relation::kNearest: return kBeside;
-        default: return alone;
+        case Relation::kAfterSubstitution:
+        case Relation::kAfterDeletion: return kRealigningToo;
+        default: return rank == 0 ? kFirstByCount[degree][count] : kLaterByRank[rank];
     }
 }
 

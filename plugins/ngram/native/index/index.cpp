@@ -10,135 +10,139 @@
 namespace ngram {
 
 namespace {
-constexpr size_t kPromptTokensPerCall =
-    8192;                                     // a few milliseconds; the rest of a longer prompt waits for the next call
-constexpr size_t kLastTokens = 256;           // an output that comes whole at its end, and is longer, waits too
-constexpr size_t kEndedTokensPerCall = 1024;  // and then nobody waits for it
-constexpr size_t kEndedShare = 8;             // but an eighth of all that waits is entered, or it would pile up
-constexpr size_t kDraftsForTwo = 64;          // fewer are grown before a second thread is awake
-constexpr size_t kBlock = 8;                  // drafts that a thread takes at a time
+// Bounds of the tokens that one call adds to the text, a few milliseconds; those of longer prompts stay pending.
+constexpr size_t kTokensPerCall = 8192;
+constexpr size_t kStopTokensPerCall = 256;    // last tokens of a request that stops; with more, all become pending
+constexpr size_t kEndedTokensPerCall = 1024;  // of requests that have ended, for which nobody waits,
+constexpr size_t kEndedShare = 8;             // or an eighth of what they have pending, if that is more
+constexpr size_t kBlock = 8;                  // drafts that a thread claims at a time
 }  // namespace
 
 Index::Index(const Settings& settings, uint64_t capacity, uint32_t generations, uint32_t threads)
-    : settings_(settings), library_(settings.order, capacity, generations),
-      may_have_helper_(threads > 1 && std::thread::hardware_concurrency() != 1) {}
+    : settings_(settings), shared_text_(ranking_of(settings.draft.match_type), capacity, generations),
+      may_have_worker_(threads > 1 && std::thread::hardware_concurrency() != 1) {}
 
-Index::~Index() { forget_dead_helper(); }
+Index::~Index() { forget_dead_worker(); }
 
 Handle Index::start(const std::string& name_space, const Token* prompt, size_t count) {
     std::lock_guard<std::mutex> lock(mutex_);
-    auto session = std::make_unique<Session>(library_, experience_, settings_, name_space);
-    session->backlog.assign(prompt, prompt + count);
-    size_t budget = kPromptTokensPerCall;
-    drain(*session, budget);
-    finish_ended(budget);
-    sessions_.emplace(++num_started_, std::move(session));
+    auto request = std::make_unique<Request>(shared_text_, global_, settings_, name_space);
+    request->pending.assign(prompt, prompt + count);
+    size_t budget = kTokensPerCall;
+    add_pending(*request, budget);
+    add_pending_of_ended(budget);
+    requests_.emplace(++num_started_, std::move(request));
     return num_started_;
 }
 
-// Enters prompt tokens that are left, as far as the budget goes; true when none are left.
-bool Index::drain(Session& session, size_t& budget) {
-    for (; budget > 0 && session.entered < session.backlog.size(); --budget) {
-        session.enter(session.backlog[session.entered++]);
+// Adds pending tokens to the request's text within the budget; true when none are left.
+bool Index::add_pending(Request& request, size_t& budget) {
+    for (; budget > 0 && request.num_added < request.pending.size(); --budget) {
+        request.add_to_text(request.pending[request.num_added++]);
     }
-    if (session.entered < session.backlog.size()) return false;
-    session.backlog = {};
-    session.entered = 0;
+    if (request.num_added < request.pending.size()) return false;
+    request.pending = {};
+    request.num_added = 0;
     return true;
 }
 
 void Index::step(const Handle* handles, const int32_t* counts, const int32_t* limits, size_t num_requests,
                  const Token* tokens, std::vector<std::vector<DraftNode>>& drafts) {
     std::lock_guard<std::mutex> lock(mutex_);
-    std::vector<Session*> sessions = find_all(handles, num_requests);
+    std::vector<Request*> requests = find_all(handles, num_requests);
     size_t num_drafts = num_requests - static_cast<size_t>(std::count(limits, limits + num_requests, 0));
-    Helper* helper = num_drafts < kDraftsForTwo ? nullptr : find_helper();
-    if (helper != nullptr) helper->expect();
-    std::vector<Growth> growths;
-    growths.reserve(num_drafts);
+    WorkerThread* worker = num_drafts < kParallelDrafts ? nullptr : find_worker();
+    if (worker != nullptr) worker->wake();
+    std::vector<DraftJob> jobs;
+    jobs.reserve(num_drafts);
     drafts.resize(num_requests);
-    size_t budget = kPromptTokensPerCall;
+    size_t budget = kTokensPerCall;
     for (size_t i = 0; i < num_requests; ++i) {
-        Session& session = *sessions[i];
-        if (i + 2 < num_requests) sessions[i + 2]->prefetch();
-        if (i + 1 < num_requests) sessions[i + 1]->prefetch_places();
+        if (i + 2 < num_requests) requests[i + 2]->prefetch();
+        if (i + 1 < num_requests) requests[i + 1]->prefetch_matches();
         drafts[i].clear();
-        if (drain(session, budget)) {
-            for (int32_t k = 0; k < counts[i]; ++k) session.append(tokens[k]);
-            if (limits[i] > 0) {
-                session.settle();
-                growths.push_back({&session, static_cast<uint32_t>(limits[i]), &drafts[i]});
-            }
-        } else {  // what was decided follows the prompt
-            session.backlog.insert(session.backlog.end(), tokens, tokens + counts[i]);
-        }
+        bool is_complete = commit(*requests[i], tokens, counts[i], budget);
         tokens += counts[i];
+        if (!is_complete || limits[i] == 0) continue;
+        requests[i]->update_calibration();
+        jobs.push_back({requests[i], static_cast<uint32_t>(limits[i]), &drafts[i]});
     }
-    for (const Growth& growth : growths) growth.session->list_sources();
-    grow(growths, helper);
-    finish_ended(budget);
+    for (const DraftJob& job : jobs) job.request->update_sources();
+    build(jobs, worker);
+    add_pending_of_ended(budget);
 }
 
-std::vector<Session*> Index::find_all(const Handle* handles, size_t num_requests) {
+// Commits generated tokens, which wait behind the prompt while that is pending; true when nothing is pending.
+bool Index::commit(Request& request, const Token* tokens, size_t count, size_t& budget) {
+    if (!add_pending(request, budget)) {
+        request.pending.insert(request.pending.end(), tokens, tokens + count);
+        return false;
+    }
+    for (size_t k = 0; k < count; ++k) request.commit(tokens[k]);
+    return true;
+}
+
+std::vector<Request*> Index::find_all(const Handle* handles, size_t num_requests) {
     ++num_steps_;
-    std::vector<Session*> sessions(num_requests);
+    std::vector<Request*> requests(num_requests);
     for (size_t i = 0; i < num_requests; ++i) {
-        sessions[i] = find(handles[i])->second.get();
-        if (std::exchange(sessions[i]->last_step, num_steps_) == num_steps_) {
+        requests[i] = find(handles[i])->second.get();
+        if (std::exchange(requests[i]->last_step, num_steps_) == num_steps_) {
             throw std::invalid_argument("a request comes once in a step; the handle " + std::to_string(handles[i]) +
                                         " came twice");
         }
     }
-    return sessions;
+    return requests;
 }
 
-// Null where one thread has to do.
-Helper* Index::find_helper() {
-    forget_dead_helper();
-    if (helper_ == nullptr && may_have_helper_) {
+// Null if there is to be one thread, or the system has no other.
+WorkerThread* Index::find_worker() {
+    forget_dead_worker();
+    if (worker_ == nullptr && may_have_worker_) {
         try {
-            helper_ = std::make_unique<Helper>();
+            worker_ = std::make_unique<WorkerThread>();
         } catch (const std::system_error&) {
-            may_have_helper_ = false;
+            may_have_worker_ = false;
         }
     }
-    return helper_.get();
+    return worker_.get();
 }
 
-void Index::forget_dead_helper() {
-    if (helper_ != nullptr && !helper_->is_alive()) helper_.release();
+// In a fork of the process: its destructor would wait for a thread that does not exist.
+void Index::forget_dead_worker() {
+    if (worker_ != nullptr && !worker_->is_alive()) worker_.release();
 }
 
-// Nobody writes what requests share meanwhile, so a draft is the same whoever grows it, and whenever.
-void Index::grow(const std::vector<Growth>& growths, Helper* helper) {
-    if (helper == nullptr) return grow_block(growths, 0, growths.size(), growers_[0]);
-    helper->share((growths.size() + kBlock - 1) / kBlock, [&](size_t block, size_t worker) {
+// What requests share is not written meanwhile, so a draft does not depend on the thread or the order.
+void Index::build(const std::vector<DraftJob>& jobs, WorkerThread* worker) {
+    if (worker == nullptr) return build_block(jobs, 0, jobs.size(), builders_[0]);
+    worker->parallel_for((jobs.size() + kBlock - 1) / kBlock, [&](size_t block, size_t thread) {
         size_t begin = block * kBlock;
-        grow_block(growths, begin, std::min(begin + kBlock, growths.size()), growers_[worker]);
+        build_block(jobs, begin, std::min(begin + kBlock, jobs.size()), builders_[thread]);
     });
 }
 
-void Index::grow_block(const std::vector<Growth>& growths, size_t begin, size_t end, TreeGrower& grower) {
+void Index::build_block(const std::vector<DraftJob>& jobs, size_t begin, size_t end, TreeBuilder& builder) {
     for (size_t i = begin; i < end; ++i) {
-        if (i + 2 < end) growths[i + 2].session->prefetch();
-        if (i + 1 < end) growths[i + 1].session->prefetch_places();
-        growths[i].session->draft(grower, growths[i].limit, *growths[i].draft);
+        if (i + 2 < end) jobs[i + 2].request->prefetch();
+        if (i + 1 < end) jobs[i + 1].request->prefetch_matches();
+        jobs[i].request->draft(builder, jobs[i].limit, *jobs[i].draft);
     }
 }
 
-void Index::finish_ended(size_t budget) {
-    size_t waiting = 0;
-    for (const auto& session : ended_) waiting += session->backlog.size() - session->entered;
-    budget = std::min(budget, std::max(kEndedTokensPerCall, waiting / kEndedShare));
-    while (!ended_.empty() && drain(*ended_.front(), budget)) {
-        ended_.front()->leave();
+void Index::add_pending_of_ended(size_t budget) {
+    size_t num_pending = 0;
+    for (const auto& request : ended_) num_pending += request->pending.size() - request->num_added;
+    budget = std::min(budget, std::max(kEndedTokensPerCall, num_pending / kEndedShare));
+    while (!ended_.empty() && add_pending(*ended_.front(), budget)) {
+        ended_.front()->release();
         ended_.pop_front();
     }
 }
 
-Index::Sessions::iterator Index::find(Handle handle) {
-    auto found = sessions_.find(handle);
-    if (found == sessions_.end()) {
+Index::Requests::iterator Index::find(Handle handle) {
+    auto found = requests_.find(handle);
+    if (found == requests_.end()) {
         throw std::out_of_range("no request has the handle " + std::to_string(handle) +
                                 ": it was never started, or was stopped");
     }
@@ -146,48 +150,47 @@ Index::Sessions::iterator Index::find(Handle handle) {
 }
 
 void Index::stop(Handle handle, const Token* tokens, size_t count) {
-    std::unique_ptr<Session> session;
+    std::unique_ptr<Request> request;  // freed after the lock
     std::lock_guard<std::mutex> lock(mutex_);
     auto found = find(handle);
-    session = std::move(found->second);
-    sessions_.erase(found);
-    size_t budget = kPromptTokensPerCall;
-    if (count <= kLastTokens && drain(*session, budget)) {
-        for (size_t k = 0; k < count; ++k) session->append(tokens[k]);
-        session->leave();
-    } else {
-        session->backlog.insert(session->backlog.end(), tokens, tokens + count);
-        ended_.push_back(std::move(session));
+    request = std::move(found->second);
+    requests_.erase(found);
+    size_t budget = kTokensPerCall;
+    if (count > kStopTokensPerCall) {
+        request->pending.insert(request->pending.end(), tokens, tokens + count);
+    } else if (commit(*request, tokens, count, budget)) {
+        return request->release();
     }
+    ended_.push_back(std::move(request));
 }
 
 void Index::add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus) {
     std::shared_ptr<const Corpus> replaced;  // freed after the lock
     std::lock_guard<std::mutex> lock(mutex_);
-    replaced = library_.add_corpus(name, std::move(corpus));
+    replaced = shared_text_.add_corpus(name, std::move(corpus));
 }
 
 bool Index::remove_corpus(const std::string& name) {
     std::shared_ptr<const Corpus> removed;  // freed after the lock
     std::lock_guard<std::mutex> lock(mutex_);
-    removed = library_.remove_corpus(name);
+    removed = shared_text_.remove_corpus(name);
     return removed != nullptr;
 }
 
 Stats Index::stats() const {
     std::lock_guard<std::mutex> lock(mutex_);
-    Stats stats{library_.num_tokens(),
-                library_.bytes(),
-                library_.num_generations(),
-                library_.num_evicted(),
-                sessions_.size(),
-                library_.corpora().size(),
+    Stats stats{shared_text_.num_tokens(),
+                shared_text_.bytes(),
+                shared_text_.num_generations(),
+                shared_text_.num_evicted(),
+                requests_.size(),
+                shared_text_.corpora().size(),
                 0};
-    for (const auto& [handle, session] : sessions_) stats.bytes += session->bytes();
-    for (const auto& session : ended_) stats.bytes += session->bytes();
-    for (const auto& [name, corpus] : library_.corpora()) {
-        stats.bytes += corpus.corpus->bytes();
-        stats.corpus_tokens += corpus.corpus->num_tokens();
+    for (const auto& [handle, request] : requests_) stats.bytes += request->bytes();
+    for (const auto& request : ended_) stats.bytes += request->bytes();
+    for (const auto& [name, entry] : shared_text_.corpora()) {
+        stats.bytes += entry.corpus->bytes();
+        stats.corpus_tokens += entry.corpus->num_tokens();
     }
     return stats;
 }

@@ -1,4 +1,4 @@
-// One request: its own text, where it stands in the text of others, and what it has learned about its guesses.
+// One request: its own text, its matches there and in shared text, and the statistics of its candidates and drafts.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "automaton/match.hpp"
 #include "automaton/suffix_automaton.hpp"
 #include "drafting/alignment.hpp"
 #include "drafting/tree_builder.hpp"
@@ -17,79 +18,81 @@
 namespace ngram {
 
 struct Settings {
-    Order order;
-    bool shared;
-    Limits limits;
+    bool shared;  // requests of one namespace are matched against each other's text
+    DraftOptions draft;
 };
 
-// What all requests learn together.
-struct Experience {
+// What all requests of a server learn together. It holds no text.
+struct GlobalStatistics {
     Predictor predictor{nullptr};
     Calibration calibration{nullptr};
 };
 
-class Session {
+class Request {
    public:
-    Session(Library& library, Experience& experience, const Settings& settings, const std::string& name_space);
+    static constexpr size_t kRematchTokens = 64;  // the newest ones, which find the match in a source that is added
+    static constexpr double kMinOutcomeWeight = 0.05;  // of a node that is certain once its parent is accepted
 
-    // A token of the prompt.
-    void enter(Token token);
-    // A token that was decided: first a lesson, then text.
-    void append(Token token);
+    Request(SharedText& shared_text, GlobalStatistics& global, const Settings& settings, const std::string& name_space);
 
-    // Before a draft, in this order; the first two while no other request's draft is being grown.
-    // What became of the last draft teaches the calibration.
-    void settle();
-    // Lists the sources anew where generations or corpora came or went. May begin a generation and so drop an old one,
-    // which other requests may still read until the next token is entered.
-    void list_sources();
-    // Only reads what requests share: drafts of several requests may be grown at the same time.
-    void draft(TreeGrower& grower, uint32_t limit, std::vector<DraftNode>& nodes);
+    // Adds a token of the prompt to the text.
+    void add_to_text(Token token);
+    // Learns from a token that was generated, then adds it to the text.
+    void commit(Token token);
 
-    // Nothing comes any more.
-    void leave() { library_.leave(std::move(shelf_)); }
+    // Before a draft, in this order; the first two while no draft of any request is being built.
+    // The outcome of the last draft corrects the calibration.
+    void update_calibration();
+    // Finds the generations and corpora that were added since. May begin a generation and so evict an old one, which
+    // other requests may still read until the next token is added.
+    void update_sources();
+    // Only reads what requests share: drafts of several requests may be built at the same time.
+    void draft(TreeBuilder& builder, uint32_t limit, std::vector<DraftNode>& nodes);
+
+    // No token follows.
+    void release() { shared_text_.release(std::move(namespace_)); }
 
     size_t bytes() const;
 
-    // Fetch into the cache what the next call will need, a step further each time.
+    // Fetch into the cache what the next call needs; the second needs what the first has fetched.
     void prefetch() const;
-    void prefetch_places() const;
+    void prefetch_matches() const;
 
-    std::vector<Token> backlog;  // prompt tokens that are still to be entered, from `entered` on
-    size_t entered = 0;
-    uint64_t last_step = 0;  // the number of the last step that it was part of
+    std::vector<Token> pending;  // the tokens from `num_added` on are still to be added to the text
+    size_t num_added = 0;
+    uint64_t last_step = 0;  // number of the last step with this request
 
    private:
-    void follow_sources();
-    void learn(Token token);
-    void judge(Token token);
-    void add_source(const Automaton& automaton, Kind kind, uint64_t id, const std::vector<uint64_t>& before);
+    void update_matches();
+    void update_predictor(Token token);
+    void follow_draft(Token token);
+    void add_source(const SuffixAutomaton& automaton, Origin origin, uint64_t id, const std::vector<uint64_t>& old_ids);
 
-    Library& library_;
+    SharedText& shared_text_;
     const Settings& settings_;
-    std::shared_ptr<Shelf> shelf_;
+    std::shared_ptr<Namespace> namespace_;
 
-    Automaton own_;
-    StateId own_last_ = kRoot;
+    SuffixAutomaton own_;
+    StateId own_state_ = kRoot;  // of the whole text
     Text text_;
-    Trace trace_;
+    Alignment alignment_;
 
     static constexpr uint64_t kOwnId = 0;
-    uint64_t version_ = 0;            // of the shelf, when the sources were last listed
-    std::vector<Source> sources_;     // own text first, then the generation that this text is written into
-    std::vector<uint64_t> followed_;  // their ids
-    std::vector<Place> places_, old_places_;
-    Generation* shared_ = nullptr;  // null where nothing is shared
-    uint64_t shared_id_ = 0;
-    StateId shared_last_ = kRoot;
+    uint64_t version_ = 0;         // of the namespace when the sources were updated
+    std::vector<Source> sources_;  // own text, then the generation that this text is appended to, then the others
+    std::vector<uint64_t> source_ids_;
+    std::vector<Match> matches_, old_matches_;
+    Generation* generation_ = nullptr;  // that this text is appended to; null where nothing is shared
+    uint64_t generation_id_ = 0;
+    StateId shared_state_ = kRoot;  // of this text in that generation
 
     Predictor predictor_;
     Calibration calibration_;
-    std::vector<DraftNode> proposed_;  // the last draft, survival as it was before calibration
-    std::vector<bool> came_true_, open_;
-    uint32_t proposed_habit_ = 0;
-    int32_t true_node_ = -1;  // the deepest that came true
-    bool off_draft_ = false;  // a token came that is not in the draft
+    std::vector<DraftNode> drafted_;  // the last draft, with survival estimates before calibration
+    std::vector<bool> accepted_, undecided_;
+    uint32_t drafted_hit_rate_ = 0;
+    int32_t deepest_accepted_ = -1;
+    bool left_draft_ = false;  // a token came that is not in the draft
 };
 
 }  // namespace ngram

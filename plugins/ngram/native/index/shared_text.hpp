@@ -1,8 +1,8 @@
-// The text that requests share: by namespace, in generations, of which the oldest is dropped whole.
+// The text that requests share: per namespace, in generations, of which the oldest is evicted as a whole.
 //
-// A namespace has a shelf and writes into its newest generation; a full one is closed and a new one begun. When
-// all shelves together hold more than the capacity, the oldest generation of any of them goes. It is taken apart
-// a little per token that comes, so that no step waits for it. Corpora stand beside every shelf.
+// A namespace appends to its newest generation; one that is full is closed and another is begun. When all namespaces
+// together hold more than the capacity, the oldest generation of any of them is evicted. Its memory is freed a little
+// with every token that is added, so that no step waits for it. Corpora belong to every namespace.
 #pragma once
 
 #include <cstddef>
@@ -17,65 +17,67 @@
 
 namespace ngram {
 
-// Documents that are only read. Built alone, then given to a library.
+// Documents that requests are matched against. Built by itself, then frozen and added to the shared text.
 class Corpus {
    public:
-    explicit Corpus(Order order) : order_(order), automaton_(order) {}
+    explicit Corpus(Ranking ranking) : ranking_(ranking), automaton_(ranking) {}
     Corpus(Corpus&&) = default;
     void add(const Token* tokens, size_t count);
-    // Nothing is added any more.
-    void shelve() { is_shelved_ = true; }
-    bool is_shelved() const { return is_shelved_; }
-    Order order() const { return order_; }
-    const Automaton& automaton() const { return automaton_; }
+    void freeze() { is_frozen_ = true; }
+    bool is_frozen() const { return is_frozen_; }
+    Ranking ranking() const { return ranking_; }
+    const SuffixAutomaton& automaton() const { return automaton_; }
     uint64_t num_tokens() const { return num_tokens_; }
     size_t bytes() const { return automaton_.bytes(); }
 
    private:
-    Order order_;
-    bool is_shelved_ = false;
-    Automaton automaton_;
+    Ranking ranking_;
+    bool is_frozen_ = false;
+    SuffixAutomaton automaton_;
     uint64_t num_tokens_ = 0;
 };
 
-struct Shelf;
+struct Namespace;
 
 struct Generation {
     uint64_t id;
-    Shelf* shelf;
-    Automaton automaton;
+    Namespace* owner;
+    SuffixAutomaton automaton;
     uint64_t num_tokens = 0;
 };
 
-struct Shelf {
-    std::string name_space;
-    std::vector<Generation*> generations;  // newest first; that one is written into until it is full
-    bool is_open = false;                  // is the newest still written into?
-    uint64_t version = 1;                  // changes whenever a generation or a corpus comes or goes
+struct Namespace {
+    std::string name;
+    std::vector<Generation*> generations;  // newest first; that one is appended to until it is full
+    bool is_open = false;                  // whether the newest is not full
+    uint64_t version = 1;                  // changes whenever a generation or a corpus is added or removed
 };
 
-struct ShelvedCorpus {
-    uint64_t id;
+struct CorpusEntry {
+    uint64_t id;  // a corpus that is added again is another one
     std::shared_ptr<const Corpus> corpus;
 };
 
-class Library {
+class SharedText {
    public:
-    Library(Order order, uint64_t capacity, uint32_t generations);
+    static constexpr uint64_t kMinCharge = 64;  // tokens that a generation counts for however few it holds
 
-    // The namespace's shelf; it stays as long as somebody holds it or it holds text.
-    std::shared_ptr<Shelf> shelf(const std::string& name_space);
-    // Somebody holds it no more.
-    void leave(std::shared_ptr<Shelf> shelf);
-    // The generation that the shelf writes into; begun where there is none. May drop old ones.
-    Generation& current(Shelf& shelf);
-    // `generation` has taken a token. May close it, and drop old ones, this one too: look at the shelf's version.
-    void count(Generation& generation);
+    // `capacity` in tokens; a generation is full with capacity / generations of them.
+    SharedText(Ranking ranking, uint64_t capacity, uint32_t generations);
 
-    // The corpus that had the name before, or that has it, is for the caller to free; null where there is none.
+    // Created on demand; lives while it is held outside or has text.
+    std::shared_ptr<Namespace> acquire(const std::string& name);
+    void release(std::shared_ptr<Namespace> name_space);
+    // The generation that the namespace appends to; begun if there is none. May evict old ones.
+    Generation& current(Namespace& name_space);
+    // `generation` has a token more. May close it and evict old ones, itself too, which changes their namespaces'
+    // versions.
+    void count_token(Generation& generation);
+
+    // Both return the corpus that was replaced or removed, for the caller to free; null if there was none.
     std::shared_ptr<const Corpus> add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus);
     std::shared_ptr<const Corpus> remove_corpus(const std::string& name);
-    const std::map<std::string, ShelvedCorpus>& corpora() const { return corpora_; }
+    const std::map<std::string, CorpusEntry>& corpora() const { return corpora_; }
 
     uint64_t num_tokens() const { return num_tokens_; }
     size_t num_generations() const { return generations_.size(); }
@@ -83,19 +85,19 @@ class Library {
     size_t bytes() const;
 
    private:
-    void fit();
-    void tidy();
-    void forget_if_unused(const std::string& name_space);
-    void tell_all();
+    void evict();
+    void free_evicted();
+    void erase_if_unused(const std::string& name);
+    void bump_versions();
 
-    Order order_;
+    Ranking ranking_;
     uint64_t capacity_, per_generation_;
-    uint64_t num_begun_ = 0, num_evicted_ = 0, num_tokens_ = 0;
-    uint64_t charged_ = 0;               // tokens, an almost empty generation counting for a few
+    uint64_t num_ids_ = 0, num_evicted_ = 0, num_tokens_ = 0;
+    uint64_t charged_ = 0;               // tokens of all generations, at least kMinCharge for each
     std::list<Generation> generations_;  // oldest first
-    std::list<Generation> dropped_;
-    std::map<std::string, std::shared_ptr<Shelf>> shelves_;
-    std::map<std::string, ShelvedCorpus> corpora_;
+    std::list<Generation> evicted_;      // which are being freed
+    std::map<std::string, std::shared_ptr<Namespace>> namespaces_;
+    std::map<std::string, CorpusEntry> corpora_;
 };
 
 }  // namespace ngram

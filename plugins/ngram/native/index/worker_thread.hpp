@@ -1,7 +1,7 @@
-// A second thread that shares the loops of its caller.
+// A second thread for the parallel loops of its owner.
 //
-// A loop is handed out block by block. The caller can do every block itself and waits only for blocks that the
-// helper has taken: one that the system runs late, or not at all, holds nobody up. Knows nothing about the work.
+// Blocks of a loop are claimed one by one. The caller can run every block itself and waits only for those that the
+// worker has claimed, so a worker that is scheduled late delays nothing. Knows nothing about what the blocks compute.
 #pragma once
 
 #include <atomic>
@@ -14,39 +14,40 @@
 
 namespace ngram {
 
-class Helper {
+class WorkerThread {
    public:
-    // worker 0: the caller; 1: the helper. An exception is thrown again by share(), after all other blocks.
-    using Work = std::function<void(size_t block, size_t worker)>;
+    // thread 0: the caller; 1: the worker.
+    using Work = std::function<void(size_t block, size_t thread)>;
 
-    // Throws std::system_error where no thread can be created.
-    Helper();
-    ~Helper();
-    Helper(const Helper&) = delete;
-    Helper& operator=(const Helper&) = delete;
+    // Throws std::system_error if no thread can be created.
+    WorkerThread();
+    ~WorkerThread();
+    WorkerThread(const WorkerThread&) = delete;
+    WorkerThread& operator=(const WorkerThread&) = delete;
 
     // False in a fork of the process, which does not have the thread: nothing else may be called there.
     bool is_alive() const;
-    // A loop comes soon: waking up can take the helper as long as a loop.
-    void expect();
-    // Calls work(block, worker) once for each block < num_blocks, and returns when all are done. One call at a time.
-    void share(size_t num_blocks, const Work& work);
+    // Wakes the worker for a loop that follows soon: waking up can take as long as the loop.
+    void wake();
+    // Calls work(block, thread) once for each block < num_blocks and returns when all are done. An exception is
+    // rethrown after all other blocks. One call at a time.
+    void parallel_for(size_t num_blocks, const Work& work);
 
    private:
-    void serve();
-    void await_loop();
-    void run(size_t worker);
+    void main();
+    void spin_for_blocks();
+    void run_blocks(size_t thread);
 
-    // Written by share() while no block is left, read by whoever has taken a block.
+    // Written by parallel_for() while no block is unclaimed, read by whoever has claimed one.
     const Work* work_ = nullptr;
     size_t num_blocks_ = 0;
     std::exception_ptr errors_[2];
 
-    std::atomic<size_t> left_{0};        // blocks that nobody has taken
-    std::atomic<size_t> unfinished_{0};  // blocks that are not done
+    std::atomic<size_t> unclaimed_{0};
+    std::atomic<size_t> unfinished_{0};
     std::mutex mutex_;
     std::condition_variable wake_;
-    bool expected_ = false, over_ = false;  // guarded by mutex_
+    bool is_woken_ = false, is_stopping_ = false;  // guarded by mutex_
     const int process_;
     std::thread thread_;  // last: it uses all of the above
 };
