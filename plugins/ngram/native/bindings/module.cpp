@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/tuning.hpp"
 #include "index/index.hpp"
 
 namespace nb = nanobind;
@@ -128,6 +129,7 @@ nb::dict stats(const Index& index) {
 NB_MODULE(_native, m) {
     m.doc() = "The n-gram index in C++; see _native.pyi.";
     nb::set_leak_warnings(false);  // a server that is interrupted ends with its index alive
+    bind_tuning(m);
 
     nb::class_<Corpus>(m, "Corpus")
         .def(
