@@ -19,7 +19,7 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve.plugins.options import convert, parse_settings
 from specserve.server.app import make_app
 from specserve.testing.engines import DEFAULTS
-from specserve_lora.config import CHANGES_THE_MODEL, REFUSED
+from specserve_lora.config import MODIFIES_BASE_WEIGHTS, UNSUPPORTED
 from specserve_lora.observer import METRICS
 from specserve_lora.options import LoraOptions
 
@@ -86,5 +86,5 @@ def test_every_metric_has_a_row() -> None:
 
 
 def test_every_refusal_is_named() -> None:
-    for field in (*REFUSED, *CHANGES_THE_MODEL):
+    for field in (*UNSUPPORTED, *MODIFIES_BASE_WEIGHTS):
         assert f"`{field}`" in DOCS

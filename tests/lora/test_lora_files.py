@@ -17,7 +17,7 @@ from specserve_lora.adapter import AdapterReader
 from specserve_lora.adapter_dir import confined_dir, unconfined_dir
 from specserve_lora.errors import AdapterError
 from specserve_lora.modules import Module
-from specserve_lora.safetensors_file import TensorFile
+from specserve_lora.safetensors_file import SafetensorsFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,11 +112,11 @@ TENSORS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "embedding": (
         lambda t: t.update({"base_model.model.model.embed_tokens.lora_embedding_A": torch.ones(4, 8)}),
-        "LoRA of embeddings is not served",
+        "LoRA of embeddings is not supported",
     ),
-    "dora": (lambda t: t.update({f"{Q}.lora_magnitude_vector": torch.ones(128)}), "DoRA is not served"),
-    "bias": (lambda t: t.update({f"{Q}.lora_B.bias": torch.ones(128)}), "biases are not served"),
-    "head": (lambda t: t.update({"base_model.model.lm_head.weight": torch.ones(2)}), "lm_head are not served"),
+    "dora": (lambda t: t.update({f"{Q}.lora_magnitude_vector": torch.ones(128)}), "DoRA is not supported"),
+    "bias": (lambda t: t.update({f"{Q}.lora_B.bias": torch.ones(128)}), "biases are not supported"),
+    "head": (lambda t: t.update({"base_model.model.lm_head.weight": torch.ones(2)}), "lm_head are not supported"),
     "type": (lambda t: t.update({f"{Q}.lora_A.weight": torch.ones(4, 128, dtype=torch.int8)}), "has type I8; allowed"),
     "double": (lambda t: t.update({f"{Q}.lora_A.weight": torch.ones(4, 128).double()}), "has type F64; allowed"),
     "nan": (to_value(float("nan")), f"tensor {Q}.lora_B.weight has values that are not finite"),
@@ -166,7 +166,7 @@ def test_a_file_that_was_cut_is_refused(toy_model, tmp_path, left):
 def test_a_file_that_is_cut_while_it_is_read_is_refused(toy_model, tmp_path):
     path = write_adapter(tmp_path, toy_model) / "adapter_model.safetensors"
     with path.open("rb") as opened:
-        file = TensorFile(opened, "here")
+        file = SafetensorsFile(opened, "here")
         os.truncate(path, path.stat().st_size - 1)
         with pytest.raises(AdapterError, match=r"here is truncated .* ends after"):
             file.read()

@@ -1,4 +1,4 @@
-"""Which modules, at which rank and scale: against PEFT's own functions, on configurations of every kind."""
+"""Which modules, at which rank and scaling: against PEFT's own functions, on configurations of every kind."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from toy_adapters import ALL
 from specserve_lora.config import AdapterConfig
 from specserve_lora.errors import AdapterError
 from specserve_lora.modules import Module
-from specserve_lora.patterns import SECONDS
-from specserve_lora.regex_worker import tried
-from specserve_lora.targets import is_targeted, target, targets_of
+from specserve_lora.patterns import TIMEOUT_SECONDS
+from specserve_lora.regex_worker import match_layer
+from specserve_lora.targets import is_targeted, target_of, targets_of
 
 PATHS = [
     f"model.layers.{layer}.{'mlp' if 'gate' in part or 'up' in part or 'down' in part else 'self_attn'}.{part}"
@@ -61,7 +61,7 @@ def test_targets_are_those_that_peft_finds(wanted, excluded, layers, layers_patt
     )
     theirs.modules_to_save = None
     found = {path: check_target_module_exists(theirs, path) for path in PATHS}
-    assert [path for path in PATHS if is_targeted(config, path, tried)] == [
+    assert [path for path in PATHS if is_targeted(config, path, match_layer)] == [
         path for path, answer in found.items() if answer and type(answer).__name__ != "_ExcludedModule"
     ]
 
@@ -76,13 +76,13 @@ def test_rank_and_alpha_of_a_module_are_those_of_pefts_first_pattern(patterns, r
     for path in PATHS:
         key = get_pattern_key(list(table), path)
         rank, alpha = table.get(key, 4), float(table[key] + 1) if key in table else 8.0
-        got = target(config, MODULES[path], tried)
-        assert (got.rank, got.scale) == (rank, alpha / (rank**0.5 if rslora else rank))
+        got = target_of(config, MODULES[path], match_layer)
+        assert (got.rank, got.scaling) == (rank, alpha / (rank**0.5 if rslora else rank))
 
 
 @pytest.mark.parametrize(("fields", "said"), [
-    ({"target_modules": ["lm_head"]}, "includes lm_head, which is not served"),
-    ({"target_modules": ["q_proj", "embed_tokens"]}, "includes model.embed_tokens, which is not served"),
+    ({"target_modules": ["lm_head"]}, "includes lm_head, which is not supported"),
+    ({"target_modules": ["q_proj", "embed_tokens"]}, "includes model.embed_tokens, which is not supported"),
     ({"target_modules": ".*"}, "includes lm_head"),
     ({"target_modules": ["c_attn"]}, "matches no linear layer of this model, such as model.layers.0.self"),
     ({"target_modules": []}, "matches no linear layer"),
@@ -108,7 +108,7 @@ def test_all_linear_means_every_layer_and_not_the_head():
     st.dictionaries(st.sampled_from(PATTERNS), st.integers(1, 64), max_size=3),
     st.sampled_from(LISTS),
 )
-def test_patterns_decide_the_same_in_a_process_of_their_own(wanted, excluded, ranks, layers_pattern):
+def test_patterns_match_the_same_in_the_worker_process(wanted, excluded, ranks, layers_pattern):
     layers = [0, 1] if isinstance(wanted, list) else None
     config = config_of(
         target_modules=wanted,
@@ -117,8 +117,9 @@ def test_patterns_decide_the_same_in_a_process_of_their_own(wanted, excluded, ra
         layers_to_transform=layers,
         layers_pattern=layers_pattern if layers else None,
     )
-    expected = [target(config, module, tried) for path, module in MODULES.items() if is_targeted(config, path, tried)]
-    if expected and not any(is_targeted(config, path, tried) for path in ("lm_head", "model.embed_tokens")):
+    targeted = [path for path in ("lm_head", "model.embed_tokens", *MODULES) if is_targeted(config, path, match_layer)]
+    if targeted and targeted[0] in MODULES:
+        expected = [target_of(config, MODULES[path], match_layer) for path in targeted]
         assert targets_of(config, MODULES, 64, "here") == expected
 
 
@@ -128,7 +129,7 @@ def test_patterns_decide_the_same_in_a_process_of_their_own(wanted, excluded, ra
     {"rank_pattern": {r"(\w+\.?)+!": 3}},
     {"layers_to_transform": 1, "layers_pattern": r"(.+)+x"},
 ], ids=str)  # fmt: skip
-def test_patterns_that_do_not_end_are_given_up(fields, monkeypatch):
-    monkeypatch.setattr("specserve_lora.patterns.SECONDS", SECONDS / 10)
+def test_patterns_that_take_too_long_are_refused(fields, monkeypatch):
+    monkeypatch.setattr("specserve_lora.patterns.TIMEOUT_SECONDS", TIMEOUT_SECONDS / 10)
     with pytest.raises(AdapterError, match=r"its patterns take more than 0\.5 seconds"):
         targets_of(config_of(**fields), MODULES, 64, "here")

@@ -1,7 +1,7 @@
-"""adapter_config.json: PEFT's description of an adapter, held to what is served.
+"""adapter_config.json: PEFT's configuration of an adapter.
 
-Owns its fields, their types and the refusals; unknown fields are named in the log and ignored. Knows nothing of the
-model or of tensors. Every complaint is an AdapterError that says where.
+Owns its fields, their types and which are unsupported; unknown fields are logged and ignored. Knows nothing of the
+model or of tensors. Every error is an AdapterError that names the file.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from msgspec import Meta
 from specserve_lora.errors import AdapterError
 
 logger = logging.getLogger(__name__)
-REFUSED = {
+UNSUPPORTED = {
     "use_dora": "DoRA rescales the weight itself, which no addition can do",
     "use_qalora": "QALoRA pools the inputs first",
     "bias": "trained biases belong to no adapter here; train with bias='none'",
-    "lora_bias": "biases of lora_B are not served",
-    "modules_to_save": "whole retrained modules are not served; train without, or merge the adapter into the model",
-    "trainable_token_indices": "retrained embeddings are not served",
-    "target_parameters": "adapters of bare parameters are not served",
+    "lora_bias": "biases of lora_B are not supported",
+    "modules_to_save": "whole retrained modules are not supported; train without, or merge the adapter into the model",
+    "trainable_token_indices": "retrained embeddings are not supported",
+    "target_parameters": "adapters of bare parameters are not supported",
     "fan_in_fan_out": "it is for Conv1D layers, which no served model has",
     "layer_replication": "it makes another model of more layers",
     "alora_invocation_tokens": "an activated LoRA begins in the middle of a prompt",
     "arrow_config": "it routes among adapters",
     "kasa_config": "KaSA truncates the weight itself",
     "monteclora_config": "it samples its weights",
-    "use_bdlora": "block-diagonal adapters are not served",
+    "use_bdlora": "block-diagonal adapters are not supported",
 }
-"""Fields that change what the adapter computes, and why each is not served."""
-NEUTRAL: tuple[Any, ...] = (None, False, "", "none", [], {})
-CHANGES_THE_MODEL = ("pissa", "corda", "olora", "loftq", "lora_ga")
-"""Initialisations that move a part of the weight into the adapter, so that it fits only the weight that is left."""
-IRRELEVANT = {
+"""Fields that change what the adapter computes, and why each is not supported."""
+NO_EFFECT: tuple[Any, ...] = (None, False, "", "none", [], {})
+MODIFIES_BASE_WEIGHTS = ("pissa", "corda", "olora", "loftq", "lora_ga")
+"""Initialisations that move a part of the base weight into the adapter, which fits only the residual weight."""
+IGNORED = {
     *("task_type", "auto_mapping", "base_model_name_or_path", "revision", "peft_version", "inference_mode"),
     *("runtime_config", "lora_dropout", "megatron_config", "megatron_core", "loftq_config", "eva_config"),
     *("corda_config", "lora_ga_config", "velora_config", "qalora_group_size", "ensure_weight_tying"),
 }
-"""About training, or about other fields."""
+"""Fields about training, or about other fields."""
 
-MAX_PATTERN = 4096
-Text = Annotated[str, Meta(max_length=MAX_PATTERN)]
+MAX_PATTERN_LEN = 4096
+Text = Annotated[str, Meta(max_length=MAX_PATTERN_LEN)]
 Rank = Annotated[int, Meta(ge=1)]
 
 
 class AdapterConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields that decide which modules the adapter changes, at which rank and scale; in PEFT's names."""
+    """The fields that decide which modules the adapter changes, at which rank and scaling; in PEFT's names."""
 
     peft_type: str
     r: Rank
@@ -64,51 +64,51 @@ class AdapterConfig(msgspec.Struct, frozen=True, kw_only=True):
     init_lora_weights: bool | str | None = None
 
 
-def parse_config(data: bytes, where: str) -> AdapterConfig:
-    """`where` names the file in complaints."""
+def parse_config(data: bytes, source: str) -> AdapterConfig:
+    """`source` names the file in error messages."""
     try:
         raw = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AdapterError(f"{where} is not a JSON object: {error}.", param="lora_path") from None
+        raise AdapterError(f"{source} is not a JSON object: {error}.", param="lora_path") from None
     kind = raw.get("peft_type")
     if str(kind).upper() != "LORA":
-        raise AdapterError(f"{where}: peft_type must be LORA; got {kind!r}.", param="lora_path")
-    refuse(raw, where)
+        raise AdapterError(f"{source}: peft_type must be LORA; got {kind!r}.", param="lora_path")
+    refuse_unsupported(raw, source)
     try:
         config = msgspec.convert(raw, AdapterConfig)
     except msgspec.ValidationError as error:
-        raise AdapterError(f"{where}: {error}.", param="lora_path") from None
-    check_values(config, where)
-    unknown = sorted(raw.keys() - REFUSED.keys() - IRRELEVANT - set(AdapterConfig.__struct_fields__))
+        raise AdapterError(f"{source}: {error}.", param="lora_path") from None
+    check_values(config, source)
+    unknown = sorted(raw.keys() - UNSUPPORTED.keys() - IGNORED - set(AdapterConfig.__struct_fields__))
     if unknown:
-        logger.warning("%s has fields that are not known here and were ignored: %s", where, ", ".join(unknown)[:500])
+        logger.warning("%s has fields that are not known here and were ignored: %s", source, ", ".join(unknown)[:500])
     return config
 
 
-def refuse(raw: dict[str, Any], where: str) -> None:
-    for field, reason in REFUSED.items():
-        if (value := raw.get(field)) not in NEUTRAL:
+def refuse_unsupported(raw: dict[str, Any], source: str) -> None:
+    for field, reason in UNSUPPORTED.items():
+        if (value := raw.get(field)) not in NO_EFFECT:
             raise AdapterError(
-                f"{where}: {field} = {str(value)[:100]} cannot be served: {reason}.", param="lora_path", code=field
+                f"{source}: {field} = {str(value)[:100]} cannot be served: {reason}.", param="lora_path", code=field
             )
-    if str(raw.get("init_lora_weights")).lower().startswith(CHANGES_THE_MODEL):
+    if str(raw.get("init_lora_weights")).lower().startswith(MODIFIES_BASE_WEIGHTS):
         raise AdapterError(
-            f"{where}: init_lora_weights = {str(raw['init_lora_weights'])[:100]} cannot be served: this initialisation "
-            "changes the model's own weights. Convert the adapter with save_pretrained(..., "
+            f"{source}: init_lora_weights = {str(raw['init_lora_weights'])[:100]} cannot be served: this "
+            "initialisation changes the model's own weights. Convert the adapter with save_pretrained(..., "
             "path_initial_model_for_weight_conversion=...).",
             param="lora_path",
             code="init_lora_weights",
         )
 
 
-def check_values(config: AdapterConfig, where: str) -> None:
+def check_values(config: AdapterConfig, source: str) -> None:
     for alpha in (config.lora_alpha, *(config.alpha_pattern or {}).values()):
         if not math.isfinite(alpha):
-            raise AdapterError(f"{where}: lora_alpha must be finite; got {alpha}.", param="lora_path")
-    picked = config.layers_to_transform not in (None, []) or config.layers_pattern not in (None, "", [])
-    if picked and isinstance(config.target_modules, str):
+            raise AdapterError(f"{source}: lora_alpha must be finite; got {alpha}.", param="lora_path")
+    selects_layers = config.layers_to_transform not in (None, []) or config.layers_pattern not in (None, "", [])
+    if selects_layers and isinstance(config.target_modules, str):
         raise AdapterError(
-            f"{where}: layers_to_transform and layers_pattern need target_modules to be a list; got the string "
+            f"{source}: layers_to_transform and layers_pattern need target_modules to be a list; got the string "
             f"{config.target_modules[:100]!r}.",
             param="lora_path",
         )

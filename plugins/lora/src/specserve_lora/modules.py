@@ -1,6 +1,6 @@
-"""The linear layers that an adapter may change, by the path that PEFT gives them, and where each lies in ours.
+"""The linear layers that an adapter may change, by PEFT's path, and the slice of a fused projection that each one is.
 
-Owns the translation between a checkpoint's module tree and fused projections; knows nothing of files.
+Owns the mapping between a checkpoint's module tree and fused projections; knows nothing of files.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from specserve.protocols import Projection
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
-"""Modules of every served model that adapters may name and that are not served."""
+"""Modules of every model that adapters may target and that are not supported."""
 BLOCKS = {
     **dict.fromkeys(("q_proj", "k_proj", "v_proj", "o_proj"), "self_attn"),
     **dict.fromkeys(("gate_proj", "up_proj", "down_proj"), "mlp"),

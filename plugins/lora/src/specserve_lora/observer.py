@@ -1,4 +1,4 @@
-"""What lora shows in /metrics. Learns nothing: the store counts."""
+"""lora's metrics, which the store counts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ KNOWN = ("specserve_lora_known", "Adapters that have a name", GAUGE)
 LOADED = ("specserve_lora_loaded", "Versions of adapters in memory", GAUGE)
 BYTES = ("specserve_lora_bytes", "Weights of loaded adapters", GAUGE)
 LOADS = ("specserve_lora_loads_total", "Adapters read from disk", COUNTER)
-EVICTIONS = ("specserve_lora_evictions_total", "Adapters that made room for others", COUNTER)
-REQUESTS = ("specserve_lora_requests", "Requests that hold an adapter, running or waiting", GAUGE)
+EVICTIONS = ("specserve_lora_evictions_total", "Adapters evicted from memory for others", COUNTER)
+REQUESTS = ("specserve_lora_requests", "Requests that have pinned an adapter, running or waiting", GAUGE)
 METRICS = (KNOWN, LOADED, BYTES, LOADS, EVICTIONS, REQUESTS)
 
 

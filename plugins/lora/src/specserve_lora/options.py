@@ -20,7 +20,7 @@ class LoraOptions(msgspec.Struct, frozen=True, kw_only=True):
     root: str | None = None
     """The directory that REST may load adapters from; None: REST loads and unloads nothing."""
     max_loaded: Annotated[int, Meta(ge=1, le=1024)] = 8
-    """Adapters in memory at once; the others are loaded again when they are asked for."""
+    """Adapters in memory at once; others are evicted, and loaded again when they are requested."""
     max_rank: Annotated[int, Meta(ge=1, le=256)] = 256
     """Adapters with a larger rank are refused."""
     max_memory: str = "1G"

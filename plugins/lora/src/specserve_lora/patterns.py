@@ -1,7 +1,7 @@
-"""Regular expressions of whoever made an adapter, tried where they can do no harm.
+"""Regular expressions from adapters, which are untrusted, matched without blocking the server.
 
-A pattern can be written that never ends, and Python's `re` holds the interpreter's lock meanwhile: the server would
-stand still. One with a quantifier is therefore tried on all paths in a process of its own, which has seconds.
+Matching can take exponential time, and `re` holds the GIL meanwhile. Patterns with a quantifier are therefore matched
+in a process of its own, with a timeout.
 """
 
 from __future__ import annotations
@@ -19,49 +19,55 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 QUANTIFIERS = frozenset("*+?{")
-SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 
 
-class Try(Protocol):
-    """`regex_worker.tried`, or a table of its answers."""
+class MatchLayer(Protocol):
+    """`regex_worker.match_layer`, or a table of its answers."""
 
     def __call__(self, kind: str, pattern: str, path: str, /) -> str | None: ...
 
 
-def tried_safely(written: Collection[str], asked: Collection[tuple[str, str]], paths: Sequence[str], where: str) -> Try:
-    """For these (kind, pattern) and paths; `written` are the parts of them that the adapter brings. AdapterError for
-    what is no pattern or does not end."""
-    for pattern in (*written, *(pattern for _, pattern in asked)):
+def safe_matcher(
+    patterns: Collection[str], queries: Collection[tuple[str, str]], paths: Sequence[str], source: str
+) -> MatchLayer:
+    """For these (kind, pattern) and paths; `patterns` are the adapter's own, which the queries contain.
+
+    AdapterError where one is no regular expression, or where matching exceeds the timeout.
+    """
+    for pattern in (*patterns, *(pattern for _, pattern in queries)):
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
             raise AdapterError(
-                f"{where}: {pattern[:200]!r} is not a regular expression: {error}.", param="lora_path"
+                f"{source}: {pattern[:200]!r} is not a regular expression: {error}.", param="lora_path"
             ) from None
-    if not any(QUANTIFIERS & set(pattern) for pattern in written):
-        return regex_worker.tried
-    questions = list(asked)
-    answers = ask([questions, list(paths)], where)
+    if not any(QUANTIFIERS & set(pattern) for pattern in patterns):
+        return regex_worker.match_layer
+    ordered = list(queries)
+    answers = run_worker([ordered, list(paths)], source)
     table = {
-        (*question, path): answer
-        for question, row in zip(questions, answers, strict=True)
+        (*query, path): answer
+        for query, row in zip(ordered, answers, strict=True)
         for path, answer in zip(paths, row, strict=True)
     }
     return lambda kind, pattern, path: table[kind, pattern, path]
 
 
-def ask(question: object, where: str) -> list[list[str | None]]:
+def run_worker(queries: object, source: str) -> list[list[str | None]]:
     command = [sys.executable, "-I", "-S", regex_worker.__file__]
     try:
-        ended = subprocess.run(command, input=json.dumps(question).encode(), capture_output=True, timeout=SECONDS)
-        answer = json.loads(ended.stdout)
+        process = subprocess.run(
+            command, input=json.dumps(queries).encode(), capture_output=True, timeout=TIMEOUT_SECONDS
+        )
+        answer = json.loads(process.stdout)
         answers: list[list[str | None]] = answer["answers"]
     except subprocess.TimeoutExpired:
         raise AdapterError(
-            f"{where}: its patterns take more than {SECONDS:g} seconds on this model's modules. Write simpler ones, or "
-            "name the modules.",
+            f"{source}: its patterns take more than {TIMEOUT_SECONDS:g} seconds on this model's modules. Write simpler "
+            "ones, or name the modules.",
             param="lora_path",
         ) from None
     except (OSError, ValueError, KeyError) as error:
-        raise AdapterError(f"{where}: its patterns cannot be tried: {error}.", param="lora_path") from error
+        raise AdapterError(f"{source}: its patterns cannot be matched: {error}.", param="lora_path") from error
     return answers

@@ -26,7 +26,7 @@ class SegmentPlanner:
         if not any(wanted):
             return None
         segments: list[Segment] = []
-        adapters = {name: find(name, self.packed) for name in dict.fromkeys(wanted)}
+        adapters = {name: find_adapter(name, self.packed) for name in dict.fromkeys(wanted)}
         for name, begin, length in zip(wanted, batch.row_offsets, batch.query_lens, strict=True):
             adapter = adapters[name]
             if segments and segments[-1].adapter is adapter:
@@ -36,18 +36,19 @@ class SegmentPlanner:
         return LoraPlan(tuple(segments))
 
 
-def find(name: str, packed: Callable[[str], Any]) -> Any:
+def find_adapter(name: str, packed: Callable[[str], Any]) -> Any:
     if not name:
         return None
     adapter = packed(name)
     if adapter is None:
-        raise RuntimeError(f"{no_adapter(name)} It was there when the request was checked: somebody undid its pin.")
+        raise RuntimeError(
+            f"{no_adapter(name)} It was loaded when the request was checked; its pin was released early."
+        )
     return adapter
 
 
 def check_namespace(namespace: str, packed: Callable[[str], Any]) -> None:
-    """Refuse a request whose namespace names an adapter that is not loaded. A namespace that names none has no more
-    than a salt."""
+    """Refuse a request whose namespace names an adapter that is not loaded. The base model's namespace names none."""
     name = strip_salt(namespace)
     if name and packed(name) is None:
         raise AdapterError(no_adapter(name), param="namespace")

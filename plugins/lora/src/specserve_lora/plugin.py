@@ -1,4 +1,4 @@
-"""lora's hooks. One instance serves one engine: its deltas, plans, names and routes share a store."""
+"""The hooks of lora. One instance per engine: its deltas, planner, models and routes share a store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, frozen=True)
-class Parts:
+class SharedState:
     """What the hooks share."""
 
     store: AdapterStore
@@ -42,13 +42,13 @@ class Parts:
 
 class LoraPlugin:
     def __init__(self) -> None:
-        self.parts: Parts | None = None
+        self.state: SharedState | None = None
         """Made by `adapt_model`, which start-up calls before the hooks that use them."""
 
     @property
     def store(self) -> AdapterStore:
-        assert self.parts is not None, "adapt_model comes first"
-        return self.parts.store
+        assert self.state is not None, "adapt_model is called first"
+        return self.state.store
 
     @hookimpl
     def plugin_options(self) -> type[LoraOptions]:
@@ -57,11 +57,11 @@ class LoraPlugin:
     @hookimpl
     def adapt_model(self, model: AdaptableModel, config: EngineConfig, options: LoraOptions) -> None:
         store = make_store(model, config, options)
-        self.parts = Parts(store, find_root(ROOT, options.root))
+        self.state = SharedState(store, find_root(ROOT, options.root))
         for name, projection in model.projections.items():
             if name != HEAD:
                 projection.add_delta(LowRankDelta(name, model.kernels))
-        load_all(store, options.adapters)
+        load_configured(store, options.adapters)
 
     @hookimpl
     def resolve_model(self, name: str) -> ResolvedModel | None:
@@ -86,10 +86,10 @@ class LoraPlugin:
 
     @hookimpl
     def add_routes(self, app: web.Application, engine: EngineClient) -> None:
-        from specserve_lora.routes import AdapterRoutes  # aiohttp: not for `specserve generate`
+        from specserve_lora.routes import AdapterRoutes  # imports aiohttp, which `specserve generate` does not need
 
-        assert self.parts is not None
-        AdapterRoutes(self.parts.store, self.parts.root, engine).add_to(app)
+        assert self.state is not None
+        AdapterRoutes(self.state.store, self.state.root, engine).add_to(app)
 
 
 def make_store(model: AdaptableModel, config: EngineConfig, options: LoraOptions) -> AdapterStore:
@@ -104,9 +104,8 @@ def make_store(model: AdaptableModel, config: EngineConfig, options: LoraOptions
     )
 
 
-def load_all(store: AdapterStore, adapters: dict[str, str]) -> None:
-    """Each is read and checked; beyond the room there is, those named first are evicted again. ConfigError for a bad
-    one."""
+def load_configured(store: AdapterStore, adapters: dict[str, str]) -> None:
+    """Each is read and checked; beyond the limits, the first ones are evicted again. ConfigError for a bad one."""
     for name, path in adapters.items():
         try:
             store.load(name, unconfined_dir(path))

@@ -1,6 +1,7 @@
-"""One regular expression on one path. Also a script: questions as JSON on standard input, answers on standard output.
+"""Matches regular expressions against module paths. Also a script: JSON queries on standard input, answers on standard
+output.
 
-Imports nothing of ours, so that it starts in a moment wherever Python does.
+Imports only the standard library, so that the script starts quickly and without specserve on its path.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ LAYER = "layer"
 """The group whose text is the answer."""
 
 
-def tried(kind: str, pattern: str, path: str) -> str | None:
-    """`kind`: "full" for the whole path, "begin" for its beginning. None where it does not match, else the text of the
-    group `layer`, or nothing. Raises re.error."""
-    found = re.fullmatch(pattern, path) if kind == "full" else re.match(pattern, path)
-    return None if found is None else found.groupdict().get(LAYER) or ""
+def match_layer(kind: str, pattern: str, path: str) -> str | None:
+    """`kind`: "full" matches the whole path, "prefix" its beginning. None without a match, else the text of the group
+    `layer`, or "". Raises re.error."""
+    match = re.fullmatch(pattern, path) if kind == "full" else re.match(pattern, path)
+    return None if match is None else match.groupdict().get(LAYER) or ""
 
 
 def main() -> None:
-    asked, paths = json.load(sys.stdin)
+    queries, paths = json.load(sys.stdin)
     try:
-        answers = [[tried(kind, pattern, path) for path in paths] for kind, pattern in asked]
+        answers = [[match_layer(kind, pattern, path) for path in paths] for kind, pattern in queries]
     except (re.error, RecursionError, OverflowError) as error:
         json.dump({"error": str(error)}, sys.stdout)
     else:

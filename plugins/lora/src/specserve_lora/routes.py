@@ -1,5 +1,5 @@
-"""Loading and unloading over HTTP, with the bodies and the answers of vLLM. Errors are raised: the server's own
-middleware gives them OpenAI's body.
+"""Loading and unloading over HTTP, with the bodies and the answers of vLLM. Errors are raised: the server's middleware
+answers them in OpenAI's format.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from specserve_lora.store import AdapterStore
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
-SETTLE_SECONDS = 10.0
-"""The longest step that is waited for."""
+ABORT_TIMEOUT_SECONDS = 10.0
+"""How long an unload waits for the engine to drop aborted requests."""
 
 
 class LoadBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class UnloadBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdapterRoutes:
-    """What waits for a disk runs in a thread: the event loop serves everybody."""
+    """Blocking calls run in a thread, so that the event loop never waits for a disk."""
 
     def __init__(self, store: AdapterStore, root: Path | None, engine: EngineClient) -> None:
         self.store, self.root, self.engine = store, root, engine
@@ -52,7 +52,7 @@ class AdapterRoutes:
     async def load(self, request: web.Request) -> web.Response:
         require_root(self.root)
         body = decode_body(await request.read(), LoadBody)
-        name, path = given(body.lora_name, "lora_name"), given(body.lora_path, "lora_path")
+        name, path = required(body.lora_name, "lora_name"), required(body.lora_path, "lora_path")
         await asyncio.to_thread(self.load_from, name, path, bool(body.load_inplace))
         return web.Response(text=f"Success: LoRA adapter '{name}' added successfully.")
 
@@ -61,19 +61,19 @@ class AdapterRoutes:
 
     async def unload(self, request: web.Request) -> web.Response:
         require_root(self.root)
-        name = given(decode_body(await request.read(), UnloadBody).lora_name, "lora_name")
-        settled = threading.Event()
-        self.engine.after_aborts(settled.set)
-        await asyncio.to_thread(self.unload_behind, settled, name)
+        name = required(decode_body(await request.read(), UnloadBody).lora_name, "lora_name")
+        aborted = threading.Event()
+        self.engine.after_aborts(aborted.set)
+        await asyncio.to_thread(self.unload_after, aborted, name)
         return web.Response(text=f"Success: LoRA adapter '{name}' removed successfully.")
 
-    def unload_behind(self, settled: threading.Event, name: str) -> None:
-        """A request that was answered before has let go of its adapter when `settled` is set."""
-        settled.wait(SETTLE_SECONDS)
+    def unload_after(self, aborted: threading.Event, name: str) -> None:
+        """When `aborted` is set, every request that ended before has released its pin."""
+        aborted.wait(ABORT_TIMEOUT_SECONDS)
         self.store.unload(name)
 
 
-def given(value: str | None, param: str) -> str:
+def required(value: str | None, param: str) -> str:
     if not value:
         raise AdapterError(f"{param} is required.", param=param)
     return value

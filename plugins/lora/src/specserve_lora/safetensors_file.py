@@ -1,7 +1,7 @@
-"""A safetensors file, read with plain reads: nothing is mapped, so one cut short meanwhile is an error and no crash.
+"""A safetensors file, read without mmap: one that is truncated meanwhile is an error and no SIGBUS.
 
-Owns the format (8 bytes of header length, a JSON header, one buffer) and its complaints. Shapes are known before the
-buffer is read. Nothing is unpickled.
+Owns the format (8 bytes of header length, a JSON header, one buffer) and its errors. Shapes are known before the buffer
+is read. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ Size = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One tensor in the header; offsets count from the end of the header."""
+    """One tensor in the header; offsets are from the end of the header."""
 
     dtype: str
     shape: Annotated[list[Size], Meta(max_length=8)]
     data_offsets: tuple[Size, Size]
 
 
-class TensorFile:
-    """The header is read and checked when this is made; `read` reads the rest."""
+class SafetensorsFile:
+    """The header is read and checked at construction; `read` reads the rest."""
 
-    def __init__(self, file: BinaryIO, where: str) -> None:
-        self.file, self.where = file, where
+    def __init__(self, file: BinaryIO, source: str) -> None:
+        self.file, self.source = file, source
         self.length = os.fstat(file.fileno()).st_size
-        head = self.take(8, "header length")
-        size = int.from_bytes(head, "little")
+        length = self.read_exactly(8, "header length")
+        size = int.from_bytes(length, "little")
         if not 2 <= size <= min(MAX_HEADER, self.length - 8):
-            raise self.wrong(f"its header has {size} bytes, and the file {self.length}")
-        self.header = bytes(head + self.take(size, "header"))
+            raise self.malformed(f"its header has {size} bytes, and the file {self.length}")
+        self.header = bytes(length + self.read_exactly(size, "header"))
         self.entries = self.parse(self.header[8:])
         for name, entry in self.entries.items():
             self.check(name, entry)
-        held = sum(end - begin for begin, end in (entry.data_offsets for entry in self.entries.values()))
-        if held != (rest := self.length - len(self.header)):
-            raise self.wrong(f"its tensors have {held} bytes, and behind the header are {rest}")
+        num_bytes = sum(end - begin for begin, end in (entry.data_offsets for entry in self.entries.values()))
+        if num_bytes != (rest := self.length - len(self.header)):
+            raise self.malformed(f"its tensors have {num_bytes} bytes, and {rest} follow the header")
 
     def parse(self, header: bytes) -> dict[str, Entry]:
         try:
@@ -58,41 +58,41 @@ class TensorFile:
             raw.pop("__metadata__", None)
             return {name: msgspec.json.decode(entry, type=Entry) for name, entry in raw.items()}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self.wrong(f"its header: {error}") from None
+            raise self.malformed(f"its header: {error}") from None
 
     def check(self, name: str, entry: Entry) -> None:
         if entry.dtype not in DTYPES:
             raise AdapterError(
-                f"{self.where}: tensor {name[:200]} has type {entry.dtype[:20]}; allowed: {', '.join(DTYPES)}.",
+                f"{self.source}: tensor {name[:200]} has type {entry.dtype[:20]}; allowed: {', '.join(DTYPES)}.",
                 param="lora_path",
             )
         begin, end = entry.data_offsets
         size = math.prod(entry.shape) * DTYPES[entry.dtype].itemsize
         if end - begin != size or end > self.length - len(self.header):
-            raise self.wrong(f"tensor {name[:200]} of {size} bytes lies at {begin} to {end}")
+            raise self.malformed(f"tensor {name[:200]} of {size} bytes lies at {begin} to {end}")
 
     def read(self) -> bytearray:
         """All tensors' bytes."""
-        return self.take(self.length - len(self.header), "tensors")
+        return self.read_exactly(self.length - len(self.header), "tensors")
 
     def tensor(self, name: str, data: bytearray) -> Tensor:
         """A view of `data`, which `read` gave."""
         entry = self.entries[name]
-        kind = DTYPES[entry.dtype]
-        flat = torch.frombuffer(data, dtype=kind, count=math.prod(entry.shape), offset=entry.data_offsets[0])
+        dtype = DTYPES[entry.dtype]
+        flat = torch.frombuffer(data, dtype=dtype, count=math.prod(entry.shape), offset=entry.data_offsets[0])
         return flat.view(entry.shape)
 
-    def take(self, size: int, what: str) -> bytearray:
+    def read_exactly(self, size: int, what: str) -> bytearray:
         out = bytearray(size)
         try:
             got = self.file.readinto(out)  # type: ignore[attr-defined]
         except OSError as error:
-            raise AdapterError(f"{self.where} cannot be read: {error.strerror}.", param="lora_path") from None
+            raise AdapterError(f"{self.source} cannot be read: {error.strerror}.", param="lora_path") from None
         if got != size:
-            raise self.wrong(f"{what} of {size} bytes ends after {got}")
+            raise self.malformed(f"{what} of {size} bytes ends after {got}")
         return out
 
-    def wrong(self, what: str) -> AdapterError:
+    def malformed(self, what: str) -> AdapterError:
         return AdapterError(
-            f"{self.where} is truncated or not a safetensors file: {what}. Save the adapter again.", param="lora_path"
+            f"{self.source} is truncated or not a safetensors file: {what}. Save the adapter again.", param="lora_path"
         )
