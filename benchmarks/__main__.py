@@ -30,16 +30,17 @@ NAMES = {
     "growth": "a decode step over its context and over its requests, and attention's share",
     "hybrid": "one attention backend alone, and as both halves of a hybrid",
     "lora": "the same requests on the base model, under one adapter and under eight",
-    "pays": "requests with n-gram speculation against the same without",
+    "speculation": "requests with n-gram speculation against the same without",
     "peers": "the same requests in vLLM and OpenVINO GenAI, where `make bench-peers` made them",
     "index": "what the n-gram index costs by its size, no model",
     "replay": "n-gram drafters on real texts taken as outputs, no model (fetches packages)",
 }
+OLD_NAMES = {"pays": "speculation"}
 FLAGS = {
     "kernels": "[--model demo|half-billion|DIR]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
-    "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--streams DIR]",
-    "peers": "[--model DIR] [--counts N...] [--cases CASE...] [--against PEER...]",
+    "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",
+    "peers": "[--model DIR] [--counts N...] [--workloads NAME...] [--against PEER...]",
 }
 """Flags that a benchmark reads itself; it must be the only one named."""
 
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    listing = "\n".join(f"  {name:<10}{what}" for name, what in NAMES.items())
+    listing = "\n".join(f"  {name:<13}{what}" for name, what in NAMES.items())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=f"Ratios within one run, medians of alternating rounds.\n\nbenchmarks:\n{listing}",
@@ -79,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def known(name: str) -> str:
+    name = OLD_NAMES.get(name, name)
     if name not in NAMES:
         raise argparse.ArgumentTypeError(f"no benchmark is named {name!r}; there are: {', '.join(NAMES)}")
     return name

@@ -1,6 +1,6 @@
-"""Throughput of 32 requests at once against one: what continuous batching gains.
+"""Output throughput of 32 concurrent requests against one: what continuous batching gains.
 
-Both are timed from the first request to the last token, prompts included, each request with a prompt of its own.
+Timed from the first request to the last token, prefill included, each request with a prompt of its own.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ def run(options: Options) -> Result:
         greedy(f"request-{i}", prompt, NUM_TOKENS)
         for i, prompt in enumerate(prompts(assembled.tokenizer, MANY, PROMPT_LEN))
     ]
-    contenders = {str(n): lambda n=n: serve_all(engine, requests[:n]).rate for n in COUNTS}
-    taken = alternate(contenders, options.rounds(3, 1), warmup=0 if options.quick else 1)
-    middle = medians(taken)
-    rows = [(name, f"{rate:.0f}", spread(taken[name]), f"{rate / middle['1']:.2f}x") for name, rate in middle.items()]
+    variants = {str(n): lambda n=n: serve_all(engine, requests[:n]).throughput for n in COUNTS}
+    samples = alternate(variants, options.rounds(3, 1), warmup=0 if options.quick else 1)
+    median = medians(samples)
+    rows = [(n, f"{rate:.0f}", spread(samples[n]), f"{rate / median['1']:.2f}x") for n, rate in median.items()]
     return Result(
-        title=f"{PROMPT_LEN} prompt tokens, {NUM_TOKENS} new ones each, {DTYPE}, {options.threads} threads",
-        columns=("requests at once", "tokens/s", "lowest..highest", "against one"),
+        title=f"{PROMPT_LEN} prompt tokens, {NUM_TOKENS} output tokens each, {DTYPE}, {options.threads} threads",
+        columns=("concurrent requests", "tokens/s", "min..max", "against one"),
         rows=rows,
-        checks=[Check(f"{MANY} at once / one, tokens/s", middle[str(MANY)] / middle["1"], TARGET, False, "x")],
+        checks=[Check(f"{MANY} concurrent / one, tokens/s", median[str(MANY)] / median["1"], TARGET, False, "x")],
         notes=[f"{assembled.description['kernels']} kernels, {assembled.description['attention']} attention."],
-        raw=taken,
+        raw=samples,
     )

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from benchmarks.cases.kernels import paged
-from benchmarks.lib.forwards import BLOCK_SIZE, batch_of, engine_of, kv_bytes, weight_bytes
-from benchmarks.lib.growth_fit import Line, farthest, fit, off
-from benchmarks.lib.growth_plot import Panel, Series, picture
+from benchmarks.lib.forwards import BLOCK_SIZE, batch_of, engine_of, kv_bytes, paged_attention, weight_bytes
+from benchmarks.lib.line_fit import Line, farthest, fit, off
+from benchmarks.lib.plot import Panel, Series, picture
 from benchmarks.lib.report import Options, Result
 from benchmarks.lib.shapes import BUILD
 from benchmarks.lib.timing import alternate, seconds_of
@@ -106,7 +105,6 @@ def product_of(options: Options, shapes: list[tuple[int, int]]) -> Assembled:
     product = engine_of(
         str(long_demo()),
         options,
-        kv_memory="2G",
         prefix_cache=True,
         max_num_seqs=max(count for count, _ in shapes),
         max_num_batched_tokens=tokens,
@@ -163,7 +161,7 @@ def lowest_step(engine: Engine, count: int, context: int, before: Callable[[], o
 
 def lowest_attention(product: Assembled, count: int, context: int) -> float:
     """One call for each layer, keys and values written, behind a cache that other shapes have used in between."""
-    action = partial(paged, product.engine.runner, batch_of(count, context))
+    action = partial(paged_attention, product.engine.runner, batch_of(count, context))
     return min(seconds_of(action) for _ in range(STEPS))
 
 

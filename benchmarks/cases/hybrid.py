@@ -53,7 +53,9 @@ class Splitter:
 
 
 def run(options: Options) -> Result:
-    rows, checks, raw = [], [], {}
+    rows: list[tuple[str, ...]] = []
+    checks: list[Check] = []
+    raw: dict[str, list[float]] = {}
     for backend in BACKENDS:
         engines = {
             "alone": engine(options, attention=backend),

@@ -1,4 +1,4 @@
-"""What the kernels reach: a forward pass against the memory's own speed, attention and prefill against plain torch.
+"""What the kernels reach: a forward pass against memory bandwidth, attention and prefill against plain torch.
 
 Runs on the demo model and, with `--model half-billion`, on the shape of Qwen2.5-0.5B with random weights.
 """
@@ -14,15 +14,22 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from benchmarks.cases.bitrule import CausalAttention, UntiledKernels, cache_for, prefill
-from benchmarks.lib.forwards import BLOCK_SIZE, batch_of, engine_of, kv_bytes, seconds_each, weight_bytes
+from benchmarks.lib.forwards import (
+    BLOCK_SIZE,
+    batch_of,
+    engine_of,
+    kv_bytes,
+    median_seconds,
+    paged_attention,
+    weight_bytes,
+)
+from benchmarks.lib.prefill import LENGTH, CausalAttention, UntiledKernels, cache_for, prefill, spec_for
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.shapes import model_directory
 from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, MODEL
 from specserve.engine.runner import Runner
 from specserve.models.loader import load_model
-from specserve.protocols import AttentionSpec
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request
@@ -30,11 +37,12 @@ from specserve.testing.requests import toy_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.batch.batch import Batch
     from specserve.engine.assembly import Assembled
     from specserve.models.decoder import DecoderModel
 
-CONTEXT, WIDTH, PROMPT = 640, 8, 2048
+    Variants = dict[str, Callable[[], float]]
+
+CONTEXT, WIDTH = 640, 8
 COUNTS, CONTEXTS = (1, 8, 32), (640, 4096)
 
 
@@ -42,112 +50,110 @@ def run(options: Options) -> Result:
     parser = argparse.ArgumentParser(prog="python -m benchmarks kernels")
     parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
     name = parser.parse_args(options.rest).model
-    product = engine_of(name, options)
-    model = product.engine.runner.model
-    contenders: dict[str, Callable[[], float]] = {}
-    contenders |= forward(product, options) | steps(name, options) | attention(product, options)
-    contenders |= prefills(name, product, options)
-    taken = alternate(contenders, options.rounds(5, 1), warmup=0)
-    middle = medians(taken)
-    floor = (weight_bytes(model) + kv_bytes(model, CONTEXT)) / 1e6
+    assembled = engine_of(name, options)
+    model = assembled.engine.runner.model
+    variants = forward(assembled, options) | steps(name, options) | attention(assembled, options)
+    variants |= prefills(name, assembled, options)
+    samples = alternate(variants, options.rounds(5, 1), warmup=0)
+    median = medians(samples)
+    megabytes = (weight_bytes(model) + kv_bytes(model, CONTEXT)) / 1e6
     return Result(
-        title=f"{name}, {DTYPE}, {options.threads} threads, {product.description['kernels']}",
-        columns=("what", "ms", "lowest..highest s"),
-        rows=[(what, f"{seconds * 1e3:.3f}", spread(taken[what])) for what, seconds in middle.items()],
-        checks=checks(middle),
-        notes=[f"A decode step at {CONTEXT} tokens reads {floor:.1f} MB of weights, keys and values."],
-        raw=taken,
+        title=f"{name}, {DTYPE}, {options.threads} threads, {assembled.description['kernels']}",
+        columns=("what", "ms", "min..max s"),
+        rows=[(what, f"{seconds * 1e3:.3f}", spread(samples[what])) for what, seconds in median.items()],
+        checks=checks(median),
+        notes=[f"A decode step at {CONTEXT} tokens reads {megabytes:.1f} MB of weights, keys and values."],
+        raw=samples,
     )
 
 
-def checks(middle: dict[str, float]) -> list[Check]:
+def checks(median: dict[str, float]) -> list[Check]:
     found = [
-        Check("forward of one request / reading its bytes", middle["forward"] / middle["read"], 2.0, True, "x"),
-        Check("step that verifies 8 / step of 1", middle["step of 8"] / middle["step of 1"], 1.3, True, "x"),
-        Check("prefill / untiled torch", middle["prefill"] / middle["prefill, untiled torch"], 1.0, True, "x"),
+        Check("forward of one request / reading its bytes", median["forward"] / median["read"], 2.0, True, "x"),
+        Check("step that verifies 8 / step of 1", median["step of 8"] / median["step of 1"], 1.3, True, "x"),
+        Check("prefill / untiled torch", median["prefill"] / median["prefill, untiled torch"], 1.0, True, "x"),
     ]
-    for what in middle:
+    for what in median:
         if what.startswith("attention"):
-            found.append(Check(f"{what} / torch", middle[what] / middle[f"torch {what}"], 1.0, True, "x"))
+            found.append(Check(f"{what} / torch", median[what] / median[f"torch {what}"], 1.0, True, "x"))
     return found
 
 
-def forward(product: Assembled, options: Options) -> dict[str, Callable[[], float]]:
-    """A decode step's forward pass, and the time in which torch adds up as many bytes of float32."""
-    runner, batch = product.engine.runner, batch_of(1, CONTEXT)
+def forward(assembled: Assembled, options: Options) -> Variants:
+    """The forward pass of a decode step, and the time in which torch sums as many bytes of float32."""
+    runner, batch = assembled.engine.runner, batch_of(1, CONTEXT)
     numbers = torch.ones((weight_bytes(runner.model) + kv_bytes(runner.model, CONTEXT)) // 4)
     return {
         "read": partial(with_torch_threads, options.threads, numbers.sum),
-        "forward": partial(seconds_each, partial(runner.forward, batch)),
+        "forward": partial(median_seconds, partial(runner.forward, batch)),
     }
 
 
 def with_torch_threads(threads: int, action: Callable[[], object]) -> float:
-    """torch with its own threads, which it does not have beside the native kernels; with one where that is faster."""
-    taken = []
+    """The faster of one torch thread and `threads`. Beside the native kernels torch has one thread otherwise."""
+    seconds = []
     for count in {1, threads}:
         torch.set_num_threads(count)
-        taken.append(seconds_each(action))
+        seconds.append(median_seconds(action))
     torch.set_num_threads(1)
-    return min(taken)
+    return min(seconds)
 
 
-def steps(name: str, options: Options) -> dict[str, Callable[[], float]]:
-    """Whole engine steps of one request, plain and with drafts of which every guess is right."""
+def steps(name: str, options: Options) -> Variants:
+    """Engine steps of one request, plain and with drafts that are always accepted."""
     request = toy_request("r", range(300, 300 + CONTEXT), max_tokens=96, ignore_eos=True)
-    common = {"default_plugins": True, "dtype": DTYPE, "threads": options.threads, "kv_memory": "512M"}
     path = model_directory(name)
-    plain = make_engine(path, prefix_cache=False, **common)
-    known = run_requests(plain.engine, [request]).tokens()
-    drafted = make_engine(path, OracleDrafter(known, WIDTH - 1), prefix_cache=False, **common)
 
-    def step(made: Assembled) -> float:
-        engine = made.engine
+    def assembled(drafter: OracleDrafter | None = None) -> Assembled:
+        return make_engine(
+            path, drafter, default_plugins=True, prefix_cache=False, dtype=DTYPE, threads=options.threads,
+            kv_memory="512M",
+        )  # fmt: skip
+
+    plain = assembled()
+    output_tokens = run_requests(plain.engine, [request]).tokens()
+    speculative = assembled(OracleDrafter(output_tokens, WIDTH - 1))
+
+    def step(assembled: Assembled) -> float:
+        engine = assembled.engine
         engine.add(request)
         while not engine.requests["r"].num_generated:
             engine.step()
         engine.step()
-        taken = seconds_each_step(engine.step, 8)
+        seconds = median_of_calls(engine.step, 8)
         engine.abort("r")
-        return taken
+        return seconds
 
-    return {"step of 1": partial(step, plain), "step of 8": partial(step, drafted)}
+    return {"step of 1": partial(step, plain), "step of 8": partial(step, speculative)}
 
 
-def seconds_each_step(step: Callable[[], object], count: int) -> float:
-    """The median of `count` calls, none of which may be repeated."""
-    taken = []
+def median_of_calls(action: Callable[[], object], count: int) -> float:
+    """For calls that have an effect: exactly `count` of them, none as a warm-up."""
+    seconds = []
     for _ in range(count):
         began = time.perf_counter()
-        step()
-        taken.append(time.perf_counter() - began)
-    return median(taken)
+        action()
+        seconds.append(time.perf_counter() - began)
+    return median(seconds)
 
 
-def attention(product: Assembled, options: Options) -> dict[str, Callable[[], float]]:
-    """Decode attention of all layers: ours over pages, keys written, against torch over contiguous keys and values."""
-    runner, model = product.engine.runner, product.engine.runner.model
-    found: dict[str, Callable[[], float]] = {}
+def attention(assembled: Assembled, options: Options) -> Variants:
+    """Decode attention of all layers: the engine's over pages, keys and values written, and torch's over contiguous
+    keys and values."""
+    runner, model = assembled.engine.runner, assembled.engine.runner.model
+    found: Variants = {}
     for context in CONTEXTS:
         for count in COUNTS:
-            if count * -(-context // BLOCK_SIZE) > product.engine.parts.cache.num_blocks:
+            if count * -(-context // BLOCK_SIZE) > assembled.engine.parts.cache.num_blocks:
                 continue
             what = f"attention, {count} x {context}"
-            found[what] = partial(seconds_each, partial(paged, runner, batch_of(count, context)))
-            found[f"torch {what}"] = partial(with_torch_threads, options.threads, contiguous(model, count, context))
+            found[what] = partial(median_seconds, partial(paged_attention, runner, batch_of(count, context)))
+            torch_attention = contiguous_attention(model, count, context)
+            found[f"torch {what}"] = partial(with_torch_threads, options.threads, torch_attention)
     return found
 
 
-def paged(runner: Runner, batch: Batch) -> None:
-    model, backend = runner.model, runner.attention
-    q = torch.ones((batch.num_rows, model.num_heads, model.head_dim), dtype=model.dtype)
-    k = torch.ones((batch.num_rows, model.num_kv_heads, model.head_dim), dtype=model.dtype)
-    plan = backend.plan(batch)
-    for layer in range(model.num_layers):
-        backend.forward(layer, q, k, k, plan)
-
-
-def contiguous(model: DecoderModel, count: int, context: int) -> Callable[[], None]:
+def contiguous_attention(model: DecoderModel, count: int, context: int) -> Callable[[], None]:
     q = torch.ones((count, model.num_heads, 1, model.head_dim), dtype=model.dtype)
     shape = (model.num_layers, 2, count, model.num_kv_heads, context, model.head_dim)
     cache = torch.zeros(shape, dtype=model.dtype)
@@ -159,18 +165,16 @@ def contiguous(model: DecoderModel, count: int, context: int) -> Callable[[], No
     return attend
 
 
-def prefills(name: str, product: Assembled, options: Options) -> dict[str, Callable[[], float]]:
-    """A prompt under the bit rule, and all its rows at once in torch with one causal attention call."""
-    path = model_directory(name)
-    tokens = tuple(i % 300 for i in range(PROMPT))
-    free = load_model(path, kernels=UntiledKernels(), dtype=DTYPE)
-    for projection in free.projections.values():
-        projection.seal(free.kernels.prepare_linear)
-    spec = AttentionSpec(free.num_heads, free.num_kv_heads, free.head_dim, free.scale, BLOCK_SIZE, free.sliding_windows)
-    rival = Runner(free, free.kernels, CausalAttention(spec, cache_for(free)))
+def prefills(name: str, assembled: Assembled, options: Options) -> Variants:
+    """A batch-invariant prompt, and all its rows at once in torch with one causal attention call."""
+    tokens = tuple(i % 300 for i in range(LENGTH))
+    untiled = load_model(model_directory(name), kernels=UntiledKernels(), dtype=DTYPE)
+    for projection in untiled.projections.values():
+        projection.seal(untiled.kernels.prepare_linear)
+    reference = Runner(untiled, untiled.kernels, CausalAttention(spec_for(untiled), cache_for(untiled)))
     return {
-        "prefill": partial(seconds_each, partial(prefill, product.engine.runner, tokens, [PROMPT])),
+        "prefill": partial(median_seconds, partial(prefill, assembled.engine.runner, tokens, [LENGTH])),
         "prefill, untiled torch": partial(
-            with_torch_threads, options.threads, partial(prefill, rival, tokens, [PROMPT])
+            with_torch_threads, options.threads, partial(prefill, reference, tokens, [LENGTH])
         ),
     }

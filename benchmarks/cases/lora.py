@@ -1,31 +1,36 @@
-"""What adapters cost: the same requests on the base model, under one adapter, and under eight at once.
+"""What LoRA adapters cost: the same requests on the base model, under one adapter, and under eight at once.
 
-The adapters are random, rank 16 on every linear layer, written in PEFT's format on the spot. Tokens per second over
-whole runs, prompts included. N-gram: what speculation gains on an edit with and without an adapter; a random adapter
-changes the text, so each is held against its own plain decoding. PEFT: one request in transformers, not merged.
+The adapters are random, of rank 16 on every linear layer. Output tokens per second over whole runs, prefill included.
+ngram: the speed-up of speculation on an edit with and without an adapter; an adapter changes the text, so each is
+compared with its own plain decoding. PEFT: one request in transformers, adapter not merged.
 """
 
 from __future__ import annotations
 
-import importlib
-import json
 import tempfile
+from functools import reduce
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import torch
-from safetensors.torch import save_file
 
-from benchmarks.cases.pays import decode, edited, request
+from benchmarks.lib.decoding import Decoded, decode_in_slices
+from benchmarks.lib.random_adapter import write_random_adapter
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, medians, seconds_of
-from benchmarks.lib.workload import DTYPE, KV_MEMORY, MODEL, PROMPT_LEN, greedy, prompts, serve_all
-from specserve.config import EngineConfig
+from benchmarks.lib.transformers_baseline import transformers_generate
+from benchmarks.lib.workload import (
+    DTYPE,
+    PROMPT_LEN,
+    demo_config,
+    edit_prompt,
+    greedy,
+    prompts,
+    seeded,
+    serve_all,
+)
 from specserve.engine.assembly import Assembled, assemble
-from specserve.models.config import read_config
-from specserve.models.locate import locate_model
 from specserve.plugins.host import PluginHost
 
 if TYPE_CHECKING:
@@ -35,163 +40,126 @@ if TYPE_CHECKING:
 
 RANK, MANY_ADAPTERS, NUM_TOKENS = 16, 8, 128
 COUNTS = (8, 32)
-ONE, MIXED, SHARE_OF_GAIN = 0.85, 0.75, 0.9
+ONE_ADAPTER_TARGET, MANY_ADAPTERS_TARGET, SPEEDUP_TARGET = 0.85, 0.75, 0.9
+
+
+class Part(NamedTuple):
+    """What one of the comparisons adds to the result."""
+
+    rows: list[tuple[str, ...]]
+    checks: list[Check]
+    raw: dict[str, list[float]]
 
 
 def run(options: Options) -> Result:
     with tempfile.TemporaryDirectory() as directory:
-        paths = {f"adapter-{i}": write_adapter(Path(directory) / f"adapter-{i}", i) for i in range(MANY_ADAPTERS)}
-        plain, ngram = Served.start(options, paths), Served.start(options, paths, "ngram")
-        rows, checks, raw = throughput(plain, options)
-        for part in (speculation(plain, ngram, options), peft(plain, paths["adapter-0"], options)):
-            rows += part[0]
-            checks += part[1]
-            raw |= part[2]
+        names = [f"adapter-{i}" for i in range(MANY_ADAPTERS)]
+        paths = {name: write_random_adapter(Path(directory) / name, RANK, i) for i, name in enumerate(names)}
+        plain, ngram = AdapterEngine.start(options, paths), AdapterEngine.start(options, paths, "ngram")
+        parts = [
+            throughput(plain, options),
+            speculation(plain, ngram, options),
+            against_peft(plain, paths["adapter-0"], options),
+        ]
     return Result(
         title=f"adapters of rank {RANK} on every linear layer, demo model, {DTYPE}, {options.threads} threads",
         columns=("case", "without, tokens/s", "with, tokens/s", "with / without"),
-        rows=rows,
-        checks=checks,
-        notes=["Ratios are medians over rounds of neighbouring runs."],
-        raw=raw,
+        rows=[row for part in parts for row in part.rows],
+        checks=[check for part in parts for check in part.checks],
+        notes=["Ratios are medians over rounds; the runs of a round follow each other."],
+        raw={name: values for part in parts for name, values in part.raw.items()},
     )
 
 
-class Served(NamedTuple):
-    """An engine with adapters and the namespaces under which it serves them."""
+class AdapterEngine(NamedTuple):
+    """An engine with adapters, and the namespace of each."""
 
     assembled: Assembled
     namespaces: list[str]
 
     @classmethod
-    def start(cls, options: Options, paths: dict[str, Path], *plugins: str) -> Served:
-        config = EngineConfig(
-            model=MODEL, dtype=DTYPE, threads=options.threads, kv_memory=KV_MEMORY, prefix_cache=False,
-            plugins=("lora", *plugins), plugin_options={"lora": {"adapters": {k: str(v) for k, v in paths.items()}}},
+    def start(cls, options: Options, paths: dict[str, Path], *plugins: str) -> AdapterEngine:
+        adapters = {name: str(path) for name, path in paths.items()}
+        config = demo_config(
+            options, plugins=("lora", *plugins), plugin_options={"lora": {"adapters": adapters}}
         )  # fmt: skip
         host = PluginHost.start(config)
         assembled = assemble(config, host)
         return cls(assembled, [host.collect("resolve_model", name=name)[0][1].namespace for name in paths])
 
-    def rate(self, requests: list[GenerateRequest], num_adapters: int) -> float:
-        """Tokens per second, request i under adapter i of so many; 0: all on the base model."""
-        return serve_all(self.assembled.engine, self.under(requests, num_adapters)).rate
+    def throughput(self, requests: list[GenerateRequest], num_adapters: int) -> float:
+        return serve_all(self.assembled.engine, self.with_adapters(requests, num_adapters)).throughput
 
-    def under(self, requests: list[GenerateRequest], num_adapters: int) -> list[GenerateRequest]:
+    def with_adapters(self, requests: list[GenerateRequest], num_adapters: int) -> list[GenerateRequest]:
+        """Requests get the first `num_adapters` adapters in turn; 0: all get the base model."""
         namespaces = self.namespaces[:num_adapters] or [""]
         return [
             msgspec.structs.replace(one, namespace=namespaces[i % len(namespaces)]) for i, one in enumerate(requests)
         ]
 
 
-Part = tuple[list[tuple[str, ...]], list[Check], dict[str, list[float]]]
-
-
-def throughput(served: Served, options: Options) -> Part:
-    rows, checks, raw = [], [], {}
+def throughput(engine: AdapterEngine, options: Options) -> Part:
+    part = Part([], [], {})
     for count in COUNTS:
-        texts = prompts(served.assembled.tokenizer, count, PROMPT_LEN)
+        texts = prompts(engine.assembled.tokenizer, count, PROMPT_LEN)
         requests = [greedy(f"{i}", prompt, NUM_TOKENS) for i, prompt in enumerate(texts)]
-        contenders = {str(n): lambda n=n, some=requests: served.rate(some, n) for n in (0, 1, MANY_ADAPTERS)}
-        taken = alternate(contenders, options.rounds(5, 1))
-        for n, target in ((1, ONE), (MANY_ADAPTERS, MIXED)):
-            ratio = median(b / a for a, b in zip(taken["0"], taken[str(n)], strict=True))
+        variants = {str(n): lambda n=n, some=requests: engine.throughput(some, n) for n in (0, 1, MANY_ADAPTERS)}
+        samples = alternate(variants, options.rounds(5, 1))
+        for n, target in ((1, ONE_ADAPTER_TARGET), (MANY_ADAPTERS, MANY_ADAPTERS_TARGET)):
+            ratio = median(b / a for a, b in zip(samples["0"], samples[str(n)], strict=True))
             what = f"{count} requests, {'one adapter' if n == 1 else f'{n} adapters'}"
-            rows.append((what, f"{median(taken['0']):.0f}", f"{median(taken[str(n)]):.0f}", f"{ratio:.3f}x"))
-            checks.append(Check(f"{what} / base, tokens/s", ratio, target, False, "x"))
-        raw |= {f"{count} requests, {n} adapters": values for n, values in taken.items()}
-    return rows, checks, raw
+            part.rows.append((what, f"{median(samples['0']):.0f}", f"{median(samples[str(n)]):.0f}", f"{ratio:.3f}x"))
+            part.checks.append(Check(f"{what} / base, tokens/s", ratio, target, False, "x"))
+        part.raw.update({f"{count} requests, {n} adapters": values for n, values in samples.items()})
+    return part
 
 
-def speculation(plain: Served, ngram: Served, options: Options) -> Part:
-    """Speed-up by ngram on an edit, with an adapter over without one."""
+def speculation(plain: AdapterEngine, ngram: AdapterEngine, options: Options) -> Part:
+    """The speed-up of ngram on an edit, with an adapter over without one."""
     tokenizer = plain.assembled.tokenizer
     rounds = options.rounds(3, 1)
-    files = [edited(tokenizer, file) for file in prompts(tokenizer, rounds + 1, 500)]
-    turn: dict[str, int] = {}
-    lengths: dict[int, list[float]] = {0: [], 1: []}
+    files = [edit_prompt(tokenizer, file) for file in prompts(tokenizer, rounds + 1, 500)]
+    lengths: dict[str, list[float]] = {}
 
-    def measure(name: str, served: Served, num_adapters: int) -> float:
-        turn[name] = at = turn.get(name, -1) + 1
-        [one] = served.under([request(f"{name} {at}", files[at], 0.0, at)], num_adapters)
-        decoded = decode(served.assembled.engine, [one])
-        if served is ngram:
-            lengths[num_adapters].append(decoded.mean_length)
-        return decoded.rate
+    def measure(name: str, engine: AdapterEngine, num_adapters: int) -> float:
+        of_variant = lengths.setdefault(name, [])
+        n = len(of_variant)
+        requests = engine.with_adapters([seeded(f"{name} {n}", files[n], 0.0, n)], num_adapters)
+        decoded = reduce(Decoded.plus, decode_in_slices(engine.assembled.engine, requests))
+        of_variant.append(decoded.mean_acceptance_length)
+        return decoded.throughput
 
-    contenders = {
-        f"{who} {n}": lambda who=who, served=served, n=n: measure(f"{who} {n}", served, n)
+    variants = {
+        f"{who} {n}": lambda who=who, engine=engine, n=n: measure(f"{who} {n}", engine, n)
         for n in (0, 1)
-        for who, served in (("plain", plain), ("ngram", ngram))
+        for who, engine in (("plain", plain), ("ngram", ngram))
     }
-    taken = alternate(contenders, rounds)
-    middle = medians(taken)
-    gains = [middle[f"ngram {n}"] / middle[f"plain {n}"] for n in (0, 1)]
-    rows = [
-        (f"ngram on an edit, {name}: plain, then drafted; {sum(lengths[n]) / len(lengths[n]):.1f} accepted per step",
-         f"{middle[f'plain {n}']:.0f}", f"{middle[f'ngram {n}']:.0f}", f"{gains[n]:.2f}x")
+    samples = alternate(variants, rounds)
+    rates = medians(samples)
+    speedups = [rates[f"ngram {n}"] / rates[f"plain {n}"] for n in (0, 1)]
+    mean_lengths = [sum(lengths[f"ngram {n}"]) / len(lengths[f"ngram {n}"]) for n in (0, 1)]
+    rows: list[tuple[str, ...]] = [
+        (f"ngram on an edit, {name}: plain, then ngram; acceptance length {mean_lengths[n]:.1f}",
+         f"{rates[f'plain {n}']:.0f}", f"{rates[f'ngram {n}']:.0f}", f"{speedups[n]:.2f}x")
         for n, name in ((0, "base"), (1, "one adapter"))
     ]  # fmt: skip
-    check = Check("ngram's speed-up with an adapter / without", gains[1] / gains[0], SHARE_OF_GAIN, False, "x")
-    return rows, [check], {f"edit, {name}": values for name, values in taken.items()}
+    check = Check("ngram's speed-up with an adapter / without", speedups[1] / speedups[0], SPEEDUP_TARGET, False, "x")
+    return Part(rows, [check], {f"edit, {name}": values for name, values in samples.items()})
 
 
-def peft(served: Served, path: Path, options: Options) -> Part:
-    """One request with the adapter: ours against transformers with PEFT."""
-    prompt = prompts(served.assembled.tokenizer, 1, PROMPT_LEN)[0]
-    generate = peft_generate(path, prompt)
+def against_peft(engine: AdapterEngine, adapter: Path, options: Options) -> Part:
+    """One request with the adapter, in transformers with PEFT and in specserve."""
+    prompt = prompts(engine.assembled.tokenizer, 1, PROMPT_LEN)[0]
+    generate = transformers_generate(prompt, adapter)
     one = [greedy("single", prompt, NUM_TOKENS)]
-    contenders: dict[str, Callable[[], float]] = {
-        "peft": lambda: NUM_TOKENS / seconds_of(generate),
-        "ours": lambda: served.rate(one, 1),
+    variants: dict[str, Callable[[], float]] = {
+        "transformers": lambda: NUM_TOKENS / seconds_of(lambda: generate(NUM_TOKENS)),
+        "specserve": lambda: engine.throughput(one, 1),
     }
-    taken = alternate(contenders, options.rounds(3, 1))
-    middle = medians(taken)
-    ratio = middle["ours"] / middle["peft"]
-    row = ("1 request, one adapter: PEFT, then ours", f"{middle['peft']:.0f}", f"{middle['ours']:.0f}", f"{ratio:.1f}x")
-    return [row], [], {f"peft, {name}": values for name, values in taken.items()}
-
-
-def peft_generate(path: Path, prompt: tuple[int, ...]) -> Callable[[], None]:
-    transformers: Any = importlib.import_module("transformers")  # untyped, and not installed for users
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    base = transformers.AutoModelForCausalLM.from_pretrained(locate_model(MODEL), dtype=getattr(torch, DTYPE)).eval()
-    model: Any = importlib.import_module("peft").PeftModel.from_pretrained(base, str(path))
-    ids = torch.tensor([prompt])
-    mask = torch.ones_like(ids)
-
-    @torch.inference_mode()
-    def generate() -> None:
-        model.generate(
-            input_ids=ids, attention_mask=mask, do_sample=False, min_new_tokens=NUM_TOKENS, max_new_tokens=NUM_TOKENS
-        )
-
-    return generate
-
-
-def write_adapter(path: Path, seed: int) -> Path:
-    """A random adapter in PEFT's format: small enough that text stays text."""
-    config = read_config(locate_model(MODEL))
-    generator = torch.Generator().manual_seed(seed)
-    queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    hidden, inner = config.hidden_size, config.intermediate_size
-    sizes = {
-        "self_attn.q_proj": (queries, hidden), "self_attn.k_proj": (keys, hidden), "self_attn.v_proj": (keys, hidden),
-        "self_attn.o_proj": (hidden, queries), "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-    }  # fmt: skip
-    tensors = {}
-    for layer in range(config.num_layers):
-        for name, (outs, ins) in sizes.items():
-            full = f"base_model.model.model.layers.{layer}.{name}"
-            tensors[f"{full}.lora_A.weight"] = torch.randn(RANK, ins, generator=generator) * ins**-0.5
-            tensors[f"{full}.lora_B.weight"] = torch.randn(outs, RANK, generator=generator) * 0.01
-    path.mkdir()
-    save_file(tensors, path / "adapter_model.safetensors", metadata={"format": "pt"})
-    fields = {
-        "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": RANK, "lora_alpha": RANK, "bias": "none",
-        "target_modules": [name.rpartition(".")[2] for name in sizes], "base_model_name_or_path": MODEL,
-    }  # fmt: skip
-    (path / "adapter_config.json").write_text(json.dumps(fields))
-    return path
+    samples = alternate(variants, options.rounds(3, 1))
+    peft, specserve = medians(samples).values()
+    row = (
+        "1 request, one adapter: transformers with PEFT, then specserve", f"{peft:.0f}", f"{specserve:.0f}",
+        f"{specserve / peft:.1f}x",
+    )  # fmt: skip
+    return Part([row], [], {f"peft, {name}": values for name, values in samples.items()})

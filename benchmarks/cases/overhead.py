@@ -1,38 +1,38 @@
-"""Engine overhead: steps of 256 running greedy requests, and of one, with a model that costs nothing.
+"""Engine overhead per step around a stub model, with 256 running greedy requests and with one.
 
-Measured in `Engine.step` and through `AsyncEngine.submit`, in steady decoding, hashing and publishing of full
-blocks included. A window is a whole number of blocks long, so that every window has the same work.
+Measured in `Engine.step` and through `AsyncEngine.submit`, in steady decoding, hashing and caching of full blocks
+included. A window is a whole number of blocks long, so that every window has the same work.
 """
 
 from __future__ import annotations
 
 import asyncio
 import cProfile
-import pstats
 import time
 from contextlib import aclosing
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 
-from benchmarks.lib.costless import BLOCK_SIZE, as_assembled, costless_engine, costless_requests
 from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.stub_engine import BLOCK_SIZE, as_assembled, stub_engine, stub_requests
 from benchmarks.lib.timing import spread
 from specserve.engine.async_engine import AsyncEngine
 
 if TYPE_CHECKING:
     from specserve.engine.engine import Engine
+    from specserve.plugins.host import PluginHost
     from specserve.types import GenerateRequest
 
 MANY, TINY_VOCAB, DEMO_VOCAB = 256, 64, 8192
 PER_REQUEST_TARGET, ONE_TARGET = 12.0, 150.0
-"""Microseconds: per request and step of many, and per step of one."""
+"""Microseconds: per request and step of MANY requests, and per step of one."""
 SECONDS_PER_WINDOW = {MANY: 0.4, 1: 0.05}
 
 
 def run(options: Options) -> Result:
-    torch.set_num_threads(1)  # two threads would only spin beside the step: there is nothing to share
+    torch.set_num_threads(1)  # a second thread has no work and would only spin
     rounds = options.rounds(9, 3)
     raw: dict[str, list[float]] = {}
     for vocab_size in (TINY_VOCAB, DEMO_VOCAB):
@@ -51,20 +51,20 @@ def run(options: Options) -> Result:
             target = ONE_TARGET if count == 1 else PER_REQUEST_TARGET
             checks.append(Check(f"{name}: per request and step", step / count, target, True, " us"))
     return Result(
-        title="microseconds per step with a model that costs nothing",
-        columns=("what", "us per step", "lowest..highest", "us per request"),
+        title="engine overhead, microseconds per step around a stub model",
+        columns=("what", "us per step", "min..max", "us per request"),
         rows=rows,
         checks=checks,
         notes=[
             f"{rounds} windows each, median; steady decoding, prompts of 600 to 615 tokens, blocks of {BLOCK_SIZE}.",
-            f"A vocabulary of {DEMO_VOCAB} adds the argmax over ready logits, with one thread.",
+            f"A vocabulary of {DEMO_VOCAB} adds the argmax over precomputed logits, with one thread.",
         ],
         raw=raw,
         details=profile_steps() if options.profile else "",
     )
 
 
-def steady(engine: Engine, requests: list[GenerateRequest]) -> None:
+def reach_steady_state(engine: Engine, requests: list[GenerateRequest]) -> None:
     """Admit all requests and step until every one is decoding."""
     for request in requests:
         engine.check(request)
@@ -75,12 +75,12 @@ def steady(engine: Engine, requests: list[GenerateRequest]) -> None:
 
 def sync_steps(count: int, vocab_size: int, rounds: int) -> list[float]:
     """Microseconds per step, one value per window."""
-    engine = costless_engine(count, vocab_size)
-    steady(engine, costless_requests(count, vocab_size))
+    engine = stub_engine(count, vocab_size)
+    reach_steady_state(engine, stub_requests(count, vocab_size))
     steps = 2 * BLOCK_SIZE if count > 1 else 16 * BLOCK_SIZE
-    taken = [window(engine, steps) for _ in range(rounds + 1)][1:]
+    samples = [window(engine, steps) for _ in range(rounds + 1)][1:]
     engine.check_integrity()
-    return taken
+    return samples
 
 
 def window(engine: Engine, steps: int) -> float:
@@ -92,22 +92,22 @@ def window(engine: Engine, steps: int) -> float:
 
 async def async_steps(count: int, vocab_size: int, rounds: int) -> list[float]:
     """Microseconds per step while every request has a reader on the event loop."""
-    engine = AsyncEngine(as_assembled(costless_engine(count, vocab_size)), cast("Any", None))
-    readers = [asyncio.create_task(read(engine, r)) for r in costless_requests(count, vocab_size)]
+    engine = AsyncEngine(as_assembled(stub_engine(count, vocab_size)), cast("PluginHost", None))
+    readers = [asyncio.create_task(read(engine, r)) for r in stub_requests(count, vocab_size)]
     metrics = engine.metrics
     while metrics.num_requests_waiting or metrics.num_requests_running < count:
         await asyncio.sleep(0.05)
-    taken = []
+    samples = []
     for _ in range(rounds + 1):
         assert metrics.num_requests_running == count, "a request ended while it was measured"
         steps, began = metrics.num_steps, time.perf_counter()
         await asyncio.sleep(SECONDS_PER_WINDOW[count])
-        taken.append((time.perf_counter() - began) / (metrics.num_steps - steps) * 1e6)
+        samples.append((time.perf_counter() - began) / (metrics.num_steps - steps) * 1e6)
     for reader in readers:
         reader.cancel()
     await asyncio.gather(*readers, return_exceptions=True)
     await engine.stop()
-    return taken[1:]
+    return samples[1:]
 
 
 async def read(engine: AsyncEngine, request: GenerateRequest) -> int:
@@ -119,18 +119,20 @@ async def read(engine: AsyncEngine, request: GenerateRequest) -> int:
 
 
 def profile_steps() -> str:
-    """Functions of a step of many by own time, in microseconds per request and step, as cProfile (which slows
-    small functions most) sees them."""
-    engine = costless_engine(MANY, TINY_VOCAB)
-    steady(engine, costless_requests(MANY, TINY_VOCAB))
+    """cProfile of steps of MANY requests: functions by own time, in microseconds per request and step. cProfile
+    slows down small functions most."""
+    engine = stub_engine(MANY, TINY_VOCAB)
+    reach_steady_state(engine, stub_requests(MANY, TINY_VOCAB))
     steps = 4 * BLOCK_SIZE
     profile = cProfile.Profile()
     profile.runcall(window, engine, steps)
-    stats = cast("Any", pstats.Stats(profile)).stats
     lines = ["  own us  total us     calls  function (per request and step, under cProfile)"]
-    ranked = sorted(stats.items(), key=lambda item: -item[1][2])
-    for (file, line, function), (_, calls, own, total, _) in ranked[:32]:
-        unit = MANY * steps
-        place = function if file == "~" else f"{file.rpartition('specserve/')[2]}:{line} {function}"
-        lines.append(f"{own / unit * 1e6:8.3f}  {total / unit * 1e6:8.3f}  {calls / unit:8.3f}  {place}")
+    unit = MANY * steps
+    for entry in sorted(profile.getstats(), key=lambda entry: -entry.inlinetime)[:32]:
+        code = entry.code
+        place = code if isinstance(code, str) else f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
+        lines.append(
+            f"{entry.inlinetime / unit * 1e6:8.3f}  {entry.totaltime / unit * 1e6:8.3f}  "
+            f"{entry.callcount / unit:8.3f}  {place.rpartition('specserve/')[2]}"
+        )
     return "\n".join(lines)

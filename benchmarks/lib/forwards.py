@@ -1,46 +1,42 @@
-"""Forward passes of chosen shapes: so many requests behind so many tokens, so many rows each.
+"""Forward passes and attention calls of chosen shapes: number of requests, context length, rows per request.
 
-The cache is filled with zeros or with what earlier passes left there; what a pass costs does not depend on it.
+Keys and values are zeros or left over from earlier passes; the cost of a pass does not depend on their values.
 """
 
 from __future__ import annotations
 
 import time
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from benchmarks.lib.shapes import model_directory
-from benchmarks.lib.workload import DTYPE
-from specserve.batch.batch import BatchBuilder
+from benchmarks.lib.workload import demo_engine
+from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
 from specserve.batch.span import Span
-from specserve.config import EngineConfig
-from specserve.engine.assembly import Assembled, assemble
-from specserve.plugins.host import PluginHost
 from specserve.types import GenerateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from benchmarks.lib.report import Options
     from specserve.batch.batch import Batch
+    from specserve.engine.assembly import Assembled
+    from specserve.engine.runner import Runner
     from specserve.models.decoder import DecoderModel
 
 BLOCK_SIZE = 16
 
 
 def engine_of(model: str, options: Options, **overrides: Any) -> Assembled:
-    """The product on this model; `overrides` are fields of EngineConfig."""
-    fields: dict[str, Any] = {"kv_memory": "2G", "prefix_cache": False, **overrides}
-    config = EngineConfig(model=str(model_directory(model)), dtype=DTYPE, threads=options.threads, **fields)
-    return assemble(config, PluginHost.start(config))
+    """The engine on this model; `overrides` are fields of EngineConfig."""
+    return demo_engine(options, model=str(model_directory(model)), kv_memory="2G", **overrides)
 
 
 def batch_of(num_requests: int, context: int, rows: int = 1) -> Batch:
-    """Every request computes its last `rows` of `context` tokens and wants logits of all of them."""
+    """Every request computes its last `rows` of `context` tokens, with logits of all of them."""
     blocks_each = -(-context // BLOCK_SIZE)
     spans = []
     for order in range(num_requests):
@@ -53,22 +49,32 @@ def batch_of(num_requests: int, context: int, rows: int = 1) -> Batch:
     return BatchBuilder(BLOCK_SIZE, torch.device("cpu")).build(spans)
 
 
-def kv_bytes(model: DecoderModel, tokens: int) -> int:
-    return tokens * model.num_layers * 2 * model.num_kv_heads * model.head_dim * model.dtype.itemsize
+def paged_attention(runner: Runner, batch: Batch) -> None:
+    """Plan, then one attention call per layer, keys and values written."""
+    model, backend = runner.model, runner.attention
+    q = torch.ones((batch.num_rows, model.num_heads, model.head_dim), dtype=model.dtype)
+    k = torch.ones((batch.num_rows, model.num_kv_heads, model.head_dim), dtype=model.dtype)
+    plan = backend.plan(batch)
+    for layer in range(model.num_layers):
+        backend.forward(layer, q, k, k, plan)
+
+
+def kv_bytes(model: DecoderModel, num_tokens: int) -> int:
+    return num_tokens * model.num_layers * 2 * model.num_kv_heads * model.head_dim * model.dtype.itemsize
 
 
 def weight_bytes(model: DecoderModel) -> int:
-    """What a decode step reads of the weights."""
-    numbers = sum(projection.in_features * projection.out_features for projection in model.projections.values())
-    return numbers * model.dtype.itemsize
+    """The weights that a decode step reads."""
+    num_weights = sum(projection.in_features * projection.out_features for projection in model.projections.values())
+    return num_weights * model.dtype.itemsize
 
 
-def seconds_each(action: Callable[[], object], budget: float = 0.5) -> float:
-    """The median time of a call, of as many as fit in `budget` seconds after a first one, at least three."""
+def median_seconds(action: Callable[[], object], budget: float = 0.5) -> float:
+    """The median of at least three calls, and of as many as fit in `budget` seconds, after one that is not timed."""
     action()
-    taken: list[float] = []
-    while len(taken) < 3 or sum(taken) < budget:
+    seconds: list[float] = []
+    while len(seconds) < 3 or sum(seconds) < budget:
         began = time.perf_counter()
         action()
-        taken.append(time.perf_counter() - began)
-    return median(taken)
+        seconds.append(time.perf_counter() - began)
+    return median(seconds)

@@ -1,21 +1,60 @@
-"""Streaming clients in a process of their own: `python -m benchmarks.lib.http_clients URL < bodies.json`.
+"""Streaming HTTP clients in a process of their own, and the throughput that they see.
 
-Reads a JSON list of request bodies, sends all at once, and prints {"seconds", "num_tokens"}: from the first
-request sent to the last token. Raw aiohttp; events are counted but not parsed, except the last one.
+`python -m benchmarks.lib.http_clients URL < bodies.json` sends all bodies at once and prints {"seconds",
+"num_tokens"}, from the first request sent to the last token. Raw aiohttp; only the last event of a stream is parsed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-async def main(url: str, bodies: list[dict[str, Any]]) -> dict[str, Any]:
+Body = dict[str, object]
+
+
+class ClientError(RuntimeError):
+    """A client failed or got another number of tokens than it asked for."""
+
+
+def streaming_throughput(url: str, bodies: Sequence[Body]) -> float:
+    """Tokens per second of one client per body; each body must ask for exactly its `max_tokens`. Raises ClientError."""
+    clients = subprocess.run(
+        [sys.executable, "-m", "benchmarks.lib.http_clients", url],
+        input=json.dumps(bodies),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if clients.returncode:
+        raise ClientError(f"the clients failed:\n{clients.stderr.strip()}")
+    seconds, num_tokens = (float(json.loads(clients.stdout)[key]) for key in ("seconds", "num_tokens"))
+    expected = sum(int(str(body["max_tokens"])) for body in bodies)
+    if num_tokens != expected:
+        raise ClientError(f"{num_tokens:.0f} tokens instead of {expected}")
+    return num_tokens / seconds
+
+
+def completion_body(prompt: Sequence[int], num_tokens: int, temperature: float) -> Body:
+    return {
+        "prompt": list(prompt),
+        "max_tokens": num_tokens,
+        "temperature": temperature,
+        "ignore_eos": True,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+async def main(url: str, bodies: list[Body]) -> dict[str, float]:
     encoded = [json.dumps(body).encode() for body in bodies]
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:

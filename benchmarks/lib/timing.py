@@ -1,10 +1,11 @@
-"""Taking turns and taking medians: how contenders in one run are compared.
+"""Alternating measurements and their medians.
 
-Contenders alternate (A B A B), so that a slow minute of the machine hits all of them; figures are medians.
+Variants alternate (A B A B), so that a slow minute of the machine affects all of them.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from statistics import median
 from typing import TYPE_CHECKING
@@ -13,21 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-def alternate(contenders: Mapping[str, Callable[[], float]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
-    """Call all contenders in turn, `rounds` times; returns each one's measurements. Warm-up calls come first and do not
-    count."""
+def alternate(variants: Mapping[str, Callable[[], float]], rounds: int, warmup: int = 1) -> dict[str, list[float]]:
+    """Call each variant once per round; returns what they returned. Warm-up rounds are left out."""
     for _ in range(warmup):
-        for measure in contenders.values():
+        for measure in variants.values():
             measure()
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    samples: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(rounds):
-        for name, measure in contenders.items():
-            taken[name].append(measure())
-    return taken
+        for name, measure in variants.items():
+            samples[name].append(measure())
+    return samples
 
 
-def medians(taken: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    return {name: median(values) for name, values in taken.items()}
+def medians(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {name: median(values) for name, values in samples.items()}
 
 
 def seconds_of(action: Callable[[], object]) -> float:
@@ -39,9 +39,9 @@ def seconds_of(action: Callable[[], object]) -> float:
 def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least `share` of the values do not exceed."""
     ranked = sorted(values)
-    return ranked[max(0, -(-len(ranked) * share // 1).__int__() - 1)]
+    return ranked[max(0, math.ceil(len(ranked) * share) - 1)]
 
 
 def spread(values: Sequence[float]) -> str:
-    """Lowest to highest, for a table cell."""
+    """Lowest and highest, for a table cell."""
     return f"{min(values):.4g}..{max(values):.4g}"

@@ -1,7 +1,7 @@
-"""The demo model's engine and its requests, the same for every benchmark that runs a real model.
+"""The demo model's engine and its requests, the same in every case that runs a real model.
 
-Prompts are the Python standard library's own source, which is what the demo model was trained on. The prefix
-cache is off: rounds repeat prompts, and a hit would time nothing.
+Prompts are the source of the Python standard library, on which the demo model was trained. The prefix cache is off:
+rounds repeat prompts, and a cache hit would skip the work that is timed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from specserve.config import EngineConfig
 from specserve.engine.assembly import Assembled, assemble
 from specserve.plugins.host import PluginHost
@@ -19,6 +21,7 @@ from specserve.types import GenerateRequest, SamplingParams
 if TYPE_CHECKING:
     from benchmarks.lib.report import Options
     from specserve.engine.engine import Engine
+    from specserve.protocols import Tokenizer
     from specserve.types import RequestOutput
 
 MODEL, DTYPE, KV_MEMORY = "demo", "bfloat16", "512M"
@@ -27,15 +30,22 @@ SERVE_FLAGS = ("--dtype", DTYPE, "--kv-memory", KV_MEMORY, "--no-prefix-cache")
 """`specserve serve` with these flags runs what `demo_engine` runs."""
 
 
+def demo_config(options: Options, **overrides: Any) -> EngineConfig:
+    """`overrides` are fields of EngineConfig."""
+    config = EngineConfig(
+        model=MODEL, dtype=DTYPE, threads=options.threads, kv_memory=KV_MEMORY, prefix_cache=False
+    )  # fmt: skip
+    return msgspec.structs.replace(config, **overrides)
+
+
 def demo_engine(options: Options, **overrides: Any) -> Assembled:
-    """The product as it is installed, default plugins included; `overrides` are fields of EngineConfig."""
-    fields: dict[str, Any] = {"kv_memory": KV_MEMORY, "prefix_cache": False, **overrides}
-    config = EngineConfig(model=MODEL, dtype=DTYPE, threads=options.threads, **fields)
+    """The engine with its default plugins; `overrides` are fields of EngineConfig."""
+    config = demo_config(options, **overrides)
     return assemble(config, PluginHost.start(config))
 
 
-def prompts(tokenizer: Any, count: int, length: int) -> list[tuple[int, ...]]:
-    """`count` prompts of `length` tokens, each from another place of the standard library."""
+def prompts(tokenizer: Tokenizer, count: int, length: int) -> list[tuple[int, ...]]:
+    """`count` prompts of `length` tokens, each from another place in the standard library."""
     ids: list[int] = []
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         ids += tokenizer.encode(path.read_text(encoding="utf-8"))
@@ -44,24 +54,36 @@ def prompts(tokenizer: Any, count: int, length: int) -> list[tuple[int, ...]]:
     raise ValueError(f"the standard library has only {len(ids)} tokens here; {count * length} are needed.")
 
 
+def edit_prompt(tokenizer: Tokenizer, file: tuple[int, ...]) -> tuple[int, ...]:
+    """A file, and the first fifth of a copy with one name changed: the rest of the file is what continues it."""
+    copy = tokenizer.decode(list(file)).replace("self", "this")
+    return (*file, *tokenizer.encode("\n\n# The same with another name:\n"), *tokenizer.encode(copy)[: len(file) // 5])
+
+
 def greedy(request_id: str, prompt: tuple[int, ...], num_tokens: int) -> GenerateRequest:
     params = SamplingParams(temperature=0.0, max_tokens=num_tokens, ignore_eos=True)
     return GenerateRequest(request_id=request_id, prompt_token_ids=prompt, params=params)
 
 
+def seeded(request_id: str, prompt: tuple[int, ...], temperature: float, seed: int) -> GenerateRequest:
+    """A request of NUM_TOKENS tokens whose output is the same in every engine."""
+    params = SamplingParams(temperature=temperature, max_tokens=NUM_TOKENS, ignore_eos=True, seed=seed)
+    return GenerateRequest(request_id=request_id, prompt_token_ids=prompt, params=params)
+
+
 class Served(NamedTuple):
-    """What a run of requests took, from the first request to the last token."""
+    """From the first request to the last token."""
 
     seconds: float
     num_tokens: int
 
     @property
-    def rate(self) -> float:
+    def throughput(self) -> float:
         return self.num_tokens / self.seconds
 
 
 def serve_all(engine: Engine, requests: list[GenerateRequest]) -> Served:
-    """Run them together to their end in this thread."""
+    """Run all requests concurrently to their end, in this thread."""
     num_tokens = 0
 
     def count(output: RequestOutput) -> None:

@@ -1,7 +1,7 @@
-"""A contender's engine in a process of its own, which sleeps while another works.
+"""An engine in a process of its own, stopped while another engine is measured.
 
-Owns the process: started when it is first asked, stopped (SIGSTOP) between jobs, since some engines wait for
-work in a busy loop, started afresh after a crash. Knows the messages of `workers.wire`, and no engine.
+Owns the process: started on first use, stopped (SIGSTOP) between jobs, since some engines busy-wait for work, and
+restarted after a crash. Knows the messages of `workers.wire`, and no engine.
 """
 
 from __future__ import annotations
@@ -19,78 +19,78 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from benchmarks.peers.workers.wire import Answer, Job, Setup
+    from benchmarks.peers.workers.wire import EngineSetup, Job, Reply
 
-ANSWER_SECONDS = 900.0
-END_SECONDS = 10.0
+REPLY_SECONDS = 900.0
+EXIT_SECONDS = 10.0
 EXCEPTION = re.compile(r"[\w.]*(Error|Exception): ")
-DIED_ELSEWHERE = ("EngineDeadError", "Engine core initialization failed")
-"""What vLLM's front says when its engine died; why is in the log."""
+INDIRECT_ERRORS = ("EngineDeadError", "Engine core initialization failed")
+"""What vLLM's front end says when its engine process died; the cause is in the log."""
 
 
 class CrashedError(Exception):
-    """A contender died, failed or hung; the first line of what it said about it."""
+    """An engine died, failed or hung; the first line of its own message."""
 
 
 class Program(NamedTuple):
-    """How a contender's process is started."""
+    """How an engine's process is started."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     log: Path
-    """What it says on stderr."""
+    """Receives stderr."""
 
 
-class Worker:
-    """An engine that serves jobs."""
+class EngineProcess:
+    """An engine that serves jobs over pipes."""
 
-    def __init__(self, program: Program, setup: Setup) -> None:
+    def __init__(self, program: Program, setup: EngineSetup) -> None:
         self.program = program
         self.argument = json.dumps(setup)
         self.process: subprocess.Popen[str] | None = None
-        self.hopeless: CrashedError | None = None
-        """It could not even be loaded: that is not tried again."""
+        self.load_error: CrashedError | None = None
+        """Why it could not be loaded; loading is not tried again."""
 
-    def rate(self, job: Job) -> float:
+    def throughput(self, job: Job) -> float:
         """Tokens per second from the first request to the last token. Raises CrashedError."""
         process = self.process or self.load()
-        with self.ended_if_crashed(process), awake(process):
+        with self.closed_on_crash(process), resumed(process):
             assert process.stdin is not None
             with suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(job) + "\n")
                 process.stdin.flush()
-            answer = self.answer(process)
-            wanted = len(job["prompts"]) * job["num_tokens"]
-            if answer["num_tokens"] != wanted:
-                raise CrashedError(f"{answer['num_tokens']} tokens instead of {wanted}")
-        return answer["num_tokens"] / answer["seconds"]
+            reply = self.reply(process)
+            expected = len(job["prompts"]) * job["num_tokens"]
+            if reply["num_tokens"] != expected:
+                raise CrashedError(f"{reply['num_tokens']} tokens instead of {expected}")
+        return reply["num_tokens"] / reply["seconds"]
 
     def load(self) -> subprocess.Popen[str]:
-        if self.hopeless:
-            raise self.hopeless
+        if self.load_error:
+            raise self.load_error
         self.process = start(self.program, self.argument)
         try:
-            with self.ended_if_crashed(self.process), awake(self.process):
-                self.answer(self.process)
+            with self.closed_on_crash(self.process), resumed(self.process):
+                self.reply(self.process)
         except CrashedError as error:
-            self.hopeless = error
+            self.load_error = error
             raise
         return self.process
 
-    def answer(self, process: subprocess.Popen[str]) -> Answer:
+    def reply(self, process: subprocess.Popen[str]) -> Reply:
         assert process.stdout is not None
-        readable, _, _ = select.select([process.stdout], [], [], ANSWER_SECONDS)
+        readable, _, _ = select.select([process.stdout], [], [], REPLY_SECONDS)
         if not readable:
-            raise CrashedError(f"no answer within {ANSWER_SECONDS:.0f} s")
+            raise CrashedError(f"no reply within {REPLY_SECONDS:.0f} s")
         line = process.stdout.readline()
-        answer: Answer = json.loads(line) if line else {"error": ended_how(process)}
-        if error := answer.get("error"):
-            elsewhere = not line or any(words in error for words in DIED_ELSEWHERE)
-            raise CrashedError((elsewhere and last_error(self.program.log)) or error)
-        return answer
+        reply: Reply = json.loads(line) if line else {"error": exit_reason(process)}
+        if error := reply.get("error"):
+            indirect = not line or any(words in error for words in INDIRECT_ERRORS)
+            raise CrashedError((indirect and last_error(self.program.log)) or error)
+        return reply
 
     @contextmanager
-    def ended_if_crashed(self, process: subprocess.Popen[str]) -> Iterator[None]:
+    def closed_on_crash(self, process: subprocess.Popen[str]) -> Iterator[None]:
         try:
             yield
         except CrashedError:
@@ -99,68 +99,68 @@ class Worker:
 
     def close(self) -> None:
         if self.process:
-            end(self.process)
+            shut_down(self.process)
         self.process = None
 
 
-def start(program: Program, *arguments: str, answers: bool = True) -> subprocess.Popen[str]:
-    """In a process group of its own, which holds its children too. Without answers there are no pipes."""
+def start(program: Program, *arguments: str, pipes: bool = True) -> subprocess.Popen[str]:
+    """In a process group of its own, which its children join."""
     program.log.parent.mkdir(parents=True, exist_ok=True)
     with program.log.open("w", encoding="utf-8") as log:
         return subprocess.Popen(
             [*program.argv, *arguments], env=program.env,
-            stdin=subprocess.PIPE if answers else subprocess.DEVNULL, stdout=subprocess.PIPE if answers else log,
+            stdin=subprocess.PIPE if pipes else subprocess.DEVNULL, stdout=subprocess.PIPE if pipes else log,
             stderr=log, text=True, start_new_session=True,
         )  # fmt: skip
 
 
 @contextmanager
-def awake(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Its group runs inside, and is stopped outside. Ended in between: nothing to stop."""
-    tell(process, signal.SIGCONT)
+def resumed(process: subprocess.Popen[str]) -> Iterator[None]:
+    """The process group runs inside and is stopped outside of the context."""
+    signal_group(process, signal.SIGCONT)
     try:
         yield
     finally:
-        tell(process, signal.SIGSTOP)
+        signal_group(process, signal.SIGSTOP)
 
 
-def tell(process: subprocess.Popen[str], what: signal.Signals) -> None:
+def signal_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.killpg(process.pid, what)
+        os.killpg(process.pid, number)
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Let it end, ask its group to, make it: only the gentle way frees its shared memory."""
-    tell(process, signal.SIGCONT)
+def shut_down(process: subprocess.Popen[str]) -> None:
+    """Close stdin, then SIGTERM, then SIGKILL: only an orderly exit frees shared memory."""
+    signal_group(process, signal.SIGCONT)
     if process.stdin is not None:
         with suppress(BrokenPipeError):
             process.stdin.close()
-        ended(process)
-    tell(process, signal.SIGTERM)
-    ended(process)
-    tell(process, signal.SIGKILL)
+        wait_for_exit(process)
+    signal_group(process, signal.SIGTERM)
+    wait_for_exit(process)
+    signal_group(process, signal.SIGKILL)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()
 
 
-def ended(process: subprocess.Popen[str]) -> bool:
+def wait_for_exit(process: subprocess.Popen[str]) -> bool:
     try:
-        process.wait(END_SECONDS)
+        process.wait(EXIT_SECONDS)
     except subprocess.TimeoutExpired:
         return False
     return True
 
 
-def ended_how(process: subprocess.Popen[str]) -> str:
-    return f"ended with exit code {process.returncode}" if ended(process) else "closed its output"
+def exit_reason(process: subprocess.Popen[str]) -> str:
+    return f"exited with code {process.returncode}" if wait_for_exit(process) else "closed its output"
 
 
 def last_error(log: Path) -> str:
-    """The last exception that the log names, less those that only say that another process died; empty: none."""
+    """The last exception in the log that is not one of INDIRECT_ERRORS; empty if there is none."""
     found = ""
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        words = line.partition(" ERROR ")[2].partition("] ")[2] or line
-        if EXCEPTION.match(words) and not any(known in words for known in DIED_ELSEWHERE):
-            found = words.strip()
+        message = line.partition(" ERROR ")[2].partition("] ")[2] or line
+        if EXCEPTION.match(message) and not any(words in message for words in INDIRECT_ERRORS):
+            found = message.strip()
     return found

@@ -1,7 +1,7 @@
-"""Who takes part, and how each is set up: its Python, its variables, the model in its format.
+"""The engines that take part, and how each is set up: its Python, its environment, the model in its format.
 
-Owns the settings that make the comparison fair: the same threads, bf16, no prefix cache, and for each rival what
-its own manual recommends. Knows nothing of cases and tables.
+Owns the settings that make the comparison fair: the same threads, bfloat16, no prefix cache, and for each engine what
+its own manual recommends. Knows no workloads and no tables.
 """
 
 from __future__ import annotations
@@ -14,59 +14,59 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from benchmarks.lib.processes import environment
 from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, SERVE_FLAGS
-from benchmarks.peers.engine_process import CrashedError, Program, Worker, last_error
+from benchmarks.peers.engine_process import CrashedError, EngineProcess, Program, last_error
 from benchmarks.peers.make_peers import PEERS
-from benchmarks.peers.servers import OwnServer, VllmServer
+from benchmarks.peers.servers import SpecserveServer, VllmServer
 from specserve.models.locate import locate_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from benchmarks.peers.workers.wire import Job, Setup
+    from benchmarks.peers.workers.wire import EngineSetup, Job
 
 ROOT = Path(__file__).parents[2]
 WORKERS = Path(__file__).parent / "workers"
-OURS = "specserve"
+SPECSERVE = "specserve"
 TARGETS = {"vllm": 3.0, "openvino": 1.5}
-"""What specserve's tokens per second are at least, as a multiple of the rival's."""
+"""By peer: the least ratio of specserve's throughput to the peer's."""
 EXPORT_LOG = PEERS / "logs" / "openvino-export.log"
 MAX_LEN = PROMPT_LEN + NUM_TOKENS + 32
-"""Room for the guesses of the last step."""
+"""With room for the draft tokens of the last step."""
 
 
-class Contender(Protocol):
-    """Something that serves jobs; loaded when it is first asked."""
+class Engine(Protocol):
+    """Serves jobs; loads on the first one."""
 
-    def rate(self, job: Job) -> float:
+    def throughput(self, job: Job) -> float:
         """Tokens per second. Raises CrashedError."""
 
     def close(self) -> None:
         """End its processes."""
 
 
-class Broken:
-    """A contender that could not even be set up."""
+class FailedEngine:
+    """An engine whose setup failed."""
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
 
-    def rate(self, job: Job) -> float:
-        raise CrashedError(self.why)
+    def throughput(self, job: Job) -> float:
+        raise CrashedError(self.reason)
 
     def close(self) -> None:
         pass
 
 
-class Field(NamedTuple):
-    """What every contender is given."""
+class Settings(NamedTuple):
+    """What every engine is given."""
 
     model: str
     threads: int
 
-    def setup(self, way: str, model: str) -> Setup:
+    def setup(self, mode: str, model: str) -> EngineSetup:
         return {
             "model": model,
-            "lookup": way == "lookup",
+            "lookup": mode == "lookup",
             "threads": self.threads,
             "max_len": MAX_LEN,
             "max_seqs": MANY,
@@ -74,62 +74,62 @@ class Field(NamedTuple):
 
 
 def installed() -> list[str]:
+    """The peers that `make bench-peers` has installed."""
     return [name for name in TARGETS if (PEERS / name / ".made").exists()]
 
 
-def contenders(names: list[str], way: str, field: Field) -> dict[str, Contender]:
-    """Those of `names` that can serve in this way, specserve first."""
-    make = {OURS: ours, "vllm": vllm, "openvino": openvino}
-    made = {name: make[name](way, field) for name in (OURS, *names)}
-    return {name: contender for name, contender in made.items() if contender}
+def make_engines(peers: list[str], mode: str, settings: Settings) -> dict[str, Engine]:
+    """specserve first, then those of `peers` that support the mode."""
+    factories = {SPECSERVE: make_specserve, "vllm": make_vllm, "openvino": make_openvino}
+    engines = {name: factories[name](mode, settings) for name in (SPECSERVE, *peers)}
+    return {name: engine for name, engine in engines.items() if engine}
 
 
-def ours(way: str, field: Field) -> Contender:
-    if way == "http":
-        return OwnServer(["--threads", str(field.threads), *SERVE_FLAGS, field.model])
+def make_specserve(mode: str, settings: Settings) -> Engine:
+    if mode == "http":
+        return SpecserveServer(["--threads", str(settings.threads), *SERVE_FLAGS, settings.model])
     env = {**environment(), "PYTHONPATH": str(ROOT)}
-    return Worker(program(OURS, way, sys.executable, env), field.setup(way, field.model))
+    return EngineProcess(program(SPECSERVE, mode, sys.executable, env), settings.setup(mode, settings.model))
 
 
-def vllm(way: str, field: Field) -> Contender:
-    cores = sorted(os.sched_getaffinity(0))[: field.threads]
+def make_vllm(mode: str, settings: Settings) -> Engine:
+    cores = sorted(os.sched_getaffinity(0))[: settings.threads]
     python = PEERS / "vllm" / "bin" / "python"
     env = {
-        **neutral(),
-        # Its manual's advice for the CPU; 1.1 to 1.4 times as fast as with GNU's library.
+        **clean_environment(),
+        # Its manual recommends this library for CPUs; with it, vLLM is 1.1 to 1.4 times as fast as with libgomp.
         "LD_PRELOAD": str(PEERS / "vllm" / "lib" / "libiomp5.so"),
         "VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores)),
         "VLLM_CPU_KVCACHE_SPACE": "2",
         "VLLM_CACHE_ROOT": str(PEERS / "cache" / "vllm"),
         "VLLM_NO_USAGE_STATS": "1",
     }
-    model = str(locate_model(field.model))
-    if way != "http":
-        return Worker(program("vllm", way, str(python), env), field.setup(way, model))
-    # `vllm serve` looks for a package named vllm and ends; this module is what it starts.
+    model = str(locate_model(settings.model))
+    if mode != "http":
+        return EngineProcess(program("vllm", mode, str(python), env), settings.setup(mode, model))
+    # What `vllm serve` starts. The command itself looks for a package named vllm and fails with vllm-cpu.
     argv = (
         str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--dtype", DTYPE,
         "--max-model-len", str(MAX_LEN), "--max-num-seqs", str(MANY), "--no-enable-prefix-caching",
         "--generation-config", "vllm", "--disable-uvicorn-access-log",
     )  # fmt: skip
-    return VllmServer(Program(argv, env, log("vllm", way)))
+    return VllmServer(Program(argv, env, log("vllm", mode)))
 
 
-def openvino(way: str, field: Field) -> Contender | None:
-    """None for HTTP: the library brings no server."""
-    if way == "http":
+def make_openvino(mode: str, settings: Settings) -> Engine | None:
+    """None for HTTP: OpenVINO GenAI has no server."""
+    if mode == "http":
         return None
     python = PEERS / "openvino" / "bin" / "python"
     try:
-        model = str(exported(field.model))
+        model = str(export_model(settings.model))
     except subprocess.CalledProcessError:
-        return Broken(last_error(EXPORT_LOG) or f"the export failed: {EXPORT_LOG}")
-    setup = field.setup(way, model)
-    return Worker(program("openvino", way, str(python), neutral()), setup)
+        return FailedEngine(last_error(EXPORT_LOG) or f"the export failed: {EXPORT_LOG}")
+    return EngineProcess(program("openvino", mode, str(python), clean_environment()), settings.setup(mode, model))
 
 
-def exported(model: str) -> Path:
-    """The model in OpenVINO's format under build/peers/models, made when it is not there or its source changed."""
+def export_model(model: str) -> Path:
+    """The model in OpenVINO's format in build/peers/models; exported if it is missing or its source changed."""
     source = locate_model(model).resolve()
     target = PEERS / "models" / (Path(model).name or source.name)
     stamp = target / "source.txt"
@@ -138,26 +138,26 @@ def exported(model: str) -> Path:
         print(f"== exporting {source} to {target}", flush=True)
         EXPORT_LOG.parent.mkdir(parents=True, exist_ok=True)
         command = PEERS / "openvino" / "bin" / "optimum-cli"
-        with EXPORT_LOG.open("w", encoding="utf-8") as said:
+        with EXPORT_LOG.open("w", encoding="utf-8") as output:
             subprocess.run(
                 [command, "export", "openvino", "--model", source, "--task", "text-generation-with-past",
                  "--weight-format", "fp16", target],
-                check=True, env=neutral(), stdout=said, stderr=said,
+                check=True, env=clean_environment(), stdout=output, stderr=output,
             )  # fmt: skip
         stamp.write_text(wanted, encoding="utf-8")
     return target
 
 
-def program(name: str, way: str, python: str, env: Mapping[str, str]) -> Program:
-    return Program((python, str(WORKERS / f"{name}_worker.py")), env, log(name, way))
+def program(name: str, mode: str, python: str, env: Mapping[str, str]) -> Program:
+    return Program((python, str(WORKERS / f"{name}_worker.py")), env, log(name, mode))
 
 
-def log(name: str, way: str) -> Path:
-    return PEERS / "logs" / f"{name}-{way}.log"
+def log(name: str, mode: str) -> Path:
+    return PEERS / "logs" / f"{name}-{mode}.log"
 
 
-def neutral() -> dict[str, str]:
-    """This environment without what is set for specserve alone, and without a network."""
-    mine = ("GOMP_", "OMP_", "KMP_", "PYTHON", "MALLOC_", "LD_PRELOAD")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
+def clean_environment() -> dict[str, str]:
+    """This environment without variables that tune specserve's process, and without network access."""
+    removed = ("GOMP_", "OMP_", "KMP_", "PYTHON", "MALLOC_", "LD_PRELOAD")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
     return {**kept, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1"}

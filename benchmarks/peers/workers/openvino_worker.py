@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy
 import openvino
 import openvino_genai
-from wire import work
+from wire import run_worker
 
 if TYPE_CHECKING:
-    from wire import Job, Run, Setup
+    from wire import EngineSetup, Job, Serve
 
-GIGABYTES_OF_KV = 2
+KV_CACHE_GB = 2
 
 
-def load(setup: Setup) -> Run:
+def load(setup: EngineSetup) -> Serve:
     scheduler = openvino_genai.SchedulerConfig()
-    scheduler.cache_size = GIGABYTES_OF_KV
+    scheduler.cache_size = KV_CACHE_GB
     scheduler.max_num_seqs = setup["max_seqs"]
     scheduler.enable_prefix_caching = False
     properties = {
@@ -42,4 +42,4 @@ def load(setup: Setup) -> Run:
 
 
 if __name__ == "__main__":
-    work(load)
+    run_worker(load)

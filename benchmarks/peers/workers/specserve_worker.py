@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire import work
+from wire import run_worker
 
 from benchmarks.lib.workload import DTYPE, KV_MEMORY, serve_all
 from specserve.config import EngineConfig
@@ -13,10 +13,10 @@ from specserve.plugins.host import PluginHost
 from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:
-    from wire import Job, Run, Setup
+    from wire import EngineSetup, Job, Serve
 
 
-def load(setup: Setup) -> Run:
+def load(setup: EngineSetup) -> Serve:
     plugins = ("ngram",) if setup["lookup"] else ()
     config = EngineConfig(
         model=setup["model"],
@@ -40,4 +40,4 @@ def load(setup: Setup) -> Run:
 
 
 if __name__ == "__main__":
-    work(load)
+    run_worker(load)

@@ -1,20 +1,20 @@
-"""vLLM's `LLM` on the CPU; with `lookup`, its n-gram speculation. Its options come as arguments and environment
-variables (`benchmarks.peers.engines`): here is only what an engine is asked."""
+"""vLLM's `LLM` on the CPU; with `lookup`, its n-gram speculation. Environment variables are set by
+`benchmarks.peers.engines`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wire import work
+from wire import run_worker
 
 if TYPE_CHECKING:
-    from wire import Job, Run, Setup
+    from wire import EngineSetup, Job, Serve
 
 NGRAM = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 
 
-def load(setup: Setup) -> Run:
-    # Its engine lives in a child that imports this file again and must not import vLLM a second time by it.
+def load(setup: EngineSetup) -> Serve:
+    # Imported here: vLLM's engine process imports this file again, and must not import vLLM through it.
     from vllm import LLM, SamplingParams
 
     llm = LLM(
@@ -27,7 +27,7 @@ def load(setup: Setup) -> Run:
     )
 
     def serve(job: Job) -> int:
-        # Without a seed: a seeded sampled batch crashes its CPU worker. Nor does specserve's engine make text.
+        # No seed: seeded sampling crashes its CPU worker. No detokenization: specserve's engine does none either.
         params = SamplingParams(
             temperature=job["temperature"], max_tokens=job["num_tokens"], ignore_eos=True, detokenize=False
         )
@@ -39,4 +39,4 @@ def load(setup: Setup) -> Run:
 
 
 if __name__ == "__main__":
-    work(load)
+    run_worker(load)

@@ -1,7 +1,7 @@
 """JSON lines between the benchmark and a process that holds one loaded engine.
 
-Owns both message types and the loop of the process; knows no engine. Standard library only: it runs in every
-environment. The setup comes as an argument; then every line read is a job, and one line answers it.
+Owns the messages and the process's main loop; knows no engine. Standard library only, since it runs in every
+environment. The setup is the program's argument; then every line of stdin is a job, answered by one line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TypedDict
 
 
-class Setup(TypedDict):
+class EngineSetup(TypedDict):
     """What an engine is loaded with."""
 
     model: str
@@ -22,45 +22,45 @@ class Setup(TypedDict):
     """With n-gram speculation."""
     threads: int
     max_len: int
-    """Prompt and new tokens of the longest request."""
+    """Prompt and output tokens of the longest request."""
     max_seqs: int
 
 
 class Job(TypedDict):
-    """Requests that begin together. Each gives exactly `num_tokens` tokens: the end of text is ignored."""
+    """Requests that start together. Each generates exactly `num_tokens` tokens: end of text is ignored."""
 
     prompts: list[list[int]]
     num_tokens: int
     temperature: float
 
 
-class Answer(TypedDict, total=False):
-    """`error` alone, or the others; the first answer says only that the engine is loaded."""
+class Reply(TypedDict, total=False):
+    """`error` alone, or the others; the first reply is empty and says that the engine is loaded."""
 
     seconds: float
     num_tokens: int
     error: str
 
 
-Run = Callable[[Job], int]
-"""Serve a job to its end; returns how many tokens there are."""
+Serve = Callable[[Job], int]
+"""Serves a job to its end and returns the number of generated tokens."""
 
 
-def work(load: Callable[[Setup], Run]) -> None:
-    """Load, then answer jobs until there are no more. What libraries print goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+def run_worker(load: Callable[[EngineSetup], Serve]) -> None:
+    """Load the engine, then serve jobs until stdin ends. What libraries print to stdout goes to stderr."""
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     try:
         serve = load(json.loads(sys.argv[1]))
-        answers.write("{}\n")
+        replies.write("{}\n")
         for line in sys.stdin:
-            answers.write(json.dumps(timed(serve, json.loads(line))) + "\n")
+            replies.write(json.dumps(timed(serve, json.loads(line))) + "\n")
     except Exception as error:
-        answers.write(json.dumps({"error": first_line(error)}) + "\n")
+        replies.write(json.dumps({"error": first_line(error)}) + "\n")
         raise
 
 
-def timed(serve: Run, job: Job) -> Answer:
+def timed(serve: Serve, job: Job) -> Reply:
     began = time.perf_counter()
     num_tokens = serve(job)
     return {"seconds": time.perf_counter() - began, "num_tokens": num_tokens}

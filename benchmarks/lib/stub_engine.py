@@ -1,17 +1,17 @@
-"""A real engine around a model that costs nothing: everything of a step but the model's arithmetic.
+"""A real engine around a stub model: everything in a step except the forward pass.
 
-Scheduler, block pool, block tables, batch builder, verifier and committer are the product's; the runner
-hands out logits that were ready before.
+Scheduler, block pool, block tables, batch builder, verifier and committer are the real ones; the runner returns
+precomputed logits.
 """
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 
-from specserve.batch.batch import BatchBuilder
+from specserve.batch.builder import BatchBuilder
 from specserve.config import EngineConfig
 from specserve.engine.admission import EngineLimits
 from specserve.engine.assembly import Assembled
@@ -32,12 +32,14 @@ from specserve.types import ForwardOutput, GenerateRequest, SamplingParams
 if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.engine.runner import Runner
+    from specserve.protocols import Tokenizer
+    from specserve.text.tokenizer import HfTokenizer
 
 BLOCK_SIZE, PROMPT_LEN, MAX_LEN = 16, 600, 16384
 DEVICE = torch.device("cpu")
 
 
-class CostlessRunner:
+class StubRunner:
     """The n-th scored row always gets the n-th row of `logits`."""
 
     def __init__(self, max_rows: int, vocab_size: int) -> None:
@@ -47,20 +49,11 @@ class CostlessRunner:
         return ForwardOutput(self.logits[: batch.num_scored], {})
 
 
-def costless_engine(num_requests: int, vocab_size: int) -> Engine:
+def stub_engine(num_requests: int, vocab_size: int) -> Engine:
     num_blocks = num_requests * MAX_LEN // BLOCK_SIZE
     planner, metrics = VerifyAll(0), EngineMetrics()
-    scheduler = Scheduler(
-        pool=BlockPool(num_blocks),
-        block_size=BLOCK_SIZE,
-        planner=planner,
-        metrics=metrics,
-        max_num_seqs=num_requests,
-        max_num_batched_tokens=4096,
-        chunked_prefill=True,
-        prefix_cache=True,
-        arithmetic=Arithmetic("none", "none"),
-    )
+    config = EngineConfig(block_size=BLOCK_SIZE, max_num_seqs=num_requests, max_num_batched_tokens=4096)
+    scheduler = Scheduler(config, BlockPool(num_blocks), planner, metrics, Arithmetic("none", "none"))
     cache = KVCache(
         num_layers=1, num_blocks=num_blocks, block_size=BLOCK_SIZE, num_kv_heads=1, head_dim=1,
         dtype=torch.bfloat16, device=DEVICE,
@@ -68,7 +61,7 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
     parts = EngineParts(
         scheduler=scheduler,
         builder=BatchBuilder(BLOCK_SIZE, DEVICE),
-        runner=cast("Runner", CostlessRunner(num_requests, vocab_size)),
+        runner=cast("Runner", StubRunner(num_requests, vocab_size)),
         verifier=DrafterInvariantVerifier([vocab_size - 1], TorchSampler()),
         drafting=NoDraft(),
         planner=planner,
@@ -79,8 +72,8 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
                 MinTokensProcessor([vocab_size - 1]), PenaltiesProcessor(), BiasProcessor(), BadWordsProcessor(),
             )
         ],
-        watchers=[],
-        tokenizer=cast("Any", None),  # only stop strings ask it
+        guarded_observers=[],
+        tokenizer=cast("Tokenizer", None),  # used for stop strings only
         metrics=metrics,
         limits=EngineLimits(vocab_size, MAX_LEN, num_blocks * BLOCK_SIZE),
         max_waiting=num_requests,
@@ -88,8 +81,8 @@ def costless_engine(num_requests: int, vocab_size: int) -> Engine:
     return Engine(parts)
 
 
-def costless_requests(count: int, vocab_size: int) -> list[GenerateRequest]:
-    """Greedy requests with prompts of their own, whose blocks fill up at different steps; none ends by itself."""
+def stub_requests(count: int, vocab_size: int) -> list[GenerateRequest]:
+    """Greedy requests with different prompts, whose blocks fill up at different steps; none ends by itself."""
     rng = random.Random(0)
     params = SamplingParams(temperature=0.0, max_tokens=MAX_LEN, ignore_eos=True)
     return [
@@ -103,5 +96,5 @@ def costless_requests(count: int, vocab_size: int) -> list[GenerateRequest]:
 
 
 def as_assembled(engine: Engine) -> Assembled:
-    """For the async front, which reads the engine and its configuration."""
-    return Assembled(engine, EngineConfig(), cast("Any", None), {})
+    """For AsyncEngine, which reads the engine and its configuration."""
+    return Assembled(engine, EngineConfig(), cast("HfTokenizer", None), {})

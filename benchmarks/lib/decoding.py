@@ -1,0 +1,66 @@
+"""Output throughput and acceptance length of steady decoding, measured in slices so that engines can alternate.
+
+Prefill is not timed: the measurement begins when every request has its first token.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from specserve.engine.engine import Engine
+    from specserve.types import GenerateRequest
+
+SLICE_STEPS = 20
+"""Steps of one engine before the next engine runs; the first one is not timed."""
+
+
+class Decoded(NamedTuple):
+    """Sums over the timed steps."""
+
+    seconds: float = 0.0
+    num_tokens: int = 0
+    num_outputs: int = 0
+    """One per request and step."""
+
+    def plus(self, other: Decoded) -> Decoded:
+        return Decoded(
+            self.seconds + other.seconds, self.num_tokens + other.num_tokens, self.num_outputs + other.num_outputs
+        )
+
+    @property
+    def throughput(self) -> float:
+        return self.num_tokens / self.seconds
+
+    @property
+    def mean_acceptance_length(self) -> float:
+        return self.num_tokens / self.num_outputs
+
+
+def decode_in_slices(engine: Engine, requests: list[GenerateRequest]) -> Iterator[Decoded]:
+    """Run all requests concurrently to their end. The first item is empty and comes when prefill is done."""
+    for one in requests:
+        engine.check(one)
+        engine.add(one)
+    decoding: set[str] = set()
+    while len(decoding) < len(requests):
+        decoding |= {output.request_id for output in engine.step()}
+    yield Decoded()
+    while engine.has_work:
+        engine.step()  # brings the weights back into the CPU caches
+        yield timed_steps(engine, SLICE_STEPS - 1)
+
+
+def timed_steps(engine: Engine, max_steps: int) -> Decoded:
+    num_tokens = num_outputs = 0
+    began = time.perf_counter()
+    for _ in range(max_steps):
+        outputs = engine.step()
+        num_tokens += sum(len(output.tokens) for output in outputs)
+        num_outputs += len(outputs)
+        if not engine.has_work:
+            break
+    return Decoded(time.perf_counter() - began, num_tokens, num_outputs)
