@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from native_cases import machine
 
 from specserve.batch.request import Request
+from specserve.protocols import ScoredRow
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
-from specserve.sampling.sampler import Row
 from specserve.testing.reference import gumbel
 from specserve.types import GenerateRequest, SamplingParams
 from specserve_cpu.sampler import CpuSampler
@@ -58,7 +58,7 @@ def admitted(
     return request
 
 
-def varied_rows(count: int, vocab_size: int) -> list[Row]:
+def varied_rows(count: int, vocab_size: int) -> list[ScoredRow]:
     """Every cut with every kind of edit, greedy and sampled, paths of several lengths."""
     rows = []
     for i in range(count):
@@ -66,11 +66,11 @@ def varied_rows(count: int, vocab_size: int) -> list[Row]:
         params = {"temperature": (1.0, 0.7, 1.3, 0.0, 0.05)[i % 5], **CUTS[i % len(CUTS)], **edits}
         generated = [t % vocab_size for t in range(7, 7 + i % 6)]
         request = admitted(vocab_size, seed=i << 60, prompt=[1 % vocab_size], generated=generated, **params)
-        rows.append(Row(i, request, tuple(t % vocab_size for t in range(5, 5 + i % 4))))
+        rows.append(ScoredRow(i, request, tuple(t % vocab_size for t in range(5, 5 + i % 4))))
     return rows
 
 
-def allowed_tokens(logits: Sequence[float], row: Row) -> set[int]:
+def allowed_tokens(logits: Sequence[float], row: ScoredRow) -> set[int]:
     """The tokens that are right, by the definitions; more than one only where they are a hair apart."""
     params, request = row.request.params, row.request
     x = processed(list(logits), request, row.path)

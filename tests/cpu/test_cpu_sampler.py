@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from native_cases import SETS, each_set, randn
 from sampled import CUTS, admitted, allowed_tokens, least_kept, sampler, varied_rows
 
+from specserve.protocols import ScoredRow
 from specserve.sampling.noise import gumbel_noise
-from specserve.sampling.sampler import Row, scores
+from specserve.sampling.sampler import scores
 from specserve.sampling.seeds import row_key
 from specserve.testing.reference import gumbel
 from specserve.types import SamplingParams
@@ -79,7 +80,7 @@ def test_skipping_hopeless_tokens_changes_no_bit_of_the_decision(isa, vocab_size
     for i in range(16):
         sampler(isa).native.noise(i, 0, noise[i])
     expected = (logits / torch.tensor(temperature) + noise).max(-1).indices.tolist()
-    assert sampler(isa).target_tokens(logits, [Row(i, r, ()) for i, r in enumerate(requests)]) == expected
+    assert sampler(isa).target_tokens(logits, [ScoredRow(i, r, ()) for i, r in enumerate(requests)]) == expected
 
 
 @each_set
@@ -106,12 +107,12 @@ def test_of_equal_maxima_the_lowest_id_wins(isa, vocab_size, threads):
     for count in (0, 1, 3, 40):
         expected = [row.index(max(row)) for row in x[:count].tolist()]
         assert sampler(isa, threads).argmax_tokens(x[:count]) == expected
-        greedy = [Row(i, admitted(vocab_size, prompt=[0], temperature=0.0), ()) for i in range(count)]
+        greedy = [ScoredRow(i, admitted(vocab_size, prompt=[0], temperature=0.0), ()) for i in range(count)]
         assert sampler(isa, threads).target_tokens(x[:count], greedy) == expected
 
 
 def test_one_row_of_logits_may_be_asked_for_many_times():
-    rows = [Row(i, row.request, row.path) for i, row in enumerate(varied_rows(40, 320))]
+    rows = [ScoredRow(i, row.request, row.path) for i, row in enumerate(varied_rows(40, 320))]
     logits = randn(1, 320)
     expected = [sampler(SETS[0]).target_tokens(logits, [row._replace(row=0)])[0] for row in rows]
     assert sampler(SETS[0], 2).target_tokens(logits.expand(40, -1), rows) == expected
@@ -135,7 +136,7 @@ def test_exactly_what_a_full_sort_keeps_is_sampled(logits, top_k, top_p, min_p, 
     strict, generous = ({t for t, value in enumerate(logits) if value >= least - 1e-9} for least in borders)
     # what stays has at least e^-3 / 40 of the mass: in 12 000 draws a token is missing once in 10^6 lists
     request = admitted(len(logits), prompt=[0], temperature=1.0, top_k=top_k, top_p=top_p, min_p=min_p)
-    rows = [Row(0, request, range(i)) for i in range(12_000)]  # type: ignore[arg-type]
+    rows = [ScoredRow(0, request, range(i)) for i in range(12_000)]  # type: ignore[arg-type]
     found = set(sampler(isa).target_tokens(torch.tensor([logits]), rows))
     assert strict <= found <= generous
 
@@ -148,7 +149,7 @@ def test_sampled_tokens_have_the_target_distribution(isa, cut, kind):
     vocab_size, draws = 300, 20_000
     x = randn(vocab_size, seed=5, scale=2.0)
     x = x if kind == "distinct" else (x * 2).round() / 2
-    rows = [Row(0, admitted(vocab_size, seed=i, temperature=0.9, **cut), ()) for i in range(draws)]
+    rows = [ScoredRow(0, admitted(vocab_size, seed=i, temperature=0.9, **cut), ()) for i in range(draws)]
     counts = torch.bincount(torch.tensor(sampler(isa, 2).target_tokens(x[None], rows)), minlength=vocab_size).double()
     warm = (x / 0.9).double()
     least = least_kept((x / 0.9).tolist(), SamplingParams(**cut), 0.0) - 1e-4
@@ -174,6 +175,6 @@ def test_a_token_with_rare_noise_wins_by_a_hair_and_loses_by_one(isa, shift):
     logits = torch.full((1, size), -100.0)
     logits[0, unlucky], logits[0, rare] = 0.0, noise[unlucky] - noise[rare] + shift
     assert noise[rare] - noise[unlucky] > 14
-    row = Row(0, admitted(size, seed=4, prompt=[0], temperature=1.0), ())
+    row = ScoredRow(0, admitted(size, seed=4, prompt=[0], temperature=1.0), ())
     for threads in (1, 2):
         assert sampler(isa, threads).target_tokens(logits, [row]) == [rare if shift > 0 else unlucky]

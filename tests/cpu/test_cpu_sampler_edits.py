@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from native_cases import SETS, each_set, make_unusual, randn, some
 from sampled import CUTS, EDITS, admitted, sampler, varied_rows
 
+from specserve.protocols import ScoredRow
 from specserve.sampling.edits import TorchRow
-from specserve.sampling.sampler import Row, TorchSampler
+from specserve.sampling.sampler import TorchSampler
 from specserve_cpu import _native
 
 VOCAB = 64
@@ -53,9 +54,9 @@ def test_a_guest_beside_the_cores_processors_comes_in_its_turn():
     request = admitted(VOCAB, temperature=0.0, logit_bias={9: 50.0})
     request.processors.append(Guest([]))
     request.processors[-1].apply = lambda logits, path: -logits.double()
-    assert sampler(SETS[0]).target_tokens(torch.zeros(1, VOCAB), [Row(0, request, ())]) == [0]
+    assert sampler(SETS[0]).target_tokens(torch.zeros(1, VOCAB), [ScoredRow(0, request, ())]) == [0]
     request.processors.reverse()
-    assert sampler(SETS[0]).target_tokens(torch.zeros(1, VOCAB), [Row(0, request, ())]) == [9]
+    assert sampler(SETS[0]).target_tokens(torch.zeros(1, VOCAB), [ScoredRow(0, request, ())]) == [9]
 
 
 @some
@@ -71,12 +72,12 @@ def test_guesses_count_as_if_they_were_committed(committed, path, edit, cut, isa
     params = {"temperature": 0.8, **edit, **cut}
     ahead = admitted(VOCAB, seed=5, generated=committed, **params)
     there = admitted(VOCAB, seed=5, generated=[*committed, *path], **params)
-    expected = sampler(isa).target_tokens(logits, [Row(0, there, ())])
-    assert sampler(isa).target_tokens(logits, [Row(0, ahead, tuple(path))]) == expected
+    expected = sampler(isa).target_tokens(logits, [ScoredRow(0, there, ())])
+    assert sampler(isa).target_tokens(logits, [ScoredRow(0, ahead, tuple(path))]) == expected
     for processor in ahead.processors:
         processor.commit(path)
     ahead.tokens += path
-    assert sampler(isa).target_tokens(logits, [Row(0, ahead, ())]) == expected, "looking ahead leaves no trace"
+    assert sampler(isa).target_tokens(logits, [ScoredRow(0, ahead, ())]) == expected, "looking ahead leaves no trace"
 
 
 @each_set
@@ -120,7 +121,7 @@ def test_nan_and_infinity_crash_nothing_and_nan_never_wins(isa, vocab_size):
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 @pytest.mark.parametrize("value", [-math.inf, math.nan])
 def test_a_row_without_any_token_says_0(isa, cut, value):
-    rows = [Row(0, admitted(VOCAB, temperature=t, **cut), ()) for t in (0.0, 1.0)]
+    rows = [ScoredRow(0, admitted(VOCAB, temperature=t, **cut), ()) for t in (0.0, 1.0)]
     assert sampler(isa).target_tokens(torch.full((1, VOCAB), value), rows) == [0, 0]
 
 

@@ -18,7 +18,8 @@ from native_cases import each_set
 from sampled import sampler
 from sampling_fields import KINDS, REPORTED, VOCABS, is_admitted, logits_of, request_of, values_of
 
-from specserve.sampling.sampler import GREEDY_BELOW, Row, TorchSampler, scores
+from specserve.protocols import ScoredRow
+from specserve.sampling.sampler import GREEDY_BELOW, TorchSampler, scores
 from specserve.types import SamplingParams
 
 each_vocab = pytest.mark.parametrize("vocab_size", VOCABS)
@@ -61,7 +62,7 @@ def test_each_field_alone_warm_and_greedy(isa, vocab_size):
         for warm in (1.0, 0.0)
         if is_admitted(vocab_size, {"max_tokens": 30, field: value})
     ]
-    rows = [Row(0, request, (5 % vocab_size,) * (i % 4)) for i, request in enumerate(requests)]
+    rows = [ScoredRow(0, request, (5 % vocab_size,) * (i % 4)) for i, request in enumerate(requests)]
     for kind in KINDS:
         assert_decided_as_torch_does(isa, logits_of(kind, vocab_size)[None], rows, threads=2)
 
@@ -83,7 +84,7 @@ def combined(draw):
 def test_fields_together_and_along_a_path(isa, case):
     vocab_size, kind, request, path = case
     assume(request is not None)
-    assert_decided_as_torch_does(isa, logits_of(kind, vocab_size)[None], [Row(0, request, path)])
+    assert_decided_as_torch_does(isa, logits_of(kind, vocab_size)[None], [ScoredRow(0, request, path)])
 
 
 @each_set
@@ -97,7 +98,7 @@ def test_several_edits_of_one_token_come_in_their_order(isa, vocab_size):
         request_of(vocab_size, params, prompt=(token,), generated=(token,) * 3)
         for params in (edits, edits | {"allowed_token_ids": (token, token, 0)}, edits | forbidden)
     ]
-    rows = [Row(0, request, (token,) * length) for request in requests for length in range(8)]
+    rows = [ScoredRow(0, request, (token,) * length) for request in requests for length in range(8)]
     for kind in KINDS:
         assert_decided_as_torch_does(isa, logits_of(kind, vocab_size)[None], rows)
 
@@ -122,6 +123,6 @@ def kept(row):
 
 @each_vocab
 def test_the_margin_tells_the_best_token_from_the_second(vocab_size):
-    score = scores(logits_of("plain", vocab_size)[None], [Row(0, request_of(vocab_size, {}), ())])[0]
+    score = scores(logits_of("plain", vocab_size)[None], [ScoredRow(0, request_of(vocab_size, {}), ())])[0]
     order = score.argsort(descending=True).tolist()
     assert [is_near_best(score, token) for token in order] == [True] + [False] * (vocab_size - 1)

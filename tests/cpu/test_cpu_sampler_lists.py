@@ -10,8 +10,8 @@ import torch
 from native_cases import SETS, randn
 from sampled import admitted, sampler
 
+from specserve.protocols import ScoredRow
 from specserve.sampling.edits import TorchRow
-from specserve.sampling.sampler import Row
 from specserve_cpu import _native
 
 VOCAB = 8
@@ -112,5 +112,5 @@ class OneTensor:
 def test_a_guest_may_answer_every_row_in_the_same_memory():
     request = admitted(VOCAB, temperature=0.0)
     request.processors = [OneTensor()]
-    rows = [Row(0, request, (token,)) for token in range(VOCAB)]
+    rows = [ScoredRow(0, request, (token,)) for token in range(VOCAB)]
     assert sampler(SETS[0]).target_tokens(randn(1, VOCAB), rows) == list(range(VOCAB))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from hypothesis import strategies as st
 
-from specserve.batch.batch import BatchBuilder
+from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import StepCosts

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from specserve.kv.blocks import BlockPool, chain_hash, root_hash, turn_hash
+from specserve.kv.blocks import BlockPool, chain_hash, mixed_hash, root_hash
 
 TOKEN = st.integers(0, 1)  # few tokens and short chains: content repeats often
 
@@ -180,9 +180,9 @@ def test_namespaces_and_arithmetics_never_match(keys):
 
 def test_a_change_of_arithmetic_within_a_chain_is_part_of_its_hashes():
     parent = root_hash("", "a")
-    turns = [turn_hash(parent, 0, "b"), turn_hash(parent, 3, "b"), turn_hash(parent, 3, "c"), parent]
+    turns = [mixed_hash(parent, 0, "b"), mixed_hash(parent, 3, "b"), mixed_hash(parent, 3, "c"), parent]
     assert len({chain_hash(turn, [1, 2, 3, 4]) for turn in turns}) == 4
-    assert chain_hash(turn_hash(parent, 3, "b"), [1]) == chain_hash(turn_hash(parent, 3, "b"), [1])
+    assert chain_hash(mixed_hash(parent, 3, "b"), [1]) == chain_hash(mixed_hash(parent, 3, "b"), [1])
 
 
 def test_the_same_tokens_after_other_tokens_are_another_content():

@@ -10,7 +10,7 @@ from fuzz.drawing import plan_of
 from fuzz.minimise import minimise
 from fuzz.plans import changed, load, save
 from fuzz.trial import run_trial
-from specserve.engine.verifier import Walk
+from specserve.engine.verifier import DraftWalk
 from specserve.kv.blocks import BlockPool
 from specserve.sampling.sampler import TorchSampler
 
@@ -64,7 +64,7 @@ def test_a_verifier_that_accepts_wrong_guesses_is_found(monkeypatch):
         self.node = node
         return True
 
-    monkeypatch.setattr(Walk, "take", accept)
+    monkeypatch.setattr(DraftWalk, "advance", accept)
     assert first_failure(seed=12).failure.kind == "an answer differs"
 
 

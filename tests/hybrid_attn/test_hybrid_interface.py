@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from specserve.batch.batch import BatchBuilder
+from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.engine.choose_attention import BACKEND_PARTS, FACTORY_PARTS

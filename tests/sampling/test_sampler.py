@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specserve.batch.request import Request
+from specserve.protocols import ScoredRow
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
-from specserve.sampling.sampler import Row, TorchSampler, is_greedy
+from specserve.sampling.sampler import TorchSampler, is_greedy
 from specserve.testing.reference import reference_token
 from specserve.types import GenerateRequest, SamplingParams
 
@@ -47,7 +48,7 @@ def varied_rows(count, vocab_size):
     rows = []
     for i in range(count):
         params = {"temperature": (1.0, 0.7, 1.3, 0.0)[i % 4], **CUTOFFS[i % 7], **(PENALTIES if i % 3 == 0 else {})}
-        rows.append(Row(i, admitted(vocab_size, seed=i, **params), tuple(range(i % 3))))
+        rows.append(ScoredRow(i, admitted(vocab_size, seed=i, **params), tuple(range(i % 3))))
     return rows
 
 
@@ -88,7 +89,8 @@ def test_target_tokens_leaves_the_logits_as_they_were():
 @pytest.mark.parametrize("cutoff", CUTOFFS, ids=str)
 def test_sampled_tokens_are_those_of_the_plain_python_reference(cutoff):
     logits = random_logits(20, 320)
-    rows = [Row(i, admitted(seed=7, temperature=0.8, generated=[4] * i, **cutoff), (9,) * (i % 4)) for i in range(20)]
+    requests = [admitted(seed=7, temperature=0.8, generated=[4] * i, **cutoff) for i in range(20)]
+    rows = [ScoredRow(i, request, (9,) * (i % 4)) for i, request in enumerate(requests)]
     expected = [reference_token(logits[i].tolist(), SamplingParams(temperature=0.8, seed=7, **cutoff), i + i % 4)
                 for i in range(20)]  # fmt: skip
     assert sampler.target_tokens(logits, rows) == expected
@@ -96,8 +98,8 @@ def test_sampled_tokens_are_those_of_the_plain_python_reference(cutoff):
 
 def test_a_token_at_the_same_index_is_the_same_as_guess_and_as_commitment():
     logits = random_logits(1, 320).expand(2, -1)
-    committed = Row(0, admitted(seed=3, generated=[5, 6], temperature=1.0), ())
-    guessed = Row(1, admitted(seed=3, generated=[5], temperature=1.0), (6,))
+    committed = ScoredRow(0, admitted(seed=3, generated=[5, 6], temperature=1.0), ())
+    guessed = ScoredRow(1, admitted(seed=3, generated=[5], temperature=1.0), (6,))
     assert len(set(sampler.target_tokens(logits, [committed, guessed]))) == 1
 
 

@@ -57,7 +57,7 @@ class Stepping:
             try:
                 self.engine.add(wire)
             except RequestFault as fault:
-                self.take(self.engine.refused(fault))
+                self.take(self.engine.rejected(fault))
 
     def take(self, output: RequestOutput) -> None:
         self.served.last[output.request_id].result.take(output)

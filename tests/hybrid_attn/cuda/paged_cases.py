@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from specserve.batch.batch import BatchBuilder
+from specserve.batch.builder import BatchBuilder
 from specserve.batch.drafts import paths_of
 from specserve.batch.request import Request
 from specserve.batch.span import Span

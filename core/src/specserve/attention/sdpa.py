@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
-from specserve.batch.batch import to_device
+from specserve.batch.builder import to_device
 from specserve.kernels.torch_kernels import DEPTH, LINE
 from specserve.kv.cache import finite
 from specserve.protocols import AttentionBackend, AttentionCapabilities

@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.drafts import num_leading, parents_of, paths_of
+from specserve.kv.slots import slots_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,33 +19,33 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.span import Span
 
-FINEST = 64
-"""The smallest grid step; every block size divides it."""
-QUERIES = 16
+MIN_GRID_STEP = 64
+"""Every block size divides it."""
+TILE_QUERIES = 16
 """Query rows of a tile, over all heads that share a key head: what one matrix instruction takes anyway."""
-WIDE = 2
-"""A span of more tiles than this reads its keys once for all; those of narrower spans share calls with others."""
+MAX_NARROW_TILES = 2
+"""A span of more tiles reads its keys once for all of them; tiles of narrower spans share calls with other spans."""
 
 
 def key_grid(length: int) -> int:
     """The padded number of keys of a row that sees `length` keys: at most a quarter more, beyond 256."""
-    step = max(FINEST, 1 << (length - 1).bit_length() >> 3)
+    step = max(MIN_GRID_STEP, 1 << (length - 1).bit_length() >> 3)
     return -(-length // step) * step
 
 
 def tile_rows(group_size: int) -> int:
     """Rows of a tile where `group_size` query heads share a key head."""
-    return max(1, QUERIES // group_size)
+    return max(1, TILE_QUERIES // group_size)
 
 
 class Tile(NamedTuple):
-    """Row `rows[i]` of the batch sees `lengths[i]` keys; all pad to the same number."""
+    """Row `rows[i]` of the batch sees `lengths[i]` keys; all are padded to the same number."""
 
     rows: range
     lengths: range
     span: Span
     slots: list[int] | None = None
-    """Where the keys of the last row lie, in path order, for rows in a tree; None: where the request's blocks say."""
+    """Slots of the last row's keys, in path order, for rows of a tree; None: the request's blocks in order."""
 
     @property
     def padded(self) -> int:
@@ -62,23 +63,23 @@ def plan_tiles(batch: Batch, rows_per_tile: int) -> list[TileGroup]:
     """Every row of the batch in exactly one tile."""
     groups: list[TileGroup] = []
     narrow: dict[int, list[Tile]] = defaultdict(list)
-    forked: dict[int, list[Tile]] = defaultdict(list)
+    branches: dict[int, list[Tile]] = defaultdict(list)
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
         linear = span.known + num_leading(span.draft)
         tiles = cut_tiles(span, offset, linear, rows_per_tile)
-        if len(tiles) > WIDE:
+        if len(tiles) > MAX_NARROW_TILES:
             groups.append(TileGroup(tiles, shared=True))
         else:
             for tile in tiles:
                 narrow[tile.padded].append(tile)
         if linear < span.length:
             for tile in tree_tiles(span, offset, linear, batch.block_size, rows_per_tile):
-                forked[tile.padded].append(tile)
-    return groups + [TileGroup(tiles, shared=False) for tiles in [*narrow.values(), *forked.values()]]
+                branches[tile.padded].append(tile)
+    return groups + [TileGroup(tiles, shared=False) for tiles in [*narrow.values(), *branches.values()]]
 
 
 def cut_tiles(span: Span, offset: int, count: int, rows_per_tile: int) -> list[Tile]:
-    """The span's first `count` rows, which follow each other in the request."""
+    """The span's first `count` rows, which are consecutive in the request."""
     tiles, begin = [], 0
     while begin < count:
         padded = key_grid(span.start + begin + 1)
@@ -90,11 +91,11 @@ def cut_tiles(span: Span, offset: int, count: int, rows_per_tile: int) -> list[T
 
 
 def tree_tiles(span: Span, offset: int, begin: int, block_size: int, rows_per_tile: int) -> list[Tile]:
-    """The guesses from row `begin` of the span on. Those that follow each other as parent and child are one branch and
-    share tiles: the keys of its last row, in path order as if they stood in a row, begin with those of the others."""
+    """The guesses from row `begin` of the span on. Consecutive guesses that are parent and child form a branch and
+    share tiles: the keys of its last row, in path order, begin with the keys of each row before it."""
     assert span.draft is not None
     blocks, known = span.request.blocks, span.start + span.known
-    slots = [blocks[p // block_size] * block_size + p % block_size for p in range(known + span.drafted)]
+    slots = slots_of(blocks, range(known + span.drafted), block_size)
     paths, parents = paths_of(span.draft), parents_of(span.draft)
     tiles, first = [], begin - span.known
     while first < span.drafted:

@@ -1,24 +1,33 @@
 """The live state of one sequence: the only mutable type that the stages of a step share.
 
-A request is a list of tokens and one number: `computed`, how many of them have their KV written. What is
-prompt, what is generated and what is still to do are differences of those.
+A request is a list of tokens and one number, `computed`: how many of them have their keys and values in the cache.
+What is prompt, what is generated and what is still to compute are differences of those.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from specserve.types import SpeculationFigures
 
 if TYPE_CHECKING:
+    from specserve.batch.processor_state import ProcessorState
     from specserve.faults import PluginPart
     from specserve.types import Draft, FinishReason, GenerateRequest, SamplingParams, SpeculationParams
 
 
+class StopMatcher(Protocol):
+    """Finds a request's stop strings in its text."""
+
+    def push(self, token: int, /) -> str | None:
+        """Read one token; the stop string that it completes, if any."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Request:
-    """`blocks` holds the ids of its KV blocks in order; token i lives in slot blocks[i // size] * size + i % size."""
+    """`blocks` holds the ids of its KV blocks in order; `specserve.kv.slots` says where token i lies in them."""
 
     id: str
     tokens: list[int]
@@ -50,12 +59,12 @@ class Request:
     first_scheduled: float | None = None
     last_token: float | None = None
     """When the newest token came; None before the first."""
-    processors: list[Any] = field(default_factory=list)
-    """`ProcessorState`s of this request, in order of application; empty for most."""
+    processors: list[ProcessorState] = field(default_factory=list)
+    """In order of application; empty for most requests."""
     processor_parts: list[PluginPart] = field(default_factory=list)
-    """Whose each of `processors` is."""
-    stop_text: Any = None
-    """A `StopStrings` watcher, or None where no stop string was asked."""
+    """The plugin part that each of `processors` came from."""
+    stop_matcher: StopMatcher | None = None
+    """None for a request without stop strings."""
     num_spec_steps: int = 0
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0

@@ -205,9 +205,9 @@ class AsyncEngine:
         try:
             self.engine.add(request)
         except RequestFault as fault:
-            self.post([self.engine.refused(fault)])
+            self.post([self.engine.rejected(fault)])
         except FAULTS as error:
-            self.post([self.engine.refused(RequestFault(request.request_id, "its start", error))])
+            self.post([self.engine.rejected(RequestFault(request.request_id, "its start", error))])
 
     def abort(self, request_id: str) -> None:
         self.engine.abort(request_id)

@@ -1,6 +1,6 @@
-"""Applies a verdict: tokens onto requests, accepted tree paths to their place in the KV cache, ends, counts.
+"""Applies a verdict: appends tokens, moves accepted tree paths in the KV cache, ends requests, counts.
 
-The last stage of a step that touches requests. What it returns is all that leaves the engine. A fault of one request
+The last stage of a step that changes requests. What it returns is all that leaves the engine. A fault of one request
 ends that request here, whichever stage found it.
 """
 
@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from specserve.faults import FAULTS, RequestFault
+from specserve.kv.slots import slots_of
 from specserve.types import RequestOutput
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Committer:
-    """`on_end` hears of every request that ends, after its blocks are free."""
+    """`on_end` is called for every request that ends, after its blocks are free."""
 
     def __init__(
         self,
@@ -61,8 +62,8 @@ class Committer:
         request, tokens, accepted = span.request, decided.tokens, len(decided.path)
         is_first = request.last_token is None
         request.tokens += tokens
-        fault = self.tell_processors(request, tokens) if request.processors else None
-        self.scheduler.settle(span, accepted if in_place else num_leading(decided.path))
+        fault = self.commit_to_processors(request, tokens) if request.processors else None
+        self.scheduler.settle(span, accepted if in_place else num_leading_in_place(decided.path))
         self.count_tokens(request, len(tokens), now)
         if decided.prompt_logprobs:
             request.num_prompt_scored += len(decided.prompt_logprobs)
@@ -75,14 +76,14 @@ class Committer:
             reason,
             decided.logprobs,
             decided.prompt_logprobs,
-            flags(accepted, len(tokens)),
+            accepted_flags(accepted, len(tokens)),
             request.stop_string,
             request.cached_tokens if is_first else 0,
             request.figures() if reason is not None else None,
             None if fault is None else str(fault),
         )
 
-    def tell_processors(self, request: Request, tokens: tuple[int, ...]) -> RequestFault | None:
+    def commit_to_processors(self, request: Request, tokens: tuple[int, ...]) -> RequestFault | None:
         """Commit the tokens to the request's processors, up to the first that raises."""
         for state, part in zip(request.processors, request.processor_parts, strict=True):
             try:
@@ -114,19 +115,19 @@ class Committer:
             self.metrics.faults.count(*self.blame.find(fault.error, "request"), fault.error, consequence)
 
     def move_accepted(self, batch: Batch, verdict: Verdict) -> bool:
-        """Accepted guesses that are not already the leading ones of their span move there. False where that failed:
-        their keys and values must be computed again."""
+        """Move the keys and values of accepted guesses to the first guess slots of their span. False where that failed:
+        they are computed again."""
         source: list[int] = []
         target: list[int] = []
         size = self.scheduler.block_size
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
-            if not decided.path or decided.path[-1] == len(decided.path) - 1:
+            path = decided.path
+            if not path or path[-1] == len(path) - 1:
                 continue
             blocks, first = span.request.blocks, span.start + span.known
-            for i, node in enumerate(decided.path):
-                if node != i:
-                    source.append(blocks[(first + node) // size] * size + (first + node) % size)
-                    target.append(blocks[(first + i) // size] * size + (first + i) % size)
+            moved = [(first + node, first + i) for i, node in enumerate(path) if node != i]
+            source += slots_of(blocks, (old for old, _ in moved), size)
+            target += slots_of(blocks, (new for _, new in moved), size)
         try:
             self.cache.move(source, target)
         except FAULTS as error:
@@ -162,16 +163,16 @@ class Committer:
             metrics.accepted_per_position[depth] += 1
 
 
-PLAIN = (False,)
+ONE_TARGET_TOKEN = (False,)
 
 
-def flags(accepted: int, count: int) -> tuple[bool, ...]:
-    """Per token: was it a confirmed guess?"""
+def accepted_flags(accepted: int, count: int) -> tuple[bool, ...]:
+    """Per token: was it an accepted guess? Accepted guesses come first."""
     if count == 1 and not accepted:
-        return PLAIN
+        return ONE_TARGET_TOKEN
     return (True,) * accepted + (False,) * (count - accepted)
 
 
-def num_leading(path: tuple[int, ...]) -> int:
-    """How many accepted nodes lie where they belong without being moved."""
+def num_leading_in_place(path: tuple[int, ...]) -> int:
+    """How many accepted nodes, from the first on, lie where they belong without being moved."""
     return next((i for i, node in enumerate(path) if node != i), len(path))

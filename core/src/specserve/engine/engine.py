@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.request import Request
 from specserve.engine.admission import EngineLimits, check_request, queue_full
-from specserve.engine.attempts import Attempts, Computed
 from specserve.engine.commit import Committer
+from specserve.engine.isolation import Computed, StepIsolation
 from specserve.errors import QueueFullError
 from specserve.faults import FAULTS, RequestFault
 from specserve.plugins.blame import Blame
@@ -23,7 +23,8 @@ from specserve.types import RequestOutput
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from specserve.batch.batch import Batch, BatchBuilder
+    from specserve.batch.batch import Batch
+    from specserve.batch.builder import BatchBuilder
     from specserve.batch.span import Span
     from specserve.engine.runner import Runner
     from specserve.engine.scheduler import Scheduler
@@ -47,20 +48,20 @@ class EngineParts(NamedTuple):
     planner: DraftPlanner
     cache: KVCache
     processors: Sequence[GuardedProcessor]
-    watchers: Sequence[GuardedObserver]
+    guarded_observers: Sequence[GuardedObserver]
     tokenizer: Tokenizer
     metrics: EngineMetrics
     limits: EngineLimits
     max_waiting: int
     checks: Sequence[Callable[[GenerateRequest], object]] = ()
-    """What plugins say of a request before it is taken: each may raise a RequestError."""
+    """Checks of plugins before a request is taken: each may raise a RequestError."""
     blame: Blame = Blame()
     check_device: Callable[[], object] = bool
-    """Raises when the device is lost, and with it everything that runs on it."""
+    """Raises when the device is lost."""
 
     @property
     def observers(self) -> list[Observer]:
-        return [watcher.observer for watcher in self.watchers]
+        return [guarded.observer for guarded in self.guarded_observers]
 
 
 class Engine:
@@ -70,7 +71,7 @@ class Engine:
             parts.scheduler, parts.runner, parts.verifier, parts.drafting,
         )  # fmt: skip
         self.planner, self.metrics = parts.planner, parts.metrics
-        self.attempts = Attempts(
+        self.isolation = StepIsolation(
             parts.builder, parts.runner, parts.verifier, parts.metrics, parts.blame, parts.check_device
         )
         self.committer = Committer(self.scheduler, parts.cache, self.metrics, parts.blame, self.forget)
@@ -103,23 +104,23 @@ class Engine:
         for processor in self.parts.processors:
             processor.start(request, limits.vocab_size)
         if params.stop:
-            self.watch_for_stops(request, wire.prompt_token_ids)
+            self.add_stop_matcher(request, wire.prompt_token_ids)
         self.requests[request.id] = request
         self.scheduler.add(request)
         self.drafting.start(request)
         return request
 
-    def refused(self, fault: RequestFault) -> RequestOutput:
-        """The one output of a request that `add` did not take."""
+    def rejected(self, fault: RequestFault) -> RequestOutput:
+        """The only output of a request that `add` did not take."""
         self.committer.count_fault(fault)
         self.metrics.request_success["error"] += 1
         return RequestOutput(fault.request_id, (), "error", error=str(fault))
 
-    def watch_for_stops(self, request: Request, prompt: Sequence[int]) -> None:
+    def add_stop_matcher(self, request: Request, prompt: Sequence[int]) -> None:
         params = request.params
         try:
             stream = self.parts.tokenizer.stream(prompt, skip_special_tokens=params.skip_special_tokens)
-            request.stop_text = StopStrings(params.stop, stream)
+            request.stop_matcher = StopStrings(params.stop, stream)
         except FAULTS as error:
             raise RequestFault(request.id, "the text stream for its stop strings", error) from error
 
@@ -131,7 +132,7 @@ class Engine:
             self.metrics.request_success["abort"] += 1
             self.scheduler.remove(request)
             self.forget(request)
-            self.gauge()
+            self.update_gauges()
 
     def forget(self, request: Request) -> None:
         del self.requests[request.id]
@@ -153,7 +154,7 @@ class Engine:
         if not spans:
             return []
         try:
-            batch, output, verdict = self.attempts.compute(spans)
+            batch, output, verdict = self.isolation.compute(spans)
         except FAULTS as error:
             raised = error
         else:
@@ -163,7 +164,7 @@ class Engine:
     def recover(self, spans: Sequence[Span], error: BaseException) -> list[RequestOutput]:
         """The step raised: find the requests that make it raise, and let the others go on."""
         outputs: list[RequestOutput] = []
-        for result in self.attempts.isolated(spans, error):
+        for result in self.isolation.isolate(spans, error):
             outputs += self.finish(*result) if isinstance(result, Computed) else [self.fail(result)]
         return outputs
 
@@ -175,19 +176,19 @@ class Engine:
         outputs = self.committer.commit(batch, verdict)
         self.drafting.draft(batch, output, verdict)
         self.metrics.num_steps += 1
-        self.gauge()
+        self.update_gauges()
         self.planner.learn(batch, verdict, seconds)  # nothing from here on can change a token
-        for watcher in self.parts.watchers:
-            watcher.observe(batch, verdict)
+        for observer in self.parts.guarded_observers:
+            observer.observe(batch, verdict)
         return outputs
 
     def fail(self, fault: RequestFault) -> RequestOutput:
         """End the request that raised; the others go on."""
         output = self.committer.fail(self.requests[fault.request_id], fault)
-        self.gauge()
+        self.update_gauges()
         return output
 
-    def gauge(self) -> None:
+    def update_gauges(self) -> None:
         metrics, scheduler = self.metrics, self.scheduler
         metrics.num_requests_running = len(scheduler.running)
         metrics.num_requests_waiting = len(scheduler.waiting)
@@ -200,14 +201,14 @@ class Engine:
             try:
                 self.add(request)
             except RequestFault as fault:
-                on_output(self.refused(fault))
+                on_output(self.rejected(fault))
         while self.has_work:
             for output in self.step():
                 on_output(output)
         self.check_integrity()
 
     def observer_metrics(self) -> list[Metric]:
-        return [metric for watcher in self.parts.watchers for metric in watcher.metrics()]
+        return [metric for observer in self.parts.guarded_observers for metric in observer.metrics()]
 
     def check_integrity(self) -> None:
         """The conservation laws; `AssertionError` names the one that broke."""

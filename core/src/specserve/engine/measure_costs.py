@@ -15,7 +15,8 @@ from specserve.types import GenerateRequest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.batch.batch import Batch, BatchBuilder
+    from specserve.batch.batch import Batch
+    from specserve.batch.builder import BatchBuilder
     from specserve.engine.runner import Runner
 
 POINTS = (1, 4, 8, 16, 32, 33, 64, 65, 128, 256)

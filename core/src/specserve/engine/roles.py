@@ -1,27 +1,28 @@
-"""What plugins answer when the engine is built: held to its interface, and made safe to call.
+"""What plugins' hooks return when the engine is built: checked against its protocol, and guarded.
 
-One function per role. A role that only one plugin may own is asked through `PluginHost.single`, which refuses two.
+One function per role. A role that only one plugin may own is asked for through `PluginHost.single`, which refuses two.
 Knows nothing about the order in which roles are needed: that is `assembly`'s.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch.batch import no_lora
+from specserve.batch.builder import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
-from specserve.errors import PluginError, RequestError
+from specserve.errors import PluginError
 from specserve.faults import FAULTS, said
 from specserve.guards.lora_planner import GuardedLoraPlanner
 from specserve.guards.metric_checks import check_metric
 from specserve.guards.observer import GuardedObserver
 from specserve.guards.planner import GuardedPlanner
 from specserve.guards.processor import GuardedProcessor
+from specserve.guards.request_check import GuardedRequestCheck
 from specserve.guards.sampler import GuardedSampler
 from specserve.guards.verifier import GuardedVerifier
 from specserve.plugins.answers import all_of, refuse_other, refuse_partial
 from specserve.plugins.blame import CORE, Role
-from specserve.plugins.load import BUILTIN, cause_of
+from specserve.plugins.load import BUILTIN
 from specserve.protocols import DrafterNeeds
 from specserve.sampling.processors import MinTokensProcessor
 
@@ -32,12 +33,9 @@ if TYPE_CHECKING:
     from specserve.batch.lora_plan import LoraPlan
     from specserve.config import EngineConfig
     from specserve.engine.choose_attention import ChosenAttention
-    from specserve.faults import PluginPart
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.plugins.load import LoadedPlugin
     from specserve.protocols import Drafter, DraftPlanner, KernelSet, Sampler, Verifier
-    from specserve.types import GenerateRequest
 
 KERNEL_METHODS = (
     "linear", "prepare_linear", "rms_norm", "rotary", "silu_and_multiply", "pack_adapter", "add_low_rank", "fuse",
@@ -45,7 +43,22 @@ KERNEL_METHODS = (
 SAMPLER_METHODS = ("argmax_tokens", "target_tokens", "token_logprobs")
 
 
-def make_kernels(config: EngineConfig, host: PluginHost) -> tuple[str, KernelSet]:
+class OwnedKernels(NamedTuple):
+    """The kernel set, the plugin that brought it, and its sampler, guarded where it is not the core's own."""
+
+    owner: str
+    kernels: KernelSet
+    sampler: Sampler
+
+
+class OwnedVerifier(NamedTuple):
+    """The verifier and the plugin that brought it."""
+
+    owner: str
+    verifier: Verifier
+
+
+def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
     answer: tuple[str, KernelSet] | None = host.single(
         "make_kernels", config=config, device=config.device, dtype=config.dtype
     )
@@ -57,11 +70,12 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> tuple[str, KernelSet
     )  # fmt: skip
     what = f"has a {type(kernels.sampler).__name__} as the sampler of its kernels"
     refuse_partial(owner, what, kernels.sampler, "Sampler", methods=SAMPLER_METHODS)
-    return owner, kernels
+    sampler = kernels.sampler if owner == BUILTIN else GuardedSampler(kernels.sampler)
+    return OwnedKernels(owner, kernels, sampler)
 
 
 def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
-    """Every plugin's drafter. Refuses one that needs hidden states which the model does not have."""
+    """Every plugin's drafter. Refuses one that needs hidden states of layers that the model does not have."""
     drafters: list[Drafter] = []
     for owner, drafter in host.collect("make_drafter", model=model, config=config):
         refuse_partial(
@@ -81,7 +95,7 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
 
 
 def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> DraftPlanner | None:
-    """A plugin's, or None."""
+    """A plugin's planner, guarded; None where no plugin brings one."""
     answer = host.single("make_draft_planner", config=config)
     if answer is None:
         return None
@@ -92,22 +106,18 @@ def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> Dra
     return GuardedPlanner(owner, planner, host.faults, most=config.max_num_batched_tokens, vocab_size=vocab_size)
 
 
-def sampler_of(kernels_owner: str, kernels: KernelSet) -> Sampler:
-    return kernels.sampler if kernels_owner == BUILTIN else GuardedSampler(kernels.sampler)
-
-
 def make_verifier(
     config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...], sampler: Sampler
-) -> tuple[str, Verifier]:
+) -> OwnedVerifier:
     answer = host.single("make_verifier", config=config)
     if answer is None:
-        return BUILTIN, DrafterInvariantVerifier(eos_token_ids, sampler)
+        return OwnedVerifier(BUILTIN, DrafterInvariantVerifier(eos_token_ids, sampler))
     owner, verifier = answer
     refuse_partial(
         owner, gave("make_verifier", verifier), verifier, "Verifier",
         attributes=("name", "lossless"), methods=("verify",),
     )  # fmt: skip
-    return owner, GuardedVerifier(verifier)
+    return OwnedVerifier(owner, GuardedVerifier(verifier))
 
 
 def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple[int, ...]) -> list[GuardedProcessor]:
@@ -123,7 +133,7 @@ def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple
 
 
 def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserver]:
-    """Each is asked for its metrics once, so that what cannot be shown is found now."""
+    """Each is asked for its metrics once, so that invalid samples are found at start-up."""
     observers = []
     for owner, observer in host.collect("make_observer", config=config):
         refuse_partial(owner, gave("make_observer", observer), observer, "Observer", methods=("observe", "metrics"))
@@ -149,44 +159,23 @@ def make_lora_planner(config: EngineConfig, host: PluginHost) -> Callable[[Batch
     return GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner")).plan
 
 
-def request_checks(host: PluginHost) -> list[Callable[[GenerateRequest], object]]:
+def request_checks(host: PluginHost) -> list[GuardedRequestCheck]:
     return [
-        request_check(plugin, host.faults.part(plugin.name, "request check"))
+        GuardedRequestCheck(plugin, host.faults.part(plugin.name, "request check"))
         for plugin in host.implementers["check_request"]
     ]
-
-
-def request_check(plugin: LoadedPlugin, part: PluginPart) -> Callable[[GenerateRequest], object]:
-    """One that only a RequestError leaves; a check that raises anything else is left out."""
-
-    def check(request: GenerateRequest) -> None:
-        if not part.enabled:
-            return
-        try:
-            plugin.call("check_request", request=request)
-        except RequestError:
-            part.passed()
-            raise
-        except FAULTS as error:
-            part.failed(cause_of(error), "; the request is taken without it")
-        else:
-            part.passed()
-
-    return check
 
 
 def gave(hook: str, answer: object) -> str:
     return f"answers {hook} with a {type(answer).__name__}"
 
 
-def engine_roles(
-    kernels_owner: str, kernels: KernelSet, attention: ChosenAttention, verifier_owner: str, verifier: Verifier
-) -> list[Role]:
-    """Whose the parts are that every step goes through, to name a culprit."""
+def step_roles(kernels: OwnedKernels, attention: ChosenAttention, verifier: OwnedVerifier) -> list[Role]:
+    """The plugins' parts that every step goes through, to name a culprit."""
     roles = [
-        Role(kernels, kernels_owner, "kernels", ("specserve.models.projection", "specserve.models.decoder")),
-        Role(kernels.sampler, kernels_owner, "sampler", ("specserve.guards.sampler",)),
+        Role(kernels.kernels, kernels.owner, "kernels", ("specserve.models.projection", "specserve.models.decoder")),
+        Role(kernels.kernels.sampler, kernels.owner, "sampler", ("specserve.guards.sampler",)),
         Role(attention.backend, attention.owner, "attention", ("specserve.models.tiled", "specserve.engine.runner")),
-        Role(verifier, verifier_owner, "verifier", ("specserve.guards.verifier",)),
+        Role(verifier.verifier, verifier.owner, "verifier", ("specserve.guards.verifier",)),
     ]
     return [role for role in roles if role.plugin != BUILTIN]

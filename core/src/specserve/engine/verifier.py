@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.batch.drafts import ROOT, children_of
-from specserve.engine.stopping import cut
+from specserve.engine.stopping import find_stop
 from specserve.faults import FAULTS, RequestFault
-from specserve.sampling.sampler import Row, is_greedy
+from specserve.protocols import ScoredRow
+from specserve.sampling.sampler import is_greedy
 from specserve.types import SpanVerdict, TokenLogprobs, Verdict
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from specserve.protocols import Sampler
     from specserve.types import ForwardOutput
 
-NOTHING = SpanVerdict((), (), None, None, None)
+UNDECIDED = SpanVerdict((), (), None, None, None)
 
 
-class Walk:
-    """One span's way down its draft."""
+class DraftWalk:
+    """The accepted path of one span through its draft, while it is found."""
 
     __slots__ = ("children", "first", "guessed", "node", "path", "span", "tokens")
 
@@ -45,14 +46,14 @@ class Walk:
         draft = span.draft
         self.guessed = () if draft is None else draft.tokens
         self.children = None if draft is None or draft.parents is None else children_of(draft)
-        """Of a tree; a chain has the next node."""
+        """Of a tree. None for a chain, where the child of node n is n + 1."""
 
     @property
     def row(self) -> int:
         return self.first + 1 + self.node
 
-    def take(self, token: int) -> bool:
-        """The target says `token`: step to the child that guessed it. False where the walk ends."""
+    def advance(self, token: int) -> bool:
+        """The target token is `token`: move to the child that guessed it. False where no child did."""
         self.tokens.append(token)
         if self.children is not None:
             child = self.children.get(self.node, {}).get(token)
@@ -68,7 +69,7 @@ class Walk:
 
 
 def is_plain(request: Request) -> bool:
-    """Greedy, and no log-probabilities to tell."""
+    """Greedy, and without log-probabilities."""
     params = request.params
     return is_greedy(request) and params.logprobs is None and params.prompt_logprobs is None
 
@@ -83,9 +84,9 @@ class DrafterInvariantVerifier:
     @torch.inference_mode()
     def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
         logits = output.logits
-        greedy: list[Walk] = []
-        others: list[Walk] = []
-        walks: dict[int, Walk] = {}
+        greedy: list[DraftWalk] = []
+        others: list[DraftWalk] = []
+        walks: dict[int, DraftWalk] = {}
         plain: dict[int, int] = {}
         for i, (span, offset) in enumerate(zip(batch.spans, batch.scored_offsets, strict=True)):
             if span.scored and span.reaches_end:
@@ -93,53 +94,53 @@ class DrafterInvariantVerifier:
                 if span.scored == 1 and is_plain(span.request):
                     plain[i] = row
                 else:
-                    walks[i] = Walk(span, row)
+                    walks[i] = DraftWalk(span, row)
                     (greedy if is_greedy(span.request) else others).append(walks[i])
-        # greedy targets of all rows in one call: cheaper than going level by level, and exact
+        # greedy target tokens of all rows in one call: cheaper than level by level, and exact
         targets = self.sampler.argmax_tokens(logits) if plain or greedy else []
         for walk in greedy:
-            while walk.take(targets[walk.row]):
+            while walk.advance(targets[walk.row]):
                 pass
         self.walk_by_level(logits, others)
         verdicts = []
         for i, span in enumerate(batch.spans):
             if i in plain:
-                verdicts.append(self.conclude_plain(span.request, targets[plain[i]]))
+                verdicts.append(self.plain_verdict(span.request, targets[plain[i]]))
             else:
-                verdicts.append(self.conclude(batch, output, i, walks.get(i)) if span.scored else NOTHING)
+                verdicts.append(self.span_verdict(batch, output, i, walks.get(i)) if span.scored else UNDECIDED)
         return Verdict(verdicts)
 
-    def conclude_plain(self, request: Request, token: int) -> SpanVerdict:
-        """What `conclude` says of one greedy token with nothing else to tell: most of the steps of most requests."""
-        quiet = request.stop_text is None and not request.params.stop_token_ids
-        if quiet and token not in self.eos_token_ids and len(request.tokens) + 1 < request.max_len:
+    def plain_verdict(self, request: Request, token: int) -> SpanVerdict:
+        """`span_verdict` of one greedy token without log-probabilities: the most frequent case, made quick."""
+        no_stops = request.stop_matcher is None and not request.params.stop_token_ids
+        if no_stops and token not in self.eos_token_ids and len(request.tokens) + 1 < request.max_len:
             return SpanVerdict((), (token,), None, None, None)
         try:
-            return SpanVerdict((), (token,), cut(request, (token,), self.eos_token_ids).reason, None, None)
+            return SpanVerdict((), (token,), find_stop(request, (token,), self.eos_token_ids).reason, None, None)
         except FAULTS as error:
-            return faulty(request, "its stop condition", error)
+            return fault_verdict(request, "its stop condition", error)
 
-    def walk_by_level(self, logits: torch.Tensor, walks: list[Walk]) -> None:
-        """Everything else: only rows that a walk reaches are processed, one level of all walks at a time."""
+    def walk_by_level(self, logits: torch.Tensor, walks: list[DraftWalk]) -> None:
+        """Decides sampled and processed rows: only those that a walk reaches, one tree level of all walks at a time."""
         while walks:
-            rows = [Row(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]
+            rows = [ScoredRow(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]
             targets = self.sampler.target_tokens(logits, rows)
-            walks = [walk for walk, token in zip(walks, targets, strict=True) if walk.take(token)]
+            walks = [walk for walk, token in zip(walks, targets, strict=True) if walk.advance(token)]
 
-    def conclude(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
-        """Stop strings read the tokens here, which must not happen twice: a fault ends its request at once."""
+    def span_verdict(self, batch: Batch, output: ForwardOutput, i: int, walk: DraftWalk | None) -> SpanVerdict:
+        """Stop matchers read the tokens here, which must not happen twice: a fault ends its request at once."""
         try:
-            return self.concluded(batch, output, i, walk)
+            return self.checked_verdict(batch, output, i, walk)
         except FAULTS as error:
-            return faulty(batch.spans[i].request, "its stop condition or its log-probabilities", error)
+            return fault_verdict(batch.spans[i].request, "its stop condition or its log-probabilities", error)
 
-    def concluded(self, batch: Batch, output: ForwardOutput, i: int, walk: Walk | None) -> SpanVerdict:
+    def checked_verdict(self, batch: Batch, output: ForwardOutput, i: int, walk: DraftWalk | None) -> SpanVerdict:
         span = batch.spans[i]
         prompt = self.prompt_logprobs(span, output, batch.scored_offsets[i])
         if walk is None:
-            return NOTHING if prompt is None else SpanVerdict((), (), None, None, prompt)
+            return UNDECIDED if prompt is None else SpanVerdict((), (), None, None, prompt)
         request = span.request
-        count, reason = cut(request, walk.tokens, self.eos_token_ids)
+        count, reason = find_stop(request, walk.tokens, self.eos_token_ids)
         tokens, path = tuple(walk.tokens[:count]), tuple(walk.path[:count])
         logprobs: tuple[TokenLogprobs, ...] | None = None
         wanted = request.params.logprobs
@@ -163,5 +164,5 @@ class DrafterInvariantVerifier:
         return tuple(self.sampler.token_logprobs(logits, tokens, [wanted] * len(tokens)))
 
 
-def faulty(request: Request, what: str, error: BaseException) -> SpanVerdict:
+def fault_verdict(request: Request, what: str, error: BaseException) -> SpanVerdict:
     return SpanVerdict((), (), "error", None, None, RequestFault(request.id, what, error))

@@ -1,8 +1,8 @@
-"""Keeps a drafter's faults away from requests.
+"""A drafter, made safe to call: its faults never reach a request.
 
 A drafter that raises or breaks its contract costs that step's speculation: the fault is counted by drafter
-and reason and logged once; after `fault_limit` faulty steps in a row the drafter is switched off. Also keeps
-the drafter's record: what it costs and how much of what it guesses comes true.
+and reason and logged once; after `fault_limit` faulty steps in a row the drafter is switched off. The guard also
+measures what a draft costs and how many of its guesses are accepted.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 ADAPTATION = 0.05
-PROBE_EVERY = 16
-"""Steps without a question after which a competing drafter is asked whatever it promises."""
+PROBE_INTERVAL = 16
+"""Steps without being asked after which a competing drafter is asked whatever the other drafts promise."""
 T = TypeVar("T")
 
 
-def whole(draft: Draft) -> Draft:
+def unchanged(draft: Draft) -> Draft:
     return draft
 
 
 class GuardedDrafter:
-    """One drafter, safe to call. `cut` takes from a valid draft what this engine can verify."""
+    """`cut` reduces a valid draft to what this engine can verify."""
 
     def __init__(
         self,
@@ -49,25 +49,25 @@ class GuardedDrafter:
         *,
         vocab_size: int,
         fault_limit: int,
-        cut: Callable[[Draft], Draft | None] = whole,
+        cut: Callable[[Draft], Draft | None] = unchanged,
     ) -> None:
         self.drafter, self.name, self.metrics, self.cut = drafter, drafter.name, metrics, cut
         self.vocab_size, self.fault_limit = vocab_size, fault_limit
         self.hears_every_step = drafter.needs != DrafterNeeds()
-        """Or it would miss rows; the others are called only where a draft is wanted."""
+        """A drafter that states needs reads the rows of every step; others are called only when a draft is wanted."""
         self.num_faults = self.faults_in_a_row = 0
         self.enabled = True
         self.seconds_per_draft = 0.0
-        """Of one request, a moving average."""
+        """Seconds to draft for one request, a moving average."""
         self.mean_hits = float("inf")
-        """Guesses on the right path per draft, a moving average; unknown at first, so it is worth asking."""
+        """Right guesses per draft, a moving average; infinite while unknown, so that a new drafter is asked."""
         self.num_scored = self.steps_unasked = 0
 
     def start(self, request: Request) -> None:
-        self.attempt(lambda: self.drafter.start(request))
+        self.call(lambda: self.drafter.start(request))
 
     def stop(self, request: Request) -> None:
-        self.attempt(lambda: self.drafter.stop(request))
+        self.call(lambda: self.drafter.stop(request))
 
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
@@ -80,25 +80,26 @@ class GuardedDrafter:
             return valid
         faults = self.num_faults
         began = time.perf_counter()
-        proposed = self.attempt(partial(self.asked, batch, output, verdict, limits)) or ()
+        proposed = self.call(partial(self.proposals, batch, output, verdict, limits)) or ()
         for i, draft in enumerate(proposed):
             if draft is not None:  # limits[i] is ours: the drafter was given a copy
-                valid[i] = self.attempt(partial(self.checked, batch.spans[i].request, draft, limits[i]))
+                valid[i] = self.call(partial(self.normal_form, batch.spans[i].request, draft, limits[i]))
         if wanted:
             self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
-        self.judge(faults)
+        self.end_step(faults)
         return valid
 
-    def asked(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> list[Draft | None]:
-        """A list of the right length, whatever kind of sequence the drafter gave."""
+    def proposals(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> list[Draft | None]:
+        """What the drafter proposes, as a list of the right length."""
         proposed = list(self.drafter.propose(batch, output, verdict, list(limits)))
         if len(proposed) != len(limits):
             raise DraftFault("wrong number of drafts")
         return proposed
 
-    def checked(self, request: Request, draft: Draft, limit: int) -> Draft | None:
-        """The draft in normal form, less what lies beyond the request's end: the last token needs no guess,
-        it comes as a bonus."""
+    def normal_form(self, request: Request, draft: Draft, limit: int) -> Draft | None:
+        """The draft in normal form, without guesses beyond the request's end; its last token comes as the bonus."""
         valid = check_draft(draft, limit, self.vocab_size)
         if valid is not None:
             valid = shallow(valid, request.max_len - len(request.tokens) - 1)
@@ -109,18 +110,18 @@ class GuardedDrafter:
         return msgspec.structs.replace(valid, source=self.name)
 
     def score(self, hits: int) -> None:
-        """A draft of this drafter held `hits` guesses that came true along one path."""
+        """A draft of this drafter had `hits` right guesses along one path."""
         self.num_scored += 1
         if self.num_scored == 1:
             self.mean_hits = hits
-        else:  # a plain mean at first: one early miss must not weigh for a hundred drafts
+        else:  # a plain mean at first, so that one early miss does not dominate
             self.mean_hits += max(ADAPTATION, 1 / self.num_scored) * (hits - self.mean_hits)
 
     def is_due(self) -> bool:
-        """Was it asked nothing for so long that its record says little about today's text?"""
-        return self.steps_unasked >= PROBE_EVERY
+        """Was it not asked for so long that its measurements are out of date?"""
+        return self.steps_unasked >= PROBE_INTERVAL
 
-    def attempt(self, action: Callable[[], T]) -> T | None:
+    def call(self, action: Callable[[], T]) -> T | None:
         """What the action returns; None, and a counted fault, where it raises."""
         if not self.enabled:
             return None
@@ -137,8 +138,8 @@ class GuardedDrafter:
         if self.metrics.drafter_faults[self.name, reason] == 1:
             logger.warning("drafter %s: %s; the requests go on with plain decoding", self.name, reason, exc_info=error)
 
-    def judge(self, faults_before: int) -> None:
-        """One step is over: it counts as faulty once, however many of its drafts were."""
+    def end_step(self, faults_before: int) -> None:
+        """A step counts as faulty once, however many of its drafts were."""
         if self.num_faults == faults_before:
             self.faults_in_a_row = 0
             return

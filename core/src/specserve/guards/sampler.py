@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.protocols import Sampler
-    from specserve.sampling.sampler import Row
+    from specserve.protocols import Sampler, ScoredRow
 
 
 class GuardedSampler:
@@ -28,7 +27,7 @@ class GuardedSampler:
     def argmax_tokens(self, logits: Tensor) -> list[int]:
         return valid_targets(self.sampler.argmax_tokens(logits), *logits.shape)
 
-    def target_tokens(self, logits: Tensor, rows: Sequence[Row]) -> list[int]:
+    def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
         return valid_targets(self.sampler.target_tokens(logits, rows), len(rows), logits.shape[1])
 
     def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:

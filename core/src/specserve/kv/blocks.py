@@ -25,8 +25,8 @@ def root_hash(namespace: str, arithmetic: str) -> bytes:
     return hashlib.blake2b(f"{arithmetic}\0{namespace}".encode(errors="surrogatepass"), digest_size=16).digest()
 
 
-def turn_hash(parent: bytes, offset: int, arithmetic: str) -> bytes:
-    """The parent of a block whose tokens from `offset` on are computed in another arithmetic than those before."""
+def mixed_hash(parent: bytes, offset: int, arithmetic: str) -> bytes:
+    """The parent of a block whose tokens from `offset` on have another arithmetic than those before."""
     return hashlib.blake2b(parent + f"{offset}\0{arithmetic}".encode(), digest_size=16).digest()
 
 

@@ -11,6 +11,7 @@ import torch
 from specserve.config import parse_bytes
 from specserve.errors import ConfigError
 from specserve.kv.cache import KVCache
+from specserve.kv.slots import num_blocks_for
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
@@ -26,7 +27,7 @@ def make_cache(config: EngineConfig, model: DecoderModel, draft_layers: int) -> 
     if config.kv_memory is not None:
         num_blocks = parse_bytes(config.kv_memory) // per_block
     else:
-        wanted = config.max_num_seqs * -(-(model.max_model_len + config.max_draft_tokens) // config.block_size)
+        wanted = config.max_num_seqs * num_blocks_for(model.max_model_len + config.max_draft_tokens, config.block_size)
         num_blocks = min(wanted, int(free_memory(config.device) * SHARE_OF_FREE_MEMORY) // per_block)
     if num_blocks < 2:
         raise ConfigError(

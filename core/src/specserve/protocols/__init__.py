@@ -4,6 +4,7 @@ Only shapes and promises; no implementation and, at run time, no torch. Letters:
 H hidden size, V vocabulary.
 """
 
+from specserve.batch.processor_state import LogitEdits, ProcessorState
 from specserve.protocols.attention import (
     BY_SLOT,
     PHASES,
@@ -18,7 +19,7 @@ from specserve.protocols.attention import (
 )
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
-from specserve.protocols.sampling import LogitEdits, LogitsProcessor, ProcessorState, Sampler
+from specserve.protocols.sampling import LogitsProcessor, Sampler, ScoredRow
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, Verifier
 
@@ -51,6 +52,7 @@ __all__ = [
     "Projection",
     "ResolvedModel",
     "Sampler",
+    "ScoredRow",
     "TextStream",
     "Tokenizer",
     "Verifier",

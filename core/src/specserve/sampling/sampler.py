@@ -7,7 +7,7 @@ depend on which rows are asked for together (tests/sampling holds it to that).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.request import Request
-    from specserve.protocols import ProcessorState
+    from specserve.protocols import ProcessorState, ScoredRow
 
 SLICE = 32
 """Rows that get noise at a time, which bounds memory at large vocabularies."""
@@ -31,14 +31,6 @@ SLICE = 32
 
 GREEDY_BELOW = 1e-5
 """A lower temperature is greedy: dividing by it would leave float32's range."""
-
-
-class Row(NamedTuple):
-    """A scored row to decide: its index in the logits, whose it is, and the guesses before it."""
-
-    row: int
-    request: Request
-    path: tuple[int, ...]
 
 
 def is_greedy(request: Request) -> bool:
@@ -53,7 +45,7 @@ class TorchSampler:
         tokens: list[int] = logits.max(-1).indices.tolist()  # three times as fast as argmax on CPU, same rule for ties
         return tokens
 
-    def target_tokens(self, logits: Tensor, rows: Sequence[Row]) -> list[int]:
+    def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
         tokens: list[int] = []
         for begin in range(0, len(rows), SLICE):
             tokens += self.argmax_tokens(scores(logits, rows[begin : begin + SLICE]))
@@ -66,7 +58,7 @@ class TorchSampler:
         ]
 
 
-def scores(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+def scores(logits: Tensor, rows: Sequence[ScoredRow]) -> Tensor:
     """[len(rows), V]: what the target token of each row is the argmax of."""
     x = logits[[wanted.row for wanted in rows]]
     noisy: list[int] = []
@@ -103,7 +95,7 @@ def each_processor(request: Request, action: Callable[[ProcessorState], object])
             raise RequestFault(request.id, f"the logits processor of {part.plugin}", error, part) from error
 
 
-def add_noise(x: Tensor, rows: Sequence[Row], noisy: list[int]) -> None:
+def add_noise(x: Tensor, rows: Sequence[ScoredRow], noisy: list[int]) -> None:
     """Scale by temperature, cut off and add the Gumbel noise to the given rows of x, in place."""
     keys = [row_key(rows[i].request.seed, rows[i].request.num_generated + len(rows[i].path)) for i in noisy]
     temperatures = torch.tensor([rows[i].request.params.temperature for i in noisy], device=x.device)

@@ -92,7 +92,7 @@ def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
 
 def watch(engine: Engine, observer: Observer) -> None:
     """Let an observer hear of every step from now on, as if a plugin named `test` had brought it."""
-    cast("list[GuardedObserver]", engine.parts.watchers).append(
+    cast("list[GuardedObserver]", engine.parts.guarded_observers).append(
         GuardedObserver("test", observer, engine.metrics.faults)
     )
 

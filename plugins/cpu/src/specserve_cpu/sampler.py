@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.request import Request
-    from specserve.sampling.sampler import Row
+    from specserve.protocols import ScoredRow
 
 
 class CpuSampler:
@@ -32,7 +32,7 @@ class CpuSampler:
     def argmax_tokens(self, logits: Tensor) -> list[int]:
         return self.native.argmax_tokens(lent(logits))
 
-    def target_tokens(self, logits: Tensor, rows: Sequence[Row]) -> list[int]:
+    def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
         targets = _native.Targets()
         for row, request, path in rows:
             params = request.params

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from specserve.batch.batch import to_device
+from specserve.batch.builder import to_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

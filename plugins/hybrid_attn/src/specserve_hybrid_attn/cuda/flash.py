@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.batch import to_device
+from specserve.batch.builder import to_device
 from specserve.batch.drafts import is_chain
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities

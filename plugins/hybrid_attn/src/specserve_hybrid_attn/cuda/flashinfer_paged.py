@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from specserve.batch.batch import to_device
+from specserve.batch.builder import to_device
 from specserve.batch.drafts import depths_of, is_chain, parents_of
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities

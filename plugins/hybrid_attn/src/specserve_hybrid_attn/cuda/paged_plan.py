@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch.batch import to_device
+from specserve.batch.builder import to_device
 from specserve.batch.drafts import depths_of, num_leading, parents_of
 from specserve_hybrid_attn.cuda.tree_masks import Forest
 

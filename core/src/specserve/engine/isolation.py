@@ -1,8 +1,8 @@
-"""Computes a step's spans, and where that raises finds the request that makes it raise.
+"""Computes a step's spans, and when that raises finds the request to blame.
 
-The spans of a step do not depend on each other, so any of them may be computed without the rest, to the same bits.
-A step that raises is tried again in halves until the requests that raise alone are found; a request that raises with
-its guesses is tried without. All others go on with the tokens that they would have had. Owns no request.
+The spans of a step do not depend on each other, so any subset of them may be computed alone, to the same bits.
+A step that raises is bisected until the requests are found that raise alone; a request that raises with its guesses
+is tried without them. All others go on with the tokens that they would have had. Owns no request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from specserve.faults import FAULTS, BadAnswerError, RequestFault
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from specserve.batch.batch import Batch, BatchBuilder
+    from specserve.batch.batch import Batch
+    from specserve.batch.builder import BatchBuilder
     from specserve.batch.span import Span
     from specserve.engine.runner import Runner
     from specserve.metrics import EngineMetrics
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class Computed(NamedTuple):
-    """Spans that went through the model and were decided."""
+    """Spans that went through the model and were verified."""
 
     batch: Batch
     output: ForwardOutput
     verdict: Verdict
     seconds: float
-    """What the attempt took."""
+    """Wall time of the attempt."""
 
 
-class Attempts:
+class StepIsolation:
     """`check_device` raises when the device itself is lost: then no request is to blame, and the error passes."""
 
     def __init__(
@@ -51,31 +52,30 @@ class Attempts:
         self.metrics, self.blame, self.check_device = metrics, blame, check_device
 
     def compute(self, spans: Sequence[Span]) -> tuple[Batch, ForwardOutput, Verdict]:
-        """Changes nothing that lasts but what the verdict says of stop strings."""
+        """Build, forward, verify. Changes nothing that lasts, except that stop strings read the verdict's tokens."""
         batch = self.builder.build(spans)
         output = self.runner.forward(batch)
         if len(output.logits) != batch.num_scored:
             raise BadAnswerError("gave another number of logits than of scored rows")
         return batch, output, self.verifier.verify(batch, output)
 
-    def isolated(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
-        """What the spans give after computing all of them has raised. Use each result before the next is asked for."""
+    def isolate(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
+        """The results of spans whose joint computation raised `error`. Commit each result before taking the next."""
         others = [span for span in spans if span.request.id != getattr(error, "request_id", None)]
         if isinstance(error, RequestFault) and len(others) < len(spans):
             yield error
             if others:
-                yield from self.results(others)
+                yield from self.retry(others)
         elif len(spans) > 1:
-            yield from self.halved(spans, error)
+            yield from self.bisect(spans, error)
         elif spans[0].drafted:
             self.metrics.drafter_faults[drafter_of(spans[0]), "the step that verified its guesses raised"] += 1
-            yield from self.results([spans[0].without_guesses()])
+            yield from self.retry([spans[0].without_guesses()])
         else:
             self.check_device()
             yield RequestFault(spans[0].request.id, "the step that computes it", error)
 
-    def results(self, spans: Sequence[Span]) -> Iterator[Computed | RequestFault]:
-        """One more attempt with fewer spans."""
+    def retry(self, spans: Sequence[Span]) -> Iterator[Computed | RequestFault]:
         began = time.perf_counter()
         try:
             computed = self.compute(spans)
@@ -84,17 +84,17 @@ class Attempts:
         else:
             yield Computed(*computed, time.perf_counter() - began)
             return
-        yield from self.isolated(spans, raised)
+        yield from self.isolate(spans, raised)
 
-    def halved(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
+    def bisect(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
         culprit = self.blame.find(error, "step")
-        clear_frames(error.__traceback__)  # the tensors of the attempt are let go before the next needs their memory
+        clear_frames(error.__traceback__)  # frees the tensors of this attempt before the next allocates its own
         middle, num_faults = len(spans) // 2, 0
         for half in (spans[:middle], spans[middle:]):
-            for result in self.results(half):
+            for result in self.retry(half):
                 num_faults += isinstance(result, RequestFault)
                 yield result
-        if not num_faults:  # nobody raises alone: out of memory for all of them, or a fault that passed
+        if not num_faults:  # no request raises alone: too little memory for all of them, or a transient fault
             self.metrics.faults.count(*culprit, error, "; the step was computed in parts")
 
 

@@ -1,0 +1,98 @@
+"""From spans to the rows of one forward pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+
+from specserve.batch.batch import Batch
+from specserve.batch.drafts import depths_of, is_chain
+from specserve.kv.slots import slot_of, slots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torch import Tensor
+
+    from specserve.batch.lora_plan import LoraPlan
+    from specserve.batch.span import Span
+
+
+def no_lora(batch: Batch) -> None:
+    """No adapters: every batch is the base model's."""
+
+
+class BatchBuilder:
+    """Lays spans out as rows. `plan_lora` plans the adapters of a batch."""
+
+    def __init__(
+        self, block_size: int, device: torch.device, plan_lora: Callable[[Batch], LoraPlan | None] = no_lora
+    ) -> None:
+        self.block_size, self.device, self.plan_lora = block_size, device, plan_lora
+
+    def build(self, spans: Sequence[Span]) -> Batch:
+        ids: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        scored: list[int] = []
+        row_offsets: list[int] = []
+        scored_offsets: list[int] = []
+        size = self.block_size
+        for span in spans:
+            row_offsets.append(len(ids))
+            scored_offsets.append(len(scored))
+            start, length, blocks = span.start, span.length, span.request.blocks
+            if length == 1:  # plain decoding: the most frequent case
+                ids.append(span.request.tokens[start])
+                positions.append(start)
+                slots.append(slot_of(blocks, start, size))
+            else:
+                ids += tokens_of(span)
+                positions += positions_of(span)
+                slots += slots_of(blocks, range(start, start + length), size)
+            if span.scored:
+                scored += range(len(ids) - span.scored, len(ids))
+        num_rows, num_scored = len(ids), len(scored)
+        input_ids, row_positions, row_slots = to_device([ids, positions, slots], self.device).unbind()
+        batch = Batch(
+            spans=tuple(spans),
+            input_ids=input_ids,
+            positions=row_positions,
+            slots=row_slots,
+            scored_rows=None if num_scored == num_rows else to_device(scored, self.device),
+            query_lens=tuple(span.length for span in spans),
+            row_offsets=tuple(row_offsets),
+            scored_offsets=tuple(scored_offsets),
+            num_rows=num_rows,
+            num_scored=num_scored,
+            block_size=size,
+        )
+        lora = self.plan_lora(batch)
+        return batch if lora is None else msgspec.structs.replace(batch, lora=lora)
+
+
+def tokens_of(span: Span) -> list[int]:
+    """The committed tokens of a span, then its guesses."""
+    tokens = span.request.tokens[span.start : span.start + span.known]
+    return tokens if span.draft is None else [*tokens, *span.draft.tokens]
+
+
+def positions_of(span: Span) -> Iterable[int]:
+    """A guess at depth d behind n committed tokens has position n - 1 + d."""
+    if is_chain(span.draft) or span.draft is None:
+        return range(span.start, span.start + span.length)
+    end = span.start + span.known
+    return [*range(span.start, end), *(end - 1 + depth for depth in depths_of(span.draft))]
+
+
+def to_device(values: Sequence[int] | Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Integers as an int64 tensor on the device; on CUDA the copy is queued and the host does not wait.
+
+    torch's pinned allocator notes the stream of such a copy and gives the buffer out again only after it, so any
+    number may be in flight: a prompt's chunks are launched one after the other without a verdict between them.
+    """
+    if device.type != "cuda":
+        return torch.tensor(values, dtype=torch.int64)
+    return torch.tensor(values, dtype=torch.int64, pin_memory=True).to(device, non_blocking=True)

@@ -1,0 +1,52 @@
+"""A logits processor's state for one request, and the edits of a row that it may state.
+
+Part of the public interface: plugins find it in `specserve.protocols`. V: vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+
+class LogitEdits(Protocol):
+    """A row of logits to which a few changes are made, one after the other. `ids`: array("q") of distinct tokens."""
+
+    def penalize(
+        self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float, /
+    ) -> None:
+        """Each of `ids` was seen, counts[i] times in the output; counts: array("f")."""
+        ...
+
+    def shift(self, ids: array[int], values: array[float], /) -> None:
+        """Add values[i] to the logit of ids[i]; values: array("f")."""
+        ...
+
+    def keep_only(self, ids: array[int], /) -> None:
+        """All others become -inf."""
+        ...
+
+    def forbid(self, ids: array[int], /) -> None:
+        """These become -inf."""
+        ...
+
+
+class ProcessorState(Protocol):
+    """A logits processor's state for one request.
+
+    One that changes a few logits of a row may say which, in a method `edit(edits: LogitEdits, path) -> None`: a native
+    sampler then spares it the call of `apply` and the row its way through torch. Both must do the same.
+    """
+
+    def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
+        """logits: [V] float32, may be changed in place; `path`: the guesses from the committed tokens to this row."""
+        ...
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        """These tokens are final."""
+        ...

@@ -1,0 +1,47 @@
+"""What the banner and /v1/plugins say of an engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.plugins.load import BUILTIN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.config import EngineConfig
+    from specserve.engine.choose_attention import ChosenAttention
+    from specserve.engine.engine import Engine
+    from specserve.engine.roles import OwnedKernels
+    from specserve.plugins.host import PluginHost
+    from specserve.protocols import Drafter
+
+ROW_INVARIANT_DEVICES = ("cpu",)
+
+
+def describe(
+    config: EngineConfig,
+    host: PluginHost,
+    kernels: OwnedKernels,
+    attention: ChosenAttention,
+    drafters: Sequence[Drafter],
+    engine: Engine,
+) -> dict[str, object]:
+    return {
+        "model": config.model,
+        "kernels": describe_kernels(config, host, kernels),
+        "attention": attention.description,
+        "drafters": [drafter.name for drafter in drafters],
+        "verifier": engine.verifier.name,
+        "lossless": engine.verifier.lossless,
+        "row_invariant": config.device in ROW_INVARIANT_DEVICES and attention.row_invariant,
+        "kv_cache_tokens": engine.parts.limits.cache_tokens,
+        "config": config,
+    }
+
+
+def describe_kernels(config: EngineConfig, host: PluginHost, owned: OwnedKernels) -> str:
+    """The kernel set, its owner, and the plugins that have none for this dtype, which only the checkpoint tells."""
+    others = [plugin.name for plugin in host.implementers["make_kernels"] if plugin.name not in (BUILTIN, owned.owner)]
+    declined = "".join(f"; {name} has none for {config.dtype} on {config.device}" for name in others)
+    return f"{owned.kernels.name} ({owned.owner}{declined})"

@@ -1,0 +1,35 @@
+"""Settles what a configuration leaves open: every "auto" and None that depends on this machine or the checkpoint."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+
+from specserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+
+
+def resolve_config(config: EngineConfig, checkpoint_dtype: str) -> EngineConfig:
+    """The same configuration with threads and dtype settled. ConfigError where this machine cannot serve it."""
+    if config.graphs != "none":
+        raise ConfigError(f"--graphs {config.graphs}: this version records no graphs yet. Use --graphs none.")
+    threads = config.threads or usable_cores()
+    dtype = checkpoint_dtype if config.dtype == "auto" else config.dtype
+    return msgspec.structs.replace(config, threads=threads, dtype=dtype)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, where the system tells; else all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def find_device(name: str) -> torch.device:
+    """The torch device; ConfigError where torch has none of that name."""
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("--device cuda: torch sees no CUDA device here. Use --device cpu, or install a CUDA build.")
+    return torch.device(name)
