@@ -1,7 +1,7 @@
-"""Waiting as a client feels it: the first token, and gaps between tokens while a 2,000-token prompt joins.
+"""Latency as a client sees it: TTFT, and inter-token latency (ITL) while a 2,000-token prompt joins.
 
-Eight requests decode; a long prompt joins; the gaps counted are those of the eight that end between its
-arrival and its first token. With chunked prefill and without, in turn, each on an engine of its own.
+Eight requests decode; a long prompt joins. Counted are the eight's inter-token latencies that end between its arrival
+and its first token. With chunked prefill and without, alternating, each on an engine of its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ STEPS_BEFORE = 24
 
 
 class Joined(NamedTuple):
-    """Seconds of one round. `quiet`: gaps before the long prompt came; `during`: until its first token."""
+    """One round, in seconds. `itl_before`: before the long prompt arrives; `itl_joining`: until its first token."""
 
-    quiet: list[float]
-    during: list[float]
-    first_token: float
+    itl_before: list[float]
+    itl_joining: list[float]
+    ttft: float
 
 
 def run(options: Options) -> Result:
@@ -40,37 +40,37 @@ def run(options: Options) -> Result:
     long = greedy("long", prompts(tokenizer, 1, LONG)[0], 2)
     decoding = [greedy(f"decoding-{i}", prompt, 400) for i, prompt in enumerate(short)]
     rounds: dict[str, list[Joined]] = {name: [] for name in engines}
-    first: list[float] = []
+    ttft: list[float] = []
     for number in range(options.rounds(5, 1) + 1):
         for name, assembled in engines.items():
             joined = join(assembled.engine, decoding, long)
             if number:
                 rounds[name].append(joined)
         if number:
-            first.append(serve_all(engines["chunked"].engine, [greedy("first", short[0], 1)]).seconds)
-    rows: list[tuple[str, ...]] = [
-        (f"first token, {PROMPT_LEN}-token prompt, idle engine", ms(median(first)), "", "", "")
-    ]
-    rows += [row_of(name, taken) for name, taken in rounds.items()]
-    p99 = {name: percentile([gap for one in taken for gap in one.during], 0.99) for name, taken in rounds.items()}
-    raw = {f"{name}, gaps while joining": [g for one in taken for g in one.during] for name, taken in rounds.items()}
-    raw |= {f"{name}, gaps before": [g for one in taken for g in one.quiet] for name, taken in rounds.items()}
+            ttft.append(serve_all(engines["chunked"].engine, [greedy("first", short[0], 1)]).seconds)
+    rows: list[tuple[str, ...]] = [(f"{PROMPT_LEN}-token prompt, idle engine", ms(median(ttft)), "", "", "")]
+    rows += [row_of(name, joined) for name, joined in rounds.items()]
+    joining = {name: [itl for one in joined for itl in one.itl_joining] for name, joined in rounds.items()}
+    before = {name: [itl for one in joined for itl in one.itl_before] for name, joined in rounds.items()}
+    p99 = {name: percentile(itls, 0.99) for name, itls in joining.items()}
     return Result(
         title=f"milliseconds; {NUM_DECODING} requests decode while a {LONG}-token prompt joins, {DTYPE}",
-        columns=("what", "first token", "p50 gap before", "p50 gap joining", "p99 gap joining"),
+        columns=("what", "TTFT", "p50 ITL before", "p50 ITL joining", "p99 ITL joining"),
         rows=rows,
-        checks=[Check("p99 gap, whole / chunked prefill", p99["whole"] / p99["chunked"], 1.0, False, "x")],
+        checks=[Check("p99 ITL, whole / chunked prefill", p99["whole"] / p99["chunked"], 1.0, False, "x")],
         notes=[f"{engines['chunked'].config.max_num_batched_tokens} rows per step, {options.threads} threads."],
-        raw=raw | {"first token": first},
+        raw={f"{name}, ITL joining": itls for name, itls in joining.items()}
+        | {f"{name}, ITL before": itls for name, itls in before.items()}
+        | {"TTFT": ttft},
     )
 
 
-def row_of(name: str, taken: list[Joined]) -> tuple[str, ...]:
-    quiet = [gap for one in taken for gap in one.quiet]
-    during = [gap for one in taken for gap in one.during]
-    first = median(one.first_token for one in taken)
-    label = f"{LONG}-token prompt joins, prefill {name}"
-    return label, ms(first), ms(median(quiet)), ms(median(during)), ms(percentile(during, 0.99))
+def row_of(name: str, rounds: list[Joined]) -> tuple[str, ...]:
+    before = [itl for one in rounds for itl in one.itl_before]
+    joining = [itl for one in rounds for itl in one.itl_joining]
+    ttft = median(one.ttft for one in rounds)
+    label = f"{LONG}-token prompt joins, {name} prefill"
+    return label, ms(ttft), ms(median(before)), ms(median(joining)), ms(percentile(joining, 0.99))
 
 
 def ms(seconds: float) -> str:
@@ -84,26 +84,26 @@ def join(engine: Engine, decoding: list[GenerateRequest], long: GenerateRequest)
     while any(r.num_generated == 0 for r in engine.requests.values()):
         engine.step()
     last: dict[str, float] = {}
-    gaps: list[float] = []
+    itls: list[float] = []
 
     def step() -> set[str]:
-        """Which requests got tokens; their gaps are noted."""
+        """The requests that got tokens."""
         outputs = engine.step()
         now = time.perf_counter()
-        got = {output.request_id for output in outputs if output.tokens}
-        gaps.extend(now - last[id] for id in got if id in last)
-        last.update(dict.fromkeys(got, now))
-        return got
+        served = {output.request_id for output in outputs if output.tokens}
+        itls.extend(now - last[id] for id in served if id in last)
+        last.update(dict.fromkeys(served, now))
+        return served
 
     for _ in range(STEPS_BEFORE):
         step()
-    quiet, gaps = gaps, []
+    itl_before, itls = itls, []
     arrived = time.perf_counter()
     engine.add(long)
     while long.request_id not in step():
         pass
-    first_token = time.perf_counter() - arrived
+    ttft = time.perf_counter() - arrived
     for request_id in list(engine.requests):
         engine.abort(request_id)
     engine.check_integrity()
-    return Joined(quiet, gaps, first_token)
+    return Joined(itl_before, itls, ttft)

@@ -1,7 +1,7 @@
-"""How long a user waits: for `specserve plugins list`, and for a server of the demo model to be ready.
+"""Start-up time: of `specserve plugins list`, and of a server of the demo model until it is ready.
 
-Every round is a process of its own. Files are in the system's cache and bytecode is compiled: one round of
-each goes before and does not count.
+Every round is a process of its own. Files are in the page cache and bytecode is compiled: the first round is not
+counted.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ LIST_TARGET, READY_TARGET = 0.3, 6.0
 
 
 def run(options: Options) -> Result:
-    contenders = {
+    variants = {
         "specserve plugins list": lambda: seconds_of(list_plugins),
-        "specserve serve, until /health says 200": lambda: until_ready(options.threads),
+        "specserve serve, until /health says 200": lambda: seconds_until_ready(options.threads),
     }
-    taken = alternate(contenders, options.rounds(7, 3))
-    middle = medians(taken)
-    listing, ready = middle.values()
+    samples = alternate(variants, options.rounds(7, 3))
+    median = medians(samples)
+    listing, ready = median.values()
     return Result(
-        title="seconds from starting a process",
-        columns=("what", "seconds", "lowest..highest"),
-        rows=[(name, f"{seconds:.3f}", spread(taken[name])) for name, seconds in middle.items()],
+        title="seconds from the start of a process",
+        columns=("what", "seconds", "min..max"),
+        rows=[(name, f"{seconds:.3f}", spread(samples[name])) for name, seconds in median.items()],
         checks=[
             Check("specserve plugins list", listing, LIST_TARGET, True, " s"),
             Check("server ready with the demo model", ready, READY_TARGET, True, " s"),
         ],
-        raw=taken,
+        raw=samples,
     )
 
 
@@ -40,6 +40,6 @@ def list_plugins() -> None:
     subprocess.run([*command(), "plugins", "list"], check=True, stdout=subprocess.DEVNULL, env=environment())
 
 
-def until_ready(threads: int) -> float:
+def seconds_until_ready(threads: int) -> float:
     with server("--threads", str(threads)) as started:
         return started.seconds
