@@ -16,7 +16,8 @@ from toy_adapters import lora_options, write_adapter
 from specserve.cli import build_parser
 from specserve.config import EngineConfig, ServerConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.plugins.options import convert, parse_settings
+from specserve.plugins.options import convert
+from specserve.plugins.settings import parse_settings
 from specserve.server.app import make_app
 from specserve.testing.engines import DEFAULTS
 from specserve_lora.config import MODIFIES_BASE_WEIGHTS, UNSUPPORTED

@@ -12,7 +12,8 @@ from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.cli import main
 from specserve.errors import ConfigError
 from specserve.models.lowrank_delta import LowRankDelta
-from specserve.plugins.options import convert, parse_settings
+from specserve.plugins.options import convert
+from specserve.plugins.settings import parse_settings
 from specserve.testing.engines import make_engine
 from specserve_lora.options import LoraOptions
 from specserve_lora.planning import SegmentPlanner

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from specserve.errors import ConfigError
-from specserve.plugins.options import convert, parse_settings
+from specserve.plugins.options import convert
+from specserve.plugins.settings import parse_settings
 from specserve_ngram.options import NgramOptions
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from specserve.config import EngineConfig
 from specserve.declare import Compatible, Conflict, PluginDeclaration, Provides
-from specserve.plugins.rules import Finding, resolve
+from specserve.plugins.rules import resolve
 from specserve.plugins.wording import refusal, verdict
+
+if TYPE_CHECKING:
+    from specserve.plugins.findings import Finding
 
 
 def declare(name: str, provides: str, **groups: Any) -> PluginDeclaration:

@@ -10,7 +10,7 @@ import pytest
 
 from specserve import hookspecs
 from specserve.plugins.features import FEATURES
-from specserve.plugins.load import HOOKS
+from specserve.plugins.registration import HOOKS
 
 DOCS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
 

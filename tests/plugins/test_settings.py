@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from specserve.errors import ConfigError
-from specserve.plugins.options import merge, parse_settings
+from specserve.plugins.settings import merge, parse_settings
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specserve.errors import PluginError
-from specserve.plugins.discovery import PLUGINS
-from specserve.plugins.features import FEATURES, mention_problem, provide_problem
+from specserve.plugins.entry_points import PLUGINS
+from specserve.plugins.features import FEATURES
+from specserve.plugins.tokens import mention_problem, provide_problem
 
 if TYPE_CHECKING:
     from fake_site import Install, Start

@@ -13,7 +13,7 @@ import msgspec
 
 from specserve.config import DEVICES, DTYPES, EngineConfig, ServerConfig, read_toml
 from specserve.errors import ConfigError
-from specserve.plugins.options import merge, parse_settings
+from specserve.plugins.settings import merge, parse_settings
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace

@@ -16,9 +16,11 @@ from specserve.config import DEVICES, EngineConfig
 from specserve.errors import PluginError
 from specserve.plugins.discovery import discover
 from specserve.plugins.enabling import decide, find
-from specserve.plugins.features import FEATURES, did_you_mean, is_core
-from specserve.plugins.options import parse_settings
-from specserve.plugins.rules import Finding, judge_core, load_member, missing_lines, resolve
+from specserve.plugins.features import FEATURES, is_core
+from specserve.plugins.members import load_member
+from specserve.plugins.rules import judge_core, missing_lines, resolve
+from specserve.plugins.settings import parse_settings
+from specserve.plugins.text import did_you_mean
 from specserve.plugins.wording import advice, statement_line, verdict
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from specserve.declare import PluginDeclaration
+    from specserve.plugins.findings import Finding
 
 GRAPH_MODES = ("none", "full", "piecewise")
 

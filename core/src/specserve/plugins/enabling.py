@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import ConfigError, PluginError
-from specserve.plugins.features import KERNEL, did_you_mean, suggest
-from specserve.plugins.rules import Resolution, resolve
+from specserve.plugins.features import KERNEL
+from specserve.plugins.findings import Resolution
+from specserve.plugins.rules import resolve
+from specserve.plugins.text import did_you_mean, suggest
 from specserve.plugins.wording import refusal, verdict
 
 if TYPE_CHECKING:

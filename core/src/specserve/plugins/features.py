@@ -1,18 +1,14 @@
-"""The closed list of feature tokens, and what makes a token acceptable.
+"""The closed list of feature tokens: what the core does itself, what kernels and other plugins may provide.
 
-Owns the core's namespaces and their spelling. Knows nothing about which plugins exist. A token outside these
-namespaces belongs to a distribution and begins with its name (`mydist.something`); an unknown token inside
-them is an error, so that a typo never becomes permission.
+Owns the core's namespaces. Knows nothing about which plugins exist.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from specserve.config import EngineConfig
 
@@ -76,58 +72,3 @@ def core_features(config: EngineConfig, provided: Iterable[str]) -> tuple[str, .
     }
     kernels = () if any(token in KERNEL for token in provided) else ("kernel.torch",)
     return (*(token for token in CORE if switched.get(token, True)), *kernels)
-
-
-def canonical(name: str) -> str:
-    """A distribution's name in the normal form of the packaging specification."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def belongs_to(token: str, dist: str) -> bool:
-    """Is the token in this distribution's own namespace? `my_dist.thing` belongs to `my-dist`."""
-    head, rest = token[: len(dist)], token[len(dist) :]
-    return canonical(head) == canonical(dist) and rest.startswith(".") and len(rest) > 1
-
-
-def provide_problem(token: str, dist: str) -> str | None:
-    """Why a plugin of distribution `dist` must not provide this token, or None."""
-    if token in KERNEL or token in GUEST or (belongs_to(token, dist) and not is_closed(token)):
-        return None
-    if token in CORE:
-        return f"{token} is the core's own feature and cannot be provided by a plugin"
-    return unknown(token, [*KERNEL, *GUEST], f"a new feature of {dist} begins with its name: {dist}.something")
-
-
-def mention_problem(token: str, dists: Collection[str]) -> str | None:
-    """Why a plugin must not declare anything about this token, or None. `dists`: distributions with plugins.
-
-    Another distribution's feature may be named before that distribution is installed; what looks like a
-    misspelt name of the core's may not.
-    """
-    if token in FEATURES:
-        return None
-    if not is_closed(token) and any(belongs_to(token, dist) for dist in dists):
-        return None
-    head, dot, rest = token.partition(".")
-    if dot and rest and head not in NAMESPACES and not suggest(head, NAMESPACES):
-        return None
-    return unknown(token, FEATURES, "the feature of another distribution begins with that distribution's name")
-
-
-def is_closed(token: str) -> bool:
-    return token.partition(".")[0] in NAMESPACES
-
-
-def unknown(token: str, allowed: Collection[str], otherwise: str) -> str:
-    return f"{token!r} is not a known feature{did_you_mean(token, allowed)} (known: {', '.join(allowed)}; {otherwise})"
-
-
-def suggest(got: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word that `got` most resembles, if any."""
-    return next(iter(difflib.get_close_matches(got, list(allowed), n=1, cutoff=0.7)), None)
-
-
-def did_you_mean(got: str, allowed: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` or nothing: the middle of an error message."""
-    close = suggest(got, allowed)
-    return f"; did you mean {close!r}?" if close else ""

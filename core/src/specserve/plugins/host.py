@@ -15,10 +15,13 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError, RequestError
 from specserve.faults import FAULTS, FaultLog
 from specserve.plugins.blame import Role
-from specserve.plugins.discovery import discover, token_problems
+from specserve.plugins.describe import banner, describe_plugins
+from specserve.plugins.discovery import discover
 from specserve.plugins.enabling import Decision, decide
-from specserve.plugins.load import BUILTIN, HOOKS, LoadedPlugin, cause_of, load, load_builtin, way_out
-from specserve.plugins.wording import verdict
+from specserve.plugins.load import load, load_builtin
+from specserve.plugins.loaded_plugin import BUILTIN, LoadedPlugin, cause_of, way_out
+from specserve.plugins.registration import HOOKS
+from specserve.plugins.tokens import token_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -137,8 +140,6 @@ class PluginHost:
         """The plugin objects themselves."""
         return [Role(p.manager.get_plugin(p.name), p.name, "hook") for p in self.plugins if p.name != BUILTIN]
 
-    # --- saying what runs ---------------------------------------------------------------------------
-
     @property
     def loaded_names(self) -> tuple[str, ...]:
         """Enabled plugins in order, without the core's own part."""
@@ -150,39 +151,11 @@ class PluginHost:
         return self.decision.resolution.provided
 
     def banner(self) -> list[str]:
-        """One line per enabled plugin, per default plugin that is off, and per risk that was allowed."""
-        lines = []
-        for member in self.decision.resolution.members:
-            declared = member.declaration
-            provides = ", ".join(member.features) or "nothing under this configuration"
-            lines.append(f"plugin {declared.name} {declared.version} ({declared.dist}): {provides}")
-        lines += [f"plugin {name} is switched off: {reason}" for name, reason in self.decision.switched_off.items()]
-        undeclared = self.decision.resolution.of("undeclared")
-        return lines + [f"warning: {verdict(finding)} Allowed by --allow-undeclared." for finding in undeclared]
+        return banner(self.decision)
 
     def describe(self) -> list[dict[str, Any]]:
-        """Every installed plugin, enabled ones first, in plain values: the body of /v1/plugins."""
-        enabled = [self.describe_enabled(plugin) for plugin in self.plugins if plugin.name != BUILTIN]
-        names = set(self.loaded_names)
-        reasons = self.decision.switched_off
-        off = [describe_off(d, reasons.get(name)) for name, d in self.installed.items() if name not in names]
-        return enabled + sorted(off, key=lambda entry: (entry["reason"] is None, entry["name"]))
-
-    def describe_enabled(self, plugin: LoadedPlugin) -> dict[str, Any]:
-        resolution = self.decision.resolution
-        member = next(member for member in resolution.members if member.name == plugin.name)
-        own = [finding for finding in resolution.findings if plugin.name in (finding.left, finding.right)]
-        others = {id(f): f.right if f.left == plugin.name else f.left for f in own}
-        return {
-            **identity(member.declaration),
-            "features": list(member.features),
-            "features_off": member.absent,
-            "enabled": True,
-            "reason": None,
-            "options": msgspec.to_builtins(plugin.options) if plugin.options is not None else {},
-            "compatibility": [{"with": others[id(f)], "verdict": f.kind, "sentence": verdict(f)} for f in own],
-            "undeclared": [others[id(f)] for f in own if f.kind == "undeclared"],
-        }
+        """The body of /v1/plugins."""
+        return describe_plugins(self.plugins, self.installed, self.decision)
 
 
 def load_all(
@@ -215,25 +188,3 @@ def checked(name: str, plugin: InProcessPlugin) -> PluginDeclaration:
     assert declared.name == name, f"handed over as {name!r}, declared as {declared.name!r}"
     problems = (*declared.problems, *token_problems(declared, {declared.dist}))
     return msgspec.structs.replace(declared, problems=problems)
-
-
-def identity(declared: PluginDeclaration) -> dict[str, Any]:
-    return {
-        "name": declared.name,
-        "version": declared.version,
-        "api": declared.api,
-        "distribution": declared.dist,
-    }
-
-
-def describe_off(declared: PluginDeclaration, reason: str | None) -> dict[str, Any]:
-    return {
-        **identity(declared),
-        "features": list(declared.provides),
-        "features_off": {},
-        "enabled": False,
-        "reason": reason,
-        "options": {},
-        "compatibility": [],
-        "undeclared": [],
-    }

@@ -1,6 +1,6 @@
 """Says findings in sentences, for start-up errors, the banner, `specserve plugins` and `/v1/plugins`.
 
-Owns the words only; `compat` decides.
+Owns the words only; `rules` decides.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from specserve.declare import PLUGIN_API
 from specserve.plugins.features import FEATURES, OFF, is_core
 
 if TYPE_CHECKING:
-    from specserve.plugins.rules import Finding, Statement
+    from specserve.plugins.findings import Finding, Statement
 
 
 def other_api(api: int) -> str:

@@ -1,0 +1,67 @@
+"""The entry-point groups of a plugin and their spelling."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from specserve.declare import PLUGIN_API
+from specserve.plugins.text import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from importlib import metadata
+
+PREFIX = "specserve."
+PLUGINS = f"specserve.plugins.v{PLUGIN_API}"
+MODELS = "specserve.models"
+KINDS = ("provides", "compatible", "conflicts")
+
+
+def holds_plugins(group: str) -> bool:
+    return f"{group}.".startswith("specserve.plugins.")
+
+
+def api_version(group: str) -> int | None:
+    """2 for `specserve.plugins.v2`; None for a group that names no version."""
+    match = re.fullmatch(r"specserve\.plugins\.v([1-9][0-9]*)", group)
+    return int(match[1]) if match else None
+
+
+def plugin_points(points: list[metadata.EntryPoint]) -> dict[str, metadata.EntryPoint]:
+    """The entry point of each plugin. One made for several versions of the plugin API has one for each: this version's
+    is taken, else the newest."""
+    own = [point for point in points if holds_plugins(point.group)]
+    own.sort(key=lambda point: (point.group == PLUGINS, api_version(point.group) or 0))
+    return {point.name: point for point in own}
+
+
+def group_problems(dist: str, apis: Mapping[str, int], groups: set[str]) -> Iterable[str]:
+    """`apis`: the version of the plugin API by plugin. What belongs to a plugin of another version is not judged."""
+    for group in sorted(groups - {MODELS}):
+        kind, _, name = group.removeprefix(PREFIX).partition(".")
+        if holds_plugins(group):
+            if api_version(group) is None:
+                yield f"the entry-point group {group!r} names no version of the plugin API; it must be {PLUGINS!r}"
+        elif apis.get(name, PLUGIN_API) != PLUGIN_API:
+            continue
+        elif kind not in KINDS or not name:
+            allowed = [PLUGINS, MODELS, *(f"{PREFIX}{each}.{plugin}" for each in KINDS for plugin in apis)]
+            yield f"{dist} has the unknown entry-point group {group!r}{did_you_mean(group, allowed)}"
+        elif name not in apis:
+            yield f"{dist} declares {group!r} but has no plugin {name!r}{did_you_mean(name, apis)}"
+
+
+def plugin_problems(points: list[metadata.EntryPoint]) -> Iterable[str]:
+    for name, point in plugin_points(points).items():
+        if api_version(point.group) not in (None, PLUGIN_API):
+            continue
+        if name == "builtin" or "." in name:
+            yield f"a plugin cannot be called {name!r}: 'builtin' is the core's own and a name has no dots"
+        if not re.fullmatch(r"\w+(\.\w+)*(:\w+)?", point.value):
+            allowed = "a module, like my_package.plugin, or a class in one, like my_package.plugin:MyPlugin"
+            yield f"in {point.group}: {name} must name {allowed}; got {point.value!r}"
+    named = Counter((point.group, point.name) for point in points if holds_plugins(point.group))
+    for group, name in sorted(key for key, count in named.items() if count > 1):
+        yield f"the entry-point group {group!r} names {name!r} twice"

@@ -1,0 +1,55 @@
+"""The verdicts on a set of plugins, as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from specserve.plugins.members import Member
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+
+Kind = Literal["conflict", "undeclared", "compatible"]
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """What one plugin declares about one feature; `refuses` when it is a conflict here."""
+
+    by: str
+    token: str
+    group: Literal["compatible", "conflicts"]
+    sentence: str
+    refuses: bool
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """The verdict on two plugins, or on a plugin and a feature of the core."""
+
+    kind: Kind
+    left: str
+    right: str
+    meets: tuple[tuple[str, str], ...]
+    """Feature pairs that need a declaration; left's first."""
+    statements: tuple[Statement, ...]
+    missing: tuple[str, ...] = ()
+    """Entry-point lines, any group of which would settle an undeclared pair."""
+
+
+class Resolution(msgspec.Struct, frozen=True):
+    """Every verdict for a set of plugins, in the order in which they were enabled."""
+
+    members: tuple[Member, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def provided(self) -> frozenset[str]:
+        return frozenset(token for member in self.members for token in member.features)
+
+    def of(self, kind: Kind) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.kind == kind)
+
+    def refusals(self, config: EngineConfig) -> tuple[Finding, ...]:
+        """What stops start-up: conflicts, and undeclared pairs unless they are allowed."""
+        return self.of("conflict") + (() if config.allow_undeclared else self.of("undeclared"))
