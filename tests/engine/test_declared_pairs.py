@@ -98,6 +98,7 @@ PARTNERS = {
     "planner.adaptive": lambda outputs: Partner(make_draft_planner=Moody(16)),
     "logits.processor": lambda outputs: Partner(logits_processors=[Shy()]),
     "observer.metrics": lambda outputs: Partner(make_observer=Witness()),
+    "server.routes": lambda outputs: Partner(add_routes=None),
 }
 """For a feature, something that provides it and that the plugin under test runs beside."""
 

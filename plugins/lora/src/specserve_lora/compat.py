@@ -1,15 +1,17 @@
-"""What holds where lora meets a feature. Imports nothing heavy: the commands that explain read it.
+"""What lora declares about the features of other plugins.
 
-lora's routes are /v1/load_lora_adapter and /v1/unload_lora_adapter and its metrics begin with specserve_lora_: no other
-plugin can meet them, so they are not features that others must declare.
+Imports nothing heavy: `specserve plugins explain` reads it.
 """
 
 from specserve.declare import Compatible
 
-CHAINS = Compatible("guesses of a request are verified under its own adapter, in the bits of plain decoding")
+CHAINS = Compatible("a request's drafts are verified under its own adapter, with the bits of plain decoding")
 TREES = Compatible("every node of a tree is a row of its request, under its request's adapter")
-HYBRIDS = Compatible("adapters change projections and attention lies between them, whichever backend computes it")
+HYBRIDS = Compatible("adapters change projections, and attention between them may be any backend's")
 BACKENDS = Compatible("keys and values reach any backend with the adapter's part added")
-PLANNERS = Compatible("rows of guesses join their request's segment, however many there are")
+PLANNERS = Compatible("draft rows join their request's segment, however many there are")
 PROCESSORS = Compatible("logits come from the adapted model before a processor sees them")
-OBSERVERS = Compatible("what was committed is the adapter's own text, and its namespace says whose")
+OBSERVERS = Compatible("an observer sees each request's committed tokens and its namespace, which names its adapter")
+ROUTES = Compatible(
+    "its routes are /v1/load_lora_adapter and /v1/unload_lora_adapter; no other route changes an adapter"
+)
