@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.plugins.load import BUILTIN
+from specserve.plugins.loaded_plugin import BUILTIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

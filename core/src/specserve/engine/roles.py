@@ -22,7 +22,7 @@ from specserve.guards.sampler import GuardedSampler
 from specserve.guards.verifier import GuardedVerifier
 from specserve.plugins.answers import all_of, refuse_other, refuse_partial
 from specserve.plugins.blame import CORE, Role
-from specserve.plugins.load import BUILTIN
+from specserve.plugins.loaded_plugin import BUILTIN
 from specserve.protocols import DrafterNeeds
 from specserve.sampling.processors import MinTokensProcessor
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import RequestError
 from specserve.faults import FAULTS
-from specserve.plugins.load import cause_of
+from specserve.plugins.loaded_plugin import cause_of
 
 if TYPE_CHECKING:
     from specserve.faults import PluginPart
-    from specserve.plugins.load import LoadedPlugin
+    from specserve.plugins.loaded_plugin import LoadedPlugin
     from specserve.types import GenerateRequest
 
 
