@@ -8,7 +8,7 @@ from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request
 from specserve.testing.toy_tokenizer import EOS_ID
-from specserve.text.detokenizer import TextAssembler
+from specserve.text.detokenizer import IncrementalDetokenizer
 
 PROMPT = range(1, 30)
 
@@ -87,9 +87,9 @@ def test_a_stop_string_ends_the_request_at_the_token_that_completes_it(toy_model
     for output in (plain, guessed):
         assert output.tokens == tokens[:end]
         assert (output.finish_reason, output.steps[-1].stop_string) == ("stop", stop)
-        assembler = TextAssembler(tokenizer.stream(PROMPT), (stop, "%%"))
+        detokenizer = IncrementalDetokenizer(tokenizer.stream(PROMPT), (stop, "%%"))
         pieces = [
-            assembler.push(d.tokens, finish_reason=d.finish_reason, stop_string=d.stop_string)[0] for d in output.steps
+            detokenizer.push(d.tokens, finish_reason=d.finish_reason, stop_string=d.stop_string)[0] for d in output.steps
         ]
         assert "".join(pieces) == text[: end - length]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fuzz.failures import Failure
-from specserve.text.detokenizer import TextAssembler
+from specserve.text.detokenizer import IncrementalDetokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Result:
     def __init__(self, request: RequestPlan, tokenizer: Tokenizer) -> None:
         params = request.params
         stream = tokenizer.stream(request.prompt, skip_special_tokens=params.skip_special_tokens)
-        self.text_assembler = TextAssembler(stream, params.stop, include=params.include_stop_str_in_output)
+        self.detokenizer = IncrementalDetokenizer(stream, params.stop, include=params.include_stop_str_in_output)
         self.tokens: list[int] = []
         self.logprobs: list[TokenLogprobs] = []
         self.prompt_logprobs: list[TokenLogprobs] = []
@@ -40,7 +40,7 @@ class Result:
         if self.finish_reason is not None:
             raise Failure("output after the end", f"{output}")
         if output.tokens or output.finish_reason:
-            text, offsets = self.text_assembler.push(
+            text, offsets = self.detokenizer.push(
                 output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string
             )
             self.text += text

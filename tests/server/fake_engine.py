@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from specserve.errors import RequestError
 from specserve.metrics import EngineMetrics
 from specserve.plugins.host import Asked
-from specserve.text.stop_strings import StopStrings
+from specserve.text.stop_strings import StopStringMatcher
 from specserve.types import RequestOutput, SpeculationFigures, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class FakeEngine:
     def outputs(self, request: GenerateRequest) -> Iterable[RequestOutput]:
         params = request.params
         tokens = self.tokenizer.encode(self.says)[: params.max_tokens]
-        watcher = StopStrings(params.stop, self.tokenizer.stream(request.prompt_token_ids))
+        matcher = StopStringMatcher(params.stop, self.tokenizer.stream(request.prompt_token_ids))
         steps = [tokens[i : i + self.width] for i in range(0, len(tokens), self.width)]
         if params.prompt_logprobs is not None:
             scored = logprobs(request.prompt_token_ids[1:], params.prompt_logprobs)
@@ -121,7 +121,7 @@ class FakeEngine:
         for i, step in enumerate(steps):
             stop = None
             for j, token_id in enumerate(step):
-                stop = watcher.push(token_id)
+                stop = matcher.push(token_id)
                 if stop is not None:
                     step = step[: j + 1]
                     break

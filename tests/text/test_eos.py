@@ -1,4 +1,4 @@
-"""Which tokens end a text: who says so, what is refused, and what the model cannot generate."""
+"""The EOS tokens: which file states them, what is refused, and what the model cannot generate."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ each_kernel_set = pytest.mark.parametrize("plugins", [(), ("cpu",)], ids=["torch
 
 
 def directory(path: Path, generation: Any, in_config: Any, vocab_size: int = 320) -> Path:
-    """A toy whose two files state these ends; "absent" leaves the key out."""
+    """A toy model whose two files state these eos_token_id; "absent" leaves the key out."""
     write_checkpoint(path, vocab_size=vocab_size)
-    for name, ends in (("generation_config.json", generation), ("config.json", in_config)):
-        content = json.loads((path / name).read_text()) | {"eos_token_id": ends}
+    for name, eos_ids in (("generation_config.json", generation), ("config.json", in_config)):
+        content = json.loads((path / name).read_text()) | {"eos_token_id": eos_ids}
         (path / name).write_text(json.dumps({k: v for k, v in content.items() if v != "absent"}))
     return path
 
 
 @pytest.mark.parametrize(
-    ("generation", "in_config", "ends"),
+    ("generation", "in_config", "eos_ids"),
     [
         ([2, 3], 9, (2, 3)),
         (0, 9, (0,)),
@@ -41,24 +41,24 @@ def directory(path: Path, generation: Any, in_config: Any, vocab_size: int = 320
         ([], 319, (319,)),
         ("absent", "absent", (EOS_ID,)),
         (None, None, (EOS_ID,)),
-        (None, "none of it is read where the other speaks", None),
-        ([2], "none of it is read where the other speaks", (2,)),
+        (None, "is not read where the other file has one", None),
+        ([2], "is not read where the other file has one", (2,)),
     ],
 )
 def test_the_generation_file_goes_before_the_configuration_and_the_tokenizer_comes_last(
-    tmp_path: Path, generation: Any, in_config: Any, ends: tuple[int, ...] | None
+    tmp_path: Path, generation: Any, in_config: Any, eos_ids: tuple[int, ...] | None
 ) -> None:
     path = directory(tmp_path, generation, in_config)
-    if ends is None:
+    if eos_ids is None:
         with pytest.raises(ModelError, match=r"config\.json: eos_token_id must be"):
             HfTokenizer.from_dir(path)
     else:
-        assert HfTokenizer.from_dir(path).eos_token_ids == ends
+        assert HfTokenizer.from_dir(path).eos_token_ids == eos_ids
 
 
 @pytest.mark.parametrize("wrong", [-1, [2, -1], 2.0, "2", True, [None], [[2]], {"id": 2}], ids=str)
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
-def test_an_end_that_is_no_token_id_stops_start_up(tmp_path: Path, wrong: Any, file: str) -> None:
+def test_an_eos_token_id_that_is_no_token_id_stops_start_up(tmp_path: Path, wrong: Any, file: str) -> None:
     path = directory(tmp_path, wrong if file.startswith("generation") else "absent", wrong)
     with pytest.raises(ModelError) as error:
         make_engine(path)
@@ -69,7 +69,7 @@ def test_an_end_that_is_no_token_id_stops_start_up(tmp_path: Path, wrong: Any, f
 
 
 @each_kernel_set
-def test_an_end_beyond_the_vocabulary_is_left_out_with_a_warning(
+def test_an_eos_token_beyond_the_vocabulary_is_ignored_with_a_warning(
     tmp_path: Path, plugins: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = directory(tmp_path, [319, 500, 320], 9)
@@ -77,23 +77,23 @@ def test_an_end_beyond_the_vocabulary_is_left_out_with_a_warning(
         engine = make_engine(path, plugins=plugins).engine
     (record,) = [r for r in caplog.records if r.name == "specserve.text.eos"]
     assert record.getMessage() == (
-        f"{path}: the end tokens 500, 320 are left out, since the model's 320 tokens are numbered from 0"
+        f"{path}: the EOS tokens 500, 320 are ignored, since the model has 320 tokens, numbered from 0"
     )
-    likes_the_end = {"logit_bias": {319: 100.0}, "max_tokens": 5}
-    requests = [toy_request(str(n), (1, 2), min_tokens=n, **likes_the_end) for n in (0, 3)]
+    prefers_eos = {"logit_bias": {319: 100.0}, "max_tokens": 5}
+    requests = [toy_request(str(n), (1, 2), min_tokens=n, **prefers_eos) for n in (0, 3)]
     tokens = run_requests(engine, requests).tokens()
     assert [len(tokens[str(n)]) for n in (0, 3)] == [1, 4]
     assert tokens["0"][-1] == tokens["3"][-1] == 319
 
 
 @each_kernel_set
-def test_a_model_without_any_end_that_it_can_generate_serves_to_max_tokens(
+def test_a_model_that_can_generate_no_eos_token_generates_up_to_max_tokens(
     tmp_path: Path, plugins: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = directory(tmp_path, "absent", "absent", vocab_size=300)  # the tokenizer's is 317
     with caplog.at_level(logging.WARNING):
         engine = make_engine(path, plugins=plugins).engine
-    assert "317 are left out, since the model's 300 tokens are numbered from 0; no token ends a text" in caplog.text
+    assert "317 are ignored, since the model has 300 tokens, numbered from 0; no token ends a text" in caplog.text
     run = run_requests(engine, [toy_request("a", (1, 2), max_tokens=9, min_tokens=9, allowed_token_ids=(299, 4))])
     assert (len(run.tokens()["a"]), run.outputs["a"].finish_reason) == (9, "length")
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specserve.errors import ModelError, RequestError
-from specserve.text.tokenizer import LONG_TEXT, MAX_PENDING, HfTokenizer
+from specserve.text.text_stream import MAX_PENDING
+from specserve.text.tokenizer import LONG_TEXT, HfTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,15 +38,15 @@ def test_a_stream_gives_the_whole_text(tokenizer: HfTokenizer, text: str) -> Non
 @settings(deadline=None)
 def test_a_stream_continues_after_a_prompt_cut_anywhere(tokenizer: HfTokenizer, text: str, cut: int) -> None:
     ids = tokenizer.encode(text)
-    pieces = streamed(tokenizer, ids[cut:], ids[:cut])
-    assert text.endswith("".join(pieces))
-    assert len("".join(pieces)) >= len(tokenizer.decode(ids[cut:]).lstrip("\ufffd"))
+    texts = streamed(tokenizer, ids[cut:], ids[:cut])
+    assert text.endswith("".join(texts))
+    assert len("".join(texts)) >= len(tokenizer.decode(ids[cut:]).lstrip("\ufffd"))
 
 
 def test_an_incomplete_character_waits_for_its_last_byte(tokenizer: HfTokenizer) -> None:
-    pieces = streamed(tokenizer, tokenizer.encode("\U0001f40d"))
-    assert len(pieces) > 1
-    assert pieces == [""] * (len(pieces) - 1) + ["\U0001f40d"]
+    texts = streamed(tokenizer, tokenizer.encode("\U0001f40d"))
+    assert len(texts) > 1
+    assert texts == [""] * (len(texts) - 1) + ["\U0001f40d"]
 
 
 def test_bytes_that_are_no_character_are_shown_and_the_next_character_is_whole(tokenizer: HfTokenizer) -> None:

@@ -103,15 +103,15 @@ def sampling_params(args: Namespace, defaults: Mapping[str, Any]) -> SamplingPar
 
 
 async def print_text(engine: AsyncEngine, request: GenerateRequest) -> Report:
-    from specserve.text.detokenizer import TextAssembler
+    from specserve.text.detokenizer import IncrementalDetokenizer
 
-    assembler = TextAssembler(engine.tokenizer.stream(request.prompt_token_ids))
+    detokenizer = IncrementalDetokenizer(engine.tokenizer.stream(request.prompt_token_ids))
     report = Report(time.perf_counter())
     async with aclosing(engine.submit(request)) as outputs:
         async for output in outputs:
             if output.finish_reason == "error":
                 raise SpecserveError(output.error or "the engine could not finish this request.")
-            text, _ = assembler.push(output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string)
+            text, _ = detokenizer.push(output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string)
             print(text, end="", flush=True)
             report.last = time.perf_counter()
             report.first = report.first or (report.last if output.tokens else 0.0)

@@ -17,7 +17,7 @@ from specserve.errors import QueueFullError
 from specserve.faults import FAULTS, RequestFault
 from specserve.plugins.blame import Blame
 from specserve.sampling.seeds import random_seed
-from specserve.text.stop_strings import StopStrings
+from specserve.text.stop_strings import StopStringMatcher
 from specserve.types import RequestOutput
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Engine:
         params = request.params
         try:
             stream = self.parts.tokenizer.stream(prompt, skip_special_tokens=params.skip_special_tokens)
-            request.stop_matcher = StopStrings(params.stop, stream)
+            request.stop_matcher = StopStringMatcher(params.stop, stream)
         except FAULTS as error:
             raise RequestFault(request.id, "the text stream for its stop strings", error) from error
 

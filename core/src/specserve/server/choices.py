@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specserve.errors import EngineDeadError
 from specserve.server.errors import GenerationError
-from specserve.text.detokenizer import TextAssembler
+from specserve.text.detokenizer import IncrementalDetokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -41,7 +41,7 @@ class Choice:
 
     index: int
     request: GenerateRequest
-    assembler: TextAssembler
+    detokenizer: IncrementalDetokenizer
     prompt_text: str = ""
     """Shown before the generated text: the prompt, where echo is asked."""
     discard_output: bool = False
@@ -63,7 +63,7 @@ class Choice:
         self.finish_reason = output.finish_reason
         if not output.tokens and output.finish_reason is None:
             return None
-        text, offsets = self.assembler.push(
+        text, offsets = self.detokenizer.push(
             output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string
         )
         if self.discard_output:
@@ -85,8 +85,8 @@ class Choice:
 
 def make_choice(index: int, request: GenerateRequest, stream: TextStream, **extras: Any) -> Choice:
     params = request.params
-    assembler = TextAssembler(stream, params.stop, include=params.include_stop_str_in_output)
-    return Choice(index, request, assembler, **extras)
+    detokenizer = IncrementalDetokenizer(stream, params.stop, include=params.include_stop_str_in_output)
+    return Choice(index, request, detokenizer, **extras)
 
 
 async def run_choices(engine: EngineClient, choices: Sequence[Choice]) -> AsyncGenerator[tuple[Choice, Piece], None]:

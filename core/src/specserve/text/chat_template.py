@@ -1,14 +1,14 @@
-"""Chat templates: messages -> prompt text, in a sandbox.
+"""Chat templates: from messages to the text of a prompt, in a sandbox.
 
-Owns finding a model's template and rendering it. Templates come from the model directory only, never from a
-request; the sandbox forbids what a hostile one would try. Knows nothing about tokens.
+Templates come from the model directory only, never from a request; the sandbox forbids what a hostile one would try.
+Knows nothing about token ids.
 """
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jinja2
 from jinja2.ext import loopcontrols
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
+SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-class TemplateRefusal(jinja2.TemplateError):
+class TemplateRefusedError(jinja2.TemplateError):
     """`raise_exception` of a template."""
 
 
@@ -37,32 +37,21 @@ class ChatTemplate:
             raise ModelError(f"the model's chat template is not valid: {error}.") from error
         self._special_tokens = dict(special_tokens or {})
 
-    def render(self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]) -> str:
-        values = {"add_generation_prompt": True, **self._special_tokens, **variables, "messages": messages}
+    def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> str:
+        values = {"add_generation_prompt": add_generation_prompt, **self._special_tokens, "messages": messages}
         try:
             return self._template.render(values)
         except RecursionError as error:
             raise RequestError("the chat template nests too deeply on these messages.", param="messages") from error
-        except Exception as error:  # whatever a template does wrong on these messages is the request's 400
+        except Exception as error:  # whatever a template raises on these messages is the request's 400
             message = f"the model's chat template refuses these messages: {error}"
             raise RequestError(message, param="messages") from error
 
-    @staticmethod
-    def render_or_refuse(
-        template: ChatTemplate | None, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]
-    ) -> str:
-        if template is None:
-            raise RequestError(
-                "this model has no chat template; use /v1/completions, or add chat_template.jinja to its directory.",
-                param="messages",
-            )
-        return template.render(messages, variables)
 
-
-def find_chat_template(path: Path, settings: Mapping[str, Any]) -> ChatTemplate | None:
+def find_chat_template(path: Path, settings: Mapping[str, object]) -> ChatTemplate | None:
     """chat_template.jinja, else `chat_template` of tokenizer_config.json: a string or a list of named ones."""
-    names = {name: token_content(settings.get(name)) for name in SPECIAL_NAMES}
-    special_tokens = {name: content for name, content in names.items() if content is not None}
+    contents = {name: token_content(settings.get(name)) for name in SPECIAL_TOKENS}
+    special_tokens = {name: content for name, content in contents.items() if content is not None}
     file = path / "chat_template.jinja"
     if file.is_file():
         try:
@@ -97,7 +86,7 @@ def to_json(value: object, indent: int | None = None) -> str:
 
 
 def raise_exception(message: str) -> None:
-    raise TemplateRefusal(message)
+    raise TemplateRefusedError(message)
 
 
 def strftime_now(form: str) -> str:

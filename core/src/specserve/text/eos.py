@@ -1,9 +1,9 @@
-"""Which tokens end a text: as the model directory says, as far as the model can generate them."""
+"""The EOS tokens of a model: as its directory states them, without those that the model cannot generate."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
 
@@ -16,22 +16,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def stated_ends(path: Path, generation: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[int, ...]:
-    """generation_config.json's eos_token_id, else config.json's; empty where both are silent."""
+def configured_eos_ids(path: Path, generation: Mapping[str, object], config: Mapping[str, object]) -> tuple[int, ...]:
+    """generation_config.json's eos_token_id, else config.json's; empty where neither has one."""
     for name, content in (("generation_config.json", generation), ("config.json", config)):
-        found = content.get("eos_token_id")
-        ids = [] if found is None else found if isinstance(found, list) else [found]
-        if any(type(id) is not int or id < 0 for id in ids):
+        stated = content.get("eos_token_id")
+        if stated is None:
+            continue
+        candidates = stated if isinstance(stated, list) else [stated]
+        ids = [id for id in candidates if type(id) is int and id >= 0]
+        if len(ids) < len(candidates):
             raise ModelError(
                 f"{path / name}: eos_token_id must be a token id of at least 0, a list of such, or null; "
-                f"got {found!r}. Correct the file or download it again."
+                f"got {stated!r}. Correct the file or download it again."
             )
         if ids:
             return tuple(dict.fromkeys(ids))
     return ()
 
 
-def ends_of(rust: RustTokenizer, settings: Mapping[str, Any]) -> tuple[int, ...]:
+def tokenizer_eos_ids(rust: RustTokenizer, settings: Mapping[str, object]) -> tuple[int, ...]:
     """The eos_token of tokenizer_config.json, where the tokenizer knows it."""
     token = settings.get("eos_token")
     token = token.get("content") if isinstance(token, dict) else token
@@ -39,17 +42,17 @@ def ends_of(rust: RustTokenizer, settings: Mapping[str, Any]) -> tuple[int, ...]
     return () if id is None else (id,)
 
 
-def generable(path: Path, ends: tuple[int, ...], vocab_size: Any) -> tuple[int, ...]:
-    """Without those for which the model has no logit: they can neither end a text nor be forbidden."""
+def drop_beyond_vocab(path: Path, ids: tuple[int, ...], vocab_size: object) -> tuple[int, ...]:
+    """Without the ids for which the model has no logit: they can neither end a text nor be banned."""
     if not isinstance(vocab_size, int):
-        return ends
-    beyond = [id for id in ends if id >= vocab_size]
+        return ids
+    beyond = [id for id in ids if id >= vocab_size]
     if beyond:
         log.warning(
-            "%s: the end tokens %s are left out, since the model's %d tokens are numbered from 0%s",
+            "%s: the EOS tokens %s are ignored, since the model has %d tokens, numbered from 0%s",
             path,
             ", ".join(map(str, beyond)),
             vocab_size,
-            "" if len(beyond) < len(ends) else "; no token ends a text",
+            "" if len(beyond) < len(ids) else "; no token ends a text",
         )
-    return tuple(id for id in ends if id < vocab_size)
+    return tuple(id for id in ids if id < vocab_size)

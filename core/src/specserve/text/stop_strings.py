@@ -1,7 +1,7 @@
-"""Stop strings, found on the text as it comes.
+"""Stop strings, found in text that grows token by token.
 
-Owns where a stop string ends a text, in one rule that the verifier (which token completes it) and the front
-(where the text is cut) share. Holds at most the longest stop string's characters. Knows nothing of requests.
+One rule says where a stop string ends a text: for the verifier, which looks for the token that completes it, and for
+the detokenizer, which cuts the text. Buffers fewer characters than the longest stop string has.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ if TYPE_CHECKING:
 
 
 class StopMatch(NamedTuple):
-    """`stop` begins at `start` of (tail + piece) and is completed by the piece."""
+    """`stop` begins at `start` of (tail + new text) and is completed by the new text."""
 
     start: int
     stop: str
 
 
-class StopStrings:
-    """Watches one sequence, token by token."""
+class StopStringMatcher:
+    """Matches the text of one sequence."""
 
-    __slots__ = ("_keep", "_stops", "_stream", "_tail")
+    __slots__ = ("_max_tail", "_stops", "_stream", "_tail")
 
     def __init__(self, stops: tuple[str, ...], stream: TextStream) -> None:
-        assert all(stops), "an empty stop string is refused at the border"
+        assert all(stops), "requests with an empty stop string are refused"
         self._stops = stops
         self._stream = stream
         self._tail = ""
-        self._keep = max(map(len, stops), default=1) - 1
+        self._max_tail = max(map(len, stops), default=1) - 1
 
     def push(self, token_id: int) -> str | None:
         """The stop string that this token completes, if any."""
-        piece = self._stream.push(token_id)
-        if not piece:
+        new_text = self._stream.push(token_id)
+        if not new_text:
             return None
-        match = find_stop(self._stops, self._tail, piece)
-        self._tail = last(self._tail + piece, self._keep)
+        match = find_stop_string(self._stops, self._tail, new_text)
+        self._tail = (self._tail + new_text)[-self._max_tail :] if self._max_tail else ""
         return None if match is None else match.stop
 
 
-def find_stop(stops: tuple[str, ...], tail: str, piece: str) -> StopMatch | None:
-    """The stop string completed within `piece`: the one that begins first; of those that tie, the longest."""
-    text = tail + piece
+def find_stop_string(stops: tuple[str, ...], tail: str, new_text: str) -> StopMatch | None:
+    """The stop string completed within `new_text`: the one that begins first; of those that tie, the longest."""
+    text = tail + new_text
     best: StopMatch | None = None
     for stop in stops:
         start = text.find(stop, max(0, len(tail) - len(stop) + 1))
@@ -54,7 +54,7 @@ def find_stop(stops: tuple[str, ...], tail: str, piece: str) -> StopMatch | None
     return best
 
 
-def held_length(stops: tuple[str, ...], text: str) -> int:
+def partial_match_length(stops: tuple[str, ...], text: str) -> int:
     """How many characters at the end of `text` may be the beginning of a stop string."""
     longest = min(len(text), max(map(len, stops), default=1) - 1)
     for length in range(longest, 0, -1):
@@ -62,7 +62,3 @@ def held_length(stops: tuple[str, ...], text: str) -> int:
         if any(stop.startswith(end) for stop in stops if len(stop) > length):
             return length
     return 0
-
-
-def last(text: str, length: int) -> str:
-    return text[-length:] if length else ""

@@ -1,36 +1,31 @@
 """The tokenizer of a model directory in Hugging Face format.
 
-Owns ids <-> text, the special and end-of-text tokens, and the directory's sampling defaults. Knows nothing
-about requests. Decoding a token at a time is `HfTextStream`, whose state is bounded whatever it is fed.
+Owns ids <-> text, the special and EOS tokens, and the directory's sampling defaults. Knows nothing about requests.
 """
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer as RustTokenizer
-from tokenizers.decoders import DecodeStream
 
 from specserve.errors import ModelError, RequestError
-from specserve.text.chat_template import ChatTemplate, find_chat_template
-from specserve.text.eos import ends_of, generable, stated_ends
+from specserve.text.byte_level import bytes_of_token
+from specserve.text.chat_template import find_chat_template
+from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
+from specserve.text.model_files import read_json_object
+from specserve.text.text_stream import REPLACEMENT, HfTextStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-REPLACEMENT = "\ufffd"
+    from specserve.text.chat_template import ChatTemplate
+
 SAMPLING_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-MAX_CHARACTER_TAIL = 3
-"""A UTF-8 character has four bytes at most, so at most three tokens wait for its last byte."""
-MAX_PENDING = 16
-"""After so many tokens without text the bytes are no character and are shown as U+FFFD."""
 NOT_UNICODE = "the text is not valid Unicode: it holds half of a surrogate pair."
 LONG_TEXT = 4096
-"""Characters from which on other threads run while a text is encoded."""
-CONTEXT = 8
-"""Prompt tokens that a stream needs to continue after them; decoders look at most at their neighbour."""
+"""Texts with more characters are encoded without the interpreter's lock."""
 
 
 class HfTokenizer:
@@ -49,7 +44,7 @@ class HfTokenizer:
         self._rust = rust
         self._chat_template = chat_template
         self._texts: dict[int, str] = {}
-        """Of tokens alone, as they were asked for."""
+        """The text of single tokens: a cache."""
         self._special = frozenset(id for id, token in rust.get_added_tokens_decoder().items() if token.special)
         self.eos_token_ids = eos_token_ids
         self.vocab_size: int = rust.get_vocab_size(with_added_tokens=True)
@@ -69,20 +64,19 @@ class HfTokenizer:
             rust = RustTokenizer.from_file(str(file))
         except Exception as error:  # the library raises plain Exception
             raise ModelError(f"{file} is not a valid tokenizer: {error}.") from error
-        settings = read_json(path / "tokenizer_config.json")
-        generation = read_json(path / "generation_config.json")
-        config = read_json(path / "config.json")
-        ends = stated_ends(path, generation, config) or ends_of(rust, settings)
+        settings = read_json_object(path / "tokenizer_config.json")
+        generation = read_json_object(path / "generation_config.json")
+        config = read_json_object(path / "config.json")
+        eos_ids = configured_eos_ids(path, generation, config) or tokenizer_eos_ids(rust, settings)
         return cls(
             rust,
-            eos_token_ids=generable(path, ends, config.get("vocab_size")),
+            eos_token_ids=drop_beyond_vocab(path, eos_ids, config.get("vocab_size")),
             chat_template=find_chat_template(path, settings),
-            sampling_defaults={key: generation[key] for key in SAMPLING_DEFAULTS if is_number(generation.get(key))},
+            sampling_defaults=sampling_defaults(generation),
         )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """A long text is encoded while other threads run: otherwise the library holds the interpreter's lock from the
-        beginning to the end."""
+        """The library holds the interpreter's lock while it encodes one text, so a long one is encoded as a batch."""
         if len(text) > LONG_TEXT:
             return self.encode_in_background(text, add_special_tokens=add_special_tokens)
         try:
@@ -92,8 +86,8 @@ class HfTokenizer:
         return ids
 
     def encode_in_background(self, text: str, *, add_special_tokens: bool = False) -> list[int]:
-        """`encode` for threads beside the step loop. The library's helpers, which the first caller's thread begins,
-        inherit that thread's rank."""
+        """`encode` for threads beside the step loop: without the interpreter's lock. The library's worker threads are
+        started by the first caller and inherit its priority."""
         try:
             (encoding,) = self._rust.encode_batch_fast([text], add_special_tokens=add_special_tokens)
         except TypeError:
@@ -127,85 +121,21 @@ class HfTokenizer:
         text = self.decode([token_id], skip_special_tokens=False)
         if REPLACEMENT not in text:
             return text.encode()
-        token = self._rust.id_to_token(token_id) or ""
-        if len(token) == 6 and token.startswith("<0x"):
-            return bytes([int(token[3:5], 16)])
-        if all(character in BYTE_OF for character in token):
-            return bytes(BYTE_OF[character] for character in token)
-        return text.encode()
+        found = bytes_of_token(self._rust.id_to_token(token_id) or "")
+        return text.encode() if found is None else found
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> str:
         """The prompt of a conversation. RequestError when the template refuses it or the model has none."""
-        return ChatTemplate.render_or_refuse(self._chat_template, messages, variables)
+        if self._chat_template is None:
+            raise RequestError(
+                "this model has no chat template; use /v1/completions, or add chat_template.jinja to its directory.",
+                param="messages",
+            )
+        return self._chat_template.render(messages, add_generation_prompt=add_generation_prompt)
 
 
-class HfTextStream:
-    """Decodes one sequence token by token. Emits only whole characters; text never changes once emitted.
-
-    What an incomplete character at the very end would be is never emitted.
-    """
-
-    __slots__ = ("_pending", "_rust", "_skipped", "_stream")
-
-    def __init__(self, rust: RustTokenizer, prompt_ids: Sequence[int], skipped: frozenset[int]) -> None:
-        self._rust = rust
-        self._skipped = skipped
-        context = [id for id in prompt_ids[-CONTEXT:] if id not in skipped]
-        # The library repeats the text of a context that ends within a character: such a tail is pushed instead.
-        whole = len(context)
-        while whole and rust.decode(context[:whole], skip_special_tokens=False).endswith(REPLACEMENT):
-            whole -= 1
-        tail = context[whole:][-MAX_CHARACTER_TAIL:]
-        self._pending: list[int] = []
-        self._stream = DecodeStream(ids=context[:whole], skip_special_tokens=False)
-        for token_id in tail:
-            self.push(token_id)
-
-    def push(self, token_id: int) -> str:
-        if token_id in self._skipped:
-            return ""
-        self._pending.append(token_id)
-        try:
-            text = self._stream.step(self._rust, token_id)
-        except Exception:  # the library's "invalid prefix", of decoders that rewrite their earlier output
-            return self._restart(self._pending, [])
-        if text:
-            self._pending.clear()
-            return str(text)
-        if len(self._pending) < MAX_PENDING:
-            return ""
-        return self._restart(self._pending[:-MAX_CHARACTER_TAIL], self._pending[-MAX_CHARACTER_TAIL:])
-
-    def _restart(self, emitted: list[int], kept: list[int]) -> str:
-        """Give up waiting: emit the text of `emitted` as it is and go on with `kept`."""
-        self._pending = []
-        self._stream = DecodeStream(skip_special_tokens=False)
-        text: str = self._rust.decode(emitted, skip_special_tokens=False)
-        return text + "".join(self.push(token_id) for token_id in kept)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, empty where there is no such file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (ValueError, OSError) as error:
-        raise ModelError(f"{path} is not readable JSON: {error}.") from error
-    if not isinstance(content, dict):
-        raise ModelError(f"{path} must hold a JSON object; got {type(content).__name__}.")
-    return content
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def byte_alphabet() -> dict[str, int]:
-    """The characters that byte-level BPE (GPT-2) writes for bytes: printable bytes as they are, the rest from 256."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
-
-
-BYTE_OF = byte_alphabet()
+def sampling_defaults(generation: Mapping[str, object]) -> dict[str, float]:
+    values = {name: generation.get(name) for name in SAMPLING_DEFAULTS}
+    return {
+        name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
+    }
