@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from specserve.protocols import Metric, ResolvedModel
-from specserve.server.model_lookup import lease_model
+from specserve.server.model_lookup import pinned_model
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
@@ -69,7 +69,7 @@ async def test_a_client_that_leaves_while_its_model_is_found_leaves_no_pin(engin
     engine.plugins.answers["resolve_model"] = resolve
 
     async def wait_for_model() -> None:
-        async with lease_model(engine, "slow", "base"):
+        async with pinned_model(engine, "slow", "base"):
             pytest.fail("the client has left")
 
     client = asyncio.create_task(wait_for_model())

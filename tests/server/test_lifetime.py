@@ -109,7 +109,7 @@ async def test_a_running_request_is_drained(engine: FakeEngine, capsys: pytest.C
 async def test_a_second_signal_aborts(
     engine: FakeEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specserve.server.run.WRITE_OUT_SECONDS", 0.1)
+    monkeypatch.setattr("specserve.server.run.SHUTDOWN_TIMEOUT", 0.1)
     engine.endless = True
     server = Server(engine, capsys)
     request = asyncio.create_task(complete(await server.url()))

@@ -14,14 +14,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from live_server import ADAPTER, LiveServer, serving
 from wire_judge import Answer, check_answer, read_choices
-from wire_strategies import CHAT, COMPLETIONS, DETOKENIZE, TOKENIZE, Shot, bodies, shots
+from wire_strategies import CHAT, COMPLETIONS, TOKENIZE, Shot, bodies, shots
 
 from specserve.errors import RequestError
-from specserve.server import info, serving_chat, serving_completion
-from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, decode_body
+from specserve.server import serving_chat, serving_completion, tokenization
+from specserve.server.decode_body import decode_body
+from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 SLOW = 10.0
 """Seconds that no answer to these bodies may take."""
@@ -134,21 +135,25 @@ def test_no_body_harms_the_engine_or_a_neighbour(running: Running, shot: Shot) -
     running.server.call(fire_among_neighbours(running, shot))
 
 
-JOBS: dict[str, Callable[[Any, bytes], Any]] = {
-    COMPLETIONS: lambda engine, data: serving_completion.make_job(engine, decode_body(data, CompletionBody), "toy", ""),
-    CHAT: lambda engine, data: serving_chat.make_job(engine, decode_body(data, ChatBody), "toy", ""),
-    TOKENIZE: lambda engine, data: info.tokenized(engine, decode_body(data, TokenizeBody)),
-    DETOKENIZE: lambda engine, data: engine.tokenizer.decode(decode_body(data, DetokenizeBody).tokens or ()),
-}
+def prepare(engine: Any, path: str, data: bytes) -> None:
+    """What the server does with a body before it generates."""
+    if path == COMPLETIONS:
+        serving_completion.prepare_request(engine, decode_body(data, CompletionBody), "toy", "")
+    elif path == CHAT:
+        serving_chat.prepare_request(engine, decode_body(data, ChatBody), "toy", "")
+    elif path == TOKENIZE:
+        tokenization.tokenize_response(engine, decode_body(data, TokenizeBody))
+    else:
+        engine.tokenizer.decode(decode_body(data, DetokenizeBody).tokens or ())
 
 
 @settings(FUZZ, max_examples=2000)
 @given(shot=bodies)
-def test_a_body_becomes_a_job_or_an_error_of_the_client(running: Running, shot: Shot) -> None:
+def test_a_body_becomes_a_request_or_an_error_of_the_client(running: Running, shot: Shot) -> None:
     """Decoding, defaults and admission alone: nothing but a RequestError comes of any body."""
     refused = ""
     try:
-        JOBS[shot.path](running.server.engine, shot.data)
+        prepare(running.server.engine, shot.path, shot.data)
     except RequestError as error:
         refused = str(error)
     assert not (shot.clean and refused)

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from specserve.errors import QueueFullError
-from specserve.server.request_bodies import ChatBody, decode_body
+from specserve.server.decode_body import decode_body
+from specserve.server.request_bodies import ChatBody
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -1,43 +1,39 @@
-"""The aiohttp application: routes, middlewares, and the engine's lifetime inside it.
+"""The aiohttp application: routes, middlewares, and the engine's lifetime within it.
 
-Owns which handler serves which path. The engine loads while the server already answers /health with 503;
-plugins' routes live in an application of their own, made when the engine is there.
+While the engine loads, the server already answers /health with 503. The routes of plugins live in an application of
+their own, which is made when the engine is loaded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from specserve.server.errors import UnauthorizedError, UnavailableError, errors_middleware
-from specserve.server.info import detokenize, health, models, one_model, openapi, plugins, tokenize, version
+from specserve.server.info import get_model, health, models, openapi, plugins, version
 from specserve.server.metrics import metrics
+from specserve.server.middlewares import auth_middleware, errors_middleware, plugin_routes_middleware
 from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
-from specserve.server.state import STATE, ServerState, state_of
+from specserve.server.state import STATE, ServerState
+from specserve.server.tokenization import detokenize, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from aiohttp.typedefs import Handler
 
     from specserve.config import ServerConfig
     from specserve.server.engine_client import EngineClient
 
     EngineStarter = Callable[[], Awaitable[EngineClient]]
 
-OPEN_PATHS = ("/health",)
-"""Served without an API key."""
-
 
 def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.Application:
-    """`engine` is loaded, or a coroutine function that loads one. The application stops it at its end."""
+    """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends."""
     app = web.Application(
-        middlewares=[errors_middleware, key_middleware, guest_middleware], client_max_size=config.max_body_bytes
+        middlewares=[errors_middleware, auth_middleware, plugin_routes_middleware],
+        client_max_size=config.max_body_bytes,
     )
     app[STATE] = ServerState(config)
     app.add_routes(
@@ -47,7 +43,7 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
             web.get("/metrics", metrics),
             web.get("/openapi.json", openapi),
             web.get("/v1/models", models),
-            web.get("/v1/models/{name:.+}", one_model),
+            web.get("/v1/models/{name:.+}", get_model),
             web.get("/v1/plugins", plugins),
             web.post("/v1/completions", completions),
             web.post("/v1/chat/completions", chat_completions),
@@ -56,67 +52,44 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
         ]
     )
 
-    async def lifetime(app: web.Application) -> AsyncIterator[None]:
+    async def run_engine(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
-        guests: list[web.AppRunner] = []
+        plugin_runners: list[web.AppRunner] = []
         if callable(engine):
-            state.loading = asyncio.create_task(load(state, engine, guests))
+            state.loading = asyncio.create_task(load_engine(state, engine, plugin_runners))
         else:
-            await attach(state, engine, guests)
+            await attach_engine(state, engine, plugin_runners)
         yield
-        if state.loading is not None:
-            state.loading.cancel()
-            # Whoever awaited it has its error already; /health has said 503.
-            with suppress(asyncio.CancelledError, Exception):
-                await state.loading
-        for guest in guests:
-            await guest.cleanup()
-        if state.engine is not None:
-            await state.engine.stop()
+        await stop_engine(state, plugin_runners)
 
-    app.cleanup_ctx.append(lifetime)
+    app.cleanup_ctx.append(run_engine)
     return app
 
 
-async def load(state: ServerState, start: EngineStarter, guests: list[web.AppRunner]) -> None:
-    await attach(state, await start(), guests)
+async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: list[web.AppRunner]) -> None:
+    await attach_engine(state, await start(), plugin_runners)
 
 
-async def attach(state: ServerState, engine: EngineClient, guests: list[web.AppRunner]) -> None:
-    """Routes of plugins first, so that a server that says it is ready has them."""
-    guest = web.Application()
-    for _ in engine.plugins.collect("add_routes", app=guest, engine=engine):
+async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners: list[web.AppRunner]) -> None:
+    """The routes of plugins first, so that a server that says it is ready has them."""
+    app = web.Application()
+    for _ in engine.plugins.collect("add_routes", app=app, engine=engine):
         pass
-    runner = web.AppRunner(guest)
+    runner = web.AppRunner(app)
     await runner.setup()
-    guests.append(runner)
+    plugin_runners.append(runner)
     assert runner.server is not None
-    state.guest = runner.server.request_handler
+    state.plugin_routes = runner.server.request_handler
     state.engine = engine
 
 
-@web.middleware
-async def key_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """`Authorization: Bearer KEY`, compared in constant time."""
-    key = state_of(request).config.api_key
-    if key is not None and request.path not in OPEN_PATHS:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        matches = hmac.compare_digest(given.strip().encode(errors="surrogateescape"), key.encode())
-        if scheme.lower() != "bearer" or not matches:
-            raise UnauthorizedError("the API key is missing or wrong; send Authorization: Bearer KEY.")
-    return await handler(request)
-
-
-@web.middleware
-async def guest_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A path that the core does not have may be a plugin's: its application routes the request anew, on a
-    clone, since aiohttp keeps the first route that a request object had."""
-    try:
-        return await handler(request)
-    except web.HTTPNotFound:
-        state = state_of(request)
-        if state.engine is None:
-            raise UnavailableError(f"the server is {state.status}.") from None
-        if state.guest is None:
-            raise
-    return await state.guest(request.clone())
+async def stop_engine(state: ServerState, plugin_runners: list[web.AppRunner]) -> None:
+    if state.loading is not None:
+        state.loading.cancel()
+        # Whoever awaited the task has its error already.
+        with suppress(asyncio.CancelledError, Exception):
+            await state.loading
+    for runner in plugin_runners:
+        await runner.cleanup()
+    if state.engine is not None:
+        await state.engine.stop()

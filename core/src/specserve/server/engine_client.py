@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class ServerPlugins(Protocol):
 
     def collect(self, hook: str, **arguments: object) -> Iterable[tuple[str, object]]: ...
 
-    def ask(self, hook: str, read: Callable[[object], object], **arguments: object) -> Asked: ...
+    def ask(self, hook: str, read: Callable[[Any], object], **arguments: object) -> Asked: ...
 
     def contained(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]: ...
 

@@ -1,7 +1,7 @@
-"""The log of what goes wrong below the routes: bytes that are no HTTP, clients that left.
+"""The log of failures below the routes: bytes that are not HTTP, clients that disconnected.
 
-aiohttp answers these itself, with 400 in plain text, and logs each as an error with a traceback, so that any client
-could fill the log. Here the first is one line and the second nothing; our own failures keep their tracebacks.
+aiohttp logs each with a traceback, so that any client could fill the log. Here malformed HTTP is one line at level
+INFO and a disconnect is not logged; internal failures keep their tracebacks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from aiohttp.http import HttpProcessingError
 
 
-class ClientFaults(logging.Filter):
+class ClientErrorFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError):
@@ -22,4 +22,4 @@ class ClientFaults(logging.Filter):
 
 
 logger = logging.getLogger("specserve.server.http")
-logger.addFilter(ClientFaults())
+logger.addFilter(ClientErrorFilter())

@@ -1,18 +1,16 @@
-"""The bodies that clients send, as msgspec Structs: names, types and caps of every field.
+"""The bodies of requests, as msgspec Structs: name, type and limit of every field.
 
-Owns decoding and its errors. Every field may be missing or null, and unknown ones are ignored. Knows nothing
-about sampling; ranges that depend on the model are the engine's to check.
+Every field may be missing or null, and unknown ones are ignored. Ranges that depend on the model are checked by the
+engine. The names and docstrings of the Structs are part of /openapi.json.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from specserve.errors import RequestError
 from specserve.limits import (
     MAX_BAD_WORDS,
     MAX_CACHE_SALT_LENGTH,
@@ -81,6 +79,11 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     cache_salt: Annotated[str, Meta(min_length=1, max_length=MAX_CACHE_SALT_LENGTH)] | None = None
     speculation: Speculation | None = None
 
+    @property
+    def num_choices(self) -> int:
+        """Of each prompt."""
+        return self.n or 1
+
 
 class CompletionBody(SamplingBody, frozen=True, kw_only=True):
     """POST /v1/completions."""
@@ -137,41 +140,3 @@ class DetokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | None = None
     tokens: TokenIds | None = None
-
-
-B = TypeVar("B", bound=msgspec.Struct)
-PATH = re.compile(r" - at `\$\.?(?:\[\.\.\.\])?(?P<path>[^`]*)`$")
-
-
-def decode_body(data: bytes, kind: type[B]) -> B:
-    """The body, or RequestError that names the field."""
-    try:
-        if not data.isascii():
-            data.decode()  # msgspec does not look into fields that it skips
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
-        message = str(error)
-        found = PATH.search(message)
-        param = (found["path"] or None) if found else None
-        where = f"{param}: " if param else ""
-        raise RequestError(f"{where}{PATH.sub('', message)}.", param=param and re.split(r"[.\[]", param)[0]) from None
-    except msgspec.DecodeError as error:
-        raise RequestError(f"the body is not valid JSON: {error}.") from None
-    except UnicodeDecodeError:
-        raise RequestError("the body is not valid UTF-8.") from None
-    except RecursionError:
-        raise RequestError("the body nests too deeply.") from None
-
-
-def message_dict(message: Message) -> dict[str, Any]:
-    """A message as chat templates read it; text parts are joined."""
-    content = message.content
-    if isinstance(content, list):
-        for part in content:
-            if part.type != "text":
-                raise RequestError(f"only text content is served; got a part of type {part.type!r}.", param="messages")
-            if part.text is None:
-                raise RequestError("a content part of type text needs a text.", param="messages")
-        content = "\n".join(part.text or "" for part in content)
-    name = {} if message.name is None else {"name": message.name}
-    return {"role": message.role, "content": content or "", **name}

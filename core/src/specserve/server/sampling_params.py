@@ -1,7 +1,6 @@
-"""Wire body -> SamplingParams and GenerateRequests, one per choice.
+"""From a body to SamplingParams: defaults of the model, then OpenAI's; text to token ids.
 
-Owns defaults (the model's own, then OpenAI's) and what can be wrong with a body before the engine looks at
-it. Ranges that the engine knows are checked by `engine.check`.
+Ranges that the engine knows are checked by `engine.check`.
 """
 
 from __future__ import annotations
@@ -12,18 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_SEQUENCES
-from specserve.sampling.seeds import choice_seed
-from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
+from specserve.types import SamplingParams
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from specserve.server.engine_client import EngineClient, ServerTokenizer
+    from specserve.server.engine_client import ServerTokenizer
     from specserve.server.request_bodies import SamplingBody
 
 MODEL_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-GIVEN = (
+COMMON_FIELDS = (
     "min_tokens",
     *MODEL_DEFAULTS,
     "presence_penalty",
@@ -34,16 +29,16 @@ GIVEN = (
     "seed",
     "prompt_logprobs",
 )
-"""Fields of a body that are fields of SamplingParams of the same name and meaning."""
+"""Fields of a body that SamplingParams has under the same name and with the same meaning."""
 TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 
-def sampling_params(
+def to_sampling_params(
     body: SamplingBody, tokenizer: ServerTokenizer, *, max_tokens: int, logprobs: int | None, echo_logprobs: int | None
 ) -> SamplingParams:
     """`echo_logprobs` scores the prompt for echo, where the body's own prompt_logprobs asks for less."""
     values = {name: tokenizer.sampling_defaults[name] for name in MODEL_DEFAULTS if name in tokenizer.sampling_defaults}
-    values |= {name: value for name in GIVEN if (value := getattr(body, name)) is not None}
+    values |= {name: value for name in COMMON_FIELDS if (value := getattr(body, name)) is not None}
     if values.get("top_k") == -1:
         values["top_k"] = 0  # both mean all tokens
     scored = [k for k in (body.prompt_logprobs, echo_logprobs) if k is not None]
@@ -57,20 +52,13 @@ def sampling_params(
                 "stop": stop_strings(body),
                 "stop_token_ids": body.stop_token_ids or (),
                 "logit_bias": logit_bias(body),
-                "allowed_token_ids": distinct(body.allowed_token_ids),
+                "allowed_token_ids": unique_ids(body.allowed_token_ids),
                 "bad_words": bad_words(body, tokenizer),
             },
             SamplingParams,
         )
     except msgspec.ValidationError as error:
         raise RequestError(f"sampling parameters: {error}.") from None
-
-
-def speculation_params(body: SamplingBody) -> SpeculationParams:
-    wire = body.speculation
-    if wire is None:
-        return SpeculationParams()
-    return SpeculationParams(enabled=wire.enabled is not False, max_draft_tokens=wire.max_draft_tokens)
 
 
 def stop_strings(body: SamplingBody) -> tuple[str, ...]:
@@ -81,7 +69,7 @@ def stop_strings(body: SamplingBody) -> tuple[str, ...]:
 
 
 def logit_bias(body: SamplingBody) -> dict[int, float] | None:
-    """JSON's keys are strings: each must be a token id in its one usual form, so that no two name the same token."""
+    """JSON's keys are strings: each must be a token id in plain decimal, so that no two name the same token."""
     if not body.logit_bias:
         return None
     for key in body.logit_bias:
@@ -92,57 +80,19 @@ def logit_bias(body: SamplingBody) -> dict[int, float] | None:
     return {int(key): value for key, value in body.logit_bias.items()}
 
 
-def distinct(ids: list[int] | None) -> tuple[int, ...] | None:
-    """A body may hold millions of ids; every choice looks at all that are left."""
+def unique_ids(ids: list[int] | None) -> tuple[int, ...] | None:
+    """A body may repeat ids millions of times; every choice processes the list."""
     return None if ids is None else tuple(dict.fromkeys(ids))
 
 
 def bad_words(body: SamplingBody, tokenizer: ServerTokenizer) -> tuple[tuple[int, ...], ...]:
-    """Each word as it is tokenised at the start of a text and after a space."""
-    found: dict[tuple[int, ...], None] = {}
+    """Each word as two token sequences: at the start of a text and after a space."""
+    sequences: dict[tuple[int, ...], None] = {}
     for word in body.bad_words or ():
         if not word.strip():
             raise RequestError("bad_words: an empty word cannot be avoided.", param="bad_words")
         for text in (word, " " + word.lstrip()):
             ids = tokenizer.encode(text, add_special_tokens=False)
             if ids:
-                found[tuple(ids)] = None
-    return tuple(found)
-
-
-def truncate(ids: Sequence[int], body: SamplingBody, max_model_len: int) -> tuple[int, ...]:
-    """The last `truncate_prompt_tokens` tokens; -1 is as many as the context has beside one new token."""
-    keep = body.truncate_prompt_tokens
-    if keep is None:
-        return tuple(ids)
-    keep = max_model_len - 1 if keep == -1 else keep
-    if keep == 0:
-        raise RequestError("truncate_prompt_tokens must be -1 or at least 1.", param="truncate_prompt_tokens")
-    return tuple(ids[-keep:])
-
-
-def make_requests(
-    request_id: str, prompts: Sequence[tuple[tuple[int, ...], SamplingParams]], body: SamplingBody, namespace: str
-) -> list[GenerateRequest]:
-    """n requests per prompt, prompt after prompt; choice j of prompt i has a seed of its own."""
-    n = body.n or 1
-    if len(prompts) * n > MAX_SEQUENCES:
-        raise RequestError(f"prompts times n must be at most {MAX_SEQUENCES}; got {len(prompts)} x {n}.", param="n")
-    return [
-        GenerateRequest(
-            request_id=f"{request_id}-{i * n + j}",
-            prompt_token_ids=prompt,
-            params=msgspec.structs.replace(params, seed=choice_seed(params.seed, i, j)),
-            speculation=speculation_params(body),
-            namespace=namespace,
-            priority=body.priority or 0,
-        )
-        for i, (prompt, params) in enumerate(prompts)
-        for j in range(n)
-    ]
-
-
-def check_requests(engine: EngineClient, requests: Sequence[GenerateRequest], body: SamplingBody) -> None:
-    """Ask the engine about one choice of each prompt: the others differ in nothing that it could refuse."""
-    for request in requests[:: body.n or 1]:
-        engine.check(request)
+                sequences[tuple(ids)] = None
+    return tuple(sequences)

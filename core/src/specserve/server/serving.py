@@ -1,156 +1,125 @@
-"""Running the choices of one client request and answering: one JSON body, or a stream of events.
+"""From an HTTP request to its generated response: one JSON body, or a stream of events.
 
-Owns what completions and chat have in common; their two `Shape`s own what differs. Closing the engine's
-streams on every way out is what aborts a request whose client went away.
+Owns what completions and chat have in common. Closing the engine's streams on every way out aborts the requests of a
+client that disconnects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from specserve.namespaces import add_salt
-from specserve.server.choices import run_choices, speculation_metrics, usage
-from specserve.server.errors import describe_error, json_response
-from specserve.server.model_lookup import lease_model
-from specserve.server.request_bodies import SamplingBody, decode_body
+from specserve.server.decode_body import decode_body
+from specserve.server.errors import create_error_response
+from specserve.server.json_response import json_response
+from specserve.server.model_lookup import pinned_model
+from specserve.server.output_streams import stream_outputs
+from specserve.server.request_bodies import SamplingBody
 from specserve.server.sse import EventStream
-from specserve.server.state import engine_of, served_name
+from specserve.server.state import ready_engine, served_model_name
+from specserve.server.usage import speculation_metrics, usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aiohttp import web
 
-    from specserve.server.choices import Choice, Piece
+    from specserve.json_types import JsonObject
+    from specserve.server.choices import Choice, CompletionOutput
     from specserve.server.engine_client import EngineClient
+    from specserve.server.prepared_request import PreparedRequest
 
 
 B = TypeVar("B", bound=SamplingBody)
 B_contra = TypeVar("B_contra", bound=SamplingBody, contravariant=True)
 
 
-class Shape(Protocol):
-    """How one endpoint writes choices."""
+class PrepareRequest(Protocol[B_contra]):
+    """From a body, the model's name and the namespace to a request; raises RequestError where the body is wrong."""
 
-    @property
-    def whole_object(self) -> str: ...
-
-    @property
-    def chunk_object(self) -> str: ...
-
-    def whole(self, choice: Choice, piece: Piece) -> dict[str, Any]: ...
-
-    def chunk(self, choice: Choice, piece: Piece, *, first: bool) -> dict[str, Any]: ...
-
-    def top_level(self, choice: Choice, /) -> dict[str, Any]:
-        """Extra fields beside `choices`, from the first choice."""
-        ...
+    def __call__(self, engine: EngineClient, body: B_contra, model: str, namespace: str, /) -> PreparedRequest: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """One client request, ready to run."""
-
-    id: str
-    model: str
-    body: SamplingBody
-    shape: Shape
-    choices: Sequence[Choice]
-
-    def head(self, kind: str, created: int) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": created, "model": self.model}
-
-    @property
-    def n(self) -> int:
-        return self.body.n or 1
+async def serve_generation(
+    request: web.Request, body_type: type[B], prepare_request: PrepareRequest[B]
+) -> web.StreamResponse:
+    """Read the body, pin its model, prepare the request in a thread (it tokenizes), generate and respond."""
+    engine = ready_engine(request)
+    body = decode_body(await request.read(), body_type)
+    async with pinned_model(engine, body.model, served_model_name(request)) as model:
+        namespace = add_salt(model.namespace, body.cache_salt)
+        prepared = await asyncio.to_thread(prepare_request, engine, body, model.name, namespace)
+        return await send_response(request, engine, prepared)
 
 
-def new_id(prefix: str) -> str:
-    return f"{prefix}-{uuid.uuid4().hex}"
-
-
-class JobMaker(Protocol[B_contra]):
-    """From a body, the model's name and its namespace to a job; raises what is wrong with the body."""
-
-    def __call__(self, engine: EngineClient, body: B_contra, model: str, namespace: str, /) -> Job: ...
-
-
-async def answer(request: web.Request, kind: type[B], make_job: JobMaker[B]) -> web.StreamResponse:
-    """Read the body, pin its model, make the job in a thread (it tokenises) and answer."""
-    engine = engine_of(request)
-    body = decode_body(await request.read(), kind)
-    async with lease_model(engine, body.model, served_name(request)) as model:
-        job = await asyncio.to_thread(make_job, engine, body, model.name, add_salt(model.namespace, body.cache_salt))
-        return await respond(request, engine, job)
-
-
-async def respond(request: web.Request, engine: EngineClient, job: Job) -> web.StreamResponse:
-    if not job.body.stream:
-        return json_response(await whole_body(engine, job))
+async def send_response(request: web.Request, engine: EngineClient, prepared: PreparedRequest) -> web.StreamResponse:
+    if not prepared.body.stream:
+        return json_response(await full_response(engine, prepared))
     events = EventStream(request)
-    with suppress(ConnectionResetError):  # the client is gone: what ran is aborted, nobody is to be told
+    with suppress(ConnectionResetError):  # the client has disconnected: its requests are aborted by now
         async with events:
-            await send_chunks(events, engine, job)
+            await stream_response(events, engine, prepared)
     return events.response
 
 
-async def whole_body(engine: EngineClient, job: Job) -> dict[str, Any]:
-    async with aclosing(run_choices(engine, job.choices)) as pieces:
-        async for choice, piece in pieces:
-            choice.pieces.append(piece)
+async def full_response(engine: EngineClient, prepared: PreparedRequest) -> JsonObject:
+    async with aclosing(stream_outputs(engine, prepared.choices)) as outputs:
+        async for choice, output in outputs:
+            choice.outputs.append(output)
+    formatter, choices = prepared.formatter, prepared.choices
     return {
-        **job.head(job.shape.whole_object, int(time.time())),
-        "choices": [job.shape.whole(choice, choice.whole()) for choice in job.choices],
-        "usage": usage(job.choices, job.n),
-        **job.shape.top_level(job.choices[0]),
-        **speculation_metrics(job.choices),
+        **prepared.common_fields(formatter.object_type, int(time.time())),
+        "choices": [formatter.full_choice(choice, choice.full_output()) for choice in choices],
+        "usage": usage(choices, prepared.body.num_choices),
+        **formatter.extra_fields(choices[0]),
+        **speculation_metrics(choices),
     }
 
 
-async def send_chunks(events: EventStream, engine: EngineClient, job: Job) -> None:
-    """One event per piece that shows something, then usage where asked. Errors become an event, but for one that
-    precedes the first event: such as a full queue, it is answered as without a stream."""
-    options = job.body.stream_options
-    with_usage = options is not None and bool(options.include_usage)
-    continuous = with_usage and options is not None and bool(options.continuous_usage_stats)
-    head = job.head(job.shape.chunk_object, int(time.time()))
-    opened: set[int] = set()
+async def stream_response(events: EventStream, engine: EngineClient, prepared: PreparedRequest) -> None:
+    """Chunks, then usage where asked. An error becomes an event; one that precedes the first event, such as a full
+    queue, is raised and has a status of its own."""
     try:
-        async with aclosing(run_choices(engine, job.choices)) as pieces:
-            async for choice, piece in pieces:
-                first = choice.index not in opened
-                if not shows_something(job, choice, piece, first):
-                    continue
-                opened.add(choice.index)
-                chunk = {**head, "choices": [job.shape.chunk(choice, piece, first=first)]}
-                if first and choice.index == 0:
-                    chunk |= job.shape.top_level(choice)
-                if continuous:
-                    chunk["usage"] = usage(job.choices, job.n)
-                await events.send(chunk)
-        if with_usage:
-            final = {"choices": [], "usage": usage(job.choices, job.n), **speculation_metrics(job.choices)}
-            await events.send({**head, **final})
+        await send_chunks(events, engine, prepared)
     except ConnectionResetError:
         raise
-    except Exception as error:  # the border: after the 200 an error is an event
-        if not events.begun:
+    except Exception as error:  # the status 200 is sent already
+        if not events.started:
             raise
-        _, body, _ = describe_error(error)
-        await events.send(body)
+        await events.send(create_error_response(error).body)
 
 
-def shows_something(job: Job, choice: Choice, piece: Piece, first: bool) -> bool:
+async def send_chunks(events: EventStream, engine: EngineClient, prepared: PreparedRequest) -> None:
+    """One event per output that has something to show."""
+    formatter, choices, n = prepared.formatter, prepared.choices, prepared.body.num_choices
+    options = prepared.body.stream_options
+    include_usage = options is not None and bool(options.include_usage)
+    continuous_usage = include_usage and options is not None and bool(options.continuous_usage_stats)
+    common = prepared.common_fields(formatter.chunk_object_type, int(time.time()))
+    started: set[int] = set()
+    async with aclosing(stream_outputs(engine, choices)) as outputs:
+        async for choice, output in outputs:
+            first = choice.index not in started
+            if not is_visible(prepared, choice, output, first):
+                continue
+            started.add(choice.index)
+            chunk = {**common, "choices": [formatter.chunk_choice(choice, output, first=first)]}
+            if first and choice.index == 0:
+                chunk |= formatter.extra_fields(choice)
+            if continuous_usage:
+                chunk["usage"] = usage(choices, n)
+            await events.send(chunk)
+    if include_usage:
+        await events.send({**common, "choices": [], "usage": usage(choices, n), **speculation_metrics(choices)})
+
+
+def is_visible(prepared: PreparedRequest, choice: Choice, output: CompletionOutput, first: bool) -> bool:
     """False while the text waits for the rest of a character or of a possible stop string."""
     return bool(
-        piece.text
-        or piece.finish_reason
-        or piece.logprobs
-        or (piece.tokens and job.body.return_token_ids)
-        or (first and choice.prompt_text)
+        output.text
+        or output.finish_reason
+        or output.logprobs
+        or (output.token_ids and prepared.body.return_token_ids)
+        or (first and choice.echo_text)
     )

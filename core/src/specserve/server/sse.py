@@ -5,7 +5,7 @@ No comments and no event names: some clients decode every line. One write per ev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiohttp import web
@@ -13,12 +13,14 @@ from aiohttp import web
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from specserve.json_types import JsonObject
+
 HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 class EventStream:
-    """`async with EventStream(request) as events`: begun by the first event, so that whatever fails before it is
-    answered with a status of its own; [DONE] on a clean exit only."""
+    """`async with EventStream(request) as events`. The first event starts the response, so that an error before it has
+    a status of its own; [DONE] is sent on a clean exit only."""
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
@@ -28,14 +30,14 @@ class EventStream:
         return self
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         return self.response.prepared
 
-    async def send(self, body: Any) -> None:
+    async def send(self, body: JsonObject) -> None:
         await self._write(msgspec.json.encode(body))
 
     async def _write(self, data: bytes) -> None:
-        if not self.begun:
+        if not self.started:
             await self.response.prepare(self._request)
         await self.response.write(b"data: " + data + b"\n\n")
 

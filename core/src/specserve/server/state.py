@@ -1,7 +1,4 @@
-"""The live state of one server application: its engine, and whether it takes requests.
-
-Owns the answer to "may I serve now?". Knows no route.
-"""
+"""The live state of one server application: its engine, and whether it accepts requests."""
 
 from __future__ import annotations
 
@@ -20,18 +17,18 @@ if TYPE_CHECKING:
     from specserve.config import ServerConfig
     from specserve.server.engine_client import EngineClient
 
-    GuestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+    PluginRoutes = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass(slots=True, eq=False)
 class ServerState:
-    """`loading` is the task that loads the engine; `engine` its result, None before and after a failure."""
+    """`loading` is the task that loads the engine; `engine` is None until it has, and where it failed."""
 
     config: ServerConfig
     engine: EngineClient | None = None
     loading: asyncio.Task[None] | None = None
-    guest: GuestHandler | None = None
-    """Serves the routes of plugins; they are known only once the engine is."""
+    plugin_routes: PluginRoutes | None = None
+    """Serves the routes that plugins add; None until the engine is loaded."""
     draining: bool = False
 
     @property
@@ -51,8 +48,8 @@ def state_of(request: web.Request) -> ServerState:
     return request.app[STATE]
 
 
-def engine_of(request: web.Request) -> EngineClient:
-    """The engine, if it takes requests now."""
+def ready_engine(request: web.Request) -> EngineClient:
+    """The engine, if it accepts requests now."""
     state = state_of(request)
     engine = loaded_engine(request)
     if state.status == "dead":
@@ -63,14 +60,14 @@ def engine_of(request: web.Request) -> EngineClient:
 
 
 def loaded_engine(request: web.Request) -> EngineClient:
-    """The engine, if it is loaded, whatever became of it since."""
+    """The engine, if it is loaded; it may be draining or dead."""
     state = state_of(request)
     if state.engine is None:
         raise UnavailableError(f"the server is {state.status}.")
     return state.engine
 
 
-def served_name(request: web.Request) -> str:
-    """The base model's name on the wire."""
+def served_model_name(request: web.Request) -> str:
+    """The name by which clients know the base model."""
     state = state_of(request)
     return state.config.served_model_name or loaded_engine(request).model_name

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from specserve.server.request_bodies import decode_body
+from specserve.server.decode_body import decode_body
 from specserve_lora.adapter_dir import confined_dir, require_root
 from specserve_lora.errors import AdapterError
 

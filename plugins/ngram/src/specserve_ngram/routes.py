@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from specserve.server.errors import json_response
-from specserve.server.request_bodies import decode_body
+from specserve.server.decode_body import decode_body
+from specserve.server.json_response import json_response
 from specserve_ngram.documents import Documents
 from specserve_ngram.errors import CorpusError
 from specserve_ngram.places import confined_source

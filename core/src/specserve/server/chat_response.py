@@ -1,0 +1,54 @@
+"""The choices of a chat completion, in OpenAI's format.
+
+No role-only chunk precedes the first token: clients would measure its time as the time to the first token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from specserve.server.logprobs import chat_logprobs, prompt_logprobs
+
+if TYPE_CHECKING:
+    from specserve.json_types import JsonObject
+    from specserve.server.choices import Choice, CompletionOutput
+    from specserve.server.engine_client import ServerTokenizer
+    from specserve.server.request_bodies import ChatBody
+
+
+@dataclass(frozen=True, slots=True)
+class ChatFormatter:
+    tokenizer: ServerTokenizer
+    body: ChatBody
+    object_type: str = "chat.completion"
+    chunk_object_type: str = "chat.completion.chunk"
+
+    def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject:
+        message: JsonObject = {"role": "assistant", "content": output.text, "refusal": None}
+        return {"index": choice.index, "message": message, **self.other_fields(output)}
+
+    def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject:
+        role = {"role": "assistant"} if first else {}
+        return {"index": choice.index, "delta": {**role, "content": output.text}, **self.other_fields(output)}
+
+    def other_fields(self, output: CompletionOutput) -> JsonObject:
+        fields: JsonObject = {
+            "logprobs": chat_logprobs(self.tokenizer, output.logprobs) if self.body.logprobs else None,
+            "finish_reason": output.finish_reason,
+        }
+        if self.body.return_token_ids:
+            fields["token_ids"] = output.token_ids
+            fields["accepted"] = output.accepted
+            fields["text_offset"] = output.text_offsets
+        return fields
+
+    def extra_fields(self, choice: Choice, /) -> JsonObject:
+        prompt_ids = choice.request.prompt_token_ids
+        fields: JsonObject = {}
+        if self.body.return_token_ids:
+            fields["prompt_token_ids"] = prompt_ids
+        if self.body.prompt_logprobs is not None:
+            entries, num_logprobs = choice.prompt_logprobs, self.body.prompt_logprobs
+            fields["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs)
+        return fields

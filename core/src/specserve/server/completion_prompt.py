@@ -1,0 +1,60 @@
+"""The four forms of a completion's `prompt`: a string, strings, token ids, lists of token ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.errors import RequestError
+from specserve.limits import MAX_PROMPTS
+from specserve.server.engine_requests import truncate_prompt
+
+if TYPE_CHECKING:
+    from specserve.server.engine_client import EngineClient, ServerTokenizer
+    from specserve.server.request_bodies import CompletionBody
+
+
+class EncodedPrompt(NamedTuple):
+    token_ids: tuple[int, ...]
+    echo_text: str
+    """Empty where echo is not asked."""
+
+
+def encode_prompts(engine: EngineClient, body: CompletionBody) -> list[EncodedPrompt]:
+    return [encode_prompt(engine, body, prompt) for prompt in list_prompts(body)]
+
+
+def list_prompts(body: CompletionBody) -> list[str | list[int]]:
+    """Texts or lists of ids."""
+    prompt = body.prompt
+    if isinstance(prompt, str):
+        return [prompt]
+    if not prompt:
+        raise RequestError(
+            "prompt is required: a string, a list of strings, token ids or lists of them.", param="prompt"
+        )
+    ids = [item for item in prompt if isinstance(item, int)]
+    if len(ids) == len(prompt):
+        return [ids]
+    if ids:
+        raise RequestError(
+            "prompt mixes token ids with prompts; give one list of ids or a list of lists.", param="prompt"
+        )
+    if len(prompt) > MAX_PROMPTS:
+        raise RequestError(f"at most {MAX_PROMPTS} prompts per request; got {len(prompt)}.", param="prompt")
+    return [item for item in prompt if not isinstance(item, int)]
+
+
+def encode_prompt(engine: EngineClient, body: CompletionBody, prompt: str | list[int]) -> EncodedPrompt:
+    ids = prompt if isinstance(prompt, list) else encode_text(engine.tokenizer, body, prompt)
+    kept = truncate_prompt(ids, body, engine.max_model_len)
+    if not kept:
+        raise RequestError("the prompt has no tokens.", param="prompt")
+    if not body.echo:
+        return EncodedPrompt(kept, "")
+    if isinstance(prompt, str) and len(kept) == len(ids):
+        return EncodedPrompt(kept, prompt)
+    return EncodedPrompt(kept, engine.tokenizer.decode(kept))
+
+
+def encode_text(tokenizer: ServerTokenizer, body: CompletionBody, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=body.add_special_tokens is not False)

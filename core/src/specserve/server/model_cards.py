@@ -1,0 +1,32 @@
+"""The list of models as OpenAI's clients read it: the base model, then the adapters that plugins list."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.server.resolved_models import check_resolved_models
+
+if TYPE_CHECKING:
+    from specserve.json_types import JsonObject
+    from specserve.server.engine_client import EngineClient
+
+OWNER = "specserve"
+
+
+def list_models(engine: EngineClient, base: str) -> list[JsonObject]:
+    cards = [model_card(engine, base, engine.model_name, None)]
+    for _, models in engine.plugins.ask("list_models", check_resolved_models).found:
+        cards += [model_card(engine, model.name, model.name, model.parent or base) for model in models]
+    return cards
+
+
+def model_card(engine: EngineClient, name: str, root: str, parent: str | None) -> JsonObject:
+    return {
+        "id": name,
+        "object": "model",
+        "created": engine.created,
+        "owned_by": OWNER,
+        "root": root,
+        "parent": parent,
+        "max_model_len": engine.max_model_len,
+    }

@@ -1,0 +1,58 @@
+"""The OpenAPI document: request bodies from the Structs that decode them; responses are OpenAI's."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve import __version__
+from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+
+if TYPE_CHECKING:
+    from specserve.json_types import JsonObject
+
+POST_BODIES = {
+    "/v1/completions": CompletionBody,
+    "/v1/chat/completions": ChatBody,
+    "/tokenize": TokenizeBody,
+    "/detokenize": DetokenizeBody,
+}
+GET_SUMMARIES = {
+    "/health": "200 when ready, 503 while loading, draining or dead",
+    "/version": "The server's version",
+    "/metrics": "Prometheus metrics",
+    "/v1/models": "The models and adapters that are served",
+    "/v1/models/{name}": "One of them",
+    "/v1/plugins": "Enabled plugins and the effective configuration",
+    "/openapi.json": "This document",
+}
+RESPONSES = {"200": {"description": "OK"}}
+
+
+@cache
+def openapi_document() -> JsonObject:
+    schemas, components = msgspec.json.schema_components(
+        list(POST_BODIES.values()), ref_template="#/components/schemas/{name}"
+    )
+    paths: JsonObject = {path: get_operation(path, summary) for path, summary in GET_SUMMARIES.items()}
+    paths |= {path: post_operation(schema) for path, schema in zip(POST_BODIES, schemas, strict=True)}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "specserve", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def get_operation(path: str, summary: str) -> JsonObject:
+    operation: JsonObject = {"summary": summary, "responses": RESPONSES}
+    if "{name}" in path:
+        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    return {"get": operation}
+
+
+def post_operation(schema: JsonObject) -> JsonObject:
+    content = {"application/json": {"schema": schema}}
+    return {"post": {"requestBody": {"content": content, "required": True}, "responses": RESPONSES}}

@@ -1,0 +1,45 @@
+"""Token counts and speculation statistics of a response, summed over its choices."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.json_types import JsonObject
+    from specserve.server.choices import Choice
+
+
+def usage(choices: Sequence[Choice], n: int) -> JsonObject:
+    """OpenAI's `usage`; a prompt counts once, however many choices it has."""
+    firsts = choices[::n]
+    prompt_tokens = sum(len(choice.request.prompt_token_ids) for choice in firsts)
+    completion_tokens = sum(choice.num_tokens for choice in choices)
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": sum(choice.cached_tokens for choice in firsts)},
+    }
+
+
+def speculation_metrics(choices: Sequence[Choice]) -> JsonObject:
+    """`{"metrics": {"speculative_decoding": ...}}`, or nothing where no step verified a draft."""
+    figures = [choice.figures for choice in choices if choice.figures is not None]
+    num_steps = sum(figure.num_spec_steps for figure in figures)
+    if num_steps == 0:
+        return {}
+    num_draft = sum(figure.num_draft_tokens for figure in figures)
+    num_accepted = sum(figure.num_accepted_draft_tokens for figure in figures)
+    histograms = zip_longest(*(figure.acceptance_histogram for figure in figures), fillvalue=0)
+    statistics: JsonObject = {
+        "mean_acceptance_length": 1 + num_accepted / num_steps,
+        "draft_acceptance_rate": num_accepted / num_draft if num_draft else 0.0,
+        "acceptance_histogram": [sum(counts) for counts in histograms],
+        "num_spec_steps": num_steps,
+        "num_accepted_draft_tokens": num_accepted,
+        "num_draft_tokens": num_draft,
+    }
+    return {"metrics": {"speculative_decoding": statistics}}
