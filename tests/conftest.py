@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
+
+# Read when torch is loaded. Threads that spin at a barrier stall those of whatever else runs: with two threads on two
+# cores and one of them busy, tests take ten times as long.
+os.environ["GOMP_SPINCOUNT"] = "100"
+
 import torch
 
 from specserve.models.locate import locate_model
