@@ -126,7 +126,7 @@ def test_the_torch_twin_of_the_trees_on_the_device():
 
 @pytest.mark.parametrize("batch_size", [1, 8, 32])
 def test_the_hybrid_is_lossless_on_the_toy(toy_model, batch_size):
-    from cuda_twins import assert_hybrid_is_lossless
+    from cuda_references import assert_hybrid_is_lossless
 
     options = {"dtype": "bfloat16", "device": "cuda", "max_num_seqs": batch_size, "max_num_batched_tokens": 512}
     speculative = assert_hybrid_is_lossless(toy_model, varied_requests(48), {}, TOY_VOCAB, **options)
@@ -135,7 +135,7 @@ def test_the_hybrid_is_lossless_on_the_toy(toy_model, batch_size):
 
 
 def test_the_hybrid_is_lossless_on_the_demo_model(demo_model):
-    from cuda_twins import assert_hybrid_is_lossless
+    from cuda_references import assert_hybrid_is_lossless
 
     options = {"dtype": "bfloat16", "device": "cuda", "kv_memory": "512M", "max_num_seqs": 16}
     requests = varied_requests(24, vocab_size=DEMO_VOCAB)
@@ -143,7 +143,7 @@ def test_the_hybrid_is_lossless_on_the_demo_model(demo_model):
 
 
 def test_triton_paged_alone_generates_what_sdpa_generates_in_float32(toy_model):
-    from cuda_twins import hybrid_plugin
+    from cuda_references import hybrid_plugin
 
     requests = [toy_request(str(i), range(1, 9 + 20 * i), max_tokens=24, ignore_eos=True) for i in range(8)]
     everywhere = dict.fromkeys(("prefill", "decode", "verify"), "triton_paged")

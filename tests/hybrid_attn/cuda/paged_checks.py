@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
 import pytest
 import torch
-from cuda_twins import assert_hybrid_is_lossless, twin_plugin
+from cuda_references import assert_hybrid_is_lossless, reference_plugin
 from paged_cases import LEADING, NUM_SLOTS, TREE, Shape, World, attend, dense
 
 from specserve.batch.drafts import paths_of
@@ -208,7 +208,7 @@ def check_a_hybrid_engine_is_lossless_and_says_what_sdpa_says(make, device="cpu"
     requests = [toy_request(str(i), range(1, 6 + 9 * i), max_tokens=6, ignore_eos=True, logprobs=2) for i in range(2)]
     with tempfile.TemporaryDirectory() as folder:
         model = write_checkpoint(Path(folder) / "llama")
-        extra = {"cuda_twins": twin_plugin(make)}
+        extra = {"cuda_references": reference_plugin(make)}
         speculative = assert_hybrid_is_lossless(model, requests, extra, dtype="float32")
         assert speculative.tokens() == run(model, requests, dtype="float32").tokens()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from cuda_twins import twin_plugin
+from cuda_references import reference_plugin
 from paged_cases import Shape, World, attend, dense
 from torch.nn import attention
 
@@ -14,7 +14,7 @@ from specserve.testing.engines import accepted, make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, varied_requests
 from specserve_hybrid_attn.cuda import varlen
 from specserve_hybrid_attn.cuda.flash import FlashAttention, FlashFactory
-from specserve_hybrid_attn.cuda.varlen import torch_varlen, varlen_attn_twin
+from specserve_hybrid_attn.cuda.varlen import torch_varlen, varlen_attn_reference
 
 
 def recording(calls):
@@ -22,7 +22,7 @@ def recording(calls):
 
     def varlen_attn(*arguments, **options):
         calls.append((arguments, options))
-        return varlen_attn_twin(*arguments, **options)
+        return varlen_attn_reference(*arguments, **options)
 
     return varlen_attn
 
@@ -83,7 +83,7 @@ def test_an_engine_on_the_twin_drafts_chains_and_says_what_sdpa_says(toy_model):
     requests = [r for r in varied_requests(12, seed=5) if r.params.temperature == 0.0]
     expected = run(toy_model, requests).tokens()
     drafter = NoisyDrafter(expected, p=0.8, max_width=5, vocab_size=TOY_VOCAB)
-    assembled = make_engine(toy_model, drafter, extra={"cuda_twins": twin_plugin()}, attention="flash")
+    assembled = make_engine(toy_model, drafter, extra={"cuda_references": reference_plugin()}, attention="flash")
     assert "cut to chains" in assembled.description["attention"]
     drafted = run_requests(assembled.engine, requests)
     assert drafted.tokens() == expected

@@ -9,7 +9,7 @@ import paged_checks
 import paged_compile
 import pytest
 import torch
-from cuda_twins import twin_plugin
+from cuda_references import reference_plugin
 from paged_cases import TREE, Shape, World
 
 from specserve.attention.sdpa import SdpaFactory
@@ -19,11 +19,11 @@ from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import accepted, assert_lossless, run
 from specserve.testing.requests import TOY_VOCAB, varied_requests
 from specserve.testing.toy import write_checkpoint
-from specserve_hybrid_attn.choosing import choose
-from specserve_hybrid_attn.cuda.offers import cuda_backends
+from specserve_hybrid_attn.choose_backends import choose
+from specserve_hybrid_attn.cuda.backends import cuda_backends
 from specserve_hybrid_attn.cuda.paged import PagedFactory
 from specserve_hybrid_attn.cuda.paged_plan import cut_for, make_plan
-from specserve_hybrid_attn.cuda.paged_twin import TorchPaged
+from specserve_hybrid_attn.cuda.paged_reference import TorchPaged
 from specserve_hybrid_attn.cuda.tree_masks import TorchTrees
 from specserve_hybrid_attn.options import HybridOptions
 from triton_runs import needs_triton, outcomes
@@ -96,7 +96,7 @@ def test_an_engine_on_the_twin_is_lossless_with_trees(tmp_path, architecture):
         model,
         requests,
         lambda outputs: NoisyDrafter(outputs, p=0.8, max_width=6, vocab_size=TOY_VOCAB),
-        extra={"cuda_twins": twin_plugin()},
+        extra={"cuda_references": reference_plugin()},
         attention="triton_paged",
         max_num_batched_tokens=32,
     )
@@ -114,7 +114,7 @@ def test_on_a_machine_without_triton_the_build_says_what_to_install(monkeypatch)
 
 def test_offering_the_backends_imports_none_of_the_heavy_packages():
     code = (
-        "import sys; from specserve_hybrid_attn.cuda.offers import cuda_backends; "
+        "import sys; from specserve_hybrid_attn.cuda.backends import cuda_backends; "
         "names = [factory.name for factory in cuda_backends()]; "
         "print(*names[:2], *({'triton', 'cupy', 'flashinfer'} & set(sys.modules)))"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.hookspecs import hookimpl
-from specserve_hybrid_attn.choosing import choose
+from specserve_hybrid_attn.choose_backends import choose
 from specserve_hybrid_attn.options import HybridOptions
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def plugin_options() -> type[HybridOptions]:
 def attention_backends(config: EngineConfig) -> Iterable[AttentionFactory]:
     if config.device != "cuda":
         return []
-    from specserve_hybrid_attn.cuda.offers import cuda_backends
+    from specserve_hybrid_attn.cuda.backends import cuda_backends
 
     return cuda_backends()
 

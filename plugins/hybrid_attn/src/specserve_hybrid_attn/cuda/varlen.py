@@ -58,7 +58,7 @@ def torch_varlen() -> Varlen:
     return found  # type: ignore[no-any-return]
 
 
-def varlen_attn_twin(
+def varlen_attn_reference(
     query: Tensor,
     key: Tensor,
     value: Tensor,

@@ -14,7 +14,7 @@ from specserve.protocols import BY_SLOT, PHASES, AttentionCapabilities, Attentio
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import TOY_VOCAB, varied_requests
-from specserve_hybrid_attn.choosing import choose
+from specserve_hybrid_attn.choose_backends import choose
 from specserve_hybrid_attn.options import HybridOptions
 
 NEEDS = AttentionNeeds(
@@ -76,7 +76,7 @@ def test_what_keeps_the_promises_goes_before_what_is_quick():
     ({"decode": "odd"}, {"devices": ("cuda",)}, ["decode=odd: device cpu is not among its cuda"]),
     ({"verify": "odd"}, {"dtypes": ("float16",)}, ["verify=odd: dtype bfloat16 is not among its float16"]),
     ({"prefill": "odd"}, {"block_sizes": (8, 32)}, ["prefill=odd: block size 16 is not among its 8, 32"]),
-    ({"prefill": "odd"}, {"ragged": False}, ["prefill=odd: it takes one width per batch"]),
+    ({"prefill": "odd"}, {"ragged": False}, ["prefill=odd: it takes one query length per batch"]),
     ({"prefill": "odd"}, {"head_bytes": {"cpu": 48}}, ["the model's heads of 64 bytes are no multiple of its 48"]),
     ({"prefill": "odd", "decode": "od"}, {"devices": ("cuda",), "dtypes": ("float16",)},
      ["prefill=odd: device cpu is not among its cuda, dtype bfloat16 is not among its float16", "decode: no backend"]),

@@ -16,15 +16,15 @@ from specserve_hybrid_attn import plugin
 from specserve_hybrid_attn.cuda.flash import FlashAttention, FlashFactory
 from specserve_hybrid_attn.cuda.paged import PagedAttention, PagedFactory
 from specserve_hybrid_attn.cuda.paged_plan import cut_for
-from specserve_hybrid_attn.cuda.paged_twin import TorchPaged
-from specserve_hybrid_attn.cuda.varlen import varlen_attn_twin
+from specserve_hybrid_attn.cuda.paged_reference import TorchPaged
+from specserve_hybrid_attn.cuda.varlen import varlen_attn_reference
 
 
 def on_the_cpu(capabilities):
     return msgspec.structs.replace(capabilities, devices=("cpu",), dtypes=("float32", "bfloat16", "float16"))
 
 
-class TwinPagedFactory:
+class ReferencePagedFactory:
     """One row per tile: the interpreter's rounding follows a row's place (see `paged_checks`)."""
 
     name = PagedFactory.name
@@ -38,32 +38,32 @@ class TwinPagedFactory:
         return PagedAttention(spec, cache, device, self.make, cut._replace(split=64))
 
 
-class TwinFlashFactory:
+class ReferenceFlashFactory:
     name = FlashFactory.name
     capabilities = on_the_cpu(FlashFactory.capabilities)
 
     def build(self, spec, cache, device, dtype):
-        return FlashAttention(spec, cache, device, varlen_attn_twin)
+        return FlashAttention(spec, cache, device, varlen_attn_reference)
 
 
-class TwinPlugin:
+class ReferencePlugin:
     def __init__(self, make=TorchPaged):
-        self.factories = [TwinPagedFactory(make), TwinFlashFactory()]
+        self.factories = [ReferencePagedFactory(make), ReferenceFlashFactory()]
 
     @hookimpl
     def attention_backends(self):
         return self.factories
 
 
-def twin_plugin(make=TorchPaged):
+def reference_plugin(make=TorchPaged):
     """Brings `triton_paged` and `flash` to an engine on the CPU."""
     holds = Compatible("a test runs both together")
     declaration = PluginDeclaration(
-        name="cuda_twins",
+        name="cuda_references",
         provides={"attention.backend": "the CUDA backends over torch twins"},
         compatible={"draft.chain": holds, "draft.tree": holds, "attention.hybrid": holds},
     )
-    return InProcessPlugin(TwinPlugin(make), declaration)
+    return InProcessPlugin(ReferencePlugin(make), declaration)
 
 
 def hybrid_plugin():
