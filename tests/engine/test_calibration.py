@@ -46,7 +46,7 @@ def test_a_stated_survival_is_corrected_to_what_such_guesses_did(truth):
     assert calibration.survival(draft)[0] == pytest.approx(truth, abs=0.12)
 
 
-def test_only_guesses_whose_ancestors_came_true_are_scored():
+def test_only_guesses_whose_ancestors_were_right_are_scored():
     calibration = Calibration()
     tree = Draft(tokens=(1, 2, 5, 6), parents=(-1, -1, 0, 1), source="s")
     calibration.observe(tree, (1, 9))

@@ -58,7 +58,7 @@ def test_a_request_that_begins_to_save_is_asked_every_time_again():
     assert all(asked[MAX_INTERVAL:])
 
 
-def test_one_guess_that_came_true_is_reason_to_ask_some_times_more():
+def test_one_accepted_guess_revives_a_request_for_some_steps():
     backoff = costly()
     steps_asked(backoff, 100)
     backoff.revive("r")

@@ -123,7 +123,7 @@ def adapters_of(dtype, names, ins, outs):
 
 def interpret_segments_get_what_their_adapters_add():
     from specserve.batch.lora_plan import Segment
-    from specserve.kernels.lowrank import add_in_full_height
+    from specserve.kernels.lowrank import add_to_all_rows
 
     ours, _ = kernels()
     for dtype in (torch.float32, torch.float16):
@@ -135,7 +135,7 @@ def interpret_segments_get_what_their_adapters_add():
         got, expected = base.clone(), base.clone()
         ours.add_low_rank("p", x, got, [Segment(b, e, packed[name]) for b, e, name in cuts])
         twin = [Segment(b, e, weights[name]) for b, e, name in cuts]
-        add_in_full_height(torch.nn.functional.linear, "p", x, expected, twin)
+        add_to_all_rows(torch.nn.functional.linear, "p", x, expected, twin)
         # sums of whole numbers are exact in float32; float16 rounds them, both at the same places
         torch.testing.assert_close(got, expected, rtol=0 if dtype == torch.float32 else 2e-3, atol=0.0)
         assert torch.equal(got[20:23], base[20:23])

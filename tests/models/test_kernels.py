@@ -143,7 +143,7 @@ def test_torch_gets_whole_tiles_of_inputs_so_that_it_reads_no_next_row(monkeypat
 @each_dtype
 def test_whole_tiles_are_given_to_torch_as_they_are(dtype):
     x = torch.randn(32, 96).to(dtype)
-    assert kernels_module.filled_up(x) is x
+    assert kernels_module.padded_inputs(x) is x
 
 
 @each_dtype

@@ -33,7 +33,7 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
             f"blocks of {needs.block_size} and heads of {needs.head_dim} fit none of its KV layouts: {names}"
         )
     if not can.ragged:
-        reasons.append("it takes one width per batch, and requests here have widths of their own")
+        reasons.append("it takes one query length per batch, and requests here have different ones")
     if needs.graphs != "none" and needs.graphs not in can.graphs:
         reasons.append(f"--graphs {needs.graphs} is not among its {', '.join(can.graphs) or '(none)'}")
     return reasons

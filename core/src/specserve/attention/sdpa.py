@@ -18,7 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
 from specserve.batch.builder import to_device
-from specserve.kernels.torch_kernels import DEPTH, LINE
+from specserve.config import BLOCK_SIZES
+from specserve.kernels.torch_kernels import CACHE_LINE, HALF_DEPTH
 from specserve.kv.cache import finite
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 
@@ -36,22 +37,22 @@ if TYPE_CHECKING:
 QUERY_LIMIT = 2.0**60
 """No score of such a query and a key of the cache overflows. A hidden key's score must not: inf - inf is NaN, and what
 the row does not see would reach it."""
-ALIGNED = 4
-"""A head of a multiple of so many numbers needs nothing behind it on CPU."""
+ALIGNED_HEAD = 4
+"""A head size that is a multiple of this needs no padding on CPU."""
 HEAD_BYTES = 16
 """What the memory-efficient kernel loads of a head at a time."""
 
 
 class Call(NamedTuple):
-    """One SDPA call: which tiles, over how many keys, and what their rows may not see, by sliding window."""
+    """One SDPA call: its tiles, the padded number of keys, and the masks by sliding window."""
 
     tiles: slice
     length: int
     masks: dict[int | None, Tensor]
 
 
-class Reading(NamedTuple):
-    """Keys and values read in one go, as `copies` sequences, and their calls. `read(layer)` gathers them."""
+class Gather(NamedTuple):
+    """Keys and values gathered at once, as `copies` sequences, and the calls over them. `read(layer)` gathers them."""
 
     read: Callable[[int], KeysValues]
     copies: int
@@ -59,13 +60,13 @@ class Reading(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """`rows` [tiles * rows per tile] gathers queries into tiles, `places` [T] finds each row's output there; None
-    where every row is a tile of its own, in order."""
+    """`rows` [tiles * rows per tile] gathers queries into tiles, `output_rows` [T] is the inverse; both None when every
+    row is a tile of its own, in order."""
 
     slots: Tensor
     rows: Tensor | None
-    places: Tensor | None
-    readings: list[Reading]
+    output_rows: Tensor | None
+    gathers: list[Gather]
 
 
 class SdpaAttention(AttentionBackend):
@@ -78,45 +79,45 @@ class SdpaAttention(AttentionBackend):
         self.windows = sorted(set(spec.sliding_windows), key=lambda w: w or 0)
         self.one_backend = backend_chooser(device)
         self.query_limit = min(QUERY_LIMIT, torch.finfo(dtype).max)
-        self.reads_on = device.type == "cpu" and dtype != torch.float32 and spec.head_dim % DEPTH != 0
-        """May a product read on into the next row (see `kernels.DEPTH`)? The cache is finite, queries need not be."""
+        self.reads_next_row = device.type == "cpu" and dtype != torch.float32 and spec.head_dim % HALF_DEPTH != 0
+        """May a product read into the next row (see `HALF_DEPTH`)? The cache is finite, queries need not be."""
 
-        self.missing = -spec.head_dim % LINE if device.type == "cpu" and spec.head_dim % ALIGNED else 0
-        """Zeros behind every head, so that all rows begin at equal places of a line: see `kernels.LINE`."""
+        self.head_padding = -spec.head_dim % CACHE_LINE if device.type == "cpu" and spec.head_dim % ALIGNED_HEAD else 0
+        """Zeros behind every head, so that all rows begin at equal offsets in a cache line: see `CACHE_LINE`."""
 
     # --- once per batch -----------------------------------------------------------------------------
 
     def plan(self, batch: Batch) -> Plan:
         rows: list[int] = []
-        places = [0] * batch.num_rows
-        readings = []
+        output_rows = [0] * batch.num_rows
+        gathers = []
         for group in plan_tiles(batch, self.rows_per_tile):
-            readings.append(self.reading(group, len(rows) // self.rows_per_tile))
+            gathers.append(self.gather(group, len(rows) // self.rows_per_tile))
             for tile in group.tiles:
                 for row in tile.rows:
-                    places[row] = len(rows) + row - tile.rows.start
+                    output_rows[row] = len(rows) + row - tile.rows.start
                 rows += tile.rows
                 rows += [tile.rows.start] * (self.rows_per_tile - len(tile.rows))
         if rows[:: self.rows_per_tile] == list(range(batch.num_rows)):
-            return Plan(batch.slots, None, None, readings)
-        return Plan(batch.slots, to_device(rows, self.device), to_device(places, self.device), readings)
+            return Plan(batch.slots, None, None, gathers)
+        return Plan(batch.slots, to_device(rows, self.device), to_device(output_rows, self.device), gathers)
 
-    def reading(self, group: TileGroup, first: int) -> Reading:
+    def gather(self, group: TileGroup, first: int) -> Gather:
         """`first`: how many tiles come before this group's."""
         tiles = group.tiles
         if not group.shared:
             call = self.call(slice(first, first + len(tiles)), tiles)
             if tiles[0].slots is None:
-                return Reading(self.reader(tiles, call.length), len(tiles), [call])
+                return Gather(self.reader(tiles, call.length), len(tiles), [call])
             slots = [tile.slots + [0] * (call.length - len(tile.slots)) for tile in tiles if tile.slots is not None]
             source = to_device(slots, self.device).flatten()
-            return Reading(partial(self.cache.read_slots, index=source), len(tiles), [call])
+            return Gather(partial(self.cache.read_slots, index=source), len(tiles), [call])
         calls, begin = [], 0
         for i in range(1, len(tiles) + 1):
             if i == len(tiles) or tiles[i].padded != tiles[begin].padded:
                 calls.append(self.call(slice(first + begin, first + i), tiles[begin:i]))
                 begin = i
-        return Reading(self.reader(tiles[:1], calls[-1].length), 1, calls)
+        return Gather(self.reader(tiles[:1], calls[-1].length), 1, calls)
 
     def reader(self, tiles: Sequence[Tile], length: int) -> Callable[[int], KeysValues]:
         """Reads `length` keys for each tile. Block 0 stands in where a request has no more blocks; a lone request
@@ -154,19 +155,21 @@ class SdpaAttention(AttentionBackend):
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
         spec, window = self.spec, self.spec.sliding_windows[layer]
         self.cache.write(layer, plan.slots, k, v)
-        bounded = (finite(q) if self.reads_on else q).clamp(-self.query_limit, self.query_limit)
-        queries = self.filled_up(self.tiled(bounded, plan.rows))
+        bounded = (finite(q) if self.reads_next_row else q).clamp(-self.query_limit, self.query_limit)
+        queries = self.pad_heads(self.tiled(bounded, plan.rows))
         parts = []
-        for reading in plan.readings:
+        for gather in plan.gathers:
             keys, values = (
-                self.filled_up(t.view(reading.copies, -1, spec.num_kv_heads, spec.head_dim)).transpose(1, 2)
-                for t in reading.read(layer)
+                self.pad_heads(t.view(gather.copies, -1, spec.num_kv_heads, spec.head_dim)).transpose(1, 2)
+                for t in gather.read(layer)
             )
             with self.one_backend():
-                parts += [self.attend(call, window, queries, keys, values) for call in reading.calls]
+                parts += [self.attend(call, window, queries, keys, values) for call in gather.calls]
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
-        rows = self.untiled(out[..., : spec.head_dim], plan.places)
-        return rows.add_(q.mul(0).sum(-1, keepdim=True)) if self.reads_on else rows  # NaN where a query is not finite
+        rows = self.untiled(out[..., : spec.head_dim], plan.output_rows)
+        return (
+            rows.add_(q.mul(0).sum(-1, keepdim=True)) if self.reads_next_row else rows
+        )  # NaN where a query is not finite
 
     def tiled(self, q: Tensor, rows: Tensor | None) -> Tensor:
         """q: [T, heads, head_dim] -> [tiles, kv_heads, query rows, head_dim]; short tiles repeat their first row.
@@ -181,22 +184,22 @@ class SdpaAttention(AttentionBackend):
         by_row = q.index_select(0, rows).view(-1, height, spec.num_kv_heads, self.group_size, spec.head_dim)
         return by_row.transpose(1, 2).flatten(2, 3).contiguous()
 
-    def filled_up(self, heads: Tensor) -> Tensor:
+    def pad_heads(self, heads: Tensor) -> Tensor:
         """heads: [..., head_dim]."""
-        return F.pad(heads, (0, self.missing)) if self.missing else heads
+        return F.pad(heads, (0, self.head_padding)) if self.head_padding else heads
 
-    def untiled(self, out: Tensor, places: Tensor | None) -> Tensor:
+    def untiled(self, out: Tensor, output_rows: Tensor | None) -> Tensor:
         """[tiles, kv_heads, query rows, head_dim] -> [T, heads, head_dim], a fresh tensor."""
         spec = self.spec
         by_row = out.reshape(-1, spec.num_kv_heads, self.rows_per_tile, self.group_size, spec.head_dim)
-        if places is None:
+        if output_rows is None:
             return by_row[:, :, 0].reshape(-1, spec.num_heads, spec.head_dim)
-        return by_row.transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, places)
+        return by_row.transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, output_rows)
 
     def attend(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         queries = queries[call.tiles]
         tiles = len(queries)
-        copies = 2 if tiles == 1 and self.shares_one_product() else tiles
+        copies = 2 if tiles == 1 and self.splits_lone_tile() else tiles
         return F.scaled_dot_product_attention(
             queries.expand(copies, -1, -1, -1),
             keys[:, :, : call.length].expand(copies, -1, -1, -1),
@@ -205,9 +208,9 @@ class SdpaAttention(AttentionBackend):
             scale=self.spec.scale,
         )[:tiles]
 
-    def shares_one_product(self) -> bool:
-        """Would torch's threads share the matrix products of a lone tile? Those of several tiles and key heads they
-        share out whole; that of one tile with one key head the BLAS cuts among them, and sums in another order."""
+    def splits_lone_tile(self) -> bool:
+        """Would BLAS split the product of a lone tile among threads, and sum in another order? It does so for one tile
+        with one key head; products of several tiles or key heads go to the threads whole."""
         return self.spec.num_kv_heads == 1 and self.device.type == "cpu" and torch.get_num_threads() > 1
 
 
@@ -225,7 +228,7 @@ def backend_chooser(device: torch.device) -> Callable[[], AbstractContextManager
 
 
 class SdpaFactory:
-    """How the core finds the backend."""
+    """What the built-in plugin offers as an attention backend."""
 
     name = SdpaAttention.name
     capabilities = AttentionCapabilities(
@@ -233,7 +236,7 @@ class SdpaFactory:
         tree_mask=True,
         ragged=True,
         row_invariant=True,
-        block_sizes=(1, 2, 4, 8, 16, 32, 64),
+        block_sizes=BLOCK_SIZES,
         devices=("cpu", "cuda"),
         dtypes=("float32", "bfloat16", "float16"),
         head_bytes={"cuda": HEAD_BYTES},

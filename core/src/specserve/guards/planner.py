@@ -1,6 +1,6 @@
-"""A plugin's planner, safe to call: where it raises or answers nonsense, the step decodes plainly.
+"""A plugin's planner, made safe to call: where it raises or gives an invalid answer, the step decodes plainly.
 
-What it may decide is bounded here too: a request's own wish and the engine's budget hold whatever it says.
+Its answers are bounded too: a request's own limit and the engine's budget hold whatever it returns.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class GuardedPlanner:
 
     def __init__(self, plugin: str, planner: DraftPlanner, log: FaultLog, *, most: int, vocab_size: int) -> None:
         self.planner, self.most, self.vocab_size = planner, most, vocab_size
-        self.limiting = log.part(plugin, "planner's limits")
-        self.choosing = log.part(plugin, "planner's choice")
-        self.learning = log.part(plugin, "planner's learning")
+        self.limits_part = log.part(plugin, "planner's limits")
+        self.choose_part = log.part(plugin, "planner's choice")
+        self.learn_part = log.part(plugin, "planner's learning")
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
-        if not self.choosing.enabled:
+        if not self.choose_part.enabled:
             return [0] * len(requests)
-        return self.limiting.call([0] * len(requests), self.checked_limits, requests)
+        return self.limits_part.call([0] * len(requests), self.checked_limits, requests)
 
     def checked_limits(self, requests: Sequence[Request]) -> list[int]:
         limits = list(self.planner.limits(list(requests)))
@@ -45,7 +45,7 @@ class GuardedPlanner:
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         plain: list[Draft | None] = [None] * len(requests)
-        return self.choosing.call(plain, self.checked_choice, requests, budget, base_rows)
+        return self.choose_part.call(plain, self.checked_choice, requests, budget, base_rows)
 
     def checked_choice(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         chosen = list(self.planner.choose(list(requests), budget, base_rows))
@@ -58,4 +58,4 @@ class GuardedPlanner:
         ]
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
-        self.learning.call(None, self.planner.learn, batch, verdict, seconds)
+        self.learn_part.call(None, self.planner.learn, batch, verdict, seconds)

@@ -1,4 +1,4 @@
-"""A plugin's sampler, held to its contract before anything is decided by what it answers.
+"""A plugin's sampler, whose answers are checked before anything is decided by them.
 
 The core's own sampler is not checked. A wrong answer is a fault of the step, which is then tried with fewer requests.
 """

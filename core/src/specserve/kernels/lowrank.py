@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from specserve.batch.lora_plan import Segment
 
 
-def add_in_full_height(
+def add_to_all_rows(
     linear: Callable[[Tensor, Tensor, None], Tensor],
     projection: str,
     x: Tensor,
     out: Tensor,
     segments: Sequence[Segment],
 ) -> None:
-    """For kernels whose bits depend on the row count: all rows of x go through every adapter, and each segment takes
-    its own. Adapters are their weights."""
+    """For kernels whose bits depend on the row count: every adapter is applied to all rows of x, and each segment adds
+    the rows of its own adapter. `Segment.adapter` holds the weights by projection name."""
     for adapter in {id(segment.adapter): segment.adapter for segment in segments}.values():
         for part in adapter.get(projection, ()):
             added = linear(linear(x, part.down, None), part.up, None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from specserve.kernels.lowrank import add_in_full_height
+from specserve.kernels.lowrank import add_to_all_rows
 from specserve.sampling.sampler import TorchSampler
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from specserve.protocols import AdapterWeights, AttentionBackend, Sampler
 
 SERIAL_ELEMENTS = 32768
-"""Above this many elements torch shares an element-wise call among its threads and may cut inside a row. At a cut the
+"""Above this many elements torch splits an element-wise call among its threads, perhaps inside a row. At a split the
 last few elements take a scalar path whose exp differs in the last bit, so a row's bits would depend on its place."""
 
-DEPTH = 32
+HALF_DEPTH = 32
 """Inputs that half-precision matrix units of CPUs take at a time. Where a row ends inside such a tile, torch's products
-read on into the next row, against weights filled up with zeros: 0 * NaN is NaN, and a NaN reaches the row before it."""
-LINE = 16
-"""float32 numbers of a cache line. Where rows do not all begin at the same place of a line, torch's products of few
+read on into the next row, against weights padded with zeros: 0 * NaN is NaN, so a NaN reaches the row before it."""
+CACHE_LINE = 16
+"""float32 values of a cache line. Where rows do not all begin at the same offset in a line, torch's products of few
 outputs sum them in different orders, and a row's bits depend on its place in the tile."""
 
 
@@ -44,15 +44,15 @@ class TorchKernels:
     row_tile: int | None = 32
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return F.linear(filled_up(x), filled_up(weight), bias)
+        return F.linear(padded_inputs(x), padded_inputs(weight), bias)
 
     def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        full = filled_up(weight)
+        full = padded_inputs(weight)
         packed = packed_linear(full, bias, self.row_tile)
         if full is weight:
             return packed
         multiply = packed or (lambda x: F.linear(x, full, bias))
-        return lambda x: multiply(filled_up(x))
+        return lambda x: multiply(padded_inputs(x))
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         # torch's own weight argument multiplies before the rounding to x's dtype; checkpoints were trained with the
@@ -61,9 +61,9 @@ class TorchKernels:
 
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         size = cos.shape[-1]
-        turned = x[..., :size].float()
-        turned = (turned * cos).addcmul_(turned.roll(size // 2, -1), sin).to(x.dtype)
-        return turned if size == x.shape[-1] else torch.cat((turned, x[..., size:]), -1)
+        rotated = x[..., :size].float()
+        rotated = (rotated * cos).addcmul_(rotated.roll(size // 2, -1), sin).to(x.dtype)
+        return rotated if size == x.shape[-1] else torch.cat((rotated, x[..., size:]), -1)
 
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         size = gate_up.shape[-1] // 2
@@ -71,26 +71,26 @@ class TorchKernels:
         if gate.numel() <= SERIAL_ELEMENTS or gate.device.type != "cpu":
             return F.silu(gate).mul_(up)
         out = gate.contiguous()
-        for block in out.split_with_sizes(_blocks(size, SERIAL_ELEMENTS // gate.shape[0]), -1):
+        for block in out.split_with_sizes(split_sizes(size, SERIAL_ELEMENTS // gate.shape[0]), -1):
             F.silu(block, inplace=True)
         return out.mul_(up)
 
     def pack_adapter(self, weights: AdapterWeights) -> AdapterWeights:
         return {
-            name: tuple(part._replace(down=filled_up(part.down), up=filled_up(part.up)) for part in parts)
+            name: tuple(part._replace(down=padded_inputs(part.down), up=padded_inputs(part.up)) for part in parts)
             for name, parts in weights.items()
         }
 
     def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
-        add_in_full_height(self.linear, projection, filled_up(x), out, segments)
+        add_to_all_rows(self.linear, projection, padded_inputs(x), out, segments)
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:
         """torch has no call for more than one of these."""
 
 
-def filled_up(x: Tensor) -> Tensor:
-    """[..., n], with zeros behind every row up to what makes its bits its own."""
-    missing = -x.shape[-1] % (LINE if x.dtype == torch.float32 else DEPTH)
+def padded_inputs(x: Tensor) -> Tensor:
+    """x: [..., n], with zeros behind every row, so that its bits do not depend on the rows beside it."""
+    missing = -x.shape[-1] % (CACHE_LINE if x.dtype == torch.float32 else HALF_DEPTH)
     if missing == 0 or x.device.type != "cpu":
         return x
     return F.pad(x, (0, missing))
@@ -114,5 +114,5 @@ def packs_bfloat16() -> bool:
     )
 
 
-def _blocks(size: int, block: int) -> list[int]:
+def split_sizes(size: int, block: int) -> list[int]:
     return [min(block, size - start) for start in range(0, size, block)]

@@ -35,8 +35,8 @@ ALIGNMENT = 16
 SILU_BLOCK = 1024
 
 
-class Tiles(NamedTuple):
-    """How a matrix product is cut up. A change of any number here is another arithmetic."""
+class TileSizes(NamedTuple):
+    """Launch configuration of a matrix product. Any change here changes the arithmetic, and with it bits."""
 
     rows: int
     columns: int
@@ -47,8 +47,8 @@ class Tiles(NamedTuple):
 
 # 64 rows are the least that Hopper's wgmma takes; narrow columns give a decode step enough programs to keep the
 # memory busy, which is what it waits for.
-HALF = Tiles(rows=64, columns=32, depth=128, num_warps=4, num_stages=3)
-FULL = Tiles(rows=32, columns=32, depth=32, num_warps=4, num_stages=2)
+HALF = TileSizes(rows=64, columns=32, depth=128, num_warps=4, num_stages=3)
+FULL = TileSizes(rows=32, columns=32, depth=32, num_warps=4, num_stages=2)
 TILES = {torch.bfloat16: HALF, torch.float16: HALF, torch.float32: FULL}
 
 
@@ -116,24 +116,24 @@ def rotary_kernel(
     head_stride: tl.tensor,
     BLOCK: tl.constexpr,
 ) -> None:
-    """One program per head of a row: x * cos + (x turned by half) * sin in float32, rounded once."""
+    """One program per head of a row: x * cos + rotate_half(x) * sin in float32, rounded once."""
     program = tl.program_id(0).to(tl.int64)
     row, head = program // heads, program % heads
     columns = tl.arange(0, BLOCK)
-    inside, turned = columns < head_dim, columns < rotary_dim
+    inside, in_rotary = columns < head_dim, columns < rotary_dim
     partners = (columns + rotary_dim // 2) % rotary_dim
     source = x + row * row_stride + head * head_stride
     raw = tl.load(source + columns, mask=inside, other=0.0)
-    partner = tl.load(source + partners, mask=turned, other=0.0).to(tl.float32)
-    c = tl.load(cos + row * rotary_dim + columns, mask=turned, other=1.0)
-    s = tl.load(sin + row * rotary_dim + columns, mask=turned, other=0.0)
+    partner = tl.load(source + partners, mask=in_rotary, other=0.0).to(tl.float32)
+    c = tl.load(cos + row * rotary_dim + columns, mask=in_rotary, other=1.0)
+    s = tl.load(sin + row * rotary_dim + columns, mask=in_rotary, other=0.0)
     rotated = (raw.to(tl.float32) * c + partner * s).to(raw.dtype)
-    tl.store(out + program * head_dim + columns, tl.where(turned, rotated, raw), mask=inside)
+    tl.store(out + program * head_dim + columns, tl.where(in_rotary, rotated, raw), mask=inside)
 
 
 @triton.jit
 def silu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor, BLOCK: tl.constexpr) -> None:
-    """out = silu(gate) * up, the first factor rounded as a tensor of its own would be."""
+    """out = silu(gate) * up; silu is rounded to the dtype before the product, as two torch calls would."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < size
@@ -208,7 +208,7 @@ class CudaKernels:
 
 
 def dense(x: Tensor) -> Tensor:
-    """x, or a copy of it that is contiguous and aligned. What the runner passes nearly always is already."""
+    """x, or a contiguous and aligned copy. What the runner passes is nearly always both already."""
     x = x.contiguous()
     return x if x.data_ptr() % ALIGNMENT == 0 else x.clone()
 

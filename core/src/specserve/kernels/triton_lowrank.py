@@ -1,8 +1,8 @@
 """Low-rank additions on CUDA: all segments of a batch in two Triton kernels per projection, down and up again.
 
-Owns the table that tells a program where its adapter's weights lie, and the cut of segments into tiles of one height. A
-row's bits follow from its own values: no tile holds two segments' rows, depth and rank are walked in order, nothing is
-summed in memory. Rounds where the torch twin, `lowrank.add_in_full_height`, does. Imports Triton.
+Owns the table of addresses of adapters' weights, and the tiling of segments. A row's bits follow from its own values:
+no tile holds rows of two segments, depth and rank are reduced in order, there are no atomics. Rounds where the torch
+twin, `lowrank.add_to_all_rows`, does. Imports Triton.
 """
 # mypy: disable-error-code="untyped-decorator"
 # (triton ships no types)
@@ -29,8 +29,8 @@ ROWS, RANKS, DEPTH, COLUMNS = 16, 16, 64, 64
 PARTS = 3
 """The most that a fused projection has of its own: q, k and v."""
 FIELDS = 5
-REMEMBERED = 256
-"""Tables of the last combinations of adapters and projections."""
+CACHED_TABLES = 256
+"""Most recently used tables, one per combination of adapters and projection."""
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -121,8 +121,8 @@ def up_kernel(
 
 
 class Entry(NamedTuple):
-    """An adapter's parts of one projection, for the kernels: [PARTS, FIELDS] int64 of down's address, up's address,
-    rank, first output, number of outputs; all zero where it has none."""
+    """An adapter's parts of one projection. table: [PARTS, FIELDS] int64, the addresses of down and up, rank, first
+    output, number of outputs; all zero for a missing part."""
 
     table: Tensor
     rank: int
@@ -130,7 +130,7 @@ class Entry(NamedTuple):
 
 
 class PackedAdapter:
-    """The weights, and where they lie: the kernels read by address. No two ever have one number."""
+    """The weights and their addresses, by which the kernels read them. `number` is unique in the process."""
 
     numbers = count()
 
@@ -153,14 +153,14 @@ def entry_of(parts: Sequence[LowRankPart]) -> Entry:
 
 
 class SegmentedAdd:
-    """`add(projection, x, out, segments)` of `CudaKernels`. Remembers tables, which one plan needs for every layer."""
+    """`add_low_rank` of `CudaKernels`. Caches tables and tilings: all layers of a step need the same."""
 
     def __init__(self) -> None:
         self.tables: OrderedDict[tuple[str | int, ...], tuple[Tensor, int, int] | None] = OrderedDict()
-        self.last: tuple[Sequence[Segment], Layout] | None = None
+        self.last: tuple[Sequence[Segment], Tiling] | None = None
 
     def __call__(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
-        adapters, tiles = self.laid_out(segments, x.device)
+        adapters, tiles = self.cached_tiling(segments, x.device)
         found = self.table(projection, adapters, x.device)
         if found is None:
             return
@@ -186,31 +186,31 @@ class SegmentedAdd:
             entries = [adapter.entries.get(projection, none) for adapter in adapters]
             rank, width = max(e.rank for e in entries), max(e.width for e in entries)
             self.tables[key] = (torch.stack([e.table for e in entries]), rank, width) if rank else None
-            if len(self.tables) > REMEMBERED:
+            if len(self.tables) > CACHED_TABLES:
                 self.tables.popitem(last=False)
         self.tables.move_to_end(key)
         return self.tables[key]
 
-    def laid_out(self, segments: Sequence[Segment], device: torch.device) -> Layout:
-        """The same for every projection of a plan, which gives each the same list."""
+    def cached_tiling(self, segments: Sequence[Segment], device: torch.device) -> Tiling:
+        """A plan gives every projection the same list object, so one tiling is cached."""
         if self.last is None or self.last[0] is not segments:
-            self.last = segments, lay_out(segments, device)
+            self.last = segments, tile_segments(segments, device)
         return self.last[1]
 
 
-class Layout(NamedTuple):
-    """tiles: [tiles, 3] int32: first row, rows, which of the adapters."""
+class Tiling(NamedTuple):
+    """tiles: [tiles, 3] int32: first row, number of rows, index into `adapters`."""
 
     adapters: list[PackedAdapter]
     tiles: Tensor
 
 
-def lay_out(segments: Sequence[Segment], device: torch.device) -> Layout:
-    places: dict[PackedAdapter, int] = {}
+def tile_segments(segments: Sequence[Segment], device: torch.device) -> Tiling:
+    order: dict[PackedAdapter, int] = {}
     tiles = [
-        (row, min(ROWS, end - row), places.setdefault(adapter, len(places)))
+        (row, min(ROWS, end - row), order.setdefault(adapter, len(order)))
         for begin, end, adapter in segments
         for row in range(begin, end, ROWS)
     ]
     host = torch.tensor(tiles, dtype=torch.int32, pin_memory=device.type == "cuda")
-    return Layout(list(places), host.to(device, non_blocking=True))
+    return Tiling(list(order), host.to(device, non_blocking=True))

@@ -1,8 +1,8 @@
 """Ownership of KV blocks and the prefix cache over them. Knows no tensors and no requests.
 
-A block is in exactly one of three places: `free` (its content means nothing), held (some request counts on
-it), or `idle` (nobody holds it, its content is still known by its hash and may be taken up or evicted,
-least recently used first). A held block may be known by its hash too; then several requests may hold it.
+A block is in exactly one of three states: `free` (no content), held (by at least one request), or `idle` (held by no
+request, its content still known by its hash; it may be held again or evicted, least recently used first). A held
+block may be known by its hash too; then several requests may hold it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def mixed_hash(parent: bytes, offset: int, arithmetic: str) -> bytes:
 
 
 class BlockPool:
-    """`num_blocks` blocks, handed out, shared, kept and taken back."""
+    """Allocates, shares, caches and frees `num_blocks` blocks."""
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
@@ -88,7 +88,7 @@ class BlockPool:
             self.holders[block] += 1
 
     def release(self, blocks: Sequence[int]) -> None:
-        """Give up one hold of each; the end of a chain becomes evictable before its front."""
+        """Drop one hold of each; the last blocks of a chain are evicted before its first."""
         for block in reversed(blocks):
             assert self.holders[block] > 0
             self.holders[block] -= 1

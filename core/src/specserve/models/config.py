@@ -1,21 +1,23 @@
 """What config.json and generation_config.json say, in one spelling.
 
 Owns the supported architectures and their unwritten rules (Qwen2's biases, which layers have a window); accepts
-unknown keys; knows nothing about tensors. Every complaint is a ModelError that names the file.
+unknown keys; knows nothing about tensors. Every error is a ModelError that names the file.
 """
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from specserve.errors import ModelError
+from specserve.models.json_file import read_json
 from specserve.models.rope_config import RopeConfig, rope_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from specserve.models.json_file import RawJson
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -79,23 +81,7 @@ def read_config(path: Path) -> ModelConfig:
     return parse_config(raw, read_json(generation) if generation.exists() else {}, where=str(file))
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """A JSON object from a file of the model directory."""
-    try:
-        raw = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        raise ModelError(
-            f"model directory {file.parent} has no {file.name}. A model is a directory in Hugging Face format: "
-            "config.json, *.safetensors and tokenizer.json."
-        ) from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file} is not readable JSON: {error}. Download the file again.") from None
-    if not isinstance(raw, dict):
-        raise ModelError(f"{file} must hold a JSON object; got {type(raw).__name__}.")
-    return raw
-
-
-def parse_config(raw: dict[str, Any], generation: dict[str, Any], *, where: str) -> ModelConfig:
+def parse_config(raw: RawJson, generation: RawJson, *, where: str) -> ModelConfig:
     """Both files' contents as one ModelConfig; `where` names the file in errors."""
     family = _family(raw, where)
     _refuse_unsupported(raw, where)
@@ -120,7 +106,7 @@ def parse_config(raw: dict[str, Any], generation: dict[str, Any], *, where: str)
     return msgspec.structs.replace(config, sliding_windows=_sliding_windows(raw, config, where))
 
 
-def _family(raw: dict[str, Any], where: str) -> str:
+def _family(raw: RawJson, where: str) -> str:
     names = raw.get("architectures") or []
     for name in names:
         if name in ARCHITECTURES:
@@ -133,7 +119,7 @@ def _family(raw: dict[str, Any], where: str) -> str:
     )
 
 
-def _refuse_unsupported(raw: dict[str, Any], where: str) -> None:
+def _refuse_unsupported(raw: RawJson, where: str) -> None:
     """What changes the arithmetic and is not implemented is refused, never ignored."""
     if raw.get("quantization_config"):
         method = raw["quantization_config"].get("quant_method", "unknown")
@@ -142,8 +128,8 @@ def _refuse_unsupported(raw: dict[str, Any], where: str) -> None:
         raise ModelError(f"{where}: hidden_act must be silu; got {act!r}.")
 
 
-def _sizes(raw: dict[str, Any], family: str) -> dict[str, Any]:
-    """Sizes by our names. An absent one is left out, so that the conversion complains about it by name."""
+def _sizes(raw: RawJson, family: str) -> RawJson:
+    """Sizes by our names. A missing one is left out, so that the conversion names it in its error."""
     names = {
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",
@@ -190,7 +176,7 @@ def _check_sizes(config: ModelConfig, where: str) -> None:
         raise ModelError(f"{where}: rope_theta and the rotary factor must be positive; got {config.rope}.")
 
 
-def _dtype(raw: dict[str, Any], where: str) -> str:
+def _dtype(raw: RawJson, where: str) -> str:
     dtype = raw.get("dtype") or raw.get("torch_dtype") or "float32"
     dtype = str(dtype).removeprefix("torch.")
     if dtype not in FLOAT_DTYPES:
@@ -198,7 +184,7 @@ def _dtype(raw: dict[str, Any], where: str) -> str:
     return dtype
 
 
-def _sliding_windows(raw: dict[str, Any], config: ModelConfig, where: str) -> tuple[int | None, ...]:
+def _sliding_windows(raw: RawJson, config: ModelConfig, where: str) -> tuple[int | None, ...]:
     window = raw.get("sliding_window", ABSENT_WINDOW)
     if config.family == "llama" or (config.family != "mistral" and not raw.get("use_sliding_window", False)):
         window = None

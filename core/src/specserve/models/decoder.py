@@ -1,7 +1,7 @@
 """The decoder: the row-wise pieces of a Llama-like model between attention calls.
 
 Owns the order of operations and nothing else: arithmetic belongs to the kernel set, adapters to the projections,
-keys and values to the attention back-end, tiles to the runner. Rows map to rows; no piece looks at another row.
+keys and values to the attention backend, tiles to the runner. Rows map to rows; no piece looks at another row.
 Letters: T rows, H hidden size, V vocabulary, d head_dim.
 """
 
@@ -45,21 +45,22 @@ class DecoderLayer:
     down_proj: Projection
 
 
+@dataclass(frozen=True, slots=True)
+class DecoderWeights:
+    """embedding: [V, H]; final_norm: [H]."""
+
+    embedding: Tensor
+    layers: tuple[DecoderLayer, ...]
+    final_norm: Tensor
+    lm_head: Projection
+    projections: Mapping[str, Projection]
+    """Every projection by name, those of the layers and the head."""
+
+
 class DecoderModel:
     """Inference only, plain tensors; the caller holds torch.inference_mode. Made by `loader.load_model`."""
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        kernels: KernelSet,
-        *,
-        embedding: Tensor,
-        layers: tuple[DecoderLayer, ...],
-        final_norm: Tensor,
-        lm_head: Projection,
-        rotary: RotaryTable,
-        projections: Mapping[str, Projection],
-    ) -> None:
+    def __init__(self, config: ModelConfig, kernels: KernelSet, weights: DecoderWeights, rotary: RotaryTable) -> None:
         self.config = config
         self.kernels = kernels
         self.num_layers = config.num_layers
@@ -71,13 +72,13 @@ class DecoderModel:
         self.scale = config.head_dim**-0.5
         self.sliding_windows = config.sliding_windows
         self.max_model_len = rotary.cos.shape[0]
-        self.dtype = embedding.dtype
-        self.device = embedding.device
-        self.projections: Mapping[str, protocols.Projection] = projections
-        self.embedding = embedding
-        self.layers = layers
-        self.final_norm = final_norm
-        self.lm_head = lm_head
+        self.dtype = weights.embedding.dtype
+        self.device = weights.embedding.device
+        self.projections: Mapping[str, protocols.Projection] = weights.projections
+        self.embedding = weights.embedding
+        self.layers = weights.layers
+        self.final_norm = weights.final_norm
+        self.lm_head = weights.lm_head
         self.rotary = rotary
         self._qkv_heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
 

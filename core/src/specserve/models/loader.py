@@ -12,7 +12,7 @@ import torch
 
 from specserve.errors import ModelError
 from specserve.models.config import read_config
-from specserve.models.decoder import DecoderLayer, DecoderModel
+from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.projection import Projection
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.weights import Checkpoint
@@ -41,7 +41,7 @@ def load_model(
 ) -> DecoderModel:
     """Load the model in directory `path`; `on_progress(bytes_done, bytes_total)` is called per tensor.
 
-    Everything that can be wrong is found before weights are allocated; the complaints are ModelErrors.
+    Everything that can be wrong is found before weights are allocated; the errors are ModelErrors.
     """
     config = read_config(path)
     length = resolve_length(config, max_model_len)
@@ -50,7 +50,7 @@ def load_model(
     checkpoint.check(expected_shapes(config))
     target = torch.device(device)
     kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
-    model = _Assembly(config, kernels, checkpoint, target, kind).model(
+    model = _ModelBuilder(config, kernels, checkpoint, target, kind).model(
         RotaryTable(rotary.cos.to(target), rotary.sin.to(target))
     )
     checkpoint.finish()
@@ -100,7 +100,7 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-class _Assembly:
+class _ModelBuilder:
     """Reads tensors in the model's order and puts the parts of a projection into one weight."""
 
     def __init__(
@@ -120,16 +120,10 @@ class _Assembly:
         layers = tuple(self.layer(index) for index in range(config.num_layers))
         head = embedding if config.tied else self.joined(("lm_head.weight",))
         self.projections["lm_head"] = lm_head = Projection("lm_head", head, None, self.kernels.linear)
-        return DecoderModel(
-            config,
-            self.kernels,
-            embedding=embedding,
-            layers=layers,
-            final_norm=self.joined(("model.norm.weight",)),
-            lm_head=lm_head,
-            rotary=rotary,
-            projections=self.projections,
+        weights = DecoderWeights(
+            embedding, layers, self.joined(("model.norm.weight",)), lm_head, projections=self.projections
         )
+        return DecoderModel(config, self.kernels, weights, rotary)
 
     def layer(self, index: int) -> DecoderLayer:
         prefix, qk_norm = f"model.layers.{index}.", self.config.qk_norm

@@ -6,11 +6,14 @@ know, because a wrong rotation still produces fluent text. Knows nothing about t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from specserve.errors import ModelError
+
+if TYPE_CHECKING:
+    from specserve.models.json_file import RawJson
 
 DEFAULT_THETA = 10_000.0
 REQUIRED: dict[str, tuple[str, ...]] = {
@@ -44,9 +47,9 @@ class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
     long_factor: tuple[float, ...] = ()
 
 
-def rope_fields(raw: dict[str, Any], where: str) -> dict[str, Any]:
+def rope_fields(raw: RawJson, where: str) -> RawJson:
     """The fields of a RopeConfig, still unchecked as to their types, from a whole config.json."""
-    given: dict[str, Any] = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    given: RawJson = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if not isinstance(given, dict) or any(isinstance(value, dict) for value in given.values()):
         raise ModelError(f"{where}: rotary parameters that differ by layer type are not supported; got {given!r}.")
     rope_type = given.get("rope_type", given.get("type", "default"))

@@ -1,18 +1,18 @@
 """Reading a checkpoint's tensors from safetensors files, single or sharded.
 
-Owns the file formats and their complaints; never unpickles (a pickle runs code of whoever wrote it). Shapes are
+Owns the file formats and their errors; never unpickles (a pickle runs code of whoever wrote it). Shapes are
 checked from the headers before anything is allocated. Knows nothing about what the tensors mean.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from safetensors import SafetensorError, safe_open
 
 from specserve.errors import ModelError
-from specserve.models.config import read_json
+from specserve.models.json_file import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,24 +27,42 @@ log = logging.getLogger(__name__)
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ITEM_SIZES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2}
-HARMLESS = ("rotary_emb.inv_freq", "lm_head.weight")
+REDUNDANT = ("rotary_emb.inv_freq", "lm_head.weight")
 """Extra tensors that hold nothing new: a buffer of old exporters, and the head where config.json ties it."""
-AGAIN = "Download the model again."
+DOWNLOAD_AGAIN = "Download the model again."
+
+
+class TensorHeader(Protocol):
+    """What safetensors says of a tensor without reading it."""
+
+    def get_shape(self) -> list[int]: ...
+
+    def get_dtype(self) -> str: ...
+
+
+class SafetensorsFile(Protocol):
+    """An open file, as `safetensors.safe_open` returns it."""
+
+    def keys(self) -> Iterable[str]: ...
+
+    def get_slice(self, name: str, /) -> TensorHeader: ...
+
+    def get_tensor(self, name: str, /) -> Tensor: ...
 
 
 class Checkpoint:
-    """The tensors of one model directory, by name. Born with every header read; `take` reads data."""
+    """The tensors of one model directory, by name. Every header is read when it is made; `take` reads data."""
 
     def __init__(self, path: Path, on_progress: Progress | None = None) -> None:
         self.path = path
         self._on_progress = on_progress
-        self._files: dict[str, Any] = {}
+        self._files: dict[str, SafetensorsFile] = {}
         self._where: dict[str, str] = {}
         for file, names in _listing(path).items():
             self._files[file] = opened = _open(path / file)
             held = set(opened.keys())
             if absent := sorted(set(names or ()) - held):
-                raise ModelError(f"{path / file} lacks tensor {absent[0]}, which {INDEX} puts there. {AGAIN}")
+                raise ModelError(f"{path / file} lacks tensor {absent[0]}, which {INDEX} puts there. {DOWNLOAD_AGAIN}")
             self._where |= dict.fromkeys(names if names is not None else held, file)
         self._done = 0
         self._total = sum(self._num_bytes(name) for name in self._where)
@@ -67,7 +85,7 @@ class Checkpoint:
                     f"{self._file(name)}: tensor {name} has type {kind}; allowed: {', '.join(ITEM_SIZES)}. "
                     "Use the unquantised checkpoint."
                 )
-        extra = sorted(name for name in self.names - set(expected) if not name.endswith(HARMLESS))
+        extra = sorted(name for name in self.names - set(expected) if not name.endswith(REDUNDANT))
         if extra:
             log.warning("%s: %d tensors are not used, the first is %s", self.path, len(extra), extra[0])
 
@@ -75,9 +93,9 @@ class Checkpoint:
         """The tensor, read from disk; counts as progress."""
         self._header(name)
         try:
-            tensor: Tensor = self._files[self._where[name]].get_tensor(name)
+            tensor = self._files[self._where[name]].get_tensor(name)
         except (SafetensorError, OSError) as error:
-            raise ModelError(f"{self._file(name)}: tensor {name} cannot be read: {error}. {AGAIN}") from None
+            raise ModelError(f"{self._file(name)}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None
         self._done += self._num_bytes(name)
         if self._on_progress is not None:
             self._on_progress(self._done, self._total)
@@ -89,11 +107,11 @@ class Checkpoint:
             self._done = self._total
             self._on_progress(self._done, self._total)
 
-    def _header(self, name: str) -> Any:
+    def _header(self, name: str) -> TensorHeader:
         if name not in self._where:
             raise ModelError(
                 f"{self.path}: tensor {name} is missing; {len(self._where)} others are there. "
-                f"The weights and config.json are not of the same model, or a file is missing. {AGAIN}"
+                f"The weights and config.json are not of the same model, or a file is missing. {DOWNLOAD_AGAIN}"
             )
         return self._files[self._where[name]].get_slice(name)
 
@@ -120,13 +138,13 @@ def _listing(path: Path) -> dict[str, Iterable[str] | None]:
             f"{path} has only pickled weights ({pickles[0]}). Loading a pickle runs code from the file, so it is "
             "refused. Convert the weights to safetensors, or use a revision that has them."
         )
-    raise ModelError(f"{path} has no weights: neither {SINGLE} nor {INDEX}. {AGAIN}")
+    raise ModelError(f"{path} has no weights: neither {SINGLE} nor {INDEX}. {DOWNLOAD_AGAIN}")
 
 
 def _index(path: Path) -> dict[str, Iterable[str] | None]:
     weight_map = read_json(path / INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
-        raise ModelError(f"{path / INDEX} has no weight_map. {AGAIN}")
+        raise ModelError(f"{path / INDEX} has no weight_map. {DOWNLOAD_AGAIN}")
     shards: dict[str, list[str]] = {}
     for tensor, file in weight_map.items():
         if not isinstance(file, str) or "/" in file or "\\" in file or not file.endswith(".safetensors"):
@@ -136,13 +154,14 @@ def _index(path: Path) -> dict[str, Iterable[str] | None]:
     if missing:
         raise ModelError(
             f"{path}: shard {missing[0]} is missing, and so are {len(missing) - 1} of the other "
-            f"{len(shards) - 1} that {INDEX} names. {AGAIN}"
+            f"{len(shards) - 1} that {INDEX} names. {DOWNLOAD_AGAIN}"
         )
     return dict(shards)
 
 
-def _open(file: Path) -> Any:
+def _open(file: Path) -> SafetensorsFile:
     try:
-        return safe_open(file, framework="pt", device="cpu")
+        opened: SafetensorsFile = safe_open(file, framework="pt", device="cpu")
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{file} is truncated or not a safetensors file: {error}. {AGAIN}") from None
+        raise ModelError(f"{file} is truncated or not a safetensors file: {error}. {DOWNLOAD_AGAIN}") from None
+    return opened

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from specserve.types import SamplingParams
 
-FIRST_TRY = 64
+FIRST_COUNT = 64
 GROWTH = 8
+"""Top-p looks at the best 64 logits first, then at eight times as many, until they hold the nucleus."""
 
 
 def has_cutoff(params: SamplingParams) -> bool:
@@ -43,19 +44,19 @@ def top_p_threshold(logits: Tensor, best: Tensor | None, top_p: float) -> float:
     if best is not None:
         return nucleus_end(best, torch.softmax(best, -1), top_p)
     probabilities = torch.softmax(logits, -1)
-    count = FIRST_TRY
+    count = FIRST_COUNT
     while count < len(logits):
         values, ids = torch.topk(logits, count)
-        mass = probabilities[ids]
-        if float(mass.sum(dtype=torch.float64)) >= top_p:
-            return nucleus_end(values, mass, top_p)
+        probs = probabilities[ids]
+        if float(probs.sum(dtype=torch.float64)) >= top_p:
+            return nucleus_end(values, probs, top_p)
         count *= GROWTH
     values, ids = torch.sort(logits, descending=True)
     return nucleus_end(values, probabilities[ids], top_p)
 
 
-def nucleus_end(values: Tensor, mass: Tensor, top_p: float) -> float:
-    """values: descending logits; mass: their probabilities. The logit at which the running sum reaches top_p."""
-    running = torch.cumsum(mass.double(), -1)
+def nucleus_end(values: Tensor, probs: Tensor, top_p: float) -> float:
+    """values: descending logits; probs: their probabilities. The logit at which the running sum reaches top_p."""
+    running = torch.cumsum(probs.double(), -1)
     last = int((running < top_p).sum())
     return float(values[min(last, len(values) - 1)])

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NEVER = float("-inf")
-FORMATS = {torch.int64: ("q", "l") if array("l").itemsize == 8 else ("q",), torch.float32: ("f",)}
-"""What the struct module calls them."""
+ARRAY_FORMATS = {torch.int64: ("q", "l") if array("l").itemsize == 8 else ("q",), torch.float32: ("f",)}
+"""Buffer formats of the struct module."""
 
 
 class TorchRow:
@@ -43,20 +43,20 @@ class TorchRow:
 
     def ids(self, numbers: array[int]) -> Tensor:
         """Checked on the host: a negative one would be a token from the end, and one too many harms a whole device."""
-        lent = self.lent(numbers, torch.int64)
-        if len(lent):
-            least, most = (int(x) for x in lent.aminmax())
+        given = self.view(numbers, torch.int64)
+        if len(given):
+            least, most = (int(x) for x in given.aminmax())
             if least < 0 or most >= len(self.logits):
                 wrong = least if least < 0 else most
                 raise ValueError(f"an edit's tokens must be in [0, {len(self.logits)}); got {wrong}.")
-        return lent.to(self.logits.device)
+        return given.to(self.logits.device)
 
     def floats(self, numbers: array[float]) -> Tensor:
-        return self.lent(numbers, torch.float32).to(self.logits.device)
+        return self.view(numbers, torch.float32).to(self.logits.device)
 
-    def lent(self, numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:
-        """Shares the array's memory; frombuffer takes no empty ones, and reads numbers of another type amiss."""
-        lent = memoryview(numbers)
-        if lent.format not in FORMATS[dtype]:
-            raise ValueError(f"an edit takes ids as array('q') and values as array('f'); got format {lent.format!r}.")
-        return torch.frombuffer(lent, dtype=dtype) if len(lent) else torch.empty(0, dtype=dtype)
+    def view(self, numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:
+        """A tensor over the array's memory; frombuffer refuses empty arrays and does not check the format."""
+        buffer = memoryview(numbers)
+        if buffer.format not in ARRAY_FORMATS[dtype]:
+            raise ValueError(f"an edit takes ids as array('q') and values as array('f'); got format {buffer.format!r}.")
+        return torch.frombuffer(buffer, dtype=dtype) if len(buffer) else torch.empty(0, dtype=dtype)

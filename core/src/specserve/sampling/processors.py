@@ -1,8 +1,8 @@
 """The core's logits processors: each keeps a request's state and edits a row along a draft's path.
 
 A processor sees one row of raw logits and the guessed tokens between the committed ones and that row, so a
-row gets the logits it would get if those guesses were already committed. Each touches a few tokens of the
-vocabulary, and says which: who applies the edits is the sampler's choice. Nothing here knows of batches.
+row gets the logits it would get if those guesses were already committed. Each changes a few
+tokens of the vocabulary and states which; the sampler applies the edits. Nothing here knows of batches.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from specserve.protocols import LogitEdits
 
 
-class Editing:
-    """A state that is told by its edits."""
+class EditingState:
+    """A processor state whose `apply` makes the edits that `edit` states."""
 
     def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
         raise NotImplementedError
@@ -35,7 +35,7 @@ class Editing:
         pass
 
 
-class Bias(Editing):
+class Bias(EditingState):
     """Adds `logit_bias`, in [-100, 100] per token, and forbids what is not in `allowed_token_ids`."""
 
     def __init__(self, bias: dict[int, float], allowed: Sequence[int] | None) -> None:
@@ -49,7 +49,7 @@ class Bias(Editing):
             edits.shift(self.ids, self.values)
 
 
-class Penalties(Editing):
+class Penalties(EditingState):
     """Repetition (Keskar et al., 2019) over prompt and output; presence and frequency over the output."""
 
     def __init__(self, request: Request) -> None:
@@ -59,19 +59,19 @@ class Penalties(Editing):
         self.ids = array("q", dict.fromkeys(prompt))
         self.counts = array("f", bytes(4 * len(self.ids)))
         """How often each of `ids` was generated: 0 for those of the prompt alone, which only repetition counts."""
-        self.places = {token: i for i, token in enumerate(self.ids)}
+        self.index_of = {token: i for i, token in enumerate(self.ids)}
         self.commit(request.tokens[request.prompt_len :])
 
     def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
-        ids, counts = self.ahead(path) if path else (self.ids, self.counts)
+        ids, counts = self.counts_after(path) if path else (self.ids, self.counts)
         if ids:
             edits.penalize(ids, counts, *self.factors)
 
-    def ahead(self, path: Sequence[int]) -> tuple[array[int], array[float]]:
-        """`ids` and `counts` as if `path` were committed. Copies no dictionary: that would cost more than all else."""
+    def counts_after(self, path: Sequence[int]) -> tuple[array[int], array[float]]:
+        """`ids` and `counts` as if `path` were committed, without a copy of the dictionary, which would cost most."""
         ids, counts, more = self.ids[:], self.counts[:], dict[int, int]()
         for token in path:
-            at = self.places[token] if token in self.places else more.setdefault(token, len(ids))
+            at = self.index_of[token] if token in self.index_of else more.setdefault(token, len(ids))
             if at == len(ids):
                 ids.append(token)
                 counts.append(0.0)
@@ -80,14 +80,14 @@ class Penalties(Editing):
 
     def commit(self, tokens: Sequence[int]) -> None:
         for token in tokens:
-            at = self.places.setdefault(token, len(self.ids))
+            at = self.index_of.setdefault(token, len(self.ids))
             if at == len(self.ids):
                 self.ids.append(token)
                 self.counts.append(0.0)
             self.counts[at] += 1
 
 
-class MinTokens(Editing):
+class MinTokens(EditingState):
     """No end before `min_tokens` tokens were generated."""
 
     def __init__(self, request: Request, ends: Iterable[int]) -> None:
@@ -102,7 +102,7 @@ class MinTokens(Editing):
         self.missing -= len(tokens)
 
 
-class BadWords(Editing):
+class BadWords(EditingState):
     """No token that would complete one of the forbidden sequences."""
 
     def __init__(self, request: Request) -> None:
@@ -111,7 +111,7 @@ class BadWords(Editing):
         self.tail = tail_of(request.tokens, self.longest)
         self.always = {word[0] for word in words if len(word) == 1}
         self.after: dict[int, list[tuple[list[int], int]]] = {}
-        """By the last token before the end of a word: (all before the end, the end). Most words are out at one look."""
+        """Words by their last token but one: (all tokens but the last, the last), so that one lookup rules out most."""
         for *start, last in words:
             if start:
                 self.after.setdefault(start[-1], []).append((start, last))

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.protocols import ProcessorState, ScoredRow
 
-SLICE = 32
-"""Rows that get noise at a time, which bounds memory at large vocabularies."""
-
+ROWS_AT_ONCE = 32
+"""Rows that get noise in one call: bounds memory at large vocabularies."""
 
 GREEDY_BELOW = 1e-5
 """A lower temperature is greedy: dividing by it would leave float32's range."""
@@ -47,8 +46,8 @@ class TorchSampler:
 
     def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
         tokens: list[int] = []
-        for begin in range(0, len(rows), SLICE):
-            tokens += self.argmax_tokens(scores(logits, rows[begin : begin + SLICE]))
+        for begin in range(0, len(rows), ROWS_AT_ONCE):
+            tokens += self.argmax_tokens(scores(logits, rows[begin : begin + ROWS_AT_ONCE]))
         return tokens
 
     def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:

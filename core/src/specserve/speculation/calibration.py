@@ -1,9 +1,8 @@
-"""Survival estimates held against what happened.
+"""Calibration of survival estimates against what was accepted.
 
-Every proposal, verified or not, is scored for free against the tokens that the target then gave: a guess
-whose ancestors all came true is a hit or a miss as soon as the token at its depth is known. What a drafter
-says survives with probability .7 is then corrected to what its guesses of that kind did; one that says
-nothing is judged by depth alone.
+Every proposal, verified or not, is scored against the tokens that the target then gave: a guess whose ancestors
+were all right is a hit or a miss as soon as the token at its depth is known. A stated survival of 0.7 is corrected
+to the rate at which this drafter's guesses with such estimates were right; without estimates, rates go by depth.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ if TYPE_CHECKING:
     from specserve.types import Draft
 
 PRIOR_TRIALS = 8.0
-FORGETTING = 0.995
-"""Weight of the past per trial: about 200 trials are remembered."""
-UNKNOWN_RATE = 0.6
-"""Where a drafter gives no estimate: the prior chance that a guess is right when its parent was."""
+DECAY = 0.995
+"""Weight of earlier trials, per trial: about the last 200 trials count."""
+PRIOR_RATE = 0.6
+"""Without an estimate: the prior probability that a guess is right when its parent was."""
 BUCKETS = 10
 
 
 class Rate:
-    """An exponentially forgetting share of hits around a prior."""
+    """Exponentially decayed counts of hits and trials."""
 
     __slots__ = ("hits", "trials")
 
@@ -34,12 +33,12 @@ class Rate:
         self.hits = self.trials = 0.0
 
     def add(self, hit: bool) -> None:
-        self.hits = self.hits * FORGETTING + hit
-        self.trials = self.trials * FORGETTING + 1.0
+        self.hits = self.hits * DECAY + hit
+        self.trials = self.trials * DECAY + 1.0
 
 
 class Calibration:
-    """One table of conditional rates: by source and stated conditional survival, or by source and depth."""
+    """Conditional rates of hits, by source and stated conditional survival, or by source and depth."""
 
     def __init__(self) -> None:
         self.rates: dict[tuple[str, str, int], Rate] = {}
@@ -56,19 +55,19 @@ class Calibration:
 
     def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
         """`tokens`: what the target gave after the draft's root."""
-        came_true = {ROOT: 0}
+        right = {ROOT: 0}
         """Node -> depth."""
         guessed = draft.tokens
-        judged = None
+        conditional = None
         for node, parent in enumerate(parents_of(draft)):
-            depth = came_true.get(parent)
+            depth = right.get(parent)
             if depth is None or depth >= len(tokens):
                 continue
             hit = guessed[node] == tokens[depth]
             if hit:
-                came_true[node] = depth + 1
-            judged = judged or conditionals(draft)
-            kind, bucket, _ = judged[node]
+                right[node] = depth + 1
+            conditional = conditional or conditionals(draft)
+            kind, bucket, _ = conditional[node]
             rate = self.rates.get((draft.source, kind, bucket))
             if rate is None:
                 rate = self.rates[draft.source, kind, bucket] = Rate()
@@ -76,7 +75,7 @@ class Calibration:
 
 
 def hits_of(draft: Draft, tokens: Sequence[int]) -> int:
-    """How many guesses along one path from the root came true, as far as `tokens` tell."""
+    """How many guesses along one path from the root were right, as far as `tokens` tell."""
     node, children = ROOT, children_of(draft)
     for depth, token in enumerate(tokens):
         child = children.get(node, {}).get(token)
@@ -89,7 +88,7 @@ def hits_of(draft: Draft, tokens: Sequence[int]) -> int:
 def conditionals(draft: Draft) -> list[tuple[str, int, float]]:
     """(kind, bucket, stated P(node right | parent right)) of every node."""
     if draft.survival is None:
-        return [("depth", min(depth, 16), UNKNOWN_RATE) for depth in depths_of(draft)]
+        return [("depth", min(depth, 16), PRIOR_RATE) for depth in depths_of(draft)]
     stated, survival = [], draft.survival
     for parent, own in zip(parents_of(draft), survival, strict=True):
         before = 1.0 if parent == ROOT else survival[parent]

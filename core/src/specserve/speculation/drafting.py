@@ -1,9 +1,9 @@
-"""Asks the drafters after each step and puts the best draft of each request on it for the next.
+"""Asks the drafters after each step and gives each request its best draft for the next.
 
 Several drafters compose: the cheapest (as measured) is asked first, and a costlier one only for requests
-whose draft so far promises less than the costlier one's drafts usually bring. All are held against the
-tokens that the target then gave, verified or not. One that was asked nothing for many steps is asked once
-whatever it promises, so that none is locked out by its first misses. Guards keep every fault away from the requests.
+whose best draft so far promises fewer accepted tokens than the costlier drafter usually achieves. All proposals are
+scored against the tokens that the target then gave, verified or not. A drafter that was not asked for many steps is
+asked once anyway, so that its first misses do not exclude it for good. Guards keep faults away from the requests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoDraft:
-    """Stands where no drafter is enabled: plain decoding."""
+    """No drafter is enabled: plain decoding."""
 
     def start(self, request: Request) -> None:
         pass
@@ -36,15 +36,15 @@ class NoDraft:
 
 
 class Drafting:
-    """One drafter or several, behind their guards."""
+    """One or several guarded drafters."""
 
     def __init__(self, guards: Sequence[GuardedDrafter], planner: DraftPlanner) -> None:
         self.guards, self.planner = guards, planner
         self.calibration = Calibration()
-        self.asked_only = not any(guard.hears_every_step for guard in guards)
-        """No drafter has to hear of steps in which nothing is asked."""
+        self.may_skip = not any(guard.hears_every_step for guard in guards)
+        """No drafter reads the rows of steps in which none is asked."""
         self.proposals: dict[str, list[tuple[GuardedDrafter, Draft]]] = {}
-        """What each drafter proposed for each request after the last step; kept only where several compete."""
+        """The drafts proposed after the last step, by request id; kept only when several drafters compete."""
 
     def start(self, request: Request) -> None:
         for guard in self.guards:
@@ -60,8 +60,8 @@ class Drafting:
         requests = [span.request for span in batch.spans]
         live = [i for i, span in enumerate(verdict.spans) if span.tokens and requests[i].finish_reason is None]
         planned = self.planner.limits([requests[i] for i in live])
-        if self.asked_only and not self.proposals and not any(planned):
-            return  # most steps of a server whose text does not repeat
+        if self.may_skip and not self.proposals and not any(planned):
+            return  # most steps while every request backs off
         limits = [0] * len(batch.spans)
         for i, limit in zip(live, planned, strict=True):
             limits[i] = limit
@@ -76,24 +76,24 @@ class Drafting:
     def compete(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
-        """Of each request's drafts the one that promises most."""
+        """For each request the draft with the most expected accepted tokens."""
         best: list[Draft | None] = [None] * len(limits)
-        promise = [0.0] * len(limits)
+        expected = [0.0] * len(limits)
         for guard in sorted(self.guards, key=lambda g: g.seconds_per_draft):
             asked = list(limits)
             if not guard.is_due():
-                asked = [limit if p < guard.mean_hits else 0 for limit, p in zip(limits, promise, strict=True)]
+                asked = [limit if p < guard.mean_hits else 0 for limit, p in zip(limits, expected, strict=True)]
             for i, draft in enumerate(guard.propose(batch, output, verdict, asked)):
                 if draft is None:
                     continue
                 self.proposals.setdefault(batch.spans[i].request.id, []).append((guard, draft))
-                expected = sum(self.calibration.survival(draft))
-                if expected > promise[i]:
-                    best[i], promise[i] = draft, expected
+                promised = sum(self.calibration.survival(draft))
+                if promised > expected[i]:
+                    best[i], expected[i] = draft, promised
         return best
 
     def score(self, batch: Batch, verdict: Verdict) -> None:
-        """Hold the last proposals against the tokens that came."""
+        """Score the last proposals against the tokens that the target gave."""
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if decided.tokens:
                 for guard, draft in self.proposals.pop(span.request.id, ()):

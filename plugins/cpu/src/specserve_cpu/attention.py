@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from specserve.config import BLOCK_SIZES
 from specserve.protocols import BY_SLOT, PHASES, AttentionBackend, AttentionCapabilities, KVLayout
 from specserve_cpu import _native
 from specserve_cpu.lending import lent
@@ -77,7 +78,7 @@ class PagedFactory:
         tree_mask=True,
         ragged=True,
         row_invariant=True,
-        block_sizes=(1, 2, 4, 8, 16, 32, 64),
+        block_sizes=BLOCK_SIZES,
         devices=("cpu",),
         dtypes=("float32", "bfloat16"),
         head_bytes={"cpu": 4},  # bfloat16 is taken in pairs

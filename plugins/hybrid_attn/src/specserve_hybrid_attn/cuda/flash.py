@@ -21,6 +21,7 @@ import torch
 
 from specserve.batch.builder import to_device
 from specserve.batch.drafts import is_chain
+from specserve.config import BLOCK_SIZES
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 from specserve_hybrid_attn.cuda.choose_kernels import mover_for
@@ -108,7 +109,7 @@ class FlashFactory:
         tree_mask=False,
         ragged=True,
         row_invariant=True,
-        block_sizes=(1, 2, 4, 8, 16, 32, 64),
+        block_sizes=BLOCK_SIZES,
         devices=("cuda",),
         dtypes=("bfloat16", "float16"),
         head_bytes={"cuda": 16},

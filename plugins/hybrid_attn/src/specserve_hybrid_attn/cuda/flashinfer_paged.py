@@ -17,6 +17,7 @@ import torch
 
 from specserve.batch.builder import to_device
 from specserve.batch.drafts import depths_of, is_chain, parents_of
+from specserve.config import BLOCK_SIZES
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 from specserve_hybrid_attn.cuda.choose_kernels import mover_for, tree_kernels
@@ -133,7 +134,7 @@ class FlashInferFactory:
         tree_mask=True,
         ragged=True,
         row_invariant=False,
-        block_sizes=(1, 2, 4, 8, 16, 32, 64),
+        block_sizes=BLOCK_SIZES,
         devices=("cuda",),
         dtypes=("bfloat16", "float16"),
         head_bytes={"cuda": 128},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from specserve.config import BLOCK_SIZES
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 from specserve_hybrid_attn.cuda.choose_kernels import mover_for, tree_kernels
@@ -69,7 +70,7 @@ class PagedFactory:
         tree_mask=True,
         ragged=True,
         row_invariant=True,  # by construction, not by measurement: the engine itself promises nothing on CUDA yet
-        block_sizes=(1, 2, 4, 8, 16, 32, 64),
+        block_sizes=BLOCK_SIZES,
         devices=("cuda",),
         dtypes=("float32", "bfloat16", "float16"),
         made_for=("decode", "verify"),

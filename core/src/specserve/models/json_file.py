@@ -1,0 +1,30 @@
+"""JSON files of a model directory; a file that cannot be read is a ModelError that names it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from specserve.errors import ModelError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RawJson: TypeAlias = dict[str, Any]
+"""An object as the file has it: nothing is known of its values before `msgspec.convert` has checked them."""
+
+
+def read_json(file: Path) -> RawJson:
+    """A JSON object from a file of the model directory."""
+    try:
+        raw = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise ModelError(
+            f"model directory {file.parent} has no {file.name}. A model is a directory in Hugging Face format: "
+            "config.json, *.safetensors and tokenizer.json."
+        ) from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} is not readable JSON: {error}. Download the file again.") from None
+    if not isinstance(raw, dict):
+        raise ModelError(f"{file} must hold a JSON object; got {type(raw).__name__}.")
+    return raw
