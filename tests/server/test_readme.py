@@ -59,6 +59,6 @@ def test_what_is_to_be_installed_is_there() -> None:
 
 def test_targets_and_links_exist() -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    assert set(re.findall(r"`?\bmake ([\w-]+)", README)) <= set(targets)
+    assert set(re.findall(r"(?:^|`)make ([\w-]+)", README, flags=re.MULTILINE)) <= set(targets)
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", README)]
     assert all((ROOT / link).is_file() for link in links)
