@@ -1,7 +1,7 @@
 """Two backends as one: prompt positions go to the first, generated positions to the second.
 
-Both read and write the same cache. Prompt rows of a step come first, because generated rows of the same request may
-follow them in a recomputation and see their keys; the other way round nothing is ever seen.
+Both read and write the same cache. Prompt rows of a step are computed first: in a recomputation generated rows of the
+same request attend to their keys, and prompt rows never attend to generated ones.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
 
 
-class PartPlan(NamedTuple):
-    """Who serves which rows, and its own plan for them."""
+class SubPlan(NamedTuple):
+    """A backend, the rows that it computes, and its plan for them."""
 
     backend: AttentionBackend
     rows: slice | torch.Tensor
@@ -27,7 +27,7 @@ class PartPlan(NamedTuple):
 
 
 class HybridAttention(AttentionBackend):
-    """`specserve.protocols.AttentionBackend`, all of it, by two others."""
+    """`specserve.protocols.AttentionBackend`; every part of it is composed of the two members."""
 
     def __init__(self, name: str, prompt: AttentionBackend, generated: AttentionBackend) -> None:
         self.name, self.prompt, self.generated = name, prompt, generated
@@ -43,15 +43,15 @@ class HybridAttention(AttentionBackend):
             return self.prompt.backend_for(batch)
         return self
 
-    def plan(self, batch: Batch) -> tuple[PartPlan, ...]:
+    def plan(self, batch: Batch) -> tuple[SubPlan, ...]:
         if is_generated_only(batch):
-            return (PartPlan(self.generated, slice(None), self.generated.plan(batch)),)
+            return (SubPlan(self.generated, slice(None), self.generated.plan(batch)),)
         if is_prompt_only(batch):
-            return (PartPlan(self.prompt, slice(None), self.prompt.plan(batch)),)
+            return (SubPlan(self.prompt, slice(None), self.prompt.plan(batch)),)
         parts = (self.prompt, prompt_part(batch)), (self.generated, generated_part(batch))
-        return tuple(PartPlan(backend, part.rows, backend.plan(part.batch)) for backend, part in parts)
+        return tuple(SubPlan(backend, part.rows, backend.plan(part.batch)) for backend, part in parts)
 
-    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: tuple[PartPlan, ...]) -> Tensor:
+    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: tuple[SubPlan, ...]) -> Tensor:
         out = q.new_empty(q.shape)
         for part in plan:
             rows = part.rows

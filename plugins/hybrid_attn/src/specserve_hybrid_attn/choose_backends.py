@@ -1,4 +1,4 @@
-"""Which backend serves each phase, by the user's options or as the best that fits; every reason against it at once."""
+"""Chooses the backend of each phase: the option's, or the best that fits. A refusal gives every reason at once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionFactory, AttentionNeeds, Phase
     from specserve_hybrid_attn.options import HybridOptions
 
-SAME_AS: tuple[Phase, ...] = ("prefill", "decode")
-"""What `verify` may name instead of a backend."""
+ALIASES: tuple[Phase, ...] = ("prefill", "decode")
+"""Phases that the option `verify` may name instead of a backend."""
 
 
 def choose(options: HybridOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds) -> HybridFactory:
@@ -37,11 +37,15 @@ def names_by_phase(
     options: HybridOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds
 ) -> dict[Phase, str]:
     """The backend of every phase; `auto` where none fits."""
-    asked: dict[Phase, str] = {"prefill": options.prefill, "decode": options.decode, "verify": options.verify}
+    options_by_phase: dict[Phase, str] = {
+        "prefill": options.prefill,
+        "decode": options.decode,
+        "verify": options.verify,
+    }
     names: dict[Phase, str] = {}
     for phase in PHASES:
-        name = asked[phase]
-        if phase == "verify" and name in SAME_AS:
+        name = options_by_phase[phase]
+        if phase == "verify" and name in ALIASES:
             name = names[name]
         elif name == AUTO:
             best = best_fit(available, needs, (phase,))

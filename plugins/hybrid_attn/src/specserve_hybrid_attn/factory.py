@@ -1,4 +1,4 @@
-"""A composed backend before it knows the model: what it can do follows from its members."""
+"""The factory of a composed backend, whose capabilities follow from those of its two members."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ T = TypeVar("T")
 
 
 class HybridFactory:
-    """`specserve.protocols.AttentionFactory`. `phase`: what generated positions are called here, decode or verify."""
+    """`specserve.protocols.AttentionFactory`. `phase`: that of generated positions, decode or verify."""
 
     def __init__(self, prompt: AttentionFactory, generated: AttentionFactory, phase: str) -> None:
         self.prompt, self.generated = prompt, generated
         self.name = f"hybrid(prefill={prompt.name}, {phase}={generated.name})"
-        self.capabilities = of_both(prompt.capabilities, generated.capabilities)
+        self.capabilities = combined(prompt.capabilities, generated.capabilities)
 
     def build(self, spec: AttentionSpec, cache: Any, device: torch.device, dtype: torch.dtype) -> AttentionBackend:
-        """One backend for all positions is that backend itself: nothing to split, and kernel sets may fuse it."""
+        """The same backend twice is not composed: batches are not split then, and kernel sets may fuse it."""
         prompt = self.prompt.build(spec, cache, device, dtype)
         if self.prompt is self.generated:
             return prompt
         return HybridAttention(self.name, prompt, self.generated.build(spec, cache, device, dtype))
 
 
-def of_both(prompt: AttentionCapabilities, generated: AttentionCapabilities) -> AttentionCapabilities:
-    """Only what both can, but for tree masks: guesses are generated positions, always."""
-    devices = common(prompt.devices, generated.devices)
+def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) -> AttentionCapabilities:
+    """What both can do; tree masks only of `generated`, since draft tokens are always at generated positions."""
+    devices = intersection(prompt.devices, generated.devices)
     return AttentionCapabilities(
         paged=prompt.paged and generated.paged,
         tree_mask=generated.tree_mask,
         ragged=prompt.ragged and generated.ragged,
         row_invariant=prompt.row_invariant and generated.row_invariant,
-        block_sizes=common(prompt.block_sizes, generated.block_sizes),
+        block_sizes=intersection(prompt.block_sizes, generated.block_sizes),
         devices=devices,
-        dtypes=common(prompt.dtypes, generated.dtypes),
+        dtypes=intersection(prompt.dtypes, generated.dtypes),
         head_bytes={d: lcm(prompt.head_bytes.get(d, 1), generated.head_bytes.get(d, 1)) for d in devices},
-        kv_layouts=common(prompt.kv_layouts, generated.kv_layouts),
-        graphs=common(prompt.graphs, generated.graphs),
+        kv_layouts=intersection(prompt.kv_layouts, generated.kv_layouts),
+        graphs=intersection(prompt.graphs, generated.graphs),
     )
 
 
-def common(one: tuple[T, ...], other: tuple[T, ...]) -> tuple[T, ...]:
+def intersection(one: tuple[T, ...], other: tuple[T, ...]) -> tuple[T, ...]:
     return tuple(each for each in one if each in other)

@@ -1,4 +1,4 @@
-"""What a user may choose."""
+"""The options of hybrid_attn."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class HybridOptions(msgspec.Struct, frozen=True, kw_only=True):
     decode: str = AUTO
     """The backend of generated positions where no drafter is enabled, by name; auto takes the best that fits."""
     verify: str = AUTO
-    """The backend of generated positions where a drafter is enabled, guesses or none: prefill and decode mean the same
-    as that phase, else by name; auto takes the best that fits."""
+    """The backend of generated positions where a drafter is enabled, with or without a draft in the step: prefill
+    and decode mean the same as that phase, else by name; auto takes the best that fits."""

@@ -1,7 +1,7 @@
-"""Which rows of a batch belong to the prompt and which were generated: the one place that splits a batch by phase.
+"""Splits a batch by phase: rows of prompt positions and rows of generated positions.
 
-A position's phase never changes: below `prompt_len` it is the prompt's, in a recomputation too. How many rows a request
-has in this step, and how many of them are guesses, plays no part.
+A position's phase never changes: below `prompt_len` it is the prompt's, in a recomputation too. It does not depend on
+how many rows or draft tokens the request has in this step.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from specserve.batch.span import Span
 
 
-class Part(NamedTuple):
-    """Some rows of a batch as a batch of their own; `rows` says which: a slice, or [n] int64 in rising order."""
+class SubBatch(NamedTuple):
+    """Some rows of a batch as a batch of their own. `rows`: their indices, a slice or [n] int64, ascending."""
 
     batch: Batch
     rows: slice | Tensor
 
 
 def num_prompt_rows(span: Span) -> int:
-    """How many leading rows of the span lie in its prompt."""
+    """The leading rows of the span that are prompt positions."""
     return min(max(span.request.prompt_len - span.start, 0), span.length)
 
 
@@ -42,24 +42,24 @@ def is_generated_only(batch: Batch) -> bool:
     return all(span.start >= span.request.prompt_len for span in batch.spans)
 
 
-def prompt_part(batch: Batch) -> Part:
+def prompt_part(batch: Batch) -> SubBatch:
     return part_of(batch, lambda span: (0, num_prompt_rows(span)))
 
 
-def generated_part(batch: Batch) -> Part:
+def generated_part(batch: Batch) -> SubBatch:
     return part_of(batch, lambda span: (num_prompt_rows(span), span.length))
 
 
-def part_of(batch: Batch, rows_of: Callable[[Span], tuple[int, int]]) -> Part:
-    """Of every span the rows [begin, end) that `rows_of` names; nothing of it is scored here."""
+def part_of(batch: Batch, rows_of: Callable[[Span], tuple[int, int]]) -> SubBatch:
+    """The rows [begin, end) that `rows_of` gives for each span. None is marked as scored, which attention does not read."""
     spans, ranges = [], []
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
         begin, end = rows_of(span)
         if begin < end:
-            spans.append(cut(span, begin, end))
+            spans.append(slice_span(span, begin, end))
             ranges.append(range(offset + begin, offset + end))
     lens = tuple(map(len, ranges))
-    rows = joined(ranges, batch)
+    rows = row_index(ranges, batch)
     part = msgspec.structs.replace(
         batch,
         spans=tuple(spans),
@@ -73,11 +73,11 @@ def part_of(batch: Batch, rows_of: Callable[[Span], tuple[int, int]]) -> Part:
         num_rows=sum(lens),
         num_scored=0,
     )
-    return Part(part, rows)
+    return SubBatch(part, rows)
 
 
-def cut(span: Span, begin: int, end: int) -> Span:
-    """Rows [begin, end) of the span. Guesses follow the prompt, so they stay together."""
+def slice_span(span: Span, begin: int, end: int) -> Span:
+    """Rows [begin, end) of the span. A draft is never cut: its tokens are all at generated positions."""
     if (begin, end) == (0, span.length):
         return span
     drafted = span.drafted if end == span.length else 0
@@ -91,8 +91,8 @@ def cut(span: Span, begin: int, end: int) -> Span:
     )
 
 
-def joined(ranges: Sequence[range], batch: Batch) -> slice | Tensor:
-    """All rows of the ranges: a slice where they follow each other."""
+def row_index(ranges: Sequence[range], batch: Batch) -> slice | Tensor:
+    """All rows of the ranges: a slice where they are contiguous."""
     if all(before.stop == after.start for before, after in pairwise(ranges)):
         return slice(ranges[0].start, ranges[-1].stop)
     return to_device([row for each in ranges for row in each], batch.input_ids.device)

@@ -1,4 +1,4 @@
-"""hybrid_attn's hooks."""
+"""The hooks of hybrid_attn."""
 
 from __future__ import annotations
 
