@@ -1,6 +1,6 @@
 """What specserve costs and gains on this machine, as ratios within one run.
 
-`python -m benchmarks` runs everything; docs/benchmarks.md says what each benchmark measures. `cases` holds one module
-per benchmark, each with a `run(options) -> Result`; none of them is imported before it is asked for. `lib` is what
-they share; `peers` and `replay` belong to the cases of these names.
+`python -m benchmarks` runs every case; docs/benchmarks.md says what each one measures. `cases` holds one module per
+case, each with a `run(options) -> Result`, imported only when it is run. `lib` is what cases share; `peers` and
+`replay` hold what the cases of these names are made of.
 """

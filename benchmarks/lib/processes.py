@@ -1,6 +1,6 @@
 """`specserve` as a process: started as a user starts it, timed until it is ready, ended by SIGTERM.
 
-Children write and use bytecode caches as an installed program does, whatever the parent's environment says.
+It uses bytecode caches as an installed program does, also where PYTHONDONTWRITEBYTECODE is set.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ STOP_SECONDS = 20.0
 
 
 class Server(NamedTuple):
-    """A server that said it is ready, `seconds` after it was started."""
+    """A server that became ready `seconds` after its start."""
 
     url: str
     seconds: float
 
 
 def command() -> list[str]:
-    """The installed script beside this interpreter, or the same without a script."""
+    """The installed script next to this interpreter, or its entry point if there is none."""
     script = Path(sys.executable).with_name("specserve")
     if script.exists():
         return [str(script)]

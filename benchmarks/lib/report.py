@@ -1,7 +1,6 @@
-"""What a benchmark returns, how it is printed, and the JSON file it leaves.
+"""What a case returns, how it is printed, and the JSON file that records it.
 
-Owns the layout of tables and the record of machine, versions and threads beside every figure. Knows no
-benchmark.
+Owns the layout of tables and the record of machine, versions and threads with every result. Knows no case.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,20 +21,20 @@ PACKAGES = ("specserve", "specserve-demo", "torch", "transformers", "aiohttp", "
 
 
 class Options(NamedTuple):
-    """What the command line chose for every benchmark."""
+    """What the command line chose for every case."""
 
     threads: int
     quick: bool
     profile: bool
     rest: tuple[str, ...] = ()
-    """Flags of the benchmark's own, which it reads itself."""
+    """Flags that the case parses itself."""
 
     def rounds(self, full: int, quick: int) -> int:
         return quick if self.quick else full
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A figure beside the figure that was promised."""
+    """A measured value and its target."""
 
     what: str
     got: float
@@ -51,11 +50,11 @@ class Check(msgspec.Struct, frozen=True):
     def sentence(self) -> str:
         bound = "at most" if self.at_most else "at least"
         verdict = "met" if self.met else "MISSED"
-        return f"{verdict}: {self.what} {self.got:.4g}{self.unit}, promised {bound} {self.target:g}{self.unit}"
+        return f"{verdict}: {self.what} {self.got:.4g}{self.unit}, target {bound} {self.target:g}{self.unit}"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One table, the checks on its figures, and every single measurement behind them."""
+    """One table, its checks, and every measurement behind them."""
 
     title: str
     columns: tuple[str, ...]
@@ -63,12 +62,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     checks: list[Check] = []
     notes: list[str] = []
     raw: dict[str, list[float]] = {}
-    """Every round's measurement, in the order taken, by contender."""
+    """By variant, the measurement of every round, in order."""
     details: str = ""
-    """Printed after the table on request: a profile."""
+    """Printed after the table: further tables, or a profile."""
 
 
-def show(name: str, result: Result) -> str:
+def render(name: str, result: Result) -> str:
     """The result as plain text; the first column is left-aligned, the others to the right."""
     lines = [f"== {name}: {result.title}", *aligned([result.columns, *result.rows])]
     lines += result.notes
@@ -86,8 +85,8 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-def keep(name: str, result: Result, options: Options, load_before: tuple[float, float, float]) -> Path:
-    """Write the result with all that is needed to read it later; returns the file."""
+def save(name: str, result: Result, options: Options, load_before: tuple[float, float, float]) -> Path:
+    """Write the result with its machine, versions and options; returns the file."""
     now = datetime.now(UTC)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{now:%Y%m%dT%H%M%S}-{name}.json"
@@ -106,7 +105,7 @@ def keep(name: str, result: Result, options: Options, load_before: tuple[float, 
     return path
 
 
-def machine() -> dict[str, Any]:
+def machine() -> dict[str, object]:
     return {
         "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
@@ -135,7 +134,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The checkout's commit, with a + when it has changes; empty outside a repository."""
+    """The checkout's commit, with a + if it has changes; empty outside of a repository."""
     try:
         run = subprocess.run(
             ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],

@@ -1,6 +1,6 @@
-"""Models that benchmarks run on beside the demo model: real shapes with random weights, made on the spot.
+"""Models with the shape of a real one and random weights, written on first use.
 
-A random model's speed is that of a trained one; its text is not, so nothing here can tell what speculation gains.
+Their speed is that of a trained model. Their text is not, so acceptance lengths on them mean nothing.
 """
 
 from __future__ import annotations
