@@ -1,0 +1,67 @@
+"""Pages are held against the repository: links, make targets, modules and files that they name."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page
+    for pattern in ("*.md", "docs/*.md", "*/README.md", "plugins/*/README.md")
+    for page in ROOT.glob(pattern)
+    if page.parent.name != "build"
+)
+FOLDERS = "benchmarks|core|demo|docs|plugins|template|tests|tools"
+
+
+def found(page: Path, pattern: str) -> set[str]:
+    return set(re.findall(pattern, page.read_text()))
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def test_the_index_lists_every_page():
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert {link for link in found(ROOT / "docs" / "README.md", r"\]\(([^)]+)\)") if "/" not in link} == pages
+
+
+@each_page
+def test_every_link_leads_somewhere(page):
+    links = {link.partition("#")[0] for link in found(page, r"\]\(([^)]+)\)") if not link.startswith("http")}
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@each_page
+def test_every_target_exists(page):
+    targets = found(ROOT / "Makefile", r"(?m)^([\w-]+):")
+    assert found(page, r"`make ([a-z][\w-]+)") | found(page, r"(?m)^make ([a-z][\w-]+)") <= targets
+
+
+@each_page
+def test_every_file_that_is_named_exists(page):
+    names = found(page, rf"`((?:{FOLDERS})/[\w./*-]+)`")
+    assert [name for name in names if "NAME" not in name and not list(ROOT.glob(name.rstrip("/")))] == []
+
+
+@each_page
+def test_every_module_that_is_named_exists(page):
+    names = found(page, r"(?:`|from )(specserve(?:_\w+)?\.[\w.]+\w)")
+    assert [name for name in names if not is_python(name) and not is_group(name)] == []
+
+
+def is_python(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def is_group(name: str) -> bool:
+    """A group of entry points, with the plugin's name or version where it has one."""
+    return re.fullmatch(r"specserve\.(models|plugins\.v\d+|(provides|compatible|conflicts)\.\w+)", name) is not None
