@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 IMPORTED = "raise SystemExit('imported')"
 REFUSAL = (
     "plugin next (dist-next 1.0) is made for version 2 of the plugin API; this specserve (0.1.0) has version 1. "
-    "Install a release of dist-next that is made for version 1, or start without next: "
-    "remove --plugin next or pass --no-plugin next."
+    "Install a release of dist-next that is made for version 1. "
+    "To start without it, remove --plugin next or pass --no-plugin next."
 )
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from specserve.config import EngineConfig
 from specserve.declare import Compatible, Conflict, PluginDeclaration, Provides
+from specserve.plugins.messages import refusal, verdict
 from specserve.plugins.rules import resolve
-from specserve.plugins.wording import refusal, verdict
 
 if TYPE_CHECKING:
     from specserve.plugins.findings import Finding
@@ -99,7 +99,7 @@ def test_a_feature_that_is_off_under_this_configuration_needs_no_declaration() -
     b = declare("b", "lora.target", compatible={"draft.chain": "yes"})
     assert judge(a, b).kind == "compatible"
     assert judge(a, b, plugin_options={"a": {"tree": True}}).kind == "undeclared"
-    assert resolve([a], EngineConfig()).members[0].absent == {"draft.tree": "trees are off"}
+    assert resolve([a], EngineConfig()).plugins[0].features_off == {"draft.tree": "trees are off"}
 
 
 def test_kernel_plugins_meet_nobody() -> None:

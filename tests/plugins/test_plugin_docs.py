@@ -10,7 +10,7 @@ import pytest
 
 from specserve import hookspecs
 from specserve.plugins.features import FEATURES
-from specserve.plugins.registration import HOOKS
+from specserve.plugins.hook_checks import HOOK_ARGUMENTS
 
 DOCS = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
 
@@ -24,7 +24,7 @@ def signature(hook: str) -> str:
 
 def test_the_documented_hooks_are_the_hooks_with_their_signatures_in_their_order() -> None:
     headings = re.findall(r"^### `(.*->.*)`$", DOCS, flags=re.MULTILINE)
-    assert headings == [signature(hook) for hook in HOOKS]
+    assert headings == [signature(hook) for hook in HOOK_ARGUMENTS]
 
 
 @pytest.mark.parametrize("token", FEATURES)

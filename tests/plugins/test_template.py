@@ -40,9 +40,9 @@ def propose(drafter: Any, tokens: list[int], limit: int) -> Draft | None:
 @pytest.mark.usefixtures("template")
 def test_the_template_declares_itself_without_problems(site: Path) -> None:
     declaration = discover([str(site)])["repeat"]
-    (member,) = resolve([declaration], EngineConfig()).members
-    assert member.features == ("draft.chain",)
-    assert sorted(member.compatible) == ["draft.chain", "draft.tree"]
+    (plugin,) = resolve([declaration], EngineConfig()).plugins
+    assert plugin.features == ("draft.chain",)
+    assert sorted(plugin.compatible) == ["draft.chain", "draft.tree"]
 
 
 @pytest.mark.usefixtures("template")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.errors import RequestError
 from specserve.metrics import EngineMetrics
-from specserve.plugins.host import Asked
+from specserve.plugins.host import HookResults
 from specserve.text.stop_strings import StopStringMatcher
 from specserve.types import RequestOutput, SpeculationFigures, TokenLogprobs
 
@@ -37,11 +37,11 @@ class FakePlugins:
             return []
         return [("fake", answer(**arguments) if callable(answer) else answer)]
 
-    def ask(self, hook: str, read: Callable[[Any], Any], **arguments: Any) -> Asked:
+    def try_collect(self, hook: str, parse: Callable[[Any], Any], **arguments: Any) -> HookResults[Any]:
         answers = [answer for answer in self.collect(hook, **arguments) if answer[1] is not None]
-        return Asked([(name, read(answer)) for name, answer in answers], [])
+        return HookResults([(name, parse(answer)) for name, answer in answers], [])
 
-    def contained(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]:
+    def guard(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]:
         return lambda: (action(), None)[1]
 
 

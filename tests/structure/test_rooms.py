@@ -25,7 +25,7 @@ ROOMS = {
     "guards": "batch plugins protocols sampling speculation root",
     "builtin": "attention hookspecs kernels protocols sampling root",
     "engine": "attention batch guards kv models plugins protocols sampling speculation text root",
-    "server": "plugins protocols sampling text root",
+    "server": "protocols sampling text root",
     "cli": "declare engine plugins server text root",
     "testing": "batch declare engine guards hookspecs models plugins protocols sampling speculation root",
 }

@@ -16,12 +16,12 @@ from specserve.config import DEVICES, EngineConfig
 from specserve.errors import PluginError
 from specserve.plugins.discovery import discover
 from specserve.plugins.enabling import decide, find
-from specserve.plugins.features import FEATURES, is_core
-from specserve.plugins.members import load_member
-from specserve.plugins.rules import judge_core, missing_lines, resolve
+from specserve.plugins.error_text import did_you_mean
+from specserve.plugins.features import FEATURES, needs_no_declaration
+from specserve.plugins.loaded_declaration import load_declaration
+from specserve.plugins.messages import advice, statement_line, verdict
+from specserve.plugins.rules import judge_core_feature, missing_declaration_lines, resolve
 from specserve.plugins.settings import parse_settings
-from specserve.plugins.text import did_you_mean
-from specserve.plugins.wording import advice, statement_line, verdict
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -138,7 +138,7 @@ def check_all(config: EngineConfig, installed: Mapping[str, PluginDeclaration]) 
     broken = {}
     for name, declaration in installed.items():
         try:
-            load_member(declaration, config)
+            load_declaration(declaration, config)
         except PluginError as error:
             broken[name] = str(error)
     sound = [declaration for name, declaration in installed.items() if name not in broken]
@@ -198,11 +198,13 @@ def against_feature(declaration: PluginDeclaration, token: str, config: EngineCo
     """A plugin and a feature, as if the feature were in effect."""
     if token.startswith("graph."):
         config = msgspec.structs.replace(config, graphs=token.removeprefix("graph."))
-    member = load_member(declaration, config)
-    finding = judge_core(member, token, frozenset((declaration.name, *member.features, token)), config)
-    if is_core(token) or finding.statements:
+    member = load_declaration(declaration, config)
+    finding = judge_core_feature(member, token, frozenset((declaration.name, *member.features, token)), config)
+    if needs_no_declaration(token) or finding.statements:
         return finding
-    return msgspec.structs.replace(finding, kind="undeclared", missing=tuple(missing_lines(member, [token])))
+    return msgspec.structs.replace(
+        finding, kind="undeclared", missing=tuple(missing_declaration_lines(member, [token]))
+    )
 
 
 def explanation(finding: Finding, installed: Mapping[str, PluginDeclaration]) -> list[str]:

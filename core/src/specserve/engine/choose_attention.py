@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.attention.fitting import best_fit, cuts_drafts, layout_for, misfits, none_fits, unknown
 from specserve.errors import ConfigError, PluginError
-from specserve.plugins.answers import all_of, refuse_other, refuse_partial
+from specserve.plugins.interface_checks import as_list, check_members, check_type
 from specserve.protocols import PHASES, AttentionCapabilities, AttentionNeeds, AttentionSpec
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
     owners: dict[str, str] = {}
     offers: dict[str, AttentionFactory] = {}
     for owner, factories in host.collect("attention_backends"):
-        for factory in all_of(owner, "attention_backends", factories):
+        for factory in as_list(owner, "attention_backends", factories):
             check_factory(owner, factory)
             if factory.name in offers:
                 raise PluginError(
@@ -120,8 +120,8 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
 
 def check_factory(owner: str, factory: AttentionFactory) -> None:
     check(owner, factory, FACTORY_PARTS, "AttentionFactory")
-    refuse_other(owner, "the capabilities of its attention backend", factory.capabilities, AttentionCapabilities)
+    check_type(owner, "the capabilities of its attention backend", factory.capabilities, AttentionCapabilities)
 
 
 def check(owner: str, thing: object, parts: dict[str, tuple[str, ...]], kind: str) -> None:
-    refuse_partial(owner, f"brings a {type(thing).__name__} for attention", thing, kind, **parts)
+    check_members(owner, f"brings a {type(thing).__name__} for attention", thing, kind, **parts)

@@ -20,8 +20,8 @@ from specserve.guards.processor import GuardedProcessor
 from specserve.guards.request_check import GuardedRequestCheck
 from specserve.guards.sampler import GuardedSampler
 from specserve.guards.verifier import GuardedVerifier
-from specserve.plugins.answers import all_of, refuse_other, refuse_partial
 from specserve.plugins.blame import CORE, Role
+from specserve.plugins.interface_checks import as_list, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
 from specserve.protocols import DrafterNeeds
 from specserve.sampling.processors import MinTokensProcessor
@@ -64,12 +64,12 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
     )
     assert answer is not None, "the built-in plugin always offers kernels"
     owner, kernels = answer
-    refuse_partial(
+    check_members(
         owner, gave("make_kernels", kernels), kernels, "KernelSet",
         attributes=("name", "row_tile", "sampler"), methods=KERNEL_METHODS,
     )  # fmt: skip
     what = f"has a {type(kernels.sampler).__name__} as the sampler of its kernels"
-    refuse_partial(owner, what, kernels.sampler, "Sampler", methods=SAMPLER_METHODS)
+    check_members(owner, what, kernels.sampler, "Sampler", methods=SAMPLER_METHODS)
     sampler = kernels.sampler if owner == BUILTIN else GuardedSampler(kernels.sampler)
     return OwnedKernels(owner, kernels, sampler)
 
@@ -78,12 +78,12 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
     """Every plugin's drafter. Refuses one that needs hidden states of layers that the model does not have."""
     drafters: list[Drafter] = []
     for owner, drafter in host.collect("make_drafter", model=model, config=config):
-        refuse_partial(
+        check_members(
             owner, gave("make_drafter", drafter), drafter, "Drafter",
             attributes=("name", "needs"), methods=("start", "propose", "stop"),
         )  # fmt: skip
-        refuse_other(owner, "its drafter's name", drafter.name, str)
-        refuse_other(owner, "its drafter's needs", drafter.needs, DrafterNeeds)
+        check_type(owner, "its drafter's name", drafter.name, str)
+        check_type(owner, "its drafter's needs", drafter.needs, DrafterNeeds)
         for layer in drafter.needs.hidden_layers:
             if not -model.num_layers - 1 <= layer <= model.num_layers:
                 raise PluginError(
@@ -100,7 +100,7 @@ def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> Dra
     if answer is None:
         return None
     owner, planner = answer
-    refuse_partial(
+    check_members(
         owner, gave("make_draft_planner", planner), planner, "DraftPlanner", methods=("limits", "choose", "learn")
     )
     return GuardedPlanner(owner, planner, host.faults, most=config.max_num_batched_tokens, vocab_size=vocab_size)
@@ -113,7 +113,7 @@ def make_verifier(
     if answer is None:
         return OwnedVerifier(BUILTIN, DrafterInvariantVerifier(eos_token_ids, sampler))
     owner, verifier = answer
-    refuse_partial(
+    check_members(
         owner, gave("make_verifier", verifier), verifier, "Verifier",
         attributes=("name", "lossless"), methods=("verify",),
     )  # fmt: skip
@@ -124,9 +124,9 @@ def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple
     processors = [GuardedProcessor(CORE, MinTokensProcessor(eos_token_ids), host.faults, needed=True)]
     for owner, answer in host.collect("logits_processors", config=config):
         of_core = owner == BUILTIN
-        for processor in all_of(owner, "logits_processors", answer):
+        for processor in as_list(owner, "logits_processors", answer):
             what = f"has a {type(processor).__name__} among its logits_processors"
-            refuse_partial(owner, what, processor, "LogitsProcessor", methods=("start",))
+            check_members(owner, what, processor, "LogitsProcessor", methods=("start",))
             name = CORE if of_core else owner
             processors.append(GuardedProcessor(name, processor, host.faults, needed=of_core))
     return processors
@@ -136,7 +136,7 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserv
     """Each is asked for its metrics once, so that invalid samples are found at start-up."""
     observers = []
     for owner, observer in host.collect("make_observer", config=config):
-        refuse_partial(owner, gave("make_observer", observer), observer, "Observer", methods=("observe", "metrics"))
+        check_members(owner, gave("make_observer", observer), observer, "Observer", methods=("observe", "metrics"))
         try:
             for metric in observer.metrics():
                 check_metric(metric)
@@ -155,7 +155,7 @@ def make_lora_planner(config: EngineConfig, host: PluginHost) -> Callable[[Batch
     if answer is None:
         return no_lora
     owner, planner = answer
-    refuse_partial(owner, gave("make_lora_planner", planner), planner, "LoraPlanner", methods=("plan",))
+    check_members(owner, gave("make_lora_planner", planner), planner, "LoraPlanner", methods=("plan",))
     return GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner")).plan
 
 

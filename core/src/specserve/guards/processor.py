@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.faults import FAULTS, BadAnswerError, FaultLog, RequestFault
-from specserve.plugins.answers import lacking
+from specserve.plugins.interface_checks import missing_members
 
 if TYPE_CHECKING:
     from specserve.batch.request import Request
@@ -33,7 +33,7 @@ class GuardedProcessor:
             state = self.processor.start(request, vocab_size)
             if state is None:
                 return
-            if missing := lacking(state, methods=STATE_METHODS):
+            if missing := missing_members(state, methods=STATE_METHODS):
                 raise BadAnswerError(f"started a state without {', '.join(missing)}")
         except FAULTS as error:
             raise RequestFault(request.id, f"the logits processor of {self.part.plugin}", error, self.part) from error

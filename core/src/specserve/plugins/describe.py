@@ -1,29 +1,53 @@
-"""What runs, in lines for the banner and in plain values for /v1/plugins."""
+"""Which plugins run: lines for the banner, and the entries of /v1/plugins."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from specserve.plugins.loaded_plugin import BUILTIN
-from specserve.plugins.wording import verdict
+from specserve.plugins.messages import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from specserve.declare import PluginDeclaration
     from specserve.plugins.enabling import Decision
-    from specserve.plugins.findings import Resolution
+    from specserve.plugins.findings import Finding, Resolution
     from specserve.plugins.loaded_plugin import LoadedPlugin
 
 
+class Compatibility(msgspec.Struct, frozen=True):
+    """The finding about another plugin or a feature, named in `other`."""
+
+    other: str = msgspec.field(name="with")
+    verdict: str
+    sentence: str
+
+
+class PluginEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed plugin. `reason`: why a default plugin is switched off."""
+
+    name: str
+    version: str
+    api: int
+    distribution: str
+    features: list[str]
+    features_off: dict[str, str] = {}
+    enabled: bool = False
+    reason: str | None = None
+    options: dict[str, object] = {}
+    compatibility: list[Compatibility] = []
+    undeclared: list[str] = []
+
+
 def banner(decision: Decision) -> list[str]:
-    """One line per enabled plugin, per default plugin that is off, and per risk that was allowed."""
+    """One line per enabled plugin, per default plugin that is switched off, and per undeclared pair that is allowed."""
     lines = []
-    for member in decision.resolution.members:
-        declared = member.declaration
-        provides = ", ".join(member.features) or "nothing under this configuration"
+    for plugin in decision.resolution.plugins:
+        declared = plugin.declaration
+        provides = ", ".join(plugin.features) or "nothing under this configuration"
         lines.append(f"plugin {declared.name} {declared.version} ({declared.dist}): {provides}")
     lines += [f"plugin {name} is switched off: {reason}" for name, reason in decision.switched_off.items()]
     undeclared = decision.resolution.of("undeclared")
@@ -32,48 +56,39 @@ def banner(decision: Decision) -> list[str]:
 
 def describe_plugins(
     plugins: Sequence[LoadedPlugin], installed: Mapping[str, PluginDeclaration], decision: Decision
-) -> list[dict[str, Any]]:
-    """Every installed plugin, enabled ones first, in plain values."""
-    enabled = [describe_enabled(plugin, decision.resolution) for plugin in plugins if plugin.name != BUILTIN]
+) -> list[PluginEntry]:
+    """Enabled plugins in their order, then those that are switched off, then the other installed ones."""
+    enabled = [enabled_entry(plugin, decision.resolution) for plugin in plugins if plugin.name != BUILTIN]
     names = {plugin.name for plugin in plugins}
     reasons = decision.switched_off
-    off = [describe_off(declared, reasons.get(name)) for name, declared in installed.items() if name not in names]
-    return enabled + sorted(off, key=lambda entry: (entry["reason"] is None, entry["name"]))
+    disabled = [entry(declared, reason=reasons.get(name)) for name, declared in installed.items() if name not in names]
+    return enabled + sorted(disabled, key=lambda entry: (entry.reason is None, entry.name))
 
 
-def describe_enabled(plugin: LoadedPlugin, resolution: Resolution) -> dict[str, Any]:
-    member = next(member for member in resolution.members if member.name == plugin.name)
-    own = [finding for finding in resolution.findings if plugin.name in (finding.left, finding.right)]
-    others = {id(f): f.right if f.left == plugin.name else f.left for f in own}
-    return {
-        **identity(member.declaration),
-        "features": list(member.features),
-        "features_off": member.absent,
-        "enabled": True,
-        "reason": None,
-        "options": msgspec.to_builtins(plugin.options) if plugin.options is not None else {},
-        "compatibility": [{"with": others[id(f)], "verdict": f.kind, "sentence": verdict(f)} for f in own],
-        "undeclared": [others[id(f)] for f in own if f.kind == "undeclared"],
-    }
+def enabled_entry(plugin: LoadedPlugin, resolution: Resolution) -> PluginEntry:
+    loaded = next(loaded for loaded in resolution.plugins if loaded.name == plugin.name)
+    findings = [finding for finding in resolution.findings if plugin.name in (finding.left, finding.right)]
+    return msgspec.structs.replace(
+        entry(loaded.declaration),
+        features=list(loaded.features),
+        features_off=loaded.features_off,
+        enabled=True,
+        options=msgspec.to_builtins(plugin.options) if plugin.options is not None else {},
+        compatibility=[Compatibility(other(f, plugin.name), f.kind, verdict(f)) for f in findings],
+        undeclared=[other(f, plugin.name) for f in findings if f.kind == "undeclared"],
+    )
 
 
-def identity(declared: PluginDeclaration) -> dict[str, Any]:
-    return {
-        "name": declared.name,
-        "version": declared.version,
-        "api": declared.api,
-        "distribution": declared.dist,
-    }
+def other(finding: Finding, name: str) -> str:
+    return finding.right if finding.left == name else finding.left
 
 
-def describe_off(declared: PluginDeclaration, reason: str | None) -> dict[str, Any]:
-    return {
-        **identity(declared),
-        "features": list(declared.provides),
-        "features_off": {},
-        "enabled": False,
-        "reason": reason,
-        "options": {},
-        "compatibility": [],
-        "undeclared": [],
-    }
+def entry(declared: PluginDeclaration, reason: str | None = None) -> PluginEntry:
+    return PluginEntry(
+        name=declared.name,
+        version=declared.version,
+        api=declared.api,
+        distribution=declared.dist,
+        features=list(declared.provides),
+        reason=reason,
+    )

@@ -20,8 +20,8 @@ from specserve.plugins.entry_points import (
     plugin_points,
     plugin_problems,
 )
+from specserve.plugins.messages import other_api
 from specserve.plugins.tokens import canonical, token_problems
-from specserve.plugins.wording import other_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

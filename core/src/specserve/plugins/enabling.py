@@ -1,7 +1,7 @@
-"""Decides which plugins run: those asked for, and the kernel plugins that fit beside them.
+"""Decides which plugins run: those that are requested, and the default ones that are compatible with them.
 
-Works on declarations alone and imports no plugin. One that was asked for and cannot run stops start-up; a
-kernel plugin that is on by default and cannot run is switched off with its reason.
+Works on declarations alone and imports no plugin. A requested plugin that cannot run stops start-up; a default plugin
+that cannot run is switched off with the reason.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import ConfigError, PluginError
-from specserve.plugins.features import KERNEL
+from specserve.plugins.error_text import did_you_mean, suggest
+from specserve.plugins.features import KERNEL_FEATURES
 from specserve.plugins.findings import Resolution
+from specserve.plugins.messages import refusal, verdict
 from specserve.plugins.rules import resolve
-from specserve.plugins.text import did_you_mean, suggest
-from specserve.plugins.wording import refusal, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,63 +32,65 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def enabled(self) -> tuple[PluginDeclaration, ...]:
-        return tuple(member.declaration for member in self.resolution.members)
+        return tuple(plugin.declaration for plugin in self.resolution.plugins)
 
 
 def decide(
     config: EngineConfig,
     installed: Mapping[str, PluginDeclaration],
     *,
-    handed_over: Iterable[str] = (),
+    in_process: Iterable[str] = (),
     failed: Mapping[str, str] | None = None,
 ) -> Decision:
-    """The set that start-up runs with. Raises PluginError where what was asked for cannot run.
+    """The plugins that start-up loads. Raises PluginError if a requested one cannot run.
 
-    `handed_over`: plugins given as objects, which is asking for them. `failed`: default plugins that were
-    already found not to load, with the reason.
+    `in_process`: names of plugins that are given as objects, which requests them. `failed`: default plugins that
+    did not load, with the reason.
     """
-    asked = tuple(dict.fromkeys((*config.plugins, *handed_over)))
-    refuse_contradictions(config, installed, asked)
-    declarations = [find(name, installed) for name in asked]
+    requested = tuple(dict.fromkeys((*config.plugins, *in_process)))
+    refuse_contradictions(config, installed, requested)
+    declarations = [find(name, installed) for name in requested]
     resolution = resolve(declarations, config)
     switched_off = dict(failed or {})
-    for candidate in default_plugins(config, installed, asked):
+    for candidate in default_plugins(config, installed, requested):
         if candidate.name in switched_off:
             continue
-        wider, reason = widen(resolution, candidate, config)
-        if wider is None:
+        extended, reason = try_adding(resolution, candidate, config)
+        if extended is None:
             switched_off[candidate.name] = reason
         else:
-            resolution = wider
+            resolution = extended
     refusals = resolution.refusals(config)
     if refusals:
         raise PluginError(" ".join(refusal(finding) for finding in refusals))
     decision = Decision(resolution, switched_off)
-    refuse_homeless_options(config, installed, decision)
+    refuse_unused_options(config, installed, decision)
     return decision
 
 
 def default_plugins(
-    config: EngineConfig, installed: Mapping[str, PluginDeclaration], asked: Sequence[str]
+    config: EngineConfig, installed: Mapping[str, PluginDeclaration], requested: Sequence[str]
 ) -> list[PluginDeclaration]:
     if not config.default_plugins:
         return []
-    excluded = {*asked, *config.no_plugins}
+    excluded = {*requested, *config.no_plugins}
     return [declared for name, declared in sorted(installed.items()) if declared.default_on and name not in excluded]
 
 
-def widen(resolution: Resolution, candidate: PluginDeclaration, config: EngineConfig) -> tuple[Resolution | None, str]:
-    """The resolution with one more plugin, or why that plugin stays off: whatever it would newly refuse."""
+def try_adding(
+    resolution: Resolution, candidate: PluginDeclaration, config: EngineConfig
+) -> tuple[Resolution | None, str]:
+    """The resolution with one more plugin; or None and the reason, where the plugin would add a refusal."""
     try:
-        wider = resolve([*(member.declaration for member in resolution.members), candidate], config)
+        extended = resolve([*(plugin.declaration for plugin in resolution.plugins), candidate], config)
     except PluginError as error:
         return None, str(error)
-    member = wider.members[-1]
-    if not any(token in KERNEL for token in member.features):
-        return None, "; ".join(f"{token}: {reason}" for token, reason in member.absent.items()) + "."
+    plugin = extended.plugins[-1]
+    if not any(token in KERNEL_FEATURES for token in plugin.features):
+        return None, "; ".join(f"{token}: {reason}" for token, reason in plugin.features_off.items()) + "."
     before = {(finding.kind, finding.left, finding.right) for finding in resolution.refusals(config)}
-    new = [f for f in wider.refusals(config) if (f.kind, f.left, f.right) not in before]
-    return (None, " ".join(map(verdict, new))) if new else (wider, "")
+    new = [f for f in extended.refusals(config) if (f.kind, f.left, f.right) not in before]
+    return (None, " ".join(map(verdict, new))) if new else (extended, "")
 
 
 def find(name: str, installed: Mapping[str, PluginDeclaration]) -> PluginDeclaration:
@@ -103,22 +105,20 @@ def find(name: str, installed: Mapping[str, PluginDeclaration]) -> PluginDeclara
 
 
 def refuse_contradictions(
-    config: EngineConfig, installed: Mapping[str, PluginDeclaration], asked: Sequence[str]
+    config: EngineConfig, installed: Mapping[str, PluginDeclaration], requested: Sequence[str]
 ) -> None:
     """`--no-plugin` may name what is not installed, so that one command line serves many machines, but not
     what looks like a misspelt name of an installed default."""
     defaults = [name for name, declaration in installed.items() if declaration.default_on]
     for name in config.no_plugins:
-        if name in asked:
+        if name in requested:
             raise PluginError(f"plugin {name} is asked for with --plugin and excluded with --no-plugin. Remove one.")
         if name not in installed and suggest(name, defaults):
             raise PluginError(f"--no-plugin {name}: no such plugin is installed{did_you_mean(name, defaults)}")
 
 
-def refuse_homeless_options(
-    config: EngineConfig, installed: Mapping[str, PluginDeclaration], decision: Decision
-) -> None:
-    """Options for a plugin that does not run are a mistake, unless it is one that was switched off."""
+def refuse_unused_options(config: EngineConfig, installed: Mapping[str, PluginDeclaration], decision: Decision) -> None:
+    """Options are for plugins that run. Those of a plugin that was switched off are ignored."""
     enabled = [declaration.name for declaration in decision.enabled]
     for name in config.plugin_options:
         if name in enabled or name in decision.switched_off or name in config.no_plugins:

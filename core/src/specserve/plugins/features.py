@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
 
-CORE = {
+CORE_FEATURES = {
     "prefix_cache": "prompts reuse the KV blocks of earlier requests with the same beginning",
     "chunked_prefill": "a long prompt is computed in several steps, beside other requests",
     "logprobs": "responses carry raw log-probabilities of generated and prompt tokens",
@@ -22,14 +22,14 @@ CORE = {
 }
 """What the core itself does. A plugin works with these unless it declares a conflict, and none may provide them."""
 
-KERNEL = {
+KERNEL_FEATURES = {
     "kernel.torch": "the model's arithmetic in plain torch",
     "kernel.cpu": "native kernels for CPUs",
     "kernel.cuda": "native kernels for CUDA devices",
 }
 """Changes speed and not meaning. A plugin works with these unless it declares a conflict; providers are default-on."""
 
-GUEST = {
+PLUGIN_FEATURES = {
     "draft.chain": "guesses the next tokens as one line",
     "draft.tree": "guesses the next tokens as a tree of alternatives",
     "draft.model": "a drafter that computes with weights, and perhaps KV layers, of its own",
@@ -45,10 +45,10 @@ GUEST = {
 }
 """What plugins bring. Two plugins that bring these meet, and one of the two must have declared that it works."""
 
-FEATURES = CORE | KERNEL | GUEST
+FEATURES = CORE_FEATURES | KERNEL_FEATURES | PLUGIN_FEATURES
 NAMESPACES = frozenset(token.partition(".")[0] for token in FEATURES)
 
-OFF = {
+HOW_TO_SWITCH_OFF = {
     "prefix_cache": "pass --no-prefix-cache",
     "chunked_prefill": "pass --no-chunked-prefill",
     "graph.full": "pass --graphs none or piecewise",
@@ -57,9 +57,9 @@ OFF = {
 """How to do without a feature of the core; the others are always there."""
 
 
-def is_core(token: str) -> bool:
+def needs_no_declaration(token: str) -> bool:
     """Does a plugin work with this token unless it says otherwise?"""
-    return token in CORE or token in KERNEL
+    return token in CORE_FEATURES or token in KERNEL_FEATURES
 
 
 def core_features(config: EngineConfig, provided: Iterable[str]) -> tuple[str, ...]:
@@ -70,5 +70,5 @@ def core_features(config: EngineConfig, provided: Iterable[str]) -> tuple[str, .
         "graph.full": config.graphs == "full",
         "graph.piecewise": config.graphs == "piecewise",
     }
-    kernels = () if any(token in KERNEL for token in provided) else ("kernel.torch",)
-    return (*(token for token in CORE if switched.get(token, True)), *kernels)
+    kernels = () if any(token in KERNEL_FEATURES for token in provided) else ("kernel.torch",)
+    return (*(token for token in CORE_FEATURES if switched.get(token, True)), *kernels)

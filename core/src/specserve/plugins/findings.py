@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from specserve.plugins.members import Member
+from specserve.plugins.loaded_declaration import LoadedDeclaration
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
@@ -25,27 +25,27 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The verdict on two plugins, or on a plugin and a feature of the core."""
+    """The verdict on two plugins, or on a plugin and a feature."""
 
     kind: Kind
     left: str
     right: str
     meets: tuple[tuple[str, str], ...]
-    """Feature pairs that need a declaration; left's first."""
+    """Pairs of features that need a declaration, `left`'s first."""
     statements: tuple[Statement, ...]
     missing: tuple[str, ...] = ()
-    """Entry-point lines, any group of which would settle an undeclared pair."""
+    """Entry points that are missing; those of one plugin are enough."""
 
 
 class Resolution(msgspec.Struct, frozen=True):
     """Every verdict for a set of plugins, in the order in which they were enabled."""
 
-    members: tuple[Member, ...]
+    plugins: tuple[LoadedDeclaration, ...]
     findings: tuple[Finding, ...]
 
     @property
     def provided(self) -> frozenset[str]:
-        return frozenset(token for member in self.members for token in member.features)
+        return frozenset(token for plugin in self.plugins for token in plugin.features)
 
     def of(self, kind: Kind) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.findings if finding.kind == kind)

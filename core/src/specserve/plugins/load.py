@@ -1,4 +1,4 @@
-"""Imports one plugin and makes its object where it is a class.
+"""Imports one plugin, and instantiates it where its entry point names a class.
 
 Owns every error of the import. Knows nothing about which plugins are enabled.
 """
@@ -6,59 +6,63 @@ Owns every error of the import. Knows nothing about which plugins are enabled.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.errors import PluginError
 from specserve.faults import FAULTS
-from specserve.plugins.loaded_plugin import BUILTIN, LoadedPlugin, way_out
+from specserve.plugins.error_text import describe_error, did_you_mean
+from specserve.plugins.loaded_plugin import BUILTIN, LoadedPlugin
+from specserve.plugins.messages import full_name, how_to_disable
 from specserve.plugins.registration import register
-from specserve.plugins.text import describe_error, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import ModuleType
 
-    from specserve.declare import PluginDeclaration
+    from specserve.declare import InProcessPlugin, PluginDeclaration
 
 
-def load(declaration: PluginDeclaration, handed_over: Any, table: Mapping[str, Any]) -> LoadedPlugin:
-    """Import the plugin, unless it was handed over, register it, make its options. Raises ConfigError and its kind."""
-    plugin = import_plugin(declaration) if handed_over is None else handed_over
+def load(
+    declaration: PluginDeclaration, in_process: InProcessPlugin | None, table: Mapping[str, object]
+) -> LoadedPlugin:
+    """Import the plugin, unless it is given as an object, and register it. Raises ConfigError or a subclass."""
+    plugin = import_plugin(declaration) if in_process is None else in_process.plugin
     return register(declaration.name, declaration, plugin, table)
 
 
-def load_builtin(builtin: Any) -> LoadedPlugin:
-    """The core's own parts, through the same hooks; imported only now because they import torch."""
+def load_builtin(builtin: object) -> LoadedPlugin:
+    """The core's own hook implementations; `specserve.builtin` is imported only here because it imports torch."""
     return register(BUILTIN, None, builtin or importlib.import_module("specserve.builtin"), {})
 
 
-def import_plugin(declaration: PluginDeclaration) -> Any:
-    """The module, or an instance of its own of the class in it that the entry point names."""
+def import_plugin(declaration: PluginDeclaration) -> object:
+    """The module that the entry point names, or a new instance of the class that it names."""
     try:
         module = importlib.import_module(declaration.module)
     except FAULTS as error:
         raise PluginError(
-            f"{introduce(declaration)} failed to import {declaration.module}: {describe_error(error)}. "
-            f"Repair or reinstall {declaration.dist}. {way_out(declaration.name)}"
+            f"{full_name(declaration)} failed to import {declaration.module}: {describe_error(error)}. "
+            f"Repair or reinstall {declaration.dist}. {how_to_disable(declaration.name)}"
         ) from error
     return make_instance(declaration, module) if declaration.class_name else module
 
 
-def make_instance(declaration: PluginDeclaration, module: ModuleType) -> Any:
+def make_instance(declaration: PluginDeclaration, module: ModuleType) -> object:
     name = declaration.class_name
-    kind = getattr(module, name, None)
+    kind: object = getattr(module, name, None)
     if not isinstance(kind, type):
         raise PluginError(
-            f"{introduce(declaration)}: {no_class(module, name)} "
-            f"Correct its entry point in {declaration.dist}. {way_out(declaration.name)}"
+            f"{full_name(declaration)}: {no_class(module, name)} "
+            f"Correct its entry point in {declaration.dist}. {how_to_disable(declaration.name)}"
         )
     try:
-        return kind()
+        instance: object = kind()
     except FAULTS as error:
         raise PluginError(
-            f"{introduce(declaration)} failed to make its {name} without arguments: {describe_error(error)}. "
-            f"Repair or reinstall {declaration.dist}. {way_out(declaration.name)}"
+            f"{full_name(declaration)} failed to make its {name} without arguments: {describe_error(error)}. "
+            f"Repair or reinstall {declaration.dist}. {how_to_disable(declaration.name)}"
         ) from error
+    return instance
 
 
 def no_class(module: ModuleType, name: str) -> str:
@@ -66,7 +70,3 @@ def no_class(module: ModuleType, name: str) -> str:
         return f"{name} in {module.__name__} is a {type(getattr(module, name)).__name__} and must be a class."
     classes = [each for each, value in vars(module).items() if isinstance(value, type)]
     return f"{module.__name__} has no class {name}{did_you_mean(name, classes) or '.'}"
-
-
-def introduce(declaration: PluginDeclaration) -> str:
-    return f"plugin {declaration.name} ({declaration.dist} {declaration.version})"

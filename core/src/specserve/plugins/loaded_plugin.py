@@ -1,4 +1,4 @@
-"""A plugin that is registered with pluggy, and how one of its hooks is called."""
+"""A plugin that is registered with pluggy, and the call of one of its hooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.errors import PluginError, SpecserveError
 from specserve.faults import FAULTS
-from specserve.plugins.text import describe_error
+from specserve.plugins.error_text import describe_error
+from specserve.plugins.messages import how_to_disable
 
 if TYPE_CHECKING:
     import msgspec
@@ -20,30 +21,30 @@ BUILTIN = "builtin"
 
 @dataclass(slots=True, frozen=True)
 class LoadedPlugin:
-    """A plugin whose hooks can be called. `declaration` is None for the core's own part."""
+    """`declaration` is None for the core's own hook implementations."""
 
     name: str
     declaration: PluginDeclaration | None
     manager: pluggy.PluginManager
     options: msgspec.Struct | None
 
-    def call(self, hook: str, **arguments: Any) -> list[Any]:
-        """The plugin's answers that are not None. Deliberate errors pass; any other is the plugin's fault."""
+    def implements(self, hook: str) -> bool:
+        return bool(getattr(self.manager.hook, hook).get_hookimpls())
+
+    def call(self, hook: str, **arguments: object) -> list[Any]:
+        """The results that are not None; nothing has checked their types. A SpecserveError passes; for any other
+        exception the plugin is at fault."""
         try:
-            answers: list[Any] = getattr(self.manager.hook, hook)(**arguments)
+            results: list[Any] = getattr(self.manager.hook, hook)(**arguments)
         except SpecserveError:
             raise
         except FAULTS as error:
             raise PluginError(
-                f"plugin {self.name} failed in its hook {hook}: {describe_error(error)}. {way_out(self.name)}"
+                f"plugin {self.name} failed in its hook {hook}: {describe_error(error)}. {how_to_disable(self.name)}"
             ) from error
-        return answers
+        return results
 
 
 def cause_of(error: BaseException) -> BaseException:
     """What a plugin raised, out of the error that `call` made of it."""
     return error.__cause__ if isinstance(error, PluginError) and error.__cause__ is not None else error
-
-
-def way_out(name: str) -> str:
-    return f"To start without it, remove --plugin {name} or pass --no-plugin {name}."

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Table = dict[str, Any]
+Table = dict[str, object]
 PART = re.compile(r'"([^"]+)"|([^."=\s]+)')
 USAGE = 'write --set NAME.key=value, where NAME is a plugin; quote a key with dots: lora.adapters."a.b"=PATH'
 
@@ -24,12 +24,12 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Table]:
     """
     tables: dict[str, Table] = {}
     for setting in settings:
-        path, value = parse_setting(setting)
-        tables = merge(tables, nest(path, value))
+        (plugin, *path), value = parse_setting(setting)
+        tables[plugin] = merge(tables.get(plugin, {}), nest(path, value))
     return tables
 
 
-def parse_setting(setting: str) -> tuple[list[str], Any]:
+def parse_setting(setting: str) -> tuple[list[str], object]:
     key = re.match(r'((?:"[^"]*"|[^"=])*)=', setting)
     if key is None:
         raise ConfigError(f"--set {setting}: no '=' found; {USAGE}.")
@@ -49,25 +49,27 @@ def split_key(key: str, setting: str) -> list[str]:
     return parts
 
 
-def parse_value(text: str, setting: str) -> Any:
+def parse_value(text: str, setting: str) -> object:
     if text in ("true", "false"):
         return text == "true"
     if not text.startswith(("[", "{")):
         return text
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        value: object = tomllib.loads(f"value = {text}")["value"]
+        return value
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"--set {setting}: a value that begins with [ or {{ must be TOML: {error}.") from None
 
 
-def nest(path: Sequence[str], value: Any) -> Table:
-    for part in reversed(path):
-        value = {part: value}
-    return dict(value)
+def nest(path: Sequence[str], value: object) -> Table:
+    table: Table = {path[-1]: value}
+    for part in reversed(path[:-1]):
+        table = {part: table}
+    return table
 
 
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
-    """Tables merge key by key; anything else in `over` replaces. Neither argument changes."""
+def merge(base: Mapping[str, object], over: Mapping[str, object]) -> Table:
+    """Tables merge key by key; any other value of `over` replaces that of `base`. Neither argument changes."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from specserve.plugins.features import CORE, FEATURES, GUEST, KERNEL, NAMESPACES
-from specserve.plugins.text import did_you_mean, suggest
+from specserve.plugins.error_text import did_you_mean, suggest
+from specserve.plugins.features import CORE_FEATURES, FEATURES, KERNEL_FEATURES, NAMESPACES, PLUGIN_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,11 +43,17 @@ def belongs_to(token: str, dist: str) -> bool:
 
 def provide_problem(token: str, dist: str) -> str | None:
     """Why a plugin of distribution `dist` must not provide this token, or None."""
-    if token in KERNEL or token in GUEST or (belongs_to(token, dist) and not is_closed(token)):
+    if (
+        token in KERNEL_FEATURES
+        or token in PLUGIN_FEATURES
+        or (belongs_to(token, dist) and not in_core_namespace(token))
+    ):
         return None
-    if token in CORE:
+    if token in CORE_FEATURES:
         return f"{token} is the core's own feature and cannot be provided by a plugin"
-    return unknown(token, [*KERNEL, *GUEST], f"a new feature of {dist} begins with its name: {dist}.something")
+    return unknown(
+        token, [*KERNEL_FEATURES, *PLUGIN_FEATURES], f"a new feature of {dist} begins with its name: {dist}.something"
+    )
 
 
 def mention_problem(token: str, dists: Collection[str]) -> str | None:
@@ -58,7 +64,7 @@ def mention_problem(token: str, dists: Collection[str]) -> str | None:
     """
     if token in FEATURES:
         return None
-    if not is_closed(token) and any(belongs_to(token, dist) for dist in dists):
+    if not in_core_namespace(token) and any(belongs_to(token, dist) for dist in dists):
         return None
     head, dot, rest = token.partition(".")
     if dot and rest and head not in NAMESPACES and not suggest(head, NAMESPACES):
@@ -66,7 +72,7 @@ def mention_problem(token: str, dists: Collection[str]) -> str | None:
     return unknown(token, FEATURES, "the feature of another distribution begins with that distribution's name")
 
 
-def is_closed(token: str) -> bool:
+def in_core_namespace(token: str) -> bool:
     return token.partition(".")[0] in NAMESPACES
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+    from typing import TypeVar
 
     from specserve.json_types import JsonObject, JsonValue
     from specserve.metrics import EngineMetrics
-    from specserve.plugins.host import Asked
     from specserve.protocols import Metric, TextStream
     from specserve.types import GenerateRequest, RequestOutput
+
+    T = TypeVar("T")
 
 
 class ServerTokenizer(Protocol):
@@ -45,9 +47,13 @@ class ServerPlugins(Protocol):
 
     def collect(self, hook: str, **arguments: object) -> Iterable[tuple[str, object]]: ...
 
-    def ask(self, hook: str, read: Callable[[Any], object], **arguments: object) -> Asked: ...
+    def try_collect(
+        self, hook: str, parse: Callable[[Any], T], **arguments: object
+    ) -> tuple[list[tuple[str, T]], list[str]]:
+        """Parsed results with the names of their plugins, and the names of the plugins that failed."""
+        ...
 
-    def contained(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]: ...
+    def guard(self, plugin: str, name: str, action: Callable[[], object]) -> Callable[[], None]: ...
 
 
 class EngineClient(Protocol):

@@ -68,13 +68,13 @@ def find_model(engine: EngineClient, name: str, base: str) -> ResolvedModel:
 
 def ask_plugins(engine: EngineClient, name: str, failed: list[str]) -> ResolvedModel | None:
     """The first plugin's answer; the pins of any others are undone. Plugins that failed are added to `failed`."""
-    asked = engine.plugins.ask("resolve_model", check_resolved_model, name=name)
-    failed += asked.failed
+    answers, without = engine.plugins.try_collect("resolve_model", check_resolved_model, name=name)
+    failed += without
     model: ResolvedModel | None = None
-    for plugin, answer in asked.found:
+    for plugin, answer in answers:
         release = None
         if answer.release is not None:
-            release = engine.plugins.contained(plugin, "release of a model", answer.release)
+            release = engine.plugins.guard(plugin, "release of a model", answer.release)
         if model is None:
             model = msgspec.structs.replace(answer, release=release)
         elif release is not None:

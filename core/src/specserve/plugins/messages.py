@@ -1,6 +1,6 @@
-"""Says findings in sentences, for start-up errors, the banner, `specserve plugins` and `/v1/plugins`.
+"""Messages about plugins, for start-up errors, the banner, `specserve plugins` and `/v1/plugins`.
 
-Owns the words only; `rules` decides.
+Owns the texts; `rules` owns the verdicts.
 """
 
 from __future__ import annotations
@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING
 
 from specserve import __version__
 from specserve.declare import PLUGIN_API
-from specserve.plugins.features import FEATURES, OFF, is_core
+from specserve.plugins.features import FEATURES, HOW_TO_SWITCH_OFF, needs_no_declaration
 
 if TYPE_CHECKING:
+    from specserve.declare import PluginDeclaration
     from specserve.plugins.findings import Finding, Statement
+
+
+def full_name(declaration: PluginDeclaration) -> str:
+    return f"plugin {declaration.name} ({declaration.dist} {declaration.version})"
+
+
+def how_to_disable(name: str) -> str:
+    return f"To start without it, remove --plugin {name} or pass --no-plugin {name}."
 
 
 def other_api(api: int) -> str:
@@ -20,7 +29,7 @@ def other_api(api: int) -> str:
 
 
 def verdict(finding: Finding) -> str:
-    """Who, with whom, why: one sentence."""
+    """One sentence: which two, whether they work together, why."""
     left, right = finding.left, finding.right
     if finding.kind == "conflict":
         by = next(statement for statement in finding.statements if statement.refuses)
@@ -29,42 +38,42 @@ def verdict(finding: Finding) -> str:
         return f"{left} and {right} are undeclared: {left} does not say whether it works with it."
     if finding.kind == "undeclared":
         return f"{left} and {right} are undeclared: neither says that it works with the other's features."
-    return f"{left} works with {right}: {reason_to_trust(finding)}."
+    return f"{left} works with {right}: {why_compatible(finding)}."
 
 
-def reason_to_trust(finding: Finding) -> str:
+def why_compatible(finding: Finding) -> str:
     sentences = dict.fromkeys(statement.sentence for statement in finding.statements if statement.sentence)
     if sentences:
         return "; ".join(sentences)
     if finding.statements:
         return "declared, without a sentence"
-    if is_core(finding.right):
+    if needs_no_declaration(finding.right):
         return "every plugin works with the core's own features unless it declares a conflict"
     return "no feature of one needs a declaration about a feature of the other"
 
 
 def refusal(finding: Finding) -> str:
-    """The verdict and what to do about it: one paragraph."""
+    """The verdict and how to resolve it."""
     return f"{verdict(finding)} {advice(finding)}"
 
 
 def advice(finding: Finding) -> str:
     left, right = finding.left, finding.right
     if finding.kind == "undeclared" and right in FEATURES:
-        return f"Missing: {missing(finding)}; or a declaration of the plugin that provides it."
+        return f"Missing: {missing_declarations(finding)}; or a declaration of the plugin that provides it."
     if finding.kind == "undeclared":
         return (
-            f"Missing: {missing(finding)}. Remove --plugin {left} or --plugin {right}; "
+            f"Missing: {missing_declarations(finding)}. Remove --plugin {left} or --plugin {right}; "
             "or pass --allow-undeclared to run them together at your own risk."
         )
-    if is_core(right):
-        alternative = f", or {OFF[right]}" if right in OFF else ""
+    if needs_no_declaration(right):
+        alternative = f", or {HOW_TO_SWITCH_OFF[right]}" if right in HOW_TO_SWITCH_OFF else ""
         return f"Remove --plugin {left}{alternative}."
     return f"Remove --plugin {left} or --plugin {right}."
 
 
-def missing(finding: Finding) -> str:
-    """The entry-point lines of either side; one side's suffice."""
+def missing_declarations(finding: Finding) -> str:
+    """The missing entry points of both plugins; those of one are enough."""
     sides = []
     for name in (finding.left, finding.right):
         own = [line for line in finding.missing if line.endswith(f".{name}")]
@@ -74,6 +83,6 @@ def missing(finding: Finding) -> str:
 
 
 def statement_line(statement: Statement) -> str:
-    """Which declaration says what."""
+    """Where a statement is declared, and what it says."""
     where = f'specserve.{statement.group}.{statement.by}, "{statement.token}"'
     return f"{where}: {statement.sentence}." if statement.sentence else f"{where}."

@@ -1,0 +1,69 @@
+"""Checks the hook implementations of a plugin against the hook specifications."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from specserve import hookspecs
+from specserve.errors import PluginError
+from specserve.plugins.error_text import did_you_mean
+from specserve.plugins.messages import how_to_disable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pluggy
+
+HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    name: tuple(inspect.signature(function).parameters)
+    for name, function in vars(hookspecs).items()
+    if hasattr(function, f"{hookspecs.PROJECT}_spec")
+}
+"""The arguments of every hook, by its name."""
+
+
+def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> None:
+    """Raise PluginError for hooks that would never be called: misspelt ones and those without the marker."""
+    callers = manager.get_hookcallers(plugin) or []
+    for caller in callers:
+        if not caller.has_spec() and not all(each.optionalhook for each in caller.get_hookimpls()):
+            raise PluginError(
+                f"plugin {name} implements {caller.name!r}, which is not a hook"
+                f"{did_you_mean(caller.name, HOOK_ARGUMENTS)} (hooks: {', '.join(HOOK_ARGUMENTS)}). "
+                f"Correct the name in the plugin. {how_to_disable(name)}"
+            )
+    if unmarked := unmarked_hooks(plugin, {caller.name for caller in callers}):
+        raise PluginError(
+            f"plugin {name} defines {', '.join(unmarked)} without the marker @hookimpl of specserve.hookspecs, so "
+            f"the core would never call it. Add the marker in the plugin. {how_to_disable(name)}"
+        )
+    if not callers:
+        raise PluginError(
+            f"plugin {name} implements no hook: {plugin!r} has no function marked @hookimpl. "
+            f"Point its entry point at the module or the class that holds them. {how_to_disable(name)}"
+        )
+
+
+def unmarked_hooks(plugin: object, implemented: Collection[str]) -> list[str]:
+    return [hook for hook in HOOK_ARGUMENTS if hook not in implemented and defines_function(plugin, hook)]
+
+
+def defines_function(plugin: object, name: str) -> bool:
+    """Whether the plugin itself defines a function of this name; an imported one does not count."""
+    function = getattr(plugin, name, None)
+    home = plugin.__name__ if inspect.ismodule(plugin) else type(plugin).__module__
+    return inspect.isroutine(function) and function.__module__ == home
+
+
+def argument_mismatch(name: str, error: pluggy.PluginValidationError) -> str:
+    """pluggy's message about one hook implementation, with the arguments of the hook."""
+    text = " ".join(str(error).split())
+    hook = next((hook for hook in HOOK_ARGUMENTS if f"for hook {hook!r}" in text), None)
+    if hook is None:
+        return f"plugin {name} cannot be registered: {text}. {how_to_disable(name)}"
+    takes = ", ".join(HOOK_ARGUMENTS[hook]) or "nothing"
+    return (
+        f"plugin {name} implements hook {hook} with other arguments than it takes ({takes}): {text}. "
+        f"{how_to_disable(name)}"
+    )

@@ -1,0 +1,66 @@
+"""Checks that results of hooks implement the protocols of `specserve.protocols`, before the engine calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from specserve.errors import PluginError
+from specserve.faults import FAULTS, said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+T = TypeVar("T")
+
+
+def check_members(
+    owner: str, found: str, value: object, kind: str, *, attributes: Sequence[str] = (), methods: Sequence[str] = ()
+) -> None:
+    """Raise PluginError where `value` lacks a member of the protocol `kind`. `found` says how the plugin gave it."""
+    if missing := missing_members(value, attributes, methods):
+        raise PluginError(
+            f"{owner} {found}, which is no {kind}: it lacks {', '.join(missing)}. "
+            f"See specserve.protocols.{kind}, or remove --plugin {owner}."
+        )
+
+
+def missing_members(value: object, attributes: Sequence[str] = (), methods: Sequence[str] = ()) -> list[str]:
+    """A method that is not callable is missing."""
+    missing = [name for name in attributes if not hasattr(value, name)]
+    return missing + [name for name in methods if not callable(getattr(value, name, None))]
+
+
+def check_type(owner: str, what: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        package = "" if kind.__module__ == "builtins" else "specserve.protocols."
+        raise wrong_type(owner, what, value, f"a {package}{kind.__name__}")
+
+
+def wrong_type(owner: str, what: str, got: object, wanted: str) -> PluginError:
+    return PluginError(
+        f"{owner}: {what} must be {wanted}; got {type(got).__name__} {short_repr(got)}. "
+        f"Repair the plugin, or remove --plugin {owner}."
+    )
+
+
+def as_list(owner: str, hook: str, result: Iterable[T]) -> list[T]:
+    """The elements of a hook's result that must be an iterable."""
+    if isinstance(result, (str, bytes, Mapping)) or not hasattr(result, "__iter__"):
+        raise wrong_type(owner, f"what {hook} returns", result, "a list of them")
+    try:
+        return list(result)
+    except FAULTS as error:
+        raise PluginError(
+            f"{owner} {said(error)} while what its hook {hook} returned was read. "
+            f"Repair the plugin, or remove --plugin {owner}."
+        ) from error
+
+
+def short_repr(value: object) -> str:
+    """At most 60 characters; empty where the object's own __repr__ raises."""
+    try:
+        text = repr(value)
+    except FAULTS:
+        return ""
+    return text if len(text) <= 60 else text[:59] + "…"
