@@ -85,7 +85,7 @@ class Environment:
         plain, drafted = self.call(*command), self.call(*command, "--plugin", "ngram")
         report = drafted.stderr.splitlines()[-1]
         expect(drafted.stdout, plain.stdout)
-        expect((bool(plain.stdout.strip()), "drafts accepted" in report), (True, True))
+        expect((bool(plain.stdout.strip()), "draft tokens accepted" in report), (True, True))
         print(f"   the same text: {report}", flush=True)
 
     def run(self, program: str, *arguments: str) -> str:

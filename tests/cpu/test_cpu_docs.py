@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from native_cases import SETS
 
 from specserve.cli import build_parser, main
-from specserve.cli.flags import load_configuration
+from specserve.cli.layers import load_configuration
 from specserve.cli.serve import banner
 from specserve.config import EngineConfig, ServerConfig
 from specserve.engine.async_engine import AsyncEngine

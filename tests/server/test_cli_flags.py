@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve.cli import flags, generate, main, serve
+from specserve import __version__
+from specserve.cli import generate, layers, main, serve
 from specserve.config import EngineConfig, ServerConfig
 from specserve.errors import ConfigError
 
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from fake_engine import FakeEngine
 
 
-def parse(*argv: str) -> flags.Configuration:
+def parse(*argv: str) -> layers.Configuration:
     parser = argparse.ArgumentParser()
     subparsers = parser.add_subparsers()
     serve.register(subparsers)
     generate.register(subparsers)
-    return flags.load_configuration(parser.parse_args(["serve", *argv]), serve.SERVER_FIELDS)
+    return layers.load_configuration(parser.parse_args(["serve", *argv]), serve.SERVER_FIELDS)
 
 
 def test_nothing_given_is_all_defaults() -> None:
-    assert parse() == flags.Configuration(EngineConfig(), ServerConfig())
+    assert parse() == layers.Configuration(EngineConfig(), ServerConfig())
 
 
 def test_flags_reach_their_fields() -> None:
@@ -132,6 +133,11 @@ def test_generate_refuses_what_cannot_be_sampled_before_it_loads_a_model(
     assert flags[0].removeprefix("--").replace("-", "_") in capsys.readouterr().err
 
 
+def test_python_dash_m_runs_the_command_line() -> None:
+    done = subprocess.run([sys.executable, "-m", "specserve", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"specserve {__version__}\n"
+
+
 def test_a_terminal_without_the_characters_gets_question_marks() -> None:
     command = [
         sys.executable,
@@ -153,8 +159,8 @@ async def test_generate_prints_the_text_and_reports_speculation(
     args = argparse.Namespace(max_tokens=99, temperature=0.0, seed=None)
     any_engine: Any = engine
     request = generate.make_request(any_engine, "a", args)
-    report = await generate.print_text(any_engine, request)
+    stats = await generate.print_text(any_engine, request)
     assert capsys.readouterr().out == engine.says + "\n"
-    assert report.num_tokens == len(engine.tokenizer.encode(engine.says))
-    assert "mean acceptance length 2.00" in report.line()
-    assert "tokens/s" in report.line()
+    assert stats.num_tokens == len(engine.tokenizer.encode(engine.says))
+    assert "mean acceptance length 2.00" in stats.summary()
+    assert "tokens/s" in stats.summary()

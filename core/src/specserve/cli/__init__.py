@@ -1,7 +1,7 @@
 """The command line: `specserve serve`, `generate` and `plugins`.
 
-Owns the parser, the exit codes and how errors are shown. Commands register themselves and import what is heavy
-only when they run, so that help and the plugin commands answer at once.
+Owns the parser, the exit codes and how errors are printed. Commands register themselves and import heavy modules only
+when they run, so that --help and `plugins` stay fast.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 2, 130
 EPILOG = """\
 examples:
   specserve serve                             serve the demo model on http://127.0.0.1:8000
-  specserve serve DIR --plugin ngram          serve a model and speculate
+  specserve serve DIR --plugin ngram          serve a model with n-gram drafts
   specserve generate "Once upon a time"       one prompt, without a server
   specserve plugins list                      what is installed
-  specserve plugins explain ngram lora        whether two plugins work together, and who says so
+  specserve plugins explain ngram lora        whether two plugins work together, and who declares it
 """
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, as every other error here: the usage of `serve` alone fills a screen."""
+    """Prints errors in one line, without the usage: that of `serve` alone fills a screen."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_CONFIG, f"specserve: error: {message}; see {self.prog} --help.\n")
@@ -41,14 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. 0 is success, 1 a failure or a negative answer, 2 a configuration or a prompt that cannot be
     served."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a locale that lacks a character is no reason to stop
+        sys.stdout.reconfigure(errors="replace")  # the locale may lack a character
     args = build_parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = args.run
     try:
         return run(args)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader, such as `head`, has enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except SpecserveError as error:
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="specserve",
-        description="Serve a language model and speculate. Features are plugins that declare their company.",
+        description="Serve a language model with speculative decoding. Plugins add the features.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,7 +1,4 @@
-"""`specserve generate`: one prompt, text as it comes, and what speculation did; no server.
-
-Owns its flags and the report on standard error. The engine is the one that serves.
-"""
+"""`specserve generate`: one prompt without a server. Text goes to standard output, statistics to standard error."""
 
 from __future__ import annotations
 
@@ -9,12 +6,16 @@ import asyncio
 import sys
 import time
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from specserve.cli.flags import add_engine_flags, load_configuration, report_progress
+import msgspec
+
+from specserve.cli.flags import add_engine_flags
+from specserve.cli.generation_stats import GenerationStats
+from specserve.cli.layers import load_configuration
+from specserve.cli.progress import report_progress
 from specserve.engine.admission import EngineLimits, check_sampling
-from specserve.errors import SpecserveError
+from specserve.errors import RequestError, SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:
@@ -23,20 +24,19 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
-    from specserve.types import SpeculationFigures
 
 NO_LIMITS = EngineLimits(vocab_size=2**31, max_model_len=2**31, cache_tokens=2**31)
-"""Of a model that is not loaded yet."""
+"""The model is not loaded yet."""
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser = subparsers.add_parser(
-        "generate", help="complete one prompt", description="Complete one prompt and print it as it comes."
+        "generate", help="complete one prompt", description="Complete one prompt and print it token by token."
     )
     parser.add_argument("words", nargs="+", metavar="[MODEL] PROMPT", help="a prompt, or a model and a prompt")
     parser.add_argument("--max-tokens", type=int, default=128, help="default: 128")
     parser.add_argument("--temperature", type=float, help="default: the model's own, else 1; 0 is greedy")
-    parser.add_argument("--seed", type=int, help="makes a sampled text repeatable")
+    parser.add_argument("--seed", type=int, help="makes sampling reproducible")
     add_engine_flags(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -55,36 +55,11 @@ async def generate(config: EngineConfig, prompt: str, args: Namespace) -> int:
 
     engine = await AsyncEngine.start(config, on_progress=report_progress)
     try:
-        report = await print_text(engine, make_request(engine, prompt, args))
+        stats = await print_text(engine, make_request(engine, prompt, args))
     finally:
         await engine.stop()
-    print(f"\n{report.line()}", file=sys.stderr, flush=True)
+    print(f"\n{stats.summary()}", file=sys.stderr, flush=True)
     return 0
-
-
-@dataclass(slots=True)
-class Report:
-    """Times are seconds of time.perf_counter."""
-
-    asked: float
-    first: float = 0.0
-    last: float = 0.0
-    num_tokens: int = 0
-    figures: SpeculationFigures | None = None
-
-    def line(self) -> str:
-        seconds = self.last - self.asked
-        parts = [
-            f"{self.num_tokens} tokens in {seconds:.2f} s, {self.num_tokens / max(seconds, 1e-9):.1f} tokens/s, "
-            f"first after {self.first - self.asked:.3f} s"
-        ]
-        if self.figures is not None and self.figures.num_spec_steps:
-            steps, accepted = self.figures.num_spec_steps, self.figures.num_accepted_draft_tokens
-            parts.append(f"mean acceptance length {1 + accepted / steps:.2f} over {steps} verify steps")
-            parts.append(f"{accepted} of {self.figures.num_draft_tokens} drafts accepted")
-        else:
-            parts.append("no drafts")
-        return "; ".join(parts)
 
 
 def make_request(engine: AsyncEngine, prompt: str, args: Namespace) -> GenerateRequest:
@@ -97,25 +72,30 @@ def make_request(engine: AsyncEngine, prompt: str, args: Namespace) -> GenerateR
     return request
 
 
-def sampling_params(args: Namespace, defaults: Mapping[str, Any]) -> SamplingParams:
-    asked = {name: value for name in ("temperature", "seed") if (value := getattr(args, name)) is not None}
-    return SamplingParams(**{**defaults, **asked, "max_tokens": args.max_tokens})
+def sampling_params(args: Namespace, defaults: Mapping[str, float]) -> SamplingParams:
+    given = {name: value for name in ("temperature", "seed") if (value := getattr(args, name)) is not None}
+    try:
+        return msgspec.convert({**defaults, **given, "max_tokens": args.max_tokens}, SamplingParams)
+    except msgspec.ValidationError as error:
+        raise RequestError(f"sampling parameters: {error}.") from None
 
 
-async def print_text(engine: AsyncEngine, request: GenerateRequest) -> Report:
+async def print_text(engine: AsyncEngine, request: GenerateRequest) -> GenerationStats:
     from specserve.text.detokenizer import IncrementalDetokenizer
 
     detokenizer = IncrementalDetokenizer(engine.tokenizer.stream(request.prompt_token_ids))
-    report = Report(time.perf_counter())
+    stats = GenerationStats(time.perf_counter())
     async with aclosing(engine.submit(request)) as outputs:
         async for output in outputs:
             if output.finish_reason == "error":
                 raise SpecserveError(output.error or "the engine could not finish this request.")
-            text, _ = detokenizer.push(output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string)
+            text, _ = detokenizer.push(
+                output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string
+            )
             print(text, end="", flush=True)
-            report.last = time.perf_counter()
-            report.first = report.first or (report.last if output.tokens else 0.0)
-            report.num_tokens += len(output.tokens)
-            report.figures = output.figures or report.figures
+            stats.last_token = time.perf_counter()
+            stats.first_token = stats.first_token or (stats.last_token if output.tokens else 0.0)
+            stats.num_tokens += len(output.tokens)
+            stats.figures = output.figures or stats.figures
     print(flush=True)
-    return report
+    return stats

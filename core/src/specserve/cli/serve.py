@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.cli.flags import add_engine_flags, load_configuration, report_progress
+from specserve.cli.flags import add_engine_flags
+from specserve.cli.layers import load_configuration
+from specserve.cli.progress import report_progress
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
+    from specserve.json_types import JsonValue
 
 SERVER_FIELDS = ("host", "port", "api_key", "served_model_name", "drain_seconds", "max_body_bytes")
 
@@ -28,10 +31,10 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     group = parser.add_argument_group("server")
     group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
     group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
-    group.add_argument("--api-key", help="clients must send it as a bearer token; /health stays open")
-    group.add_argument("--served-model-name", help="the model's name on the wire")
-    group.add_argument("--drain-seconds", type=float, help="how long running requests may finish after SIGTERM")
-    group.add_argument("--max-body-bytes", type=int, help="the largest request body")
+    group.add_argument("--api-key", help="clients must send it as a bearer token; /health needs none")
+    group.add_argument("--served-model-name", help="the model's name in the API")
+    group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
+    group.add_argument("--max-body-bytes", type=int, help="maximum size of a request body")
     add_engine_flags(parser)
     parser.set_defaults(run=run)
 
@@ -44,7 +47,7 @@ def run(args: Namespace) -> int:
 
 
 async def start_engine(config: EngineConfig) -> AsyncEngine:
-    """Load, then say on standard error what runs."""
+    """Load it, then print on standard error what was chosen."""
     from specserve.engine.async_engine import AsyncEngine  # torch, by way of the engine
 
     engine = await AsyncEngine.start(config, on_progress=report_progress)
@@ -53,10 +56,10 @@ async def start_engine(config: EngineConfig) -> AsyncEngine:
     return engine
 
 
-def banner(description: Mapping[str, Any]) -> list[str]:
-    """What was chosen, a line each; the configuration in full is in /v1/plugins."""
-    return [f"specserve: {key} = {plain(value)}" for key, value in description.items() if key != "config"]
+def banner(description: Mapping[str, JsonValue]) -> list[str]:
+    """One line for each choice; the full configuration is in /v1/plugins."""
+    return [f"specserve: {key} = {plain_text(value)}" for key, value in description.items() if key != "config"]
 
 
-def plain(value: Any) -> str:
+def plain_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

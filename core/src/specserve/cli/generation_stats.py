@@ -1,0 +1,34 @@
+"""Speed and acceptance of one generation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from specserve.types import SpeculationFigures
+
+
+@dataclass(slots=True)
+class GenerationStats:
+    """Times are seconds of time.perf_counter."""
+
+    submitted: float
+    first_token: float = 0.0
+    last_token: float = 0.0
+    num_tokens: int = 0
+    figures: SpeculationFigures | None = None
+
+    def summary(self) -> str:
+        seconds = self.last_token - self.submitted
+        parts = [
+            f"{self.num_tokens} tokens in {seconds:.2f} s, {self.num_tokens / max(seconds, 1e-9):.1f} tokens/s, "
+            f"first after {self.first_token - self.submitted:.3f} s"
+        ]
+        if self.figures is not None and self.figures.num_spec_steps:
+            steps, accepted = self.figures.num_spec_steps, self.figures.num_accepted_draft_tokens
+            parts.append(f"mean acceptance length {1 + accepted / steps:.2f} over {steps} verify steps")
+            parts.append(f"{accepted} of {self.figures.num_draft_tokens} draft tokens accepted")
+        else:
+            parts.append("no drafts")
+        return "; ".join(parts)

@@ -1,0 +1,72 @@
+"""The layers of configuration: defaults, then the TOML file of --config, then flags.
+
+The file has the tables [engine], [server] and [plugins.NAME]; a flag that is not given changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
+
+from specserve.cli.flags import ENGINE_FIELDS
+from specserve.config import EngineConfig, ServerConfig, read_toml
+from specserve.errors import ConfigError
+from specserve.plugins.settings import merge, parse_settings
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Mapping, Sequence
+
+C = TypeVar("C", EngineConfig, ServerConfig)
+
+
+class Configuration(NamedTuple):
+    engine: EngineConfig
+    server: ServerConfig
+
+
+def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Configuration:
+    """Raises ConfigError, which names the wrong layer."""
+    file = read_toml(args.config) if args.config is not None else {}
+    unknown = sorted(set(file) - {"engine", "server", "plugins"})
+    if unknown:
+        raise ConfigError(
+            f"--config: unknown table [{unknown[0]}] in {args.config}; use [engine], [server], [plugins.NAME]."
+        )
+    engine = {**table(file, "engine"), **given_flags(args, ENGINE_FIELDS)}
+    if "plugin_options" in engine:
+        raise ConfigError("--config: write plugin options as [plugins.NAME], not engine.plugin_options.")
+    engine["plugins"] = append_names(engine.get("plugins", []), args.plugin)
+    engine["no_plugins"] = append_names(engine.get("no_plugins", []), args.no_plugin)
+    if args.no_default_plugins:
+        engine["default_plugins"] = False
+    if args.allow_undeclared:
+        engine["allow_undeclared"] = True
+    engine["plugin_options"] = merge(table(file, "plugins"), parse_settings(args.set))
+    server = {**table(file, "server"), **given_flags(args, server_fields)}
+    return Configuration(convert("engine", engine, EngineConfig), convert("server", server, ServerConfig))
+
+
+def table(file: Mapping[str, object], name: str) -> dict[str, object]:
+    content = file.get(name, {})
+    if not isinstance(content, dict):
+        raise ConfigError(f"--config: {name} must be a table; write [{name}].")
+    return content
+
+
+def given_flags(args: Namespace, names: Sequence[str]) -> dict[str, object]:
+    """argparse leaves None where a flag is not given."""
+    return {name: value for name in names if (value := getattr(args, name, None)) is not None}
+
+
+def append_names(names: object, more: list[str]) -> object:
+    """Each name once. What is no list is left for `convert` to refuse."""
+    return list(dict.fromkeys([*names, *more])) if isinstance(names, list) else names
+
+
+def convert(name: str, values: Mapping[str, object], config_type: type[C]) -> C:
+    try:
+        return msgspec.convert(values, config_type)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"[{name}] configuration: {error}.") from None

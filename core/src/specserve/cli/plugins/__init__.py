@@ -1,0 +1,57 @@
+"""`specserve plugins`: what is installed, what can be enabled together, and why.
+
+Reads declarations only: no plugin is imported but its `.compat` module, and neither torch nor the server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.cli.plugins.check_plugins import check_plugins
+from specserve.cli.plugins.explain_pair import explain_pair
+from specserve.cli.plugins.list_plugins import list_plugins
+from specserve.config import DEVICES
+from specserve.plugins.discovery import discover
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace, _SubParsersAction
+    from collections.abc import Callable, Mapping
+
+    from specserve.declare import PluginDeclaration
+
+    Command = Callable[[Namespace, Mapping[str, PluginDeclaration]], int]
+
+GRAPH_MODES = ("none", "full", "piecewise")
+
+
+def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
+    parser = subparsers.add_parser(
+        "plugins",
+        help="list plugins, and tell which work together",
+        description="Reads what plugins declare, without importing them.",
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    list_parser = commands.add_parser("list", help="installed plugins and their features")
+    list_parser.set_defaults(run=run, command=list_plugins)
+    check_parser = commands.add_parser(
+        "check", help="whether start-up would accept these plugins; without names, every installed pair"
+    )
+    check_parser.add_argument("names", nargs="*", metavar="NAME")
+    check_parser.set_defaults(run=run, command=check_plugins)
+    explain_parser = commands.add_parser(
+        "explain", help="whether two plugins, or a plugin and a feature, work together, and why"
+    )
+    explain_parser.add_argument("left", metavar="A", help="a plugin or a feature token")
+    explain_parser.add_argument("right", metavar="B", help="a plugin or a feature token")
+    explain_parser.set_defaults(run=run, command=explain_pair)
+    for command in (check_parser, explain_parser):
+        command.add_argument("--device", choices=DEVICES, default="cpu", help="default: cpu")
+        command.add_argument("--graphs", choices=GRAPH_MODES, default="none", help="default: none")
+        command.add_argument("--set", action="append", default=[], metavar="NAME.KEY=VALUE", help="an option")
+    for command in (list_parser, check_parser, explain_parser):
+        command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: Namespace) -> int:
+    command: Command = args.command
+    return command(args, discover())

@@ -1,0 +1,22 @@
+"""What `--json` prints."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.plugins.wording import verdict
+
+if TYPE_CHECKING:
+    from specserve.json_types import JsonObject, JsonValue
+    from specserve.plugins.findings import Finding
+
+
+def finding_entry(finding: Finding) -> JsonObject:
+    return {**msgspec.to_builtins(finding), "sentence": verdict(finding)}
+
+
+def print_json(value: JsonValue) -> None:
+    print(json.dumps(value, indent=2))
