@@ -41,8 +41,8 @@ def neighbours_matter(monkeypatch):
 
 @pytest.mark.usefixtures("neighbours_matter")
 def test_a_token_that_depends_on_neighbours_is_found_made_small_saved_and_replayed(tmp_path, monkeypatch):
-    found = first_failure(seed=11)
-    smallest = minimise(found, seconds=10)
+    found = first_failure(seed=15)
+    smallest = minimise(found, seconds=5)
     assert smallest.failure.kind == found.failure.kind == "an answer differs"
     assert len(smallest.plan.requests) <= 2 <= len(found.plan.requests)
     assert smallest.plan.adapters == smallest.plan.engine.drafters == ()
