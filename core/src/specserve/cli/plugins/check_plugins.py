@@ -9,9 +9,9 @@ from specserve.cli.plugins.json_output import finding_entry, print_json
 from specserve.cli.plugins.pairs import engine_config, pair_finding
 from specserve.errors import PluginError
 from specserve.plugins.enabling import decide, find
-from specserve.plugins.members import load_member
+from specserve.plugins.loaded_declaration import load_declaration
+from specserve.plugins.messages import advice, verdict
 from specserve.plugins.rules import resolve
-from specserve.plugins.wording import advice, verdict
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -63,7 +63,7 @@ def check_all(config: EngineConfig, installed: Mapping[str, PluginDeclaration]) 
     broken = {}
     for name, declaration in installed.items():
         try:
-            load_member(declaration, config)
+            load_declaration(declaration, config)
         except PluginError as error:
             broken[name] = str(error)
     usable = [declaration for name, declaration in installed.items() if name not in broken]

@@ -9,11 +9,11 @@ import msgspec
 from specserve.cli.plugins.json_output import finding_entry, print_json
 from specserve.cli.plugins.pairs import engine_config, pair_finding
 from specserve.errors import PluginError
-from specserve.plugins.features import FEATURES, is_core
-from specserve.plugins.members import load_member
-from specserve.plugins.rules import judge_core, missing_lines
-from specserve.plugins.text import did_you_mean
-from specserve.plugins.wording import advice, statement_line, verdict
+from specserve.plugins.error_text import did_you_mean
+from specserve.plugins.features import FEATURES, needs_no_declaration
+from specserve.plugins.loaded_declaration import load_declaration
+from specserve.plugins.messages import advice, statement_line, verdict
+from specserve.plugins.rules import judge_core_feature, missing_declaration_lines
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -57,11 +57,13 @@ def feature_finding(declaration: PluginDeclaration, token: str, config: EngineCo
     """A plugin and a feature, as if the feature were in effect."""
     if token.startswith("graph."):
         config = msgspec.structs.replace(config, graphs=token.removeprefix("graph."))
-    member = load_member(declaration, config)
-    finding = judge_core(member, token, frozenset((declaration.name, *member.features, token)), config)
-    if is_core(token) or finding.statements:
+    member = load_declaration(declaration, config)
+    finding = judge_core_feature(member, token, frozenset((declaration.name, *member.features, token)), config)
+    if needs_no_declaration(token) or finding.statements:
         return finding
-    return msgspec.structs.replace(finding, kind="undeclared", missing=tuple(missing_lines(member, [token])))
+    return msgspec.structs.replace(
+        finding, kind="undeclared", missing=tuple(missing_declaration_lines(member, [token]))
+    )
 
 
 def explanation(finding: Finding, installed: Mapping[str, PluginDeclaration]) -> list[str]:
