@@ -3,26 +3,26 @@
 namespace specserve {
 
 void bind_plan(nb::module_& m) {
-    nb::class_<Plan>(m, "Plan")
+    nb::class_<AttentionPlan>(m, "Plan")
         .def(
             "__init__",
-            [](Plan* self, int block_size, int rows_per_tile) {
+            [](AttentionPlan* self, int block_size, int rows_per_tile) {
                 if (block_size < 1 || rows_per_tile < 1)
                     throw std::invalid_argument("block_size and rows_per_tile must be at least 1.");
-                new (self) Plan(block_size, rows_per_tile);
+                new (self) AttentionPlan(block_size, rows_per_tile);
             },
             nb::arg("block_size"), nb::arg("rows_per_tile"))
         .def(
             "add",
-            [](Plan& plan, int start, int length, int known, const std::vector<int32_t>& blocks,
+            [](AttentionPlan& plan, int start, int length, int num_committed, const std::vector<int32_t>& blocks,
                const std::vector<int32_t>& parents) {
-                if (!plan.add(start, length, known, blocks, parents))
+                if (!plan.add(start, length, num_committed, blocks, parents))
                     throw std::invalid_argument("a request of " + std::to_string(length) + " rows from token " +
                                                 std::to_string(start) + " does not fit its " +
                                                 std::to_string(blocks.size()) + " blocks or its draft's parents.");
             },
             nb::arg("start"), nb::arg("length"), nb::arg("known"), nb::arg("blocks"), nb::arg("parents"))
-        .def_prop_ro("num_rows", &Plan::num_rows);
+        .def_prop_ro("num_rows", &AttentionPlan::num_rows);
 }
 
 template <typename S>
@@ -30,8 +30,8 @@ void bind_attention(nb::module_& m) {
     nb::class_<PagedAttention<S>>(m, "PagedAttention")
         .def(nb::init<std::shared_ptr<Machine>, Array, const std::string&, int, float, float>(), nb::arg("machine"),
              nb::arg("cache"), nb::arg("layout"), nb::arg("query_heads"), nb::arg("scale"), nb::arg("key_limit"))
-        .def("run", &PagedAttention<S>::run)
-        .def("move", &PagedAttention<S>::move, nb::arg("source"), nb::arg("target"))
+        .def("run", &PagedAttention<S>::forward)
+        .def("move", &PagedAttention<S>::move_slots, nb::arg("source"), nb::arg("target"))
         .def_prop_ro("rows_per_tile", &PagedAttention<S>::tile_rows);
 }
 

@@ -1,4 +1,4 @@
-// What the bindings of each idea offer the module, and what they share.
+// What each binding file registers, and what they share.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,10 +15,10 @@
 
 namespace specserve {
 
-void bind_plan(nb::module_& m);     // bind_attention.cpp
-void bind_sampler(nb::module_& m);  // bind_sampler.cpp
+void bind_plan(nb::module_& m);     // attention.cpp
+void bind_sampler(nb::module_& m);  // sampler.cpp
 
-// For each dtype, in a module of its own.
+// For each dtype, in a submodule.
 template <typename S>
 void bind_linear(nb::module_& m);
 template <typename S>
@@ -28,18 +28,18 @@ void bind_rowwise(nb::module_& m);
 template <typename S>
 void bind_attention(nb::module_& m);
 template <typename S>
-void bind_stack(nb::module_& m);
+void bind_decoder_stack(nb::module_& m);
 
-// A job of one phase over [0, count).
+// A job of one phase.
 template <typename Task>
-void in_parts(Pool& pool, int count, Task task) {
-    pool.run(1, [&](Pool::Crew& crew) { crew.parts(count, task); });
+void parallel_for_ranges(ThreadPool& pool, int count, Task task) {
+    pool.run(1, [&](ThreadPool::Team& team) { team.parallel_for_ranges(count, task); });
 }
 
-inline void check_rotary(const Array& cos, int dim) {
-    if (cos.shape(2) % 2 || static_cast<int>(cos.shape(2)) > dim)
-        throw std::invalid_argument("cos must have an even number of columns, at most a head's; got " + sizes_of(cos) +
-                                    ".");
+inline void check_rotary_dim(const Array& cos, int head_dim) {
+    if (cos.shape(2) % 2 || static_cast<int>(cos.shape(2)) > head_dim)
+        throw std::invalid_argument("cos must have an even number of columns, at most a head's; got " +
+                                    shape_string(cos) + ".");
 }
 
 }  // namespace specserve

@@ -1,4 +1,4 @@
-// Adapters that Python holds: packed low-rank parts, checked against each other.
+// LoRA adapters that Python owns: packed low-rank parts, checked against each other.
 #pragma once
 
 #include <memory>
@@ -12,78 +12,80 @@
 
 namespace specserve {
 
-// What an adapter adds to one projection of `ins` inputs and at least `outs` outputs.
+// The low-rank parts of one projection of `in_features` inputs and at least `out_features` outputs.
 template <typename S>
 class LowRankParts {
    public:
     using Part =
         std::tuple<std::shared_ptr<PackedLinear<S>>, std::shared_ptr<PackedLinear<S>>, int>;  // down, up, first output
 
-    explicit LowRankParts(std::vector<Part> parts) : kept_(std::move(parts)) {
-        for (const auto& [down, up, first] : kept_) {
+    explicit LowRankParts(std::vector<Part> parts) : owned_(std::move(parts)) {
+        for (const auto& [down, up, first] : owned_) {
             const Linear<S>&d = down->linear(), &u = up->linear();
-            if (d.outs != u.ins || d.outs > kMostRank)
+            if (d.out_features != u.in_features || d.out_features > kMaxRank)
                 throw std::invalid_argument("down must have as many outputs as up has inputs, at most " +
-                                            std::to_string(kMostRank) + "; got " + std::to_string(d.outs) + " and " +
-                                            std::to_string(u.ins) + ".");
+                                            std::to_string(kMaxRank) + "; got " + std::to_string(d.out_features) +
+                                            " and " + std::to_string(u.in_features) + ".");
             if (first < 0)
                 throw std::invalid_argument("the first output must be at least 0; got " + std::to_string(first) + ".");
-            if (ins && d.ins != ins)
+            if (in_features && d.in_features != in_features)
                 throw std::invalid_argument("parts of one projection must have as many inputs; got " +
-                                            std::to_string(ins) + " and " + std::to_string(d.ins) + ".");
-            ins = d.ins;
-            outs = std::max(outs, first + u.outs);
+                                            std::to_string(in_features) + " and " + std::to_string(d.in_features) +
+                                            ".");
+            in_features = d.in_features;
+            out_features = std::max(out_features, first + u.out_features);
             parts_.push_back({d, u, first});
         }
     }
 
     const LowRank<S>& parts() const { return parts_; }
-    int ins = 0, outs = 0;
+    int in_features = 0, out_features = 0;
 
    private:
-    std::vector<Part> kept_;
+    std::vector<Part> owned_;
     LowRank<S> parts_;
 };
 
-// An adapter of a whole model: for every layer its parts of qkv, o, gate_up and down.
+// An adapter of a whole model: of each layer the parts of qkv, o, gate_up and down.
 template <typename S>
-class AdapterParts {
+class PackedAdapter {
    public:
     using Parts = std::optional<std::shared_ptr<LowRankParts<S>>>;
-    using LayerOf = std::tuple<Parts, Parts, Parts, Parts>;
+    using LayerParts = std::tuple<Parts, Parts, Parts, Parts>;
 
-    explicit AdapterParts(std::vector<LayerOf> layers) : kept_(std::move(layers)) {
+    explicit PackedAdapter(std::vector<LayerParts> layers) : owned_(std::move(layers)) {
         auto of = [](const Parts& parts) { return parts ? (*parts)->parts() : LowRank<S>{}; };
-        for (const auto& [qkv, o, gate_up, down] : kept_)
+        for (const auto& [qkv, o, gate_up, down] : owned_)
             adapter_.layers.push_back({of(qkv), of(o), of(gate_up), of(down)});
     }
 
     const Adapter<S>& adapter() const { return adapter_; }
 
-    // Throws unless the adapter is of a model of these sizes: inputs and outputs of qkv, o, gate_up and down.
+    // Throws unless the adapter fits the model. sizes: inputs and outputs of qkv, o, gate_up and down.
     void check(const int (&sizes)[4][2]) const {
-        for (const LayerOf& layer : kept_) {
-            auto fits = [&](const Parts& parts, const int (&size)[2], const char* name) {
-                if (parts && (*parts)->ins && ((*parts)->ins != size[0] || (*parts)->outs > size[1]))
+        for (const LayerParts& layer : owned_) {
+            auto check_projection = [&](const Parts& parts, const int (&size)[2], const char* name) {
+                if (parts && (*parts)->in_features &&
+                    ((*parts)->in_features != size[0] || (*parts)->out_features > size[1]))
                     throw std::invalid_argument(
                         "the adapter's " + std::string(name) + " must have " + std::to_string(size[0]) +
                         " inputs and at most " + std::to_string(size[1]) + " outputs; got " +
-                        std::to_string((*parts)->ins) + " and " + std::to_string((*parts)->outs) + ".");
+                        std::to_string((*parts)->in_features) + " and " + std::to_string((*parts)->out_features) + ".");
             };
-            fits(std::get<0>(layer), sizes[0], "qkv");
-            fits(std::get<1>(layer), sizes[1], "o");
-            fits(std::get<2>(layer), sizes[2], "gate_up");
-            fits(std::get<3>(layer), sizes[3], "down");
+            check_projection(std::get<0>(layer), sizes[0], "qkv");
+            check_projection(std::get<1>(layer), sizes[1], "o");
+            check_projection(std::get<2>(layer), sizes[2], "gate_up");
+            check_projection(std::get<3>(layer), sizes[3], "down");
         }
     }
 
    private:
-    std::vector<LayerOf> kept_;
+    std::vector<LayerParts> owned_;
     Adapter<S> adapter_;
 };
 
 template <typename S>
-using AdapterSegment = std::tuple<int, int, std::shared_ptr<AdapterParts<S>>>;  // rows [begin, end)
+using PackedSegment = std::tuple<int, int, std::shared_ptr<PackedAdapter<S>>>;  // rows [begin, end)
 
 inline void check_segment(int begin, int end, int64_t rows) {
     if (begin < 0 || begin > end || end > rows)

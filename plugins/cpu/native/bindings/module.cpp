@@ -1,4 +1,4 @@
-// The Python face of the kernels: tensors by DLPack in and out, the GIL released while they work.
+// The Python module: tensors go in and out by DLPack, and the GIL is released while kernels run.
 #include "bindings/bind.hpp"
 
 namespace specserve {
@@ -11,7 +11,7 @@ void bind(nb::module_ m) {
     bind_lowrank<S>(m);
     bind_rowwise<S>(m);
     bind_attention<S>(m);
-    bind_stack<S>(m);
+    bind_decoder_stack<S>(m);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The Python face of the sampler: rows are described one by one, then decided in one call without the GIL.
+// The sampler: rows are described one by one, then decided in one call without the GIL.
 #include "bindings/bind.hpp"
 #include "ops/sampler.hpp"
 
@@ -6,120 +6,120 @@ namespace specserve {
 
 namespace {
 
-Logits logits_of(const Array& a) {
-    const float* at = numbers<float>(a, "logits", {kAny, kAny}, 1);
+Logits to_logits(const Array& a) {
+    const float* data = checked_data<float>(a, "logits", {kAny, kAny}, 1);
     if (a.shape(1) < 1 || a.shape(1) > INT32_MAX / 2)
-        throw std::invalid_argument("logits must have columns; got " + sizes_of(a) + ".");
-    return {at, a.stride(0), static_cast<int>(a.shape(0)), static_cast<int>(a.shape(1))};
+        throw std::invalid_argument("logits must have columns; got " + shape_string(a) + ".");
+    return {data, a.stride(0), static_cast<int>(a.shape(0)), static_cast<int>(a.shape(1))};
 }
 
-void within(int64_t number, int64_t size, const char* name) {
-    if (number < 0 || number >= size)
+void check_index(int64_t index, int64_t size, const char* name) {
+    if (index < 0 || index >= size)
         throw std::invalid_argument(std::string(name) + " must be in [0, " + std::to_string(size) + "); got " +
-                                    std::to_string(number) + ".");
+                                    std::to_string(index) + ".");
 }
 
-// The rows whose target tokens are wanted: `begin` one, then say what changes its logits.
-class Targets {
+// Builds TargetRows: `begin` a row, then the edits of its logits.
+class TargetsBuilder {
    public:
     void begin(int64_t row, uint64_t seed, int64_t index, double temperature, int64_t top_k, double top_p,
                double min_p) {
         if (index < 0) throw std::invalid_argument("index must be at least 0; got " + std::to_string(index) + ".");
-        wanted_.rows.push_back(
-            {row, seed, index, static_cast<float>(temperature), top_k, top_p, min_p, nullptr, wanted_.edits.size(), 0});
+        targets_.rows.push_back({row, seed, index, static_cast<float>(temperature), top_k, top_p, min_p, nullptr,
+                                 targets_.edits.size(), 0});
     }
-    // Logits that stand in for the row's: what came of processors that make no edits.
-    void use(nb::handle logits) {
+    // Replaces the row's logits: the result of processors that make no edits.
+    void replace_logits(nb::handle logits) {
         std::vector<float> copy;
         append(logits, "logits", kAny, copy);
-        TargetRow& row = last();
-        given_.push_back(std::move(copy));
-        row.given = given_.back().data();
+        TargetRow& row = last_row();
+        replacements_.push_back(std::move(copy));
+        row.replacement = replacements_.back().data();
     }
     void penalize(nb::handle ids, nb::handle counts, double repetition, double presence, double frequency) {
-        take(Edit::penalize, ids, counts, static_cast<float>(repetition), static_cast<float>(presence),
-             static_cast<float>(frequency));
+        add_edit(LogitEdit::penalize, ids, counts, static_cast<float>(repetition), static_cast<float>(presence),
+                 static_cast<float>(frequency));
     }
-    void shift(nb::handle ids, nb::handle values) { take(Edit::shift, ids, values); }
-    void keep_only(nb::handle ids) { take(Edit::keep_only, ids); }
-    void forbid(nb::handle ids) { take(Edit::forbid, ids); }
+    void shift(nb::handle ids, nb::handle values) { add_edit(LogitEdit::shift, ids, values); }
+    void keep_only(nb::handle ids) { add_edit(LogitEdit::keep_only, ids); }
+    void forbid(nb::handle ids) { add_edit(LogitEdit::forbid, ids); }
 
     const TargetRows& checked(const Logits& logits) const {
-        for (const TargetRow& row : wanted_.rows) within(row.row, logits.count, "row");
-        for (int64_t id : wanted_.ids) within(id, logits.size, "token");
-        for (const std::vector<float>& row : given_)
+        for (const TargetRow& row : targets_.rows) check_index(row.row, logits.count, "row");
+        for (int64_t id : targets_.ids) check_index(id, logits.size, "token");
+        for (const std::vector<float>& row : replacements_)
             if (static_cast<int64_t>(row.size()) != logits.size)
                 throw std::invalid_argument("a processor's logits must be [" + std::to_string(logits.size) +
                                             "]; got [" + std::to_string(row.size()) + "].");
-        return wanted_;
+        return targets_;
     }
 
    private:
-    TargetRow& last() {
-        if (wanted_.rows.empty()) throw std::invalid_argument("no row was begun that this could belong to.");
-        return wanted_.rows.back();
+    TargetRow& last_row() {
+        if (targets_.rows.empty()) throw std::invalid_argument("no row was begun that this could belong to.");
+        return targets_.rows.back();
     }
-    // An edit counts only once its lists are taken: who catches the exception may go on with the others.
-    void take(Edit::Kind kind, nb::handle ids, nb::handle values = {}, float repetition = 1.0f, float presence = 0.0f,
-              float frequency = 0.0f) {
-        TargetRow& row = last();
-        size_t first_id = wanted_.ids.size(), first_value = wanted_.values.size();
-        int64_t count = append(ids, "ids", kAny, wanted_.ids);
-        if (values.is_valid()) append(values, "values", count, wanted_.values);
-        wanted_.edits.push_back(
-            {kind, first_id, first_value, static_cast<int>(count), repetition, presence, frequency});
+    // The edit is added last, after its lists: if one of them throws, the targets stay valid without the edit.
+    void add_edit(LogitEdit::Kind kind, nb::handle ids, nb::handle values = {}, float repetition = 1.0f,
+                  float presence = 0.0f, float frequency = 0.0f) {
+        TargetRow& row = last_row();
+        size_t ids_offset = targets_.ids.size(), values_offset = targets_.values.size();
+        int64_t count = append(ids, "ids", kAny, targets_.ids);
+        if (values.is_valid()) append(values, "values", count, targets_.values);
+        targets_.edits.push_back(
+            {kind, ids_offset, values_offset, static_cast<int>(count), repetition, presence, frequency});
         ++row.num_edits;
     }
 
-    TargetRows wanted_;
-    std::vector<std::vector<float>> given_;
+    TargetRows targets_;
+    std::vector<std::vector<float>> replacements_;
 };
 
-std::vector<int> argmax_tokens(Sampler& sampler, const Array& logits) {
-    Logits from = logits_of(logits);
-    nb::gil_scoped_release free;
-    return sampler.argmax(from);
+std::vector<int> argmax_tokens(Sampler& sampler, const Array& array) {
+    Logits logits = to_logits(array);
+    nb::gil_scoped_release no_gil;
+    return sampler.argmax_tokens(logits);
 }
 
-std::vector<int> target_tokens(Sampler& sampler, const Array& logits, const Targets& targets) {
-    Logits from = logits_of(logits);
-    const TargetRows& wanted = targets.checked(from);
-    nb::gil_scoped_release free;
-    return sampler.targets(from, wanted);
+std::vector<int> target_tokens(Sampler& sampler, const Array& array, const TargetsBuilder& builder) {
+    Logits logits = to_logits(array);
+    const TargetRows& targets = builder.checked(logits);
+    nb::gil_scoped_release no_gil;
+    return sampler.target_tokens(logits, targets);
 }
 
-// Per row: (logprob, ids of the best, their logprobs)
-nb::list token_logprobs(Sampler& sampler, const Array& logits, const std::vector<int64_t>& tokens,
+// Per row: (logprob, top ids, top logprobs)
+nb::list token_logprobs(Sampler& sampler, const Array& array, const std::vector<int64_t>& tokens,
                         const std::vector<int64_t>& counts) {
-    Logits from = logits_of(logits);
-    if (tokens.size() != logits.shape(0) || counts.size() != logits.shape(0))
+    Logits logits = to_logits(array);
+    if (tokens.size() != array.shape(0) || counts.size() != array.shape(0))
         throw std::invalid_argument("tokens and counts must be as many as rows of logits; got " +
                                     std::to_string(tokens.size()) + " and " + std::to_string(counts.size()) + " for " +
-                                    sizes_of(logits) + ".");
-    for (int64_t token : tokens) within(token, from.size, "token");
+                                    shape_string(array) + ".");
+    for (int64_t token : tokens) check_index(token, logits.size, "token");
     std::vector<RowLogprobs> rows;
     {
-        nb::gil_scoped_release free;
-        rows = sampler.logprobs(from, tokens.data(), counts.data());
+        nb::gil_scoped_release no_gil;
+        rows = sampler.token_logprobs(logits, tokens.data(), counts.data());
     }
-    nb::list found;
+    nb::list result;
     for (const RowLogprobs& row : rows)
-        found.append(
+        result.append(
             nb::make_tuple(row.logprob, nb::tuple(nb::cast(row.top_ids)), nb::tuple(nb::cast(row.top_logprobs))));
-    return found;
+    return result;
 }
 
 }  // namespace
 
 void bind_sampler(nb::module_& m) {
-    nb::class_<Targets>(m, "Targets")
+    nb::class_<TargetsBuilder>(m, "Targets")
         .def(nb::init<>())
-        .def("begin", &Targets::begin)
-        .def("use", &Targets::use)
-        .def("penalize", &Targets::penalize)
-        .def("shift", &Targets::shift)
-        .def("keep_only", &Targets::keep_only)
-        .def("forbid", &Targets::forbid);
+        .def("begin", &TargetsBuilder::begin)
+        .def("use", &TargetsBuilder::replace_logits)
+        .def("penalize", &TargetsBuilder::penalize)
+        .def("shift", &TargetsBuilder::shift)
+        .def("keep_only", &TargetsBuilder::keep_only)
+        .def("forbid", &TargetsBuilder::forbid);
     nb::class_<Sampler>(m, "Sampler")
         .def(
             "__init__",
@@ -131,8 +131,8 @@ void bind_sampler(nb::module_& m) {
         .def(
             "noise",
             [](const Sampler& sampler, uint64_t seed, int64_t index, const Array& out) {
-                float* to = numbers<float>(out, "out", {kAny});
-                sampler.noise(seed, index, static_cast<int>(out.shape(0)), to);
+                float* data = checked_data<float>(out, "out", {kAny});
+                sampler.gumbel_noise(seed, index, static_cast<int>(out.shape(0)), data);
             },
             nb::arg("seed"), nb::arg("index"), nb::arg("out"));
 }

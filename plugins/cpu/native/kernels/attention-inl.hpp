@@ -1,102 +1,102 @@
-// Attention of a few queries over one segment of keys, and the merge of segments: what all layouts of the cache share.
-// Included after rowwise.hpp.
+// Attention of a tile of queries over one segment of keys, and the merge of segments: common to all KV layouts.
 //
-// A segment is always the same kSegment keys of a request's path, counted from its first, and segments merge first to
-// last: a query's bits follow from its own keys alone. Scores are chains over the head's numbers, weighted values are
-// chains over the segment's keys; keys that a query does not see weigh exactly 0.
+// Segments are aligned: each is the same kSegmentKeys keys of a sequence, counted from its first, and they merge first
+// to last. Scores are chains over head_dim, outputs are chains over the segment's keys, and masked keys have
+// probability exactly 0. So a query's bits depend on its own keys alone.
 
-constexpr float kNothing = -__builtin_inff(), kLog2E = 1.44269504088896341f;
+constexpr float kNegInf = -__builtin_inff(), kLog2E = 1.44269504088896341f;
 
-INLINE size_t padded_dim(int head_dim) { return static_cast<size_t>(divided_up(head_dim, kLanes)) * kLanes; }
-
-// What a segment needs beside its results (see `attend_scratch`).
+// Scratch memory of one call, of `attention_scratch_bytes`.
 template <typename S>
-struct Scratch {
-    Scratch(const Attend<S>& a, char* memory)
-        : packed(reinterpret_cast<S*>(memory)), copies(packed + kSegment * padded_dim(a.head_dim)),
-          masses(copies + kSegment * padded_dim(a.head_dim)),
-          scores(reinterpret_cast<float*>(masses + ptrdiff_t{a.count} * kSegment)) {}
+struct AttentionScratch {
+    AttentionScratch(const AttentionArgs<S>& args, char* memory)
+        : packed(reinterpret_cast<S*>(memory)), gathered(packed + kSegmentKeys * padded_head_dim(args.head_dim)),
+          probs(gathered + kSegmentKeys * padded_head_dim(args.head_dim)),
+          scores(reinterpret_cast<float*>(probs + ptrdiff_t{args.num_queries} * kSegmentKeys)) {}
 
-    S* packed;      // keys, then values, as panels one after the other
-    S* copies;      // keys, then values, from slots of different pages
-    S* masses;      // [count][kSegment]: what each key weighs
-    float* scores;  // [count][kSegment]
+    S* packed;      // keys, then values, as contiguous panels
+    S* gathered;    // keys, then values, of slots that are no whole page
+    S* probs;       // [num_queries][kSegmentKeys], unnormalized
+    float* scores;  // [num_queries][kSegmentKeys]
 };
 
-// One query's scores, in units of ln 2, into weights, in place of the first `padded` of `to`; keys outside [low, high)
-// weigh 0.
+// Unnormalized softmax of one query's scores, in base 2: probs[k] = 2^(score - row_max) for keys in [low, high), and 0
+// for the others of the first `padded_keys`.
 template <typename S>
-INLINE void weigh(const float* scores, float scale, int low, int high, int padded, S* to, float* most, float* total) {
-    F best = splat(kNothing), times = splat(scale * kLog2E);
-    F seen[kSegment / kLanes];
-    for (int k = 0; k < padded; k += kLanes) {
-        seen[k / kLanes] = mul(load(scores + k), times);
-        // most queries see most segments whole
+INLINE void softmax_row(const float* scores, float scale, int low, int high, int padded_keys, S* probs, float* row_max,
+                        float* row_sum) {
+    Vec max_lanes = splat(kNegInf), log2_scale = splat(scale * kLog2E);
+    Vec masked[kSegmentKeys / kLanes];
+    for (int k = 0; k < padded_keys; k += kLanes) {
+        masked[k / kLanes] = mul(load(scores + k), log2_scale);
+        // most queries see all keys of most segments
         if (k < low)
-            seen[k / kLanes] =
-                where_less(iota(), splat(static_cast<float>(low - k)), splat(kNothing), seen[k / kLanes]);
-        if (k + kLanes > high) seen[k / kLanes] = keep(seen[k / kLanes], high > k ? high - k : 0, kNothing);
-        best = max(seen[k / kLanes], best);
+            masked[k / kLanes] =
+                where_less(iota(), splat(static_cast<float>(low - k)), splat(kNegInf), masked[k / kLanes]);
+        if (k + kLanes > high) masked[k / kLanes] = replace_tail(masked[k / kLanes], high > k ? high - k : 0, kNegInf);
+        max_lanes = max(masked[k / kLanes], max_lanes);
     }
-    float peak = maximum(best);
-    F sums = zeros();
-    for (int k = 0; k < padded; k += kLanes) {
-        F weight = rounded(exp2_of_negative(sub(seen[k / kLanes], splat(peak))), to);
-        sums = add(sums, weight);
-        store(to + k, weight);
+    float max_score = reduce_max(max_lanes);
+    Vec sums = zeros();
+    for (int k = 0; k < padded_keys; k += kLanes) {
+        Vec prob = round_to(exp2_nonpositive(sub(masked[k / kLanes], splat(max_score))), probs);
+        sums = add(sums, prob);
+        store(probs + k, prob);
     }
-    *most = peak;
-    *total = sum(sums);
+    *row_max = max_score;
+    *row_sum = reduce_sum(sums);
 }
 
-// Every query's scores into weights; `between` is called before each.
-template <typename S, typename Between>
-INLINE void weigh_all(const Attend<S>& a, const Scratch<S>& scratch, Partial out, Between between) {
-    int padded = divided_up(a.num_keys, kLanes) * kLanes;
-    for (int q = 0; q < a.count; ++q) {
-        between();
-        S* masses = scratch.masses + ptrdiff_t{q} * kSegment;
-        int high = a.lengths[q] - a.first, low = a.window ? high - a.window : 0;
-        high = high < a.num_keys ? high : a.num_keys;
+// All queries; calls `before_row` before each.
+template <typename S, typename Callback>
+INLINE void softmax_rows(const AttentionArgs<S>& args, const AttentionScratch<S>& scratch, PartialAttention out,
+                         Callback before_row) {
+    int padded_keys = ceil_div(args.num_keys, kLanes) * kLanes;
+    for (int q = 0; q < args.num_queries; ++q) {
+        before_row();
+        S* probs = scratch.probs + ptrdiff_t{q} * kSegmentKeys;
+        int high = args.kv_lens[q] - args.first_key, low = args.window ? high - args.window : 0;
+        high = high < args.num_keys ? high : args.num_keys;
         low = low > 0 ? low : 0;
-        if (low >= high) {  // sees none of these keys: `merge` passes it by
-            out.most[q] = kNothing;
-            out.total[q] = 0.0f;
-            for (int k = 0; k < padded; k += kLanes) store(masses + k, zeros());
+        if (low >= high) {  // all keys are masked: `merge_segments` skips the query
+            out.row_max[q] = kNegInf;
+            out.row_sum[q] = 0.0f;
+            for (int k = 0; k < padded_keys; k += kLanes) store(probs + k, zeros());
             continue;
         }
-        weigh(scratch.scores + ptrdiff_t{q} * kSegment, a.scale, low, high, padded, masses, out.most + q,
-              out.total + q);
+        softmax_row(scratch.scores + ptrdiff_t{q} * kSegmentKeys, args.scale, low, high, padded_keys, probs,
+                    out.row_max + q, out.row_sum + q);
     }
 }
 
-// The later segment's part onto the earlier ones' (Milakov and Gimelshein, 2018).
-static void merge(Partial into, Partial from, int count, int head_dim) {
-    ptrdiff_t wide = static_cast<ptrdiff_t>(padded_dim(head_dim));
-    for (int q = 0; q < count; ++q) {
-        if (from.total[q] == 0.0f) continue;
-        bool fresh = into.total[q] == 0.0f;
-        float peak = fresh || from.most[q] > into.most[q] ? from.most[q] : into.most[q];
-        F old = fresh ? zeros() : exp2_of_negative(splat(into.most[q] - peak)),
-          later = exp2_of_negative(splat(from.most[q] - peak));
-        for (ptrdiff_t i = q * wide; i < (q + 1) * wide; i += kLanes) {
-            F kept = fresh ? zeros() : mul(load(into.values + i), old);
-            store(into.values + i, fma(load(from.values + i), later, kept));
+// Online softmax (Milakov and Gimelshein, 2018): adds a later segment to the earlier ones.
+static void merge_segments(PartialAttention into, PartialAttention later, int num_queries, int head_dim) {
+    ptrdiff_t width = static_cast<ptrdiff_t>(padded_head_dim(head_dim));
+    for (int q = 0; q < num_queries; ++q) {
+        if (later.row_sum[q] == 0.0f) continue;
+        bool is_first = into.row_sum[q] == 0.0f;
+        float row_max = is_first || later.row_max[q] > into.row_max[q] ? later.row_max[q] : into.row_max[q];
+        Vec into_scale = is_first ? zeros() : exp2_nonpositive(splat(into.row_max[q] - row_max));
+        Vec later_scale = exp2_nonpositive(splat(later.row_max[q] - row_max));
+        for (ptrdiff_t i = q * width; i < (q + 1) * width; i += kLanes) {
+            Vec rescaled = is_first ? zeros() : mul(load(into.acc + i), into_scale);
+            store(into.acc + i, fma(load(later.acc + i), later_scale, rescaled));
         }
-        F total = fma(splat(from.total[q]), later, fresh ? zeros() : mul(splat(into.total[q]), old));
-        into.total[q] = first_of(total);
-        into.most[q] = peak;
+        Vec row_sum =
+            fma(splat(later.row_sum[q]), later_scale, is_first ? zeros() : mul(splat(into.row_sum[q]), into_scale));
+        into.row_sum[q] = first_lane(row_sum);
+        into.row_max[q] = row_max;
     }
 }
 
-// Adding 0 turns -0 into +0: how many zeros a query's sums met depends on its neighbours.
+// out = acc / row_sum. Adding 0 turns -0 into +0: the number of zeros that a query accumulates depends on its tile.
 template <typename S>
-static void conclude(Partial state, int count, int head_dim, S* out) {
-    ptrdiff_t wide = static_cast<ptrdiff_t>(padded_dim(head_dim));
-    for (int q = 0; q < count; ++q) {
-        F share = splat(1.0f / state.total[q]);
+static void normalize(PartialAttention state, int num_queries, int head_dim, S* out) {
+    ptrdiff_t width = static_cast<ptrdiff_t>(padded_head_dim(head_dim));
+    for (int q = 0; q < num_queries; ++q) {
+        Vec inverse = splat(1.0f / state.row_sum[q]);
         for (int i = 0; i < head_dim; i += kLanes) {
-            F mean = add(mul(load(state.values + q * wide + i), share), zeros());
+            Vec mean = add(mul(load(state.acc + q * width + i), inverse), zeros());
             store(out + ptrdiff_t{q} * head_dim + i, mean, head_dim - i < kLanes ? head_dim - i : kLanes);
         }
     }

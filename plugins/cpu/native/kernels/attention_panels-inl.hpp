@@ -1,131 +1,142 @@
-// Attention over a cache in which sixteen neighbouring slots, a page, lie as the panels that products take: nothing is
-// packed where a request's keys fill pages, and only in the ends of branches they do not. Included after attend.hpp.
+// Attention over a cache where sixteen neighbouring slots, a page, are stored as packed panels: nothing is packed in a
+// step, except at the ends of draft tree branches, whose keys do not fill pages.
 //
-// A head's page of keys is one panel, [group of its numbers][16 slots][step]; its page of values has a part of every
-// panel, [16 of its numbers][group of slots][16][step]. Both have the size of sixteen slots, for heads of a multiple
-// of 16.
+// A head's page of keys is one panel, [K group of head_dim][16 slots][kVnni]; its page of values is a part of every
+// panel, [panel of head_dim][K group of slots][16][kVnni]. head_dim is a multiple of 16.
 
-constexpr int kPage = kLanes;             // slots
-constexpr int kPages = kSegment / kPage;  // of a segment
-constexpr int kSpare = 8;                 // pages that the fetching of a pass may reach behind a segment's
+constexpr int kPageSlots = kLanes;
+constexpr int kSegmentPages = kSegmentKeys / kPageSlots;
+constexpr int kPrefetchSlack = 8;  // the last GEMM block may prefetch so many pages more than a segment has
 template <typename S>
-constexpr int kPageGroups = kPage / kStep<S>;  // of slots
+constexpr int kPageGroups = kPageSlots / kVnni<S>;  // K groups of a page of values
 
-// The pages of a segment.
+// The addresses of a segment's pages.
 template <typename S>
-struct Pages {
-    const S* at[kPages + kSpare];
+struct PageTable {
+    const S* pages[kSegmentPages + kPrefetchSlack];
 };
 
+// Views for gemm_paged (see gemm-inl.hpp). A page of keys is a panel.
 template <typename S>
 struct KeyPages {
-    static constexpr int kRun = 1 << 30;
-    const S* const* at;  // a page is a panel
-    const S* of(int page, int group) const { return at[page] + ptrdiff_t{group} * kLanes * kStep<S>; }
-    KeyPages from(int page) const { return {at + page}; }
+    static constexpr int kContiguousGroups = kUnlimited;
+    const S* const* pages;
+
+    const S* at(int page, int k_group) const { return pages[page] + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
+    KeyPages from(int page) const { return {pages + page}; }
 };
 
+// A page of values has kPageGroups K groups of every panel.
 template <typename S>
 struct ValuePages {
-    static constexpr int kRun = kPageGroups<S>;
-    const S* const* at;  // a page holds some groups of every panel
-    int panel;           // the first
-    const S* of(int p, int group) const {
-        int page = group / kPageGroups<S>, inside = group % kPageGroups<S>;
-        return at[page] + ptrdiff_t{panel + p} * kPage * kLanes + ptrdiff_t{inside} * kLanes * kStep<S>;
+    static constexpr int kContiguousGroups = kPageGroups<S>;
+    const S* const* pages;
+    int first_panel;
+
+    const S* at(int panel, int k_group) const {
+        int page = k_group / kPageGroups<S>, page_group = k_group % kPageGroups<S>;
+        return pages[page] + ptrdiff_t{first_panel + panel} * kPageSlots * kLanes +
+               ptrdiff_t{page_group} * kLanes * kVnni<S>;
     }
-    ValuePages from(int p) const { return {at, panel + p}; }
+    ValuePages from(int panel) const { return {pages, first_panel + panel}; }
 };
 
-// Where one slot's keys or values are in their page.
+// The offset of element d of a slot's key or value in its page.
 template <typename S>
-INLINE ptrdiff_t place_of_key(int64_t slot, int number) {
-    return ptrdiff_t{number / kStep<S>} * kPage * kStep<S> + slot % kPage * kStep<S> + number % kStep<S>;
+INLINE ptrdiff_t key_offset(int64_t slot, int d) {
+    return ptrdiff_t{d / kVnni<S>} * kPageSlots * kVnni<S> + slot % kPageSlots * kVnni<S> + d % kVnni<S>;
 }
 template <typename S>
-INLINE ptrdiff_t place_of_value(int64_t slot, int number) {
-    ptrdiff_t inside = slot % kPage;
-    return ptrdiff_t{number / kLanes} * kPage * kLanes + inside / kStep<S> * kLanes * kStep<S> +
-           number % kLanes * kStep<S> + inside % kStep<S>;
-}
-
-// Sixteen numbers, a step apart. A lane file may have a quicker one.
-template <typename S>
-INLINE void store_apart(S* p, F x) {
-    S numbers[kLanes];
-    store(numbers, x);
-    for (int i = 0; i < kLanes; ++i) p[kStep<S> * i] = numbers[i];
+INLINE ptrdiff_t value_offset(int64_t slot, int d) {
+    ptrdiff_t page_slot = slot % kPageSlots;
+    return ptrdiff_t{d / kLanes} * kPageSlots * kLanes + page_slot / kVnni<S> * kLanes * kVnni<S> +
+           d % kLanes * kVnni<S> + page_slot % kVnni<S>;
 }
 
+// Stores the lanes kVnni elements apart. A vec file may have a faster overload.
 template <typename S>
-INLINE ptrdiff_t page_at(CacheLayer<S> cache, int head, int64_t slot) {
-    return slot / kPage * kPage * cache.slot_size() + ptrdiff_t{head} * cache.dim * kPage;
+INLINE void store_strided(S* p, Vec x) {
+    S lanes[kLanes];
+    store(lanes, x);
+    for (int i = 0; i < kLanes; ++i) p[kVnni<S> * i] = lanes[i];
 }
 
 template <typename S>
-static void keep_in_panels(const S* key, const S* value, CacheLayer<S> cache, int head, int64_t slot, float key_limit) {
-    ptrdiff_t page = page_at(cache, head, slot);
-    alignas(64) S numbers[kLanes];
-    for (int d = 0; d < cache.dim; d += kLanes) {
-        store(numbers, finite(load(key + d), splat(key_limit)));
-        for (int i = 0; i < kLanes; i += kStep<S>)
-            __builtin_memcpy(cache.keys + page + place_of_key<S>(slot, d + i), numbers + i, kStep<S> * sizeof(S));
-        store_apart(cache.values + page + place_of_value<S>(slot, d), finite(load(value + d), splat(__builtin_inff())));
+INLINE ptrdiff_t page_offset(KVCacheLayer<S> cache, int head, int64_t slot) {
+    return slot / kPageSlots * kPageSlots * cache.slot_size() + ptrdiff_t{head} * cache.head_dim * kPageSlots;
+}
+
+template <typename S>
+static void store_kv_in_panels(const S* key, const S* value, KVCacheLayer<S> cache, int head, int64_t slot,
+                               float key_limit) {
+    ptrdiff_t page = page_offset(cache, head, slot);
+    alignas(64) S lanes[kLanes];
+    for (int d = 0; d < cache.head_dim; d += kLanes) {
+        store(lanes, clamp_finite(load(key + d), splat(key_limit)));
+        for (int i = 0; i < kLanes; i += kVnni<S>)
+            __builtin_memcpy(cache.keys + page + key_offset<S>(slot, d + i), lanes + i, kVnni<S> * sizeof(S));
+        store_strided(cache.values + page + value_offset<S>(slot, d),
+                      clamp_finite(load(value + d), splat(__builtin_inff())));
     }
 }
 
 template <typename S>
-static void take_from_panels(CacheLayer<S> cache, int head, int64_t slot, S* key, S* value) {
-    ptrdiff_t page = page_at(cache, head, slot);
-    for (int d = 0; d < cache.dim; ++d) {
-        key[d] = cache.keys[page + place_of_key<S>(slot, d)];
-        value[d] = cache.values[page + place_of_value<S>(slot, d)];
+static void load_kv_from_panels(KVCacheLayer<S> cache, int head, int64_t slot, S* key, S* value) {
+    ptrdiff_t page = page_offset(cache, head, slot);
+    for (int d = 0; d < cache.head_dim; ++d) {
+        key[d] = cache.keys[page + key_offset<S>(slot, d)];
+        value[d] = cache.values[page + value_offset<S>(slot, d)];
     }
 }
 
-// The page of keys or values of slots[0..count): where it lies, or a copy at `copy` where the slots are no page's first
-// ones.
-template <typename S, typename Place>
-INLINE const S* page_of(const S* base, const int64_t* slots, int count, const Attend<S>& a, S* copy, Place place) {
-    ptrdiff_t size = kPage * a.slot_stride;
-    // slots of a path ascend within a block, so the first and the last tell
-    if (slots[0] % kPage == 0 && slots[count - 1] == slots[0] + count - 1) return base + slots[0] / kPage * size;
-    for (int i = 0; i < kPage; ++i) {
+// The page of slots[0, count): in the cache if they are its first slots, else gathered into `copy`.
+template <typename S, typename Offset>
+INLINE const S* find_page(const S* base, const int64_t* slots, int count, const AttentionArgs<S>& args, S* copy,
+                          Offset offset) {
+    ptrdiff_t page_size = kPageSlots * args.slot_stride;
+    // slots ascend within a block, so the first and the last suffice
+    if (slots[0] % kPageSlots == 0 && slots[count - 1] == slots[0] + count - 1)
+        return base + slots[0] / kPageSlots * page_size;
+    for (int i = 0; i < kPageSlots; ++i) {
         int64_t slot = slots[i < count ? i : count - 1];
-        const S* from = base + slot / kPage * size;
-        for (int d = 0; d < a.head_dim; ++d) copy[place(i, d)] = from[place(slot, d)];
+        const S* page = base + slot / kPageSlots * page_size;
+        for (int d = 0; d < args.head_dim; ++d) copy[offset(i, d)] = page[offset(slot, d)];
     }
     return copy;
 }
 
-template <typename S, typename Place>
-INLINE void find_pages(const S* base, const Attend<S>& a, S* copies, Place place, Pages<S>& pages) {
-    for (int k = 0, page = 0; k < a.num_keys; k += kPage, ++page)
-        pages.at[page] = page_of(base, a.slots + k, a.num_keys - k < kPage ? a.num_keys - k : kPage, a,
-                                 copies + ptrdiff_t{k} * a.head_dim, place);
+template <typename S, typename Offset>
+INLINE void find_pages(const S* base, const AttentionArgs<S>& args, S* copies, Offset offset, PageTable<S>& table) {
+    for (int k = 0, page = 0; k < args.num_keys; k += kPageSlots, ++page)
+        table.pages[page] =
+            find_page(base, args.slots + k, args.num_keys - k < kPageSlots ? args.num_keys - k : kPageSlots, args,
+                      copies + ptrdiff_t{k} * args.head_dim, offset);
 }
 
-// What comes after the segment; what is not there is replaced by something that is in the caches already.
+// The pages of the thread's next segment. Missing ones are replaced by a page that is in the processor's cache already.
 template <typename S>
-INLINE void find_ahead(const S* base, const Attend<S>& a, const Pages<S>& now, Pages<S>& pages) {
-    for (int page = 0; page < kPages + kSpare; ++page) {
-        bool known = page < kPages && page * kPage < a.ahead.count;
-        pages.at[page] = known ? base + a.ahead.slots[page * kPage] / kPage * kPage * a.slot_stride : now.at[0];
+INLINE void find_next_pages(const S* base, const AttentionArgs<S>& args, const PageTable<S>& current,
+                            PageTable<S>& table) {
+    for (int page = 0; page < kSegmentPages + kPrefetchSlack; ++page) {
+        bool exists = page < kSegmentPages && page * kPageSlots < args.next.count;
+        table.pages[page] = exists
+                                ? base + args.next.slots[page * kPageSlots] / kPageSlots * kPageSlots * args.slot_stride
+                                : current.pages[0];
     }
 }
 
 template <typename S>
-static void attend_in_panels(const Attend<S>& a, Partial out, char* memory) {
-    int num_pages = divided_up(a.num_keys, kPage), panels = a.head_dim / kLanes;
-    Scratch<S> scratch(a, memory);
-    Pages<S> pages, ahead;
-    find_pages(a.keys, a, scratch.copies, place_of_key<S>, pages);
-    find_ahead(a.ahead.keys, a, pages, ahead);
-    gemm_of<S>(a.queries, a.count, KeyPages<S>{pages.at}, KeyPages<S>{ahead.at}, num_pages, a.head_dim / kStep<S>,
-               scratch.scores, {a.head_dim, kSegment}, scratch.packed);
-    weigh_all(a, scratch, out, [] {});
-    find_pages(a.values, a, scratch.copies, place_of_value<S>, pages);
-    find_ahead(a.ahead.values, a, pages, ahead);
-    gemm_of<S>(scratch.masses, a.count, ValuePages<S>{pages.at, 0}, ValuePages<S>{ahead.at, 0}, panels,
-               num_pages * kPageGroups<S>, out.values, {kSegment, a.head_dim}, scratch.packed);
+static void attend_segment_in_panels(const AttentionArgs<S>& args, PartialAttention out, char* memory) {
+    int num_pages = ceil_div(args.num_keys, kPageSlots), value_panels = args.head_dim / kLanes;
+    AttentionScratch<S> scratch(args, memory);
+    PageTable<S> current, next;
+    find_pages(args.keys, args, scratch.gathered, key_offset<S>, current);
+    find_next_pages(args.next.keys, args, current, next);
+    gemm_paged<S>(args.queries, args.num_queries, KeyPages<S>{current.pages}, KeyPages<S>{next.pages}, num_pages,
+                  args.head_dim / kVnni<S>, scratch.scores, {args.head_dim, kSegmentKeys}, scratch.packed);
+    softmax_rows(args, scratch, out, [] {});
+    find_pages(args.values, args, scratch.gathered, value_offset<S>, current);
+    find_next_pages(args.next.values, args, current, next);
+    gemm_paged<S>(scratch.probs, args.num_queries, ValuePages<S>{current.pages, 0}, ValuePages<S>{next.pages, 0},
+                  value_panels, num_pages * kPageGroups<S>, out.acc, {kSegmentKeys, args.head_dim}, scratch.packed);
 }

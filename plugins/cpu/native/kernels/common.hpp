@@ -1,10 +1,10 @@
-// Types and constants that every instruction set and every driver share.
+// Types and constants that all instruction sets share.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#ifdef SPECSERVE_CALLS  // sanitizers add so much to every access that inlined lanes take minutes to compile
+#ifdef SPECSERVE_CALLS  // sanitizer builds: instrumented code takes minutes to compile if it is always inlined
 #define ALWAYS_INLINE inline
 #else
 #define ALWAYS_INLINE inline __attribute__((always_inline))
@@ -17,13 +17,13 @@ struct Bf16 {
     uint16_t bits;
 };
 
-constexpr int kLanes = 16;     // outputs of a packed panel, on every processor
-constexpr int kSegment = 128;  // keys that are attended together; partial results merge in the order of segments
+constexpr int kLanes = 16;         // lanes of a vector, and outputs of a packed panel, on every processor
+constexpr int kSegmentKeys = 128;  // keys that attention processes at a time; partial results merge in this granularity
 
-// Inputs of one group of a packed panel: what one dot instruction takes.
+// VNNI factor: consecutive inputs that one dot instruction takes. A K group of a packed panel has so many per output.
 template <typename S>
-constexpr int kStep = sizeof(S) == 2 ? 2 : 1;
+constexpr int kVnni = sizeof(S) == 2 ? 2 : 1;
 
-constexpr int divided_up(int a, int b) { return (a + b - 1) / b; }
+INLINE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 
 }  // namespace specserve

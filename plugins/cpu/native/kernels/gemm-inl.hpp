@@ -1,134 +1,144 @@
-// Rows times packed panels, accumulated in float32.
+// GEMM: rows times packed panels, accumulated in float32. Panels are [K group][16 outputs][kVnni inputs].
 //
-// A panel holds sixteen outputs: [group][16 outputs][inputs of a group]. Every output is one chain of dot instructions
-// over the groups, first to last, whatever rows and panels are computed beside it: blocking chooses which accumulators
-// live in registers together and never touches the order within one. Included after a lane file, in its namespace.
+// Each output is one chain of dot instructions over the K groups, first to last. Blocking decides which accumulators
+// share the registers and never changes the order within one: an output's bits do not depend on the other rows.
 
-INLINE F weights(const float* p) { return load(p); }
-INLINE F input(const float* p) { return splat(*p); }
-INLINE F dot(F sum, F x, F w) { return fma(x, w, sum); }
+INLINE Vec load_weights(const float* p) { return load(p); }
+INLINE Vec broadcast_input(const float* p) { return splat(*p); }
+INLINE Vec dot(Vec sum, Vec x, Vec w) { return fma(x, w, sum); }
 
-struct Extent {
-    ptrdiff_t x_stride;    // numbers between two rows of the input
-    ptrdiff_t out_stride;  // floats between two rows of the output
+constexpr int kUnlimited = 1 << 30;
+
+// Elements from one row to the next.
+struct RowStrides {
+    ptrdiff_t x, out;
 };
 
-// Panels that lie one after the other. Others may lie elsewhere: `of` says where the sixteen weights of a group are.
-template <typename S>
-struct Panelled {
-    static constexpr int kRun = 1 << 30;  // groups that lie one after the other
-    const S* at;
-    ptrdiff_t stride;  // numbers between two panels
+// GEMM reads weights through a view. `at(panel, k_group)` is the address of a K group's weights, and kContiguousGroups
+// groups are contiguous from there; `from(panel, k_group)` is the view that starts there.
 
-    const S* of(int panel, int group) const { return at + panel * stride + ptrdiff_t{group} * kLanes * kStep<S>; }
-    Panelled from(int panel, int group) const { return {of(panel, group), stride}; }
+// Panels at a constant distance.
+template <typename S>
+struct Panels {
+    static constexpr int kContiguousGroups = kUnlimited;
+    const S* data;
+    ptrdiff_t stride;  // elements from one panel to the next
+
+    const S* at(int panel, int k_group) const { return data + panel * stride + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
+    Panels from(int panel, int k_group) const { return {at(panel, k_group), stride}; }
 };
 
-// The first `wide` panels as they lie, the others `gap` numbers further: a part of each half of a map.
+// `num_gate` gate panels, then as many up panels; `gap` is the number of elements between the two ranges.
 template <typename S>
-struct Halves {
-    static constexpr int kRun = 1 << 30;  // groups that lie one after the other
-    Panelled<S> first;
-    int wide;
+struct GateUpPanels {
+    static constexpr int kContiguousGroups = kUnlimited;
+    Panels<S> gate;
+    int num_gate;
     ptrdiff_t gap;
 
-    const S* of(int panel, int group) const { return first.of(panel, group) + (panel < wide ? 0 : gap); }
-    Halves from(int panel, int group) const { return {first.from(panel, group), wide - panel, gap}; }
+    const S* at(int panel, int k_group) const { return gate.at(panel, k_group) + (panel < num_gate ? 0 : gap); }
+    GateUpPanels from(int panel, int k_group) const { return {gate.from(panel, k_group), num_gate - panel, gap}; }
 };
 
-// Weights that are fetched while others are multiplied: the first `panels` of them.
+// The first `panels` panels of a view, to be prefetched.
 template <typename Weights>
-struct Fetch {
-    Weights from;
+struct Prefetch {
+    Weights weights;
     int panels;
 };
 
-// out[r][16 p + lane], continued where `groups` of earlier inputs have left it unless `fresh`.
+// The microkernel: out[R][16 * P] = x * w, added to `out` unless `first_k` (the first block of K).
 //
-// The processor computes too long between two loads to run ahead in memory by itself, and its own guesses end with a
-// panel: what comes next is fetched.
+// Software prefetch: the arithmetic between two loads is too long for the processor to run ahead by itself, and the
+// hardware prefetcher stops at the end of a panel.
 template <typename S, typename Weights, int R, int P>
-static void block(const S* x, Weights w, float* out, Extent e, int groups, bool fresh, Fetch<Weights> next) {
-    F sums[R][P];
+static void microkernel(const S* x, Weights w, float* out, RowStrides strides, int k_groups, bool first_k,
+                        Prefetch<Weights> next) {
+    Vec sums[R][P];
     for (int r = 0; r < R; ++r)
-        for (int p = 0; p < P; ++p) sums[r][p] = fresh ? zeros() : load(out + r * e.out_stride + p * kLanes);
-    for (int g = 0; g < groups;) {
-        const S* at[P];
-        for (int p = 0; p < P; ++p) at[p] = w.of(p, g);
-        int end = groups - g < Weights::kRun ? groups : g + Weights::kRun;
-        for (ptrdiff_t i = 0; g < end; ++g, i += kLanes * kStep<S>) {
-            decltype(weights(x)) columns[P];
-            for (int p = 0; p < P; ++p) columns[p] = weights(at[p] + i);
-            for (int p = 0; p < next.panels; ++p) __builtin_prefetch(next.from.of(p, g), 0, 2);
+        for (int p = 0; p < P; ++p) sums[r][p] = first_k ? zeros() : load(out + r * strides.out + p * kLanes);
+    for (int g = 0; g < k_groups;) {
+        const S* panels[P];
+        for (int p = 0; p < P; ++p) panels[p] = w.at(p, g);
+        int end = k_groups - g < Weights::kContiguousGroups ? k_groups : g + Weights::kContiguousGroups;
+        for (ptrdiff_t i = 0; g < end; ++g, i += kLanes * kVnni<S>) {
+            decltype(load_weights(x)) columns[P];
+            for (int p = 0; p < P; ++p) columns[p] = load_weights(panels[p] + i);
+            for (int p = 0; p < next.panels; ++p) __builtin_prefetch(next.weights.at(p, g), 0, 2);
             for (int r = 0; r < R; ++r) {
-                auto row = input(x + r * e.x_stride + ptrdiff_t{g} * kStep<S>);
-                for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], row, columns[p]);
+                auto input = broadcast_input(x + r * strides.x + ptrdiff_t{g} * kVnni<S>);
+                for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], input, columns[p]);
             }
         }
     }
     for (int r = 0; r < R; ++r)
-        for (int p = 0; p < P; ++p) store(out + r * e.out_stride + p * kLanes, sums[r][p]);
+        for (int p = 0; p < P; ++p) store(out + r * strides.out + p * kLanes, sums[r][p]);
 }
 
-// As many `rows` and `panels` as fit in registers together.
+// Dispatch to the microkernel of rows x panels.
 template <typename S, typename Weights, int R, int P>
-INLINE void block_of(int panels, const S* x, Weights w, float* out, Extent e, int groups, bool fresh,
-                     Fetch<Weights> next) {
+INLINE void dispatch_panels(int panels, const S* x, Weights w, float* out, RowStrides strides, int k_groups,
+                            bool first_k, Prefetch<Weights> next) {
     if constexpr (P > 1) {
-        if (panels < P) return block_of<S, Weights, R, P - 1>(panels, x, w, out, e, groups, fresh, next);
+        if (panels < P)
+            return dispatch_panels<S, Weights, R, P - 1>(panels, x, w, out, strides, k_groups, first_k, next);
     }
-    block<S, Weights, R, P>(x, w, out, e, groups, fresh, next);
+    microkernel<S, Weights, R, P>(x, w, out, strides, k_groups, first_k, next);
 }
-template <typename S, typename Weights, int R = kMostRows>
-INLINE void block_of(int rows, int panels, const S* x, Weights w, float* out, Extent e, int groups, bool fresh,
-                     Fetch<Weights> next) {
+template <typename S, typename Weights, int R = kMaxRowBlock>
+INLINE void dispatch_block(int rows, int panels, const S* x, Weights w, float* out, RowStrides strides, int k_groups,
+                           bool first_k, Prefetch<Weights> next) {
     if constexpr (R > 1) {
-        if (rows < R) return block_of<S, Weights, R - 1>(rows, panels, x, w, out, e, groups, fresh, next);
+        if (rows < R)
+            return dispatch_block<S, Weights, R - 1>(rows, panels, x, w, out, strides, k_groups, first_k, next);
     }
-    block_of<S, Weights, R, most_panels(R)>(panels, x, w, out, e, groups, fresh, next);
+    dispatch_panels<S, Weights, R, max_panel_block(R)>(panels, x, w, out, strides, k_groups, first_k, next);
 }
 
-// How many of `panels` go together with `rows` rows, so that no pass is much narrower than the others: with few sums a
-// processor waits for each.
-INLINE int fitting(int rows, int panels) { return divided_up(panels, divided_up(panels, most_panels(rows))); }
+// The number of panels in the next block, so that all blocks are about as wide: with few accumulators, the latency of
+// each dot instruction shows.
+INLINE int panel_block(int rows, int panels) { return ceil_div(panels, ceil_div(panels, max_panel_block(rows))); }
 
-constexpr int kChunk = 384;  // inputs of a pass over many rows: the weights in use stay in the first cache
+constexpr int kBlockK = 384;  // inputs per block of K when there are many rows: the weights in use stay in the L1 cache
 
-// out[rows][16 * panels] = x[rows][inputs] * panels. `after`: what is wanted next, fetched as far as the last pass is
-// wide.
+// out[rows][16 * panels] = x * w. `next`: the next weights, prefetched up to the width of the last
+// panel block.
 //
-// Every block of rows fetches a part of what comes next: more at a time than the processor can wait for is dropped.
+// Each block of rows prefetches a part of the next weights: the processor drops prefetches beyond its line fill
+// buffers.
 template <typename S, typename Weights>
-static void gemm(const S* x, int rows, Weights w, int panels, int groups, float* out, Extent e, Weights after) {
-    int parts = divided_up(rows, kMostRows), height = divided_up(rows, parts);
-    int chunk = parts == 1 ? groups : kChunk / kStep<S>;
-    for (int done = 0, taken; done < panels; done += taken) {
-        taken = fitting(height, panels - done);
-        int share = divided_up(taken, parts);
-        for (int g = 0; g < groups; g += chunk) {
-            int part = groups - g < chunk ? groups - g : chunk;
-            Weights from = w.from(done, g), later = w.from(done, g + chunk);
-            if (g + chunk >= groups) later = done + taken < panels ? w.from(done + taken, 0) : after;
-            for (int r = 0, fetched = 0; r < rows; r += height, fetched += share)
-                block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride + ptrdiff_t{g} * kStep<S>,
-                            from, out + r * e.out_stride + done * kLanes, e, part, g == 0,
-                            Fetch<Weights>{later.from(fetched, 0), fetched < taken ? share : 0});
+static void gemm(const S* x, int rows, Weights w, int panels, int k_groups, float* out, RowStrides strides,
+                 Weights next) {
+    int row_blocks = ceil_div(rows, kMaxRowBlock), block_rows = ceil_div(rows, row_blocks);
+    int block_k = row_blocks == 1 ? k_groups : kBlockK / kVnni<S>;
+    for (int done = 0, width; done < panels; done += width) {
+        width = panel_block(block_rows, panels - done);
+        int prefetch_panels = ceil_div(width, row_blocks);
+        for (int g = 0; g < k_groups; g += block_k) {
+            int num_groups = k_groups - g < block_k ? k_groups - g : block_k;
+            Weights block = w.from(done, g), later = w.from(done, g + block_k);
+            if (g + block_k >= k_groups) later = done + width < panels ? w.from(done + width, 0) : next;
+            for (int r = 0, fetched = 0; r < rows; r += block_rows, fetched += prefetch_panels)
+                dispatch_block<S>(rows - r < block_rows ? rows - r : block_rows, width,
+                                  x + r * strides.x + ptrdiff_t{g} * kVnni<S>, block,
+                                  out + r * strides.out + done * kLanes, strides, num_groups, g == 0,
+                                  Prefetch<Weights>{later.from(fetched, 0), fetched < width ? prefetch_panels : 0});
         }
     }
 }
 
-// The same for panels that lie as `Weights` says. `ahead`: as many that come later, to be fetched. scratch: as large as
-// the panels, for instruction sets that must have them one after the other.
+// GEMM over panels in the pages of a cache; `next`: as many panels, to be prefetched. scratch: as large as the panels,
+// for instruction sets that need them contiguous.
 template <typename S, typename Weights>
-static void gemm_of(const S* x, int rows, Weights w, Weights ahead, int panels, int groups, float* out, Extent e,
-                    S* /*scratch*/) {
-    int parts = divided_up(rows, kMostRows), height = divided_up(rows, parts);
-    for (int done = 0, taken; done < panels; done += taken) {
-        taken = fitting(height, panels - done);
-        int share = divided_up(taken, parts);
-        for (int r = 0, fetched = 0; r < rows; r += height, fetched += share)
-            block_of<S>(rows - r < height ? rows - r : height, taken, x + r * e.x_stride, w.from(done),
-                        out + r * e.out_stride + done * kLanes, e, groups, true,
-                        Fetch<Weights>{ahead.from(done + fetched), fetched < taken ? share : 0});
+static void gemm_paged(const S* x, int rows, Weights w, Weights next, int panels, int k_groups, float* out,
+                       RowStrides strides, S* /*scratch*/) {
+    int row_blocks = ceil_div(rows, kMaxRowBlock), block_rows = ceil_div(rows, row_blocks);
+    for (int done = 0, width; done < panels; done += width) {
+        width = panel_block(block_rows, panels - done);
+        int prefetch_panels = ceil_div(width, row_blocks);
+        for (int r = 0, fetched = 0; r < rows; r += block_rows, fetched += prefetch_panels)
+            dispatch_block<S>(rows - r < block_rows ? rows - r : block_rows, width, x + r * strides.x, w.from(done),
+                              out + r * strides.out + done * kLanes, strides, k_groups, true,
+                              Prefetch<Weights>{next.from(done + fetched), fetched < width ? prefetch_panels : 0});
     }
 }

@@ -1,21 +1,14 @@
 #include "runtime/isa.hpp"
 
 #include <immintrin.h>
+
+#define SPECSERVE_TILES
 namespace specserve::amx {
 
 #include "kernels/vec_avx512-inl.hpp"
-#include "kernels/math-inl.hpp"
-#include "kernels/gemm-inl.hpp"
 #include "kernels/tiles_amx-inl.hpp"
-#include "kernels/gemm_amx-inl.hpp"
-#include "kernels/rowwise-inl.hpp"
-#include "kernels/attention-inl.hpp"
-#include "kernels/attention_by_slot-inl.hpp"
-#include "kernels/attention_panels-inl.hpp"
-#include "kernels/attention_panels_amx-inl.hpp"
-#include "kernels/sample_kernels-inl.hpp"
-#include "kernels/table-inl.hpp"
+#include "kernels/all-inl.hpp"
 
-Kernels kernels() { return {"amx", table<Bf16>(), table<float>(), sampling()}; }
+Kernels kernels() { return {"amx", kernel_table<Bf16>(), kernel_table<float>(), sampling_table()}; }
 
 }  // namespace specserve::amx

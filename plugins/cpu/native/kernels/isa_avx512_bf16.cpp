@@ -1,18 +1,12 @@
 #include "runtime/isa.hpp"
 
 #include <immintrin.h>
+
 namespace specserve::avx512_bf16 {
 
 #include "kernels/vec_avx512-inl.hpp"
-#include "kernels/math-inl.hpp"
-#include "kernels/gemm-inl.hpp"
-#include "kernels/rowwise-inl.hpp"
-#include "kernels/attention-inl.hpp"
-#include "kernels/attention_by_slot-inl.hpp"
-#include "kernels/attention_panels-inl.hpp"
-#include "kernels/sample_kernels-inl.hpp"
-#include "kernels/table-inl.hpp"
+#include "kernels/all-inl.hpp"
 
-Kernels kernels() { return {"avx512_bf16", table<Bf16>(), table<float>(), sampling()}; }
+Kernels kernels() { return {"avx512_bf16", kernel_table<Bf16>(), kernel_table<float>(), sampling_table()}; }
 
 }  // namespace specserve::avx512_bf16

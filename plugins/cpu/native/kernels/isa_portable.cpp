@@ -3,15 +3,8 @@
 namespace specserve::portable {
 
 #include "kernels/vec_portable-inl.hpp"
-#include "kernels/math-inl.hpp"
-#include "kernels/gemm-inl.hpp"
-#include "kernels/rowwise-inl.hpp"
-#include "kernels/attention-inl.hpp"
-#include "kernels/attention_by_slot-inl.hpp"
-#include "kernels/attention_panels-inl.hpp"
-#include "kernels/sample_kernels-inl.hpp"
-#include "kernels/table-inl.hpp"
+#include "kernels/all-inl.hpp"
 
-Kernels kernels() { return {"portable", table<Bf16>(), table<float>(), sampling()}; }
+Kernels kernels() { return {"portable", kernel_table<Bf16>(), kernel_table<float>(), sampling_table()}; }
 
 }  // namespace specserve::portable

@@ -1,4 +1,4 @@
-// What one instruction set offers: a table of functions, each of which does one task of a batch in one thread.
+// The kernels of one instruction set as a table of functions. Each runs one task of a batch, in one thread.
 #pragma once
 
 #include "kernels/common.hpp"
@@ -6,125 +6,128 @@
 
 namespace specserve {
 
-// A linear map packed for the lanes: panels of sixteen outputs; bias padded likewise, or null.
+// A linear map, packed into panels of sixteen outputs: [panel][K group][16 outputs][kVnni inputs], padded with zeros.
 template <typename S>
 struct Linear {
     const S* panels;
-    const S* bias;
-    int ins, outs;
+    const S* bias;  // padded to whole panels; or null
+    int in_features, out_features;
 
-    int groups() const { return divided_up(ins, kStep<S>); }
-    ptrdiff_t panel_stride() const { return ptrdiff_t{groups()} * kLanes * kStep<S>; }
-    int num_panels() const { return divided_up(outs, kLanes); }
+    int k_groups() const { return ceil_div(in_features, kVnni<S>); }
+    ptrdiff_t panel_stride() const { return ptrdiff_t{k_groups()} * kLanes * kVnni<S>; }
+    int num_panels() const { return ceil_div(out_features, kLanes); }
 };
 
-// `rows` rows of numbers, `stride` apart.
+// A matrix with contiguous rows.
 template <typename S>
 struct Rows {
-    S* at;
+    S* data;
     ptrdiff_t stride;
     int count;
 };
 
-// Panels [begin, end) of a map, and what the thread will want after them, null if unknown: fetched with the last of
-// them.
-struct Panels {
+// Panels [begin, end) of a linear map.
+struct PanelRange {
     int begin, end;
-    const void* after = nullptr;
+    const void* next = nullptr;  // weights that the thread reads after these, if known: prefetched with the last panels
 };
 
-// Heads of one row: rotation tables for its position, sin signed for the half-split form.
-struct Rotary {
+// The rotation angles of one position.
+struct RopeAngles {
     const float* cos;
-    const float* sin;
-    int size;  // numbers of a head that turn, the first ones
+    const float* sin;  // first half negated, for the rotate-half form
+    int rotary_dim;    // only the first so many elements of a head are rotated
 };
 
-// One layer's keys and values in the cache, in slots of one token each.
+// The keys and values of one layer in the cache; a slot holds one token.
 template <typename S>
-struct CacheLayer {
-    S* keys;  // null where somebody else's attention has them
+struct KVCacheLayer {
+    S* keys;  // null if another attention backend owns the cache
     S* values;
-    int heads, dim;
+    int num_heads, head_dim;
 
-    ptrdiff_t slot_size() const { return ptrdiff_t{heads} * dim; }
+    ptrdiff_t slot_size() const { return ptrdiff_t{num_heads} * head_dim; }
 };
 
-// Keys and values that the thread will probably want next: fetched while it computes.
+// Keys and values of the thread's next segment: prefetched while it computes this one.
 template <typename S>
-struct Ahead {
+struct KVPrefetch {
     const S* keys;
     const S* values;
     const int64_t* slots;
     int count;
 };
 
-// One tile of query rows against one segment of keys, for one key head.
+// A tile of queries against one segment of keys, for one KV head.
 template <typename S>
-struct Attend {
-    const S* queries;    // [count][head_dim]: rows times heads of the group
-    const int* lengths;  // per query: keys that it sees, counted from the request's first
-    int window;          // of these only the last so many; 0: all
-    int count;
-    const S* keys;  // the layer's cache, this key head's first number
+struct AttentionArgs {
+    const S* queries;    // [num_queries][head_dim]; num_queries = rows * query heads per KV head
+    const int* kv_lens;  // [num_queries]: how many keys of its sequence a query sees
+    int window;          // sliding window: it sees only the last so many of them; 0 for all
+    int num_queries;
+    const S* keys;  // the KV head's first element in the layer's cache
     const S* values;
-    const int64_t* slots;   // of the segment's keys
-    ptrdiff_t slot_stride;  // numbers between two slots
-    int first, num_keys;    // the segment's first key and how many it has
+    const int64_t* slots;     // [num_keys]
+    ptrdiff_t slot_stride;    // elements from one slot to the next
+    int first_key, num_keys;  // the segment's position in the sequence, and its size
     int head_dim;
     float scale;
-    Ahead<S> ahead;
+    KVPrefetch<S> next;
 };
 
-// Per query: the running maximum, the sum of weights and the weighted values, [count], [count], [count][padded dim].
-struct Partial {
-    float* most;
-    float* total;
-    float* values;
+// Unnormalized attention output over some segments, with the state of the online softmax.
+struct PartialAttention {
+    float* row_max;  // [num_queries], of scores * log2(e)
+    float* row_sum;  // [num_queries], of 2^(score - row_max); 0 where a query has seen no key
+    float* acc;      // [num_queries][padded head_dim]
 };
 
 // How keys and values lie in the cache.
 template <typename S>
-struct Layout {
-    int slots;  // neighbours that share their memory
-    // A head's key and value into a slot. The cache holds finite numbers only: a masked key weighs 0, and 0 * NaN is
-    // NaN.
-    void (*keep)(const S* key, const S* value, CacheLayer<S>, int head, int64_t slot, float key_limit);
-    void (*take)(CacheLayer<S>, int head, int64_t slot, S* key, S* value);
-    void (*attend)(const Attend<S>&, Partial out, char* scratch);
+struct KVLayout {
+    int page_slots;  // neighbouring slots whose elements are interleaved
+    // Writes one token of one KV head. The cache holds finite numbers only: a masked key has probability 0, and
+    // 0 * NaN is NaN.
+    void (*store_kv)(const S* key, const S* value, KVCacheLayer<S>, int head, int64_t slot, float key_limit);
+    void (*load_kv)(KVCacheLayer<S>, int head, int64_t slot, S* key, S* value);
+    void (*attend_segment)(const AttentionArgs<S>&, PartialAttention out, char* scratch);
 };
 
 template <typename S>
-struct Table {
-    void (*store)(const Linear<S>&, Rows<const S> x, Panels, Rows<S> out);
-    void (*add)(const Linear<S>&, Rows<const S> x, Panels, Rows<S> out);
-    void (*gated)(const Linear<S>&, Rows<const S> x, Panels, Rows<S> out);
-    void (*logits)(const Linear<S>&, Rows<const S> x, Panels, Rows<float> out);
-    void (*norm)(Rows<const S> x, const S* gain, float eps, int size, Rows<S> out);
-    void (*activate)(Rows<const S> gate_up, int size, Rows<S> out);
-    void (*plus)(const S* from, S* to, int size);
-    void (*rotate)(S* head, Rotary);
-    void (*merge)(Partial into, Partial from, int count, int head_dim);
-    void (*conclude)(Partial, int count, int head_dim, S* out);
-    Layout<S> by_slot, in_panels;
+struct KernelTable {
+    void (*linear)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);
+    void (*linear_add)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);
+    void (*linear_swiglu)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);
+    void (*linear_logits)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<float> out);
+    void (*rms_norm)(Rows<const S> x, const S* weight, float eps, int size, Rows<S> out);
+    void (*silu_and_multiply)(Rows<const S> gate_up, int size, Rows<S> out);
+    void (*add_inplace)(const S* x, S* out, int size);
+    void (*apply_rope)(S* head, RopeAngles);
+    void (*merge_segments)(PartialAttention into, PartialAttention later, int num_queries, int head_dim);
+    void (*normalize)(PartialAttention, int num_queries, int head_dim, S* out);
+    KVLayout<S> by_slot, in_panels;
 };
 
 struct Kernels {
     const char* name;
-    Table<Bf16> bf16;
-    Table<float> f32;
-    Sampling sampling;
+    KernelTable<Bf16> bf16;
+    KernelTable<float> f32;
+    SamplingTable sampling;
 };
 
 template <typename S>
-const Table<S>& table_of(const Kernels& kernels) {
+const KernelTable<S>& kernel_table(const Kernels& kernels) {
     if constexpr (sizeof(S) == 2)
         return kernels.bf16;
     else
         return kernels.f32;
 }
 
-// Bytes that `attend` needs of scratch memory.
-size_t attend_scratch(int count, int head_dim);
+INLINE size_t padded_head_dim(int head_dim) { return static_cast<size_t>(ceil_div(head_dim, kLanes)) * kLanes; }
+
+// Bytes of `attend_segment`'s scratch memory.
+INLINE size_t attention_scratch_bytes(int num_queries, int head_dim) {
+    return 2 * kSegmentKeys * padded_head_dim(head_dim) * 4 + static_cast<size_t>(num_queries) * kSegmentKeys * 8;
+}
 
 }  // namespace specserve

@@ -1,4 +1,4 @@
-// What sampling asks of an instruction set: passes over one row of logits. A NaN counts as -inf everywhere.
+// The sampling kernels of one instruction set: passes over one row of logits. A NaN logit counts as -inf everywhere.
 #pragma once
 
 #include "kernels/common.hpp"
@@ -9,38 +9,40 @@ namespace specserve {
 constexpr uint64_t kGamma = 0x9E3779B97F4A7C15, kFirstMultiplier = 0xBF58476D1CE4E5B9,
                    kSecondMultiplier = 0x94D049BB133111EB;
 
-// A score and the lowest token that has it.
-struct Peak {
-    float value;
+// The largest score and the lowest token id that has it.
+struct ArgMax {
+    float score;
     int token;
 };
 
-// How a row is sampled: score = logit / temperature + the noise of `key`; logits below `least` are out.
-struct Noise {
-    uint64_t key;
-    float temperature, least;
+// Gumbel-max sampling: score = logit / temperature + Gumbel noise. Tokens with a logit below `cutoff` are excluded.
+struct GumbelParams {
+    uint64_t key;  // of the row's noise
+    float temperature, cutoff;
 };
 
-struct Sampling {
-    // The first of the largest x[begin .. end).
-    Peak (*peak)(const float* x, int begin, int end);
-    // The best score among x[begin .. end) and some tokens around `likely`, which should be the row's peak: the better
-    // its score, the fewer scores are computed. begin: a multiple of 16; size: of the whole row.
-    Peak (*noisy_peak)(const float* x, int size, int begin, int end, Noise noise, int likely);
-    void (*noise)(uint64_t key, int size, float* out);
+struct SamplingTable {
+    // Over x[begin, end).
+    ArgMax (*argmax)(const float* x, int begin, int end);
+    // The best perturbed score in x[begin, end). `hint`: a token that probably scores high, best the row's argmax; the
+    // vector that contains it is scored too. The higher its score, the more tokens are pruned. begin: a multiple of
+    // kLanes; size: of the whole row.
+    ArgMax (*gumbel_argmax)(const float* x, int size, int begin, int end, GumbelParams, int hint);
+    void (*gumbel_noise)(uint64_t key, int size, float* out);
 
-    // out[i] = x[i] / by; may be in place
-    void (*divide)(const float* x, int size, float by, float* out);
-    // The sum of e^(x - top), in float64, sixteen sums side by side.
-    double (*mass)(const float* x, int size, float top);
-    void (*weigh)(const float* x, int size, float top, float* out);
-    // Those of x that are at least `least`, in their order, into `out`, which has room for sixteen more. How many.
-    int (*keep_least)(const float* x, int size, float least, float* out);
-    // Their places, likewise.
-    int (*find_least)(const float* x, int size, float least, int32_t* out);
-    // The largest v of the values for which the weights of all values >= v reach `target`; the least value where none
-    // does. weights: null for 1 each. Both arrays are used up and have room for sixteen more; size >= 1.
-    float (*select)(float* values, float* weights, int size, double target);
+    // out[i] = x[i] / divisor; `out` may be `x`.
+    void (*divide)(const float* x, int size, float divisor, float* out);
+    // sum(exp(x - row_max)) in float64; the order of additions is fixed.
+    double (*sum_exp)(const float* x, int size, float row_max);
+    // out[i] = exp(x[i] - row_max)
+    void (*exp_shifted)(const float* x, int size, float row_max, float* out);
+    // Copies the values >= threshold, in order; returns their number. `out` has room for kLanes more.
+    int (*filter_at_least)(const float* x, int size, float threshold, float* out);
+    // Their indices.
+    int (*indices_at_least)(const float* x, int size, float threshold, int32_t* out);
+    // The largest v such that the weights of all values >= v sum up to `target`; the smallest value if there is none.
+    // weights: null for 1 each. Overwrites both arrays, which have room for kLanes more; size >= 1.
+    float (*select_threshold)(float* values, float* weights, int size, double target);
 };
 
 }  // namespace specserve

@@ -1,57 +1,43 @@
-// What cut-offs and log-probabilities need of a row: exp sums, and the value at which a running sum reaches a target,
-// found without sorting. Included by sample.hpp.
+// Filters by value, and the threshold of top-k and top-p without sorting, over one row of logits.
 
-INLINE F tail(const float* x, int i, int size, float other) {
-    return i + kLanes <= size ? load(x + i) : keep(load(x + i, size - i), size - i, other);
-}
-INLINE unsigned lanes_before(int n) { return n >= kLanes ? 0xffffu : (1u << n) - 1u; }
+// A mask of the first n lanes; n may exceed kLanes.
+INLINE unsigned tail_mask(int n) { return n >= kLanes ? 0xffffu : (1u << n) - 1u; }
 
-static double mass(const float* x, int size, float top) {
-    const F nothing = splat(-__builtin_inff());
-    Doubles sums = no_sums();
-    for (int i = 0; i < size; i += kLanes)
-        sums = add(sums, exp(sub(max(tail(x, i, size, -__builtin_inff()), nothing), splat(top))));
-    return sum(sums);
-}
-
-static void weigh(const float* x, int size, float top, float* out) {
-    for (int i = 0; i < size; i += kLanes)
-        store(out + i, exp(sub(tail(x, i, size, 0.0f), splat(top))), size - i < kLanes ? size - i : kLanes);
-}
-
-static int keep_least(const float* x, int size, float least, float* out) {
+static int filter_at_least(const float* x, int size, float threshold, float* out) {
     int n = 0;
-    F border = splat(least);
+    Vec thresholds = splat(threshold);
     for (int i = 0; i < size; i += kLanes) {
-        F each = tail(x, i, size, 0.0f);
-        if (unsigned mask = at_least(each, border) & lanes_before(size - i)) n += compress(out + n, each, mask);
+        Vec values = load_or_fill(x, i, size, 0.0f);
+        if (unsigned mask = mask_ge(values, thresholds) & tail_mask(size - i))
+            n += compress_store(out + n, values, mask);
     }
     return n;
 }
 
-static int find_least(const float* x, int size, float least, int32_t* out) {
+static int indices_at_least(const float* x, int size, float threshold, int32_t* out) {
     int n = 0;
-    F border = splat(least);
-    for (int i = 0; i < size; i += kLanes)
-        for (unsigned mask = at_least(tail(x, i, size, 0.0f), border) & lanes_before(size - i); mask; mask &= mask - 1)
-            out[n++] = i + __builtin_ctz(mask);
+    Vec thresholds = splat(threshold);
+    for (int i = 0; i < size; i += kLanes) {
+        unsigned mask = mask_ge(load_or_fill(x, i, size, 0.0f), thresholds) & tail_mask(size - i);
+        for (; mask; mask &= mask - 1) out[n++] = i + __builtin_ctz(mask);
+    }
     return n;
 }
 
-struct Range {
-    float low, high;
+struct MinMax {
+    float min, max;
 };
-INLINE Range range_of(const float* x, int size) {
-    F high = splat(-__builtin_inff()), low = high;
+INLINE MinMax min_max(const float* x, int size) {
+    Vec maxima = splat(kNegInf), negated_minima = maxima;
     for (int i = 0; i < size; i += kLanes) {
-        high = max(tail(x, i, size, -__builtin_inff()), high);
-        low = max(sub(zeros(), tail(x, i, size, __builtin_inff())), low);
+        maxima = max(load_or_fill(x, i, size, kNegInf), maxima);
+        negated_minima = max(sub(zeros(), load_or_fill(x, i, size, -kNegInf)), negated_minima);
     }
-    return {-maximum(low), maximum(high)};
+    return {-reduce_max(negated_minima), reduce_max(maxima)};
 }
 
-// Of a few values: insertion sort, then the running sum.
-INLINE float select_few(float* values, float* weights, int size, double above, double target) {
+// Few values: insertion sort in descending order, then a running sum. `above`: the weight of all larger values.
+INLINE float select_sorted(float* values, float* weights, int size, double above, double target) {
     for (int i = 1; i < size; ++i) {
         float value = values[i], weight = weights ? weights[i] : 1.0f;
         int at = i;
@@ -69,34 +55,36 @@ INLINE float select_few(float* values, float* weights, int size, double above, d
     return values[size - 1];
 }
 
-// Halves the range of values until few are left, and goes on with the half in which the sum crosses the target: the
-// arrays shrink with it, in place, and keep their order. Every cut puts the largest value above and the smallest below.
-static float select(float* values, float* weights, int size, double target) {
+// Bisects the range of values and continues with the half where the running sum crosses the target, until few values
+// are left. The arrays are compacted in place and keep their order. Each pivot leaves the largest value in the upper
+// half and the smallest in the lower, so both are nonempty.
+static float select_threshold(float* values, float* weights, int size, double target) {
     constexpr int kFew = 24;
     double above = 0.0;
     while (size > kFew) {
-        Range range = range_of(values, size);
-        if (range.low == range.high) return range.low;
-        float middle = 0.5f * range.low + 0.5f * range.high;
-        if (!(middle > range.low)) middle = range.high;
-        F border = splat(middle);
-        Doubles sums = no_sums();
+        MinMax range = min_max(values, size);
+        if (range.min == range.max) return range.min;
+        float pivot = 0.5f * range.min + 0.5f * range.max;
+        if (!(pivot > range.min)) pivot = range.max;
+        Vec pivots = splat(pivot);
+        DoubleVec sums = zero_doubles();
         for (int i = 0; i < size; i += kLanes) {
-            F weight = weights ? tail(weights, i, size, 0.0f) : splat(1.0f);
-            sums = add(sums, where_less(tail(values, i, size, -__builtin_inff()), border, zeros(), weight));
+            Vec weight = weights ? load_or_fill(weights, i, size, 0.0f) : splat(1.0f);
+            sums = add(sums, where_less(load_or_fill(values, i, size, kNegInf), pivots, zeros(), weight));
         }
-        double upper = above + sum(sums);
-        bool is_above = upper >= target;
-        if (!is_above) above = upper;
+        double upper_sum = above + reduce_sum(sums);
+        bool in_upper = upper_sum >= target;
+        if (!in_upper) above = upper_sum;
         int n = 0;
         for (int i = 0; i < size; i += kLanes) {
-            F value = tail(values, i, size, 0.0f), weight = weights ? tail(weights, i, size, 0.0f) : value;
-            unsigned mask = at_least(value, border);
-            mask = (is_above ? mask : ~mask) & lanes_before(size - i);
-            if (weights) compress(weights + n, weight, mask);
-            n += compress(values + n, value, mask);
+            Vec value = load_or_fill(values, i, size, 0.0f);
+            Vec weight = weights ? load_or_fill(weights, i, size, 0.0f) : value;
+            unsigned mask = mask_ge(value, pivots);
+            mask = (in_upper ? mask : ~mask) & tail_mask(size - i);
+            if (weights) compress_store(weights + n, weight, mask);
+            n += compress_store(values + n, value, mask);
         }
         size = n;
     }
-    return select_few(values, weights, size, above, target);
+    return select_sorted(values, weights, size, above, target);
 }

@@ -1,17 +1,22 @@
-// The table of one instruction set; included last, in its namespace.
+// The tables of one instruction set.
 
 template <typename S>
-static Table<S> table() {
-    return {linear_store<S>,
+static KernelTable<S> kernel_table() {
+    return {linear<S>,
             linear_add<S>,
-            linear_gated<S>,
+            linear_swiglu<S>,
             linear_logits<S>,
-            norm<S>,
-            activate<S>,
-            plus<S>,
-            rotate<S>,
-            merge,
-            conclude<S>,
-            {1, keep_by_slot<S>, take_by_slot<S>, attend_by_slot<S>},
-            {kPage, keep_in_panels<S>, take_from_panels<S>, attend_in_panels<S>}};
+            rms_norm<S>,
+            silu_and_multiply<S>,
+            add_inplace<S>,
+            apply_rope<S>,
+            merge_segments,
+            normalize<S>,
+            {1, store_kv_by_slot<S>, load_kv_by_slot<S>, attend_segment_by_slot<S>},
+            {kPageSlots, store_kv_in_panels<S>, load_kv_from_panels<S>, attend_segment_in_panels<S>}};
+}
+
+static SamplingTable sampling_table() {
+    return {argmax,      gumbel_argmax,   gumbel_noise,     divide,          sum_exp,
+            exp_shifted, filter_at_least, indices_at_least, select_threshold};
 }

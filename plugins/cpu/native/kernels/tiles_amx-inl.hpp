@@ -1,13 +1,13 @@
-// The eight tile registers of AMX: up to sixteen rows of 64 bytes each. Included before gemm_amx.hpp, in its namespace.
+// The eight tile registers of AMX: up to sixteen rows of 64 bytes each.
 //
-// Nothing is kept between calls: other libraries configure the same thread's tiles for themselves. The instructions are
-// written out because the compiler's own functions do not tell it that they read memory.
+// The configuration does not outlive the object: other libraries configure the tiles of the same thread. Inline
+// assembly instead of intrinsics, since those do not tell the compiler that they read memory.
 
 class Tiles {
    public:
     ~Tiles() { __asm__ volatile("tilerelease"); }
 
-    // rows: of each register; every row has 64 bytes. Clears all registers.
+    // rows: of each register. Clears all registers.
     ALWAYS_INLINE void configure(const uint8_t (&rows)[8]) {
         struct {
             uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -38,7 +38,7 @@ class Tiles {
         __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(T) : "memory");
     }
 
-    // C += A * B; A: rows of 32 bfloat16, B: 16 groups of 16 outputs' pairs, C: rows of 16 floats
+    // C += A * B. A: rows of 32 bfloat16; B: [16 K groups][16 outputs][2] bfloat16; C: rows of 16 floats.
     template <int C, int A, int B>
     ALWAYS_INLINE void dot() {
         __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));

@@ -1,68 +1,70 @@
-// Sixteen float lanes on AVX2, as two halves of eight, with the bits of AVX-512 without bfloat16 instructions.
+// The vector type on AVX2: sixteen float lanes as two halves of eight. vec_avx512-inl.hpp defines what each function
+// does.
 //
-// Included by one translation unit, inside its namespace; lanes_avx512.hpp says what each function means. Wherever the
-// order of operands or of additions shows in the bits, it is the order of that file.
-struct F {
+// The results have the bits of AVX-512 without AVX512_BF16: operands and additions have the same order.
+struct Vec {
     __m256 low, high;
 };
 
 #define HALVES(call, a) {call((a).low), call((a).high)}
 #define BOTH(call, a, b) {call((a).low, (b).low), call((a).high, (b).high)}
 
-INLINE F zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-INLINE F splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-INLINE F iota() { return {_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7), _mm256_setr_ps(8, 9, 10, 11, 12, 13, 14, 15)}; }
-INLINE float first_of(F x) { return _mm256_cvtss_f32(x.low); }
-INLINE F add(F a, F b) { return BOTH(_mm256_add_ps, a, b); }
-INLINE F sub(F a, F b) { return BOTH(_mm256_sub_ps, a, b); }
-INLINE F mul(F a, F b) { return BOTH(_mm256_mul_ps, a, b); }
-INLINE F div(F a, F b) { return BOTH(_mm256_div_ps, a, b); }
-INLINE F fma(F a, F b, F c) { return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)}; }
-INLINE F max(F a, F b) { return BOTH(_mm256_max_ps, a, b); }
-INLINE F min(F a, F b) { return BOTH(_mm256_min_ps, a, b); }
+INLINE Vec zeros() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+INLINE Vec splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+INLINE Vec iota() { return {_mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7), _mm256_setr_ps(8, 9, 10, 11, 12, 13, 14, 15)}; }
+INLINE float first_lane(Vec x) { return _mm256_cvtss_f32(x.low); }
+INLINE Vec add(Vec a, Vec b) { return BOTH(_mm256_add_ps, a, b); }
+INLINE Vec sub(Vec a, Vec b) { return BOTH(_mm256_sub_ps, a, b); }
+INLINE Vec mul(Vec a, Vec b) { return BOTH(_mm256_mul_ps, a, b); }
+INLINE Vec div(Vec a, Vec b) { return BOTH(_mm256_div_ps, a, b); }
+INLINE Vec fma(Vec a, Vec b, Vec c) {
+    return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+INLINE Vec max(Vec a, Vec b) { return BOTH(_mm256_max_ps, a, b); }
+INLINE Vec min(Vec a, Vec b) { return BOTH(_mm256_min_ps, a, b); }
 
 INLINE __m256 less(__m256 a, __m256 b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
-INLINE F where_less(F a, F b, F yes, F no) {
+INLINE Vec where_less(Vec a, Vec b, Vec yes, Vec no) {
     return {_mm256_blendv_ps(no.low, yes.low, less(a.low, b.low)),
             _mm256_blendv_ps(no.high, yes.high, less(a.high, b.high))};
 }
 
-// All bits of the first n lanes.
-INLINE F first(int n) {
-    F limit = splat(static_cast<float>(n));
+// A mask: all bits are set in lanes [0, n).
+INLINE Vec first_lanes(int n) {
+    Vec limit = splat(static_cast<float>(n));
     return BOTH(less, iota(), limit);
 }
-INLINE F load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-INLINE F load(const float* p, int n) {
-    F taken = first(n);
-    return {_mm256_maskload_ps(p, _mm256_castps_si256(taken.low)),
-            _mm256_maskload_ps(p + 8, _mm256_castps_si256(taken.high))};
+INLINE Vec load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+INLINE Vec load(const float* p, int n) {
+    Vec mask = first_lanes(n);
+    return {_mm256_maskload_ps(p, _mm256_castps_si256(mask.low)),
+            _mm256_maskload_ps(p + 8, _mm256_castps_si256(mask.high))};
 }
-INLINE void store(float* p, F x) {
+INLINE void store(float* p, Vec x) {
     _mm256_storeu_ps(p, x.low);
     _mm256_storeu_ps(p + 8, x.high);
 }
-INLINE void store(float* p, F x, int n) {
-    F taken = first(n);
-    _mm256_maskstore_ps(p, _mm256_castps_si256(taken.low), x.low);
-    _mm256_maskstore_ps(p + 8, _mm256_castps_si256(taken.high), x.high);
+INLINE void store(float* p, Vec x, int n) {
+    Vec mask = first_lanes(n);
+    _mm256_maskstore_ps(p, _mm256_castps_si256(mask.low), x.low);
+    _mm256_maskstore_ps(p + 8, _mm256_castps_si256(mask.high), x.high);
 }
-INLINE F keep(F x, int n, float other) {
-    F taken = first(n), fill = splat(other);
-    return {_mm256_blendv_ps(fill.low, x.low, taken.low), _mm256_blendv_ps(fill.high, x.high, taken.high)};
+INLINE Vec replace_tail(Vec x, int n, float fill) {
+    Vec mask = first_lanes(n), fill_lanes = splat(fill);
+    return {_mm256_blendv_ps(fill_lanes.low, x.low, mask.low), _mm256_blendv_ps(fill_lanes.high, x.high, mask.high)};
 }
 
 INLINE __m256 widen(__m128i half) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)); }
-INLINE F widen(__m256i all) { return {widen(_mm256_castsi256_si128(all)), widen(_mm256_extracti128_si256(all, 1))}; }
-INLINE F load(const Bf16* p) { return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
-INLINE F load(const Bf16* p, int n) {
+INLINE Vec widen(__m256i all) { return {widen(_mm256_castsi256_si128(all)), widen(_mm256_extracti128_si256(all, 1))}; }
+INLINE Vec load(const Bf16* p) { return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))); }
+INLINE Vec load(const Bf16* p, int n) {
     if (n == 16) return load(p);
     alignas(32) Bf16 all[16] = {};
     for (int i = 0; i < n; ++i) all[i] = p[i];
     return load(all);
 }
 
-// To nearest, ties to even; a NaN stays one.
+// Round to nearest even; NaN stays NaN.
 INLINE __m256i narrow(__m256 x) {
     __m256i bits = _mm256_castps_si256(x);
     __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -71,74 +73,76 @@ INLINE __m256i narrow(__m256 x) {
     __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     return _mm256_srli_epi32(_mm256_blendv_epi8(up, quiet, nan), 16);
 }
-INLINE __m256i narrow(F x) {
+INLINE __m256i narrow(Vec x) {
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(narrow(x.low), narrow(x.high)), 0xd8);
 }
-INLINE void store(Bf16* p, F x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x)); }
-INLINE void store(Bf16* p, F x, int n) {
+INLINE void store(Bf16* p, Vec x) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(x)); }
+INLINE void store(Bf16* p, Vec x, int n) {
     if (n == 16) return store(p, x);
     alignas(32) Bf16 all[16];
     store(all, x);
     for (int i = 0; i < n; ++i) p[i] = all[i];
 }
-INLINE F rounded(F x, const Bf16*) { return widen(narrow(x)); }
+INLINE Vec round_to(Vec x, const Bf16*) { return widen(narrow(x)); }
 
-INLINE float sum(F x) {
+INLINE float reduce_sum(Vec x) {
     __m256 a = _mm256_add_ps(x.low, x.high);
     __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     b = _mm_add_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
 }
-INLINE float maximum(F x) {
+INLINE float reduce_max(Vec x) {
     __m256 a = _mm256_max_ps(x.low, x.high);
     __m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     b = _mm_max_ps(b, _mm_movehl_ps(b, b));
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
-INLINE __m256 whole(__m256 x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-INLINE F round_to_whole(F x) { return HALVES(whole, x); }
+INLINE __m256 nearest_int(__m256 x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+INLINE Vec nearest_int(Vec x) { return HALVES(nearest_int, x); }
 INLINE __m256 power_of_two(__m256 n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
-INLINE F scaled(F p, F n) { return mul(p, HALVES(power_of_two, n)); }
+INLINE Vec ldexp(Vec p, Vec n) { return mul(p, HALVES(power_of_two, n)); }
 INLINE __m256 is_finite(__m256 x) {
     return less(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), x), _mm256_set1_ps(__builtin_inff()));
 }
-INLINE F finite(F x, F limit) {
-    F good = HALVES(is_finite, x), clamped = min(max(x, sub(zeros(), limit)), limit);
-    return BOTH(_mm256_and_ps, good, clamped);
+INLINE Vec clamp_finite(Vec x, Vec limit) {
+    Vec mask = HALVES(is_finite, x), clamped = min(max(x, sub(zeros(), limit)), limit);
+    return BOTH(_mm256_and_ps, mask, clamped);
 }
 
-// --- products of weights and inputs ---------------------------------------------------------------------
+// --- dot products ---------------------------------------------------------------------------------------
 
-struct BfWeights {
-    F even, odd;
+struct Bf16Weights {
+    Vec even, odd;
 };
-struct BfInput {
-    __m256 even, odd;  // the same number in every lane
+struct Bf16Input {
+    __m256 even, odd;  // broadcast
 };
 INLINE __m256 evens(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
 INLINE __m256 odds(__m256i pairs) {
     return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 }
-INLINE BfWeights weights(const Bf16* p) {
+INLINE Bf16Weights load_weights(const Bf16* p) {
     __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
     return {{evens(low), evens(high)}, {odds(low), odds(high)}};
 }
-INLINE BfInput input(const Bf16* p) {
+INLINE Bf16Input broadcast_input(const Bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, 4);
     __m256i pairs = _mm256_set1_epi32(pair);
     return {evens(pairs), odds(pairs)};
 }
-INLINE F dot(F sum, BfInput x, BfWeights w) { return fma({x.odd, x.odd}, w.odd, fma({x.even, x.even}, w.even, sum)); }
+INLINE Vec dot(Vec sum, Bf16Input x, Bf16Weights w) {
+    return fma({x.odd, x.odd}, w.odd, fma({x.even, x.even}, w.even, sum));
+}
 
-// --- layouts of keys and values -------------------------------------------------------------------------
+// --- transposition --------------------------------------------------------------------------------------
 
-// Eight rows of eight 32-bit words, transposed; rows of `out` are 16 words apart.
-INLINE void transpose_corner(const void* const* rows, int offset, char* out) {
+// An 8 x 8 transpose of 32-bit words; the rows of `out` are 16 words apart.
+INLINE void transpose_8x8(const void* const* rows, int offset, char* out) {
     __m256i r[8], t[8];
     for (int i = 0; i < 8; ++i)
         r[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(static_cast<const char*>(rows[i]) + offset));
@@ -161,7 +165,7 @@ INLINE void transpose_corner(const void* const* rows, int offset, char* out) {
 INLINE void transpose(const void* const* rows, int offset, void* out) {
     for (int half = 0; half < 2; ++half)
         for (int word = 0; word < 16; word += 8)
-            transpose_corner(rows + 8 * half, offset + 4 * word, static_cast<char*>(out) + 64 * word + 32 * half);
+            transpose_8x8(rows + 8 * half, offset + 4 * word, static_cast<char*>(out) + 64 * word + 32 * half);
 }
 
 INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
@@ -173,88 +177,89 @@ INLINE void interleave(const Bf16* a, const Bf16* b, Bf16* out) {
 
 // --- sampling -------------------------------------------------------------------------------------------
 
-INLINE unsigned at_least(F a, F b) {
+INLINE unsigned mask_ge(Vec a, Vec b) {
     unsigned low = static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a.low, b.low, _CMP_GE_OQ)));
     return low | static_cast<unsigned>(_mm256_movemask_ps(_mm256_cmp_ps(a.high, b.high, _CMP_GE_OQ))) << 8;
 }
-// For each mask of eight lanes, which lanes it has, in order.
-struct Chosen {
+// For each mask of eight lanes, the indices of the set lanes.
+struct CompressIndices {
     uint8_t lanes[256][8];
 };
-static constexpr Chosen chosen_lanes() {
-    Chosen chosen{};
+static constexpr CompressIndices make_compress_indices() {
+    CompressIndices indices{};
     for (int mask = 0; mask < 256; ++mask)
         for (int i = 0, n = 0; i < 8; ++i)
-            if (mask >> i & 1) chosen.lanes[mask][n++] = static_cast<uint8_t>(i);
-    return chosen;
+            if (mask >> i & 1) indices.lanes[mask][n++] = static_cast<uint8_t>(i);
+    return indices;
 }
-static constexpr Chosen kChosen = chosen_lanes();
-INLINE int compress(float* to, __m256 x, unsigned mask) {
-    __m128i lanes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kChosen.lanes[mask]));
+static constexpr CompressIndices kCompressIndices = make_compress_indices();
+INLINE int compress_store(float* to, __m256 x, unsigned mask) {
+    __m128i lanes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kCompressIndices.lanes[mask]));
     _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(x, _mm256_cvtepu8_epi32(lanes)));
     return __builtin_popcount(mask);
 }
-INLINE int compress(float* to, F x, unsigned mask) {
-    int n = compress(to, x.low, mask & 0xff);
-    return n + compress(to + n, x.high, mask >> 8);
+INLINE int compress_store(float* to, Vec x, unsigned mask) {
+    int n = compress_store(to, x.low, mask & 0xff);
+    return n + compress_store(to + n, x.high, mask >> 8);
 }
 
-struct Power {
-    F number, exponent;
+struct FloatParts {
+    Vec mantissa, exponent;
 };
 INLINE __m256i exponent_of(__m256 x) {
     return _mm256_srai_epi32(_mm256_sub_epi32(_mm256_castps_si256(x), _mm256_set1_epi32(0x3f3504f3)), 23);
 }
-INLINE __m256 without(__m256 x, __m256i exponent) {
+INLINE __m256 remove_exponent(__m256 x, __m256i exponent) {
     return _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(exponent, 23)));
 }
-INLINE Power split_power(F x) {
+INLINE FloatParts frexp(Vec x) {
     __m256i low = exponent_of(x.low), high = exponent_of(x.high);
-    return {{without(x.low, low), without(x.high, high)}, {_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)}};
+    return {{remove_exponent(x.low, low), remove_exponent(x.high, high)},
+            {_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)}};
 }
-INLINE F bits_of(F x) {
+INLINE Vec bits_to_float(Vec x) {
     return {_mm256_cvtepi32_ps(_mm256_castps_si256(x.low)), _mm256_cvtepi32_ps(_mm256_castps_si256(x.high))};
 }
 
-// Products of 64 bits from those of 32.
-INLINE __m256i times(__m256i a, uint64_t by) {
-    __m256i b = _mm256_set1_epi64x(static_cast<int64_t>(by)),
-            upper = _mm256_set1_epi64x(static_cast<int64_t>(by >> 32));
+// a * factor modulo 2^64, from 32-bit products.
+INLINE __m256i mul64(__m256i a, uint64_t factor) {
+    __m256i b = _mm256_set1_epi64x(static_cast<int64_t>(factor)),
+            upper = _mm256_set1_epi64x(static_cast<int64_t>(factor >> 32));
     __m256i crossed = _mm256_add_epi64(_mm256_mul_epu32(_mm256_srli_epi64(a, 32), b), _mm256_mul_epu32(a, upper));
     return _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_slli_epi64(crossed, 32));
 }
-// Four hashes; their upper halves are the odd words.
-INLINE __m256i finalised(uint64_t at) {
+// Four finalized states; their upper halves are the odd words.
+INLINE __m256i splitmix64_x4(uint64_t state) {
     const __m256i steps = _mm256_setr_epi64x(0, static_cast<int64_t>(kGamma), static_cast<int64_t>(2 * kGamma),
                                              static_cast<int64_t>(3 * kGamma));
-    __m256i z = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(at)), steps);
-    z = times(_mm256_xor_si256(z, _mm256_srli_epi64(z, 30)), kFirstMultiplier);
-    z = times(_mm256_xor_si256(z, _mm256_srli_epi64(z, 27)), kSecondMultiplier);
+    __m256i z = _mm256_add_epi64(_mm256_set1_epi64x(static_cast<int64_t>(state)), steps);
+    z = mul64(_mm256_xor_si256(z, _mm256_srli_epi64(z, 30)), kFirstMultiplier);
+    z = mul64(_mm256_xor_si256(z, _mm256_srli_epi64(z, 27)), kSecondMultiplier);
     return _mm256_xor_si256(z, _mm256_srli_epi64(z, 31));
 }
-// The upper halves of eight hashes as floats: of two exact parts, so that their sum is the one rounding.
-INLINE __m256 hashed_half(uint64_t at) {
-    __m256 a = _mm256_castsi256_ps(finalised(at)), b = _mm256_castsi256_ps(finalised(at + 4 * kGamma));
+// The upper 32 bits of eight outputs as floats. Both 16-bit parts are exact, so the addition is the only rounding.
+INLINE __m256 splitmix64_x8(uint64_t state) {
+    __m256 a = _mm256_castsi256_ps(splitmix64_x4(state)), b = _mm256_castsi256_ps(splitmix64_x4(state + 4 * kGamma));
     __m256i words = _mm256_permute4x64_epi64(_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8);
     __m256 upper = _mm256_cvtepi32_ps(_mm256_srli_epi32(words, 16));
     __m256 lower = _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(0xffff)));
     return _mm256_add_ps(_mm256_mul_ps(upper, _mm256_set1_ps(65536.0f)), lower);
 }
-INLINE F hashed(uint64_t at) { return {hashed_half(at), hashed_half(at + 8 * kGamma)}; }
+INLINE Vec splitmix64(uint64_t state) { return {splitmix64_x8(state), splitmix64_x8(state + 8 * kGamma)}; }
 
-struct Doubles {
+struct DoubleVec {
     __m256d v[4];
 };
-INLINE Doubles no_sums() {
+INLINE DoubleVec zero_doubles() {
     return {{_mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd()}};
 }
-INLINE Doubles add(Doubles sums, F x) {
+INLINE DoubleVec add(DoubleVec sums, Vec x) {
     return {{_mm256_add_pd(sums.v[0], _mm256_cvtps_pd(_mm256_castps256_ps128(x.low))),
              _mm256_add_pd(sums.v[1], _mm256_cvtps_pd(_mm256_extractf128_ps(x.low, 1))),
              _mm256_add_pd(sums.v[2], _mm256_cvtps_pd(_mm256_castps256_ps128(x.high))),
              _mm256_add_pd(sums.v[3], _mm256_cvtps_pd(_mm256_extractf128_ps(x.high, 1)))}};
 }
-INLINE double sum(Doubles sums) {
+INLINE double reduce_sum(DoubleVec sums) {
     __m256d b = _mm256_add_pd(_mm256_add_pd(sums.v[0], sums.v[2]), _mm256_add_pd(sums.v[1], sums.v[3]));
     __m128d c = _mm_add_pd(_mm256_castpd256_pd128(b), _mm256_extractf128_pd(b, 1));
     return _mm_cvtsd_f64(_mm_add_sd(c, _mm_unpackhi_pd(c, c)));
@@ -263,6 +268,7 @@ INLINE double sum(Doubles sums) {
 #undef HALVES
 #undef BOTH
 
-// Sums of 4 x 1 take half of the sixteen registers; the other half holds a panel's weights and one row's inputs.
-constexpr int kMostRows = 4;
-constexpr int most_panels(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }
+// A block of 4 x 1 accumulators takes half of the sixteen registers; the rest holds a panel's weights and one row's
+// inputs.
+constexpr int kMaxRowBlock = 4;
+constexpr int max_panel_block(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }

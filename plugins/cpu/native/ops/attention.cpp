@@ -1,195 +1,186 @@
 #include "ops/attention.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace specserve {
 
 namespace {
-constexpr size_t kTilesPerThread = 4;  // with fewer tiles than this, segments and heads are units of their own
-
-size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
-char* aligned(std::vector<char>& memory) {
-    return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
-}
-}  // namespace
-
-template <typename S>
-Partial Attention<S>::partial(char* memory, int count) const {
-    size_t line = in_lines(static_cast<size_t>(count) * 4);
-    return {reinterpret_cast<float*>(memory), reinterpret_cast<float*>(memory + line),
-            reinterpret_cast<float*>(memory + 2 * line)};
+constexpr size_t kTilesPerThread = 4;  // with fewer tiles, tasks are split by segment and KV head
 }
 
 template <typename S>
-void Attention<S>::set_up(Desk& desk, int most) {
-    size_t heads = static_cast<size_t>(heads_.keys), count = static_cast<size_t>(most);
-    size_t tile = in_lines(count * static_cast<size_t>(heads_.dim) * sizeof(S)), slots = kSegment * sizeof(int64_t);
-    desk.memory.resize(tile * (heads + 1) + in_lines(count * sizeof(int)) + 2 * slots + partial_bytes_ * (heads + 1) +
-                       in_lines(attend_scratch(most, heads_.dim)) + 64);
-    char* at = aligned(desk.memory);
-    auto next = [&](size_t bytes) { return std::exchange(at, at + bytes); };
-    desk.queries = reinterpret_cast<S*>(next(tile * heads));
-    desk.results = reinterpret_cast<S*>(next(tile));
-    desk.lengths = reinterpret_cast<int*>(next(in_lines(count * sizeof(int))));
-    for (int64_t*& each : desk.slots) each = reinterpret_cast<int64_t*>(next(slots));
-    desk.states = next(partial_bytes_ * heads);
-    desk.part = next(partial_bytes_);
-    desk.scratch = at;
-}
-
-template <typename S>
-void Attention<S>::prepare(const Plan& plan, int threads) {
+void Attention<S>::prepare(const AttentionPlan& plan, int num_threads) {
     const std::vector<Tile>& tiles = plan.tiles();
-    int most = 1;
-    for (const Tile& tile : tiles) most = std::max(most, tile.rows * heads_.group());
-    if (most > most_ || static_cast<int>(desks_.size()) != threads) {
-        most_ = std::max(most, most_);
-        size_t wide = static_cast<size_t>(divided_up(heads_.dim, kLanes)) * kLanes, count = static_cast<size_t>(most_);
-        partial_bytes_ = 2 * in_lines(count * 4) + in_lines(count * wide * 4);
-        desks_.resize(static_cast<size_t>(threads));
-        for (Desk& desk : desks_) set_up(desk, most_);
+    int max_queries = 1;
+    for (const Tile& tile : tiles) max_queries = std::max(max_queries, tile.num_rows * heads_.group_size());
+    if (max_queries > max_queries_ || static_cast<int>(workspaces_.size()) != num_threads) {
+        max_queries_ = std::max(max_queries, max_queries_);
+        partial_bytes_ = partial_bytes(max_queries_, heads_.head_dim);
+        workspaces_.resize(static_cast<size_t>(num_threads));
+        for (Workspace& workspace : workspaces_) workspace.resize(max_queries_, heads_);
     }
-    split_ = threads > 1 && tiles.size() < kTilesPerThread * static_cast<size_t>(threads);
-    if (!split_) return;
-    units_.clear();
-    first_unit_.clear();
-    size_t pairs = tiles.size() * static_cast<size_t>(heads_.keys);
-    if (num_left_ < pairs) left_ = std::make_unique<std::atomic<int>[]>(num_left_ = pairs);
+    is_split_ = num_threads > 1 && tiles.size() < kTilesPerThread * static_cast<size_t>(num_threads);
+    if (is_split_) prepare_split(tiles);
+}
+
+template <typename S>
+void Attention<S>::prepare_split(const std::vector<Tile>& tiles) {
+    split_tasks_.clear();
+    first_task_.clear();
+    int kv_heads = heads_.num_kv_heads;
+    size_t size = tiles.size() * static_cast<size_t>(kv_heads);
+    if (remaining_size_ < size) remaining_ = std::make_unique<std::atomic<int>[]>(remaining_size_ = size);
     for (int t = 0; t < static_cast<int>(tiles.size()); ++t) {
         const Tile& tile = tiles[static_cast<size_t>(t)];
-        first_unit_.push_back(units_.size());
-        for (int s = 0; s < segments_of(tile); ++s)
-            for (int h = 0; h < heads_.keys; ++h) units_.push_back({t, s, h});
-        for (int h = 0; h < heads_.keys; ++h) left_[static_cast<size_t>(t * heads_.keys + h)] = segments_of(tile);
+        first_task_.push_back(split_tasks_.size());
+        for (int s = 0; s < num_segments(tile); ++s)
+            for (int h = 0; h < kv_heads; ++h) split_tasks_.push_back({t, s, h});
+        for (int h = 0; h < kv_heads; ++h) remaining_[static_cast<size_t>(t * kv_heads + h)] = num_segments(tile);
     }
-    size_t bytes = units_.size() * partial_bytes_ + 64;
+    size_t bytes = split_tasks_.size() * partial_bytes_ + 64;
     if (partials_.size() < bytes) partials_.resize(bytes);
 }
 
-// The tile's queries for key heads [begin, end), gathered where more than one row makes them lie apart.
+// The tile's queries of KV heads [begin, end), as contiguous matrices.
 template <typename S>
-void Attention<S>::take(const Tile& tile, int begin, int end, const Call& call, Desk& desk) const {
-    int group = heads_.group();
-    size_t wide = static_cast<size_t>(group * heads_.dim);
+void Attention<S>::gather_queries(const Tile& tile, int begin, int end, const Inputs& in, Workspace& workspace) const {
+    int group = heads_.group_size();
+    size_t width = static_cast<size_t>(group * heads_.head_dim);
     for (int h = begin; h < end; ++h)
-        for (int r = 0; r < tile.rows; ++r)
-            std::memcpy(desk.queries + static_cast<size_t>((h * tile.rows + r)) * wide,
-                        call.q + (tile.row + r) * call.q_stride + static_cast<ptrdiff_t>(wide) * h, wide * sizeof(S));
-    for (int i = 0; i < tile.rows * group; ++i) desk.lengths[i] = tile.seen + i / group;
+        for (int r = 0; r < tile.num_rows; ++r)
+            std::memcpy(workspace.queries + static_cast<size_t>((h * tile.num_rows + r)) * width,
+                        in.q + (tile.first_row + r) * in.q_stride + static_cast<ptrdiff_t>(width) * h,
+                        width * sizeof(S));
+    for (int i = 0; i < tile.num_rows * group; ++i) workspace.kv_lens[i] = tile.kv_len + i / group;
 }
 
 template <typename S>
-void Attention<S>::attend(const Tile& tile, int head, int segment, const Call& call, const Desk& desk,
-                          const int64_t* slots, Ahead<S> ahead, Partial out) const {
-    int count = tile.rows * heads_.group();
-    layout_.attend({desk.queries + ptrdiff_t{head} * count * heads_.dim, desk.lengths, call.window, count,
-                    call.cache.keys + at(head), call.cache.values + at(head), slots, call.cache.slot_size(),
-                    segment * kSegment, keys_of(tile, segment), heads_.dim, scale_, ahead},
-                   out, desk.scratch);
+void Attention<S>::attend_segment(const Tile& tile, int kv_head, int segment, const Inputs& in,
+                                  const Workspace& workspace, const int64_t* slots, KVPrefetch<S> next,
+                                  PartialAttention out) const {
+    int num_queries = tile.num_rows * heads_.group_size();
+    layout_.attend_segment(
+        {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, in.window,
+         num_queries, in.cache.keys + head_offset(kv_head), in.cache.values + head_offset(kv_head), slots,
+         in.cache.slot_size(), segment * kSegmentKeys, segment_keys(tile, segment), heads_.head_dim, scale_, next},
+        out, workspace.scratch);
 }
 
 template <typename S>
-void Attention<S>::finish(const Tile& tile, int head, Partial state, const Call& call, Desk& desk) const {
-    int group = heads_.group();
-    ptrdiff_t wide = ptrdiff_t{group} * heads_.dim, row = ptrdiff_t{heads_.queries} * heads_.dim;
-    S* to = call.out + tile.row * row + head * wide;
-    if (tile.rows == 1) return table_.conclude(state, group, heads_.dim, to);
-    table_.conclude(state, tile.rows * group, heads_.dim, desk.results);
-    for (int r = 0; r < tile.rows; ++r)
-        std::memcpy(to + r * row, desk.results + r * wide, static_cast<size_t>(wide) * sizeof(S));
+void Attention<S>::write_output(const Tile& tile, int kv_head, PartialAttention state, const Inputs& in,
+                                Workspace& workspace) const {
+    int group = heads_.group_size();
+    ptrdiff_t width = ptrdiff_t{group} * heads_.head_dim, row = ptrdiff_t{heads_.num_heads} * heads_.head_dim;
+    S* out = in.out + tile.first_row * row + kv_head * width;
+    if (tile.num_rows == 1) return table_.normalize(state, group, heads_.head_dim, out);
+    table_.normalize(state, tile.num_rows * group, heads_.head_dim, workspace.outputs);
+    for (int r = 0; r < tile.num_rows; ++r)
+        std::memcpy(out + r * row, workspace.outputs + r * width, static_cast<size_t>(width) * sizeof(S));
 }
 
-// All heads of a segment, then the next segment: the cache is read from front to back. `next`: the thread's next tile.
+// All heads of a segment, then the next segment: the cache is read front to back.
 template <typename S>
-void Attention<S>::whole(const Tile& tile, const Tile* next, const Call& call, Desk& desk) const {
-    int count = tile.rows * heads_.group(), begin = first_segment(tile, call.window), end = segments_of(tile);
-    take(tile, 0, heads_.keys, call, desk);
-    auto state = [&](int head) { return partial(desk.states + partial_bytes_ * static_cast<size_t>(head), count); };
-    for (int h = 0; h < heads_.keys; ++h) std::fill_n(state(h).total, count, 0.0f);
-    int64_t *now = desk.slots[0], *later = desk.slots[1];
-    call.plan.slots(tile, begin * kSegment, keys_of(tile, begin), now);
-    for (int s = begin; s < end; ++s, std::swap(now, later)) {
-        const Tile* follower = s + 1 < end ? &tile : next;
-        int follows = s + 1 < end ? s + 1 : next ? first_segment(*next, call.window) : 0;
-        int num_later = follower ? keys_of(*follower, follows) : 0;
-        if (follower) call.plan.slots(*follower, follows * kSegment, num_later, later);
-        for (int h = 0; h < heads_.keys; ++h) {
-            Ahead<S> ahead{call.cache.keys, call.cache.values, later, num_later};
-            if (h + 1 < heads_.keys)
-                ahead = {call.cache.keys + at(h + 1), call.cache.values + at(h + 1), now, keys_of(tile, s)};
-            Partial part = partial(desk.part, count);
-            attend(tile, h, s, call, desk, now, ahead, part);
-            table_.merge(state(h), part, count, heads_.dim);
-        }
-    }
-    for (int h = 0; h < heads_.keys; ++h) finish(tile, h, state(h), call, desk);
-}
-
-// One segment of one head; who does the last one of a head merges them all, first to last.
-template <typename S>
-void Attention<S>::split(const Unit& unit, const Unit* next, const Call& call, Desk& desk) {
-    const std::vector<Tile>& tiles = call.plan.tiles();
-    const Tile& tile = tiles[static_cast<size_t>(unit.tile)];
-    int count = tile.rows * heads_.group(), begin = first_segment(tile, call.window), end = segments_of(tile);
-    char* shared = aligned(partials_);
-    auto part = [&](int s) {
-        return partial(shared + partial_bytes_ * (first_unit_[static_cast<size_t>(unit.tile)] +
-                                                  static_cast<size_t>(s * heads_.keys + unit.head)),
-                       count);
+void Attention<S>::run_tile(const Tile& tile, const Tile* next_tile, const Inputs& in, Workspace& workspace) const {
+    int num_queries = tile.num_rows * heads_.group_size(), kv_heads = heads_.num_kv_heads;
+    int begin = first_segment(tile, in.window), end = num_segments(tile);
+    gather_queries(tile, 0, kv_heads, in, workspace);
+    auto state = [&](int head) {
+        return partial_at(workspace.states + partial_bytes_ * static_cast<size_t>(head), num_queries);
     };
-    if (unit.segment >= begin) {
-        take(tile, unit.head, unit.head + 1, call, desk);
-        call.plan.slots(tile, unit.segment * kSegment, keys_of(tile, unit.segment), desk.slots[0]);
-        Ahead<S> ahead{nullptr, nullptr, desk.slots[1], 0};
-        if (next) {
-            const Tile& follower = tiles[static_cast<size_t>(next->tile)];
-            ahead.count = keys_of(follower, next->segment);
-            call.plan.slots(follower, next->segment * kSegment, ahead.count, desk.slots[1]);
-            ahead.keys = call.cache.keys + at(next->head);
-            ahead.values = call.cache.values + at(next->head);
+    for (int h = 0; h < kv_heads; ++h) std::fill_n(state(h).row_sum, num_queries, 0.0f);
+    int64_t *slots = workspace.slots[0], *next_slots = workspace.slots[1];
+    in.plan.find_slots(tile, begin * kSegmentKeys, segment_keys(tile, begin), slots);
+    for (int s = begin; s < end; ++s, std::swap(slots, next_slots)) {
+        const Tile* follower = s + 1 < end ? &tile : next_tile;
+        int next_segment = s + 1 < end ? s + 1 : next_tile ? first_segment(*next_tile, in.window) : 0;
+        int next_keys = follower ? segment_keys(*follower, next_segment) : 0;
+        if (follower) in.plan.find_slots(*follower, next_segment * kSegmentKeys, next_keys, next_slots);
+        for (int h = 0; h < kv_heads; ++h) {
+            KVPrefetch<S> next{in.cache.keys, in.cache.values, next_slots, next_keys};
+            if (h + 1 < kv_heads)
+                next = {in.cache.keys + head_offset(h + 1), in.cache.values + head_offset(h + 1), slots,
+                        segment_keys(tile, s)};
+            PartialAttention partial = partial_at(workspace.partial, num_queries);
+            attend_segment(tile, h, s, in, workspace, slots, next, partial);
+            table_.merge_segments(state(h), partial, num_queries, heads_.head_dim);
         }
-        attend(tile, unit.head, unit.segment, call, desk, desk.slots[0], ahead, part(unit.segment));
     }
-    std::atomic<int>& left = left_[static_cast<size_t>(unit.tile * heads_.keys + unit.head)];
-    if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    left.store(end, std::memory_order_relaxed);  // for the next layer
-    Partial state = partial(desk.states, count);
-    std::fill_n(state.total, count, 0.0f);
-    for (int s = begin; s < end; ++s) table_.merge(state, part(s), count, heads_.dim);
-    finish(tile, unit.head, state, call, desk);
+    for (int h = 0; h < kv_heads; ++h) write_output(tile, h, state(h), in, workspace);
+}
+
+// The thread that finishes the last segment of a tile and head merges all of them, first to last.
+template <typename S>
+void Attention<S>::run_split(const SplitTask& task, const SplitTask* next_task, const Inputs& in,
+                             Workspace& workspace) {
+    const std::vector<Tile>& tiles = in.plan.tiles();
+    const Tile& tile = tiles[static_cast<size_t>(task.tile)];
+    int num_queries = tile.num_rows * heads_.group_size(), kv_heads = heads_.num_kv_heads;
+    int begin = first_segment(tile, in.window), end = num_segments(tile);
+    char* partials = align_to_line(partials_);
+    auto partial = [&](int segment) {
+        size_t index =
+            first_task_[static_cast<size_t>(task.tile)] + static_cast<size_t>(segment * kv_heads + task.kv_head);
+        return partial_at(partials + partial_bytes_ * index, num_queries);
+    };
+    if (task.segment >= begin) {
+        gather_queries(tile, task.kv_head, task.kv_head + 1, in, workspace);
+        in.plan.find_slots(tile, task.segment * kSegmentKeys, segment_keys(tile, task.segment), workspace.slots[0]);
+        KVPrefetch<S> next{nullptr, nullptr, workspace.slots[1], 0};
+        if (next_task) {
+            const Tile& next_tile = tiles[static_cast<size_t>(next_task->tile)];
+            next.count = segment_keys(next_tile, next_task->segment);
+            in.plan.find_slots(next_tile, next_task->segment * kSegmentKeys, next.count, workspace.slots[1]);
+            next.keys = in.cache.keys + head_offset(next_task->kv_head);
+            next.values = in.cache.values + head_offset(next_task->kv_head);
+        }
+        attend_segment(tile, task.kv_head, task.segment, in, workspace, workspace.slots[0], next,
+                       partial(task.segment));
+    }
+    std::atomic<int>& remaining = remaining_[static_cast<size_t>(task.tile * kv_heads + task.kv_head)];
+    if (remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    remaining.store(end, std::memory_order_relaxed);  // for the next layer
+    PartialAttention state = partial_at(workspace.states, num_queries);
+    std::fill_n(state.row_sum, num_queries, 0.0f);
+    for (int s = begin; s < end; ++s) table_.merge_segments(state, partial(s), num_queries, heads_.head_dim);
+    write_output(tile, task.kv_head, state, in, workspace);
 }
 
 template <typename S>
-void Attention<S>::fetch_first(const Pool::Crew& crew, const Plan& plan, CacheLayer<S> cache, int window) const {
-    const std::vector<Tile>& tiles = plan.tiles();
-    size_t task = static_cast<size_t>(crew.first_task(static_cast<int>(split_ ? units_.size() : tiles.size())));
-    const Tile& tile = split_ ? tiles[static_cast<size_t>(units_[task].tile)] : *tile_of(plan, static_cast<int>(task));
-    int head = split_ ? units_[task].head : 0, segment = split_ ? units_[task].segment : first_segment(tile, window);
-    int64_t slots[kSegment];
-    int count = keys_of(tile, segment);
-    plan.slots(tile, segment * kSegment, count, slots);
-    ptrdiff_t numbers = ptrdiff_t{layout_.slots} * heads_.dim, line = 64 / static_cast<ptrdiff_t>(sizeof(S));
-    for (int k = 0; k < count; k += layout_.slots) {
-        ptrdiff_t from = at(head) + slots[k] / layout_.slots * layout_.slots * cache.slot_size();
-        for (ptrdiff_t i = 0; i < numbers; i += line) __builtin_prefetch(cache.keys + from + i, 0, 2);
-        for (ptrdiff_t i = 0; i < numbers; i += line) __builtin_prefetch(cache.values + from + i, 0, 2);
+void Attention<S>::prefetch_first(const ThreadPool::Team& team, const AttentionPlan& plan, KVCacheLayer<S> cache,
+                                  int window) const {
+    size_t num_tasks = is_split_ ? split_tasks_.size() : plan.tiles().size();
+    size_t task = static_cast<size_t>(team.first_task(static_cast<int>(num_tasks)));
+    const Tile& tile = is_split_ ? plan.tiles()[static_cast<size_t>(split_tasks_[task].tile)]
+                                 : *tile_of_task(plan, static_cast<int>(task));
+    int kv_head = is_split_ ? split_tasks_[task].kv_head : 0;
+    int segment = is_split_ ? split_tasks_[task].segment : first_segment(tile, window);
+    int64_t slots[kSegmentKeys];
+    int count = segment_keys(tile, segment);
+    plan.find_slots(tile, segment * kSegmentKeys, count, slots);
+    ptrdiff_t page_size = ptrdiff_t{layout_.page_slots} * heads_.head_dim;
+    ptrdiff_t line = 64 / static_cast<ptrdiff_t>(sizeof(S));
+    for (int k = 0; k < count; k += layout_.page_slots) {
+        ptrdiff_t page = head_offset(kv_head) + slots[k] / layout_.page_slots * layout_.page_slots * cache.slot_size();
+        for (ptrdiff_t i = 0; i < page_size; i += line) __builtin_prefetch(cache.keys + page + i, 0, 2);
+        for (ptrdiff_t i = 0; i < page_size; i += line) __builtin_prefetch(cache.values + page + i, 0, 2);
     }
 }
 
 template <typename S>
-void Attention<S>::run(Pool::Crew& crew, const Plan& plan, const S* q, ptrdiff_t q_stride, CacheLayer<S> cache,
-                       int window, S* out) {
-    Call call{plan, q, q_stride, cache, window, out};
-    Desk& desk = desks_[static_cast<size_t>(crew.thread())];
-    if (split_)
-        return crew.share(static_cast<int>(units_.size()), [&](int task) {
-            size_t next = static_cast<size_t>(task) + 1;
-            split(units_[static_cast<size_t>(task)], next < units_.size() ? &units_[next] : nullptr, call, desk);
+void Attention<S>::run(ThreadPool::Team& team, const AttentionPlan& plan, const S* q, ptrdiff_t q_stride,
+                       KVCacheLayer<S> cache, int window, S* out) {
+    Inputs in{plan, q, q_stride, cache, window, out};
+    Workspace& workspace = workspaces_[static_cast<size_t>(team.thread_index())];
+    if (is_split_)
+        return team.parallel_for(static_cast<int>(split_tasks_.size()), [&](int i) {
+            size_t next = static_cast<size_t>(i) + 1;
+            run_split(split_tasks_[static_cast<size_t>(i)], next < split_tasks_.size() ? &split_tasks_[next] : nullptr,
+                      in, workspace);
         });
-    crew.share(static_cast<int>(plan.tiles().size()), [&](int task) {
-        const Tile* tile = tile_of(plan, task);
-        whole(*tile, tile == plan.tiles().data() ? nullptr : tile - 1, call, desk);
+    team.parallel_for(static_cast<int>(plan.tiles().size()), [&](int i) {
+        const Tile* tile = tile_of_task(plan, i);
+        run_tile(*tile, tile == plan.tiles().data() ? nullptr : tile - 1, in, workspace);
     });
 }
 

@@ -1,7 +1,8 @@
-// Which rows of a batch see which keys, as tiles: consecutive rows of one request along one path.
+// Which keys each row of a batch sees, as tiles: consecutive rows of one request along one path.
 //
-// Row i of a tile sees `seen + i` keys. They lie in the request's blocks up to key `base`; from there on, for guesses
-// in a branch of a draft tree, at slots of the branch's own. How rows are cut into tiles never reaches their bits.
+// Row i of a tile sees the first `kv_len + i` keys of its path. Keys below `branch_start` are in the request's blocks;
+// the others, on a branch of a draft tree, have a list of slots. How rows are split into tiles does not change their
+// bits.
 #pragma once
 
 #include <cstdint>
@@ -10,41 +11,44 @@
 namespace specserve {
 
 struct Tile {
-    int row, rows, seen;
-    int blocks;  // where the request's block ids begin in Plan::block_ids
-    int base;    // keys that lie in blocks; all of them outside branches
-    int tail;    // where the slots of the others begin in Plan::tail_slots
+    int first_row, num_rows;
+    int kv_len;               // of the first row
+    int block_offset;         // of the request's block ids in AttentionPlan::block_ids_
+    int branch_start;         // INT32_MAX outside branches
+    int branch_slots_offset;  // of key `branch_start` in AttentionPlan::branch_slots_
 
-    int keys() const { return seen + rows - 1; }
+    int num_keys() const { return kv_len + num_rows - 1; }
 };
 
-class Plan {
+class AttentionPlan {
    public:
     // rows_per_tile: at least 1
-    Plan(int block_size, int rows_per_tile) : block_size_(block_size), rows_per_tile_(rows_per_tile) {}
+    AttentionPlan(int block_size, int rows_per_tile) : block_size_(block_size), rows_per_tile_(rows_per_tile) {}
 
-    // A request's rows: `length` of them from token `start` on, the first `known` committed. parents: of its guesses,
-    // -1 for the root; empty where each follows the one before. Returns false where a number is out of range.
-    bool add(int start, int length, int known, const std::vector<int32_t>& blocks, const std::vector<int32_t>& parents);
+    // A request's rows: `length` tokens from position `start`, the first `num_committed` of them committed, the others
+    // draft tokens. parents: of the draft tokens, as indices among them, -1 for the root; empty for a chain. Returns
+    // false if a number is out of range.
+    bool add(int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
+             const std::vector<int32_t>& parents);
 
-    // Slots of the tile's keys [first, first + count).
-    void slots(const Tile& tile, int first, int count, int64_t* to) const;
+    // The slots of the tile's keys [first, first + count).
+    void find_slots(const Tile& tile, int first, int count, int64_t* slots) const;
 
     const std::vector<Tile>& tiles() const { return tiles_; }
     int block_size() const { return block_size_; }
     int num_rows() const { return num_rows_; }
     int rows_per_tile() const { return rows_per_tile_; }
-    int64_t highest_slot() const { return highest_slot_; }
+    int64_t max_slot() const { return max_slot_; }
 
    private:
-    void cut(int seen, int rows, int blocks, int base, int tail);
+    void add_tiles(int kv_len, int num_rows, int block_offset, int branch_start, int branch_slots_offset);
 
     int block_size_, rows_per_tile_;
     int num_rows_ = 0;
-    int64_t highest_slot_ = -1;
+    int64_t max_slot_ = -1;
     std::vector<Tile> tiles_;
     std::vector<int32_t> block_ids_;
-    std::vector<int64_t> tail_slots_;
+    std::vector<int64_t> branch_slots_;
 };
 
 }  // namespace specserve

@@ -6,162 +6,170 @@
 namespace specserve {
 
 namespace {
-constexpr int kRedundant = 8;  // rows that every thread normalizes for itself rather than wait for others
-constexpr int kPhases = 10;    // of a layer, at most
-constexpr int kRowsPerTask = 2, kRowsPerTurn = 16;
+constexpr int kRedundantRows = 8;  // up to so many rows each thread normalizes all: cheaper than one more barrier
+constexpr int kMaxPhases = 10;     // of a layer
+constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
 }  // namespace
 
 template <typename S>
-Stack<S>::Stack(const Table<S>& table, Layout<S> layout, std::shared_ptr<Pool> pool, Shape shape,
-                std::vector<Layer<S>> layers, const S* final_norm, Linear<S> head)
+DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, std::shared_ptr<ThreadPool> pool,
+                              DecoderShape shape, std::vector<DecoderLayer<S>> layers, const S* final_norm,
+                              Linear<S> lm_head)
     : table_(table), layout_(layout), pool_(std::move(pool)), shape_(shape), layers_(std::move(layers)),
-      final_norm_(final_norm), head_(head), attention_(table, layout, shape.heads, shape.scale),
-      own_(static_cast<size_t>(pool_->size())) {
-    for (std::vector<S>& own : own_) own.resize(static_cast<size_t>(kRedundant * shape.hidden));
+      final_norm_(final_norm), lm_head_(lm_head), attention_(table, layout, shape.heads, shape.scale),
+      thread_normed_(static_cast<size_t>(pool_->size())) {
+    for (std::vector<S>& normed : thread_normed_)
+        normed.resize(static_cast<size_t>(kRedundantRows * shape.hidden_size));
 }
 
 template <typename S>
-void Stack<S>::make_room(int num_rows, const Segments& segments) {
+void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
     size_t rows = static_cast<size_t>(num_rows);
-    auto grow = [rows](std::vector<S>& memory, int size) {
-        if (memory.size() < rows * static_cast<size_t>(size)) memory.resize(rows * static_cast<size_t>(size));
+    auto grow = [rows](std::vector<S>& buffer, int size) {
+        if (buffer.size() < rows * static_cast<size_t>(size)) buffer.resize(rows * static_cast<size_t>(size));
     };
-    grow(normed_, shape_.hidden);
+    grow(normed_, shape_.hidden_size);
     grow(qkv_, shape_.qkv_size());
-    grow(attended_, shape_.query_size());
-    grow(inner_, shape_.inner);
-    grow(branch_, shape_.hidden);
-    grow(gate_up_, 2 * shape_.inner);
+    grow(attention_out_, shape_.q_size());
+    grow(activated_, shape_.intermediate_size);
+    grow(branch_, shape_.hidden_size);
+    grow(gate_up_, 2 * shape_.intermediate_size);
     adapters_.assign(rows, nullptr);
-    for (const Segment<S>& segment : segments)
+    for (const AdapterSegment<S>& segment : segments)
         std::fill(adapters_.begin() + segment.begin, adapters_.begin() + segment.end, segment.adapter);
 }
 
 template <typename S>
-void Stack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const Plan& plan, int begin, int end,
-                       const Segments& segments) {
+void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
+                              int begin, int end, const Segments& segments) {
     Inputs in{x, positions, slots, &plan, plan.num_rows()};
-    make_room(in.rows, segments);
+    prepare(in.rows, segments);
     attention_.prepare(plan, pool_->size());
-    pool_->run((end - begin) * kPhases, [&](Pool::Crew& crew) {
-        for (int l = begin; l < end; ++l) segments.empty() ? fused(crew, l, end, in) : pieces(crew, l, begin, end, in);
+    pool_->run((end - begin) * kMaxPhases, [&](Team& team) {
+        for (int l = begin; l < end; ++l)
+            segments.empty() ? run_fused_layer(team, l, end, in) : run_unfused_layer(team, l, begin, end, in);
     });
 }
 
-// The rows normalized, for the tasks of the next phase to call. Few rows each thread normalizes for itself, and not
-// before it has a task: a thread that comes late must not read x any more, for others may be writing it in a later
-// phase.
+// Returns a function that gives the tasks of the next phase the normalized rows. Few rows each thread normalizes for
+// itself, at its first task: a late thread without a task must not read x, which others may write in a later phase.
 template <typename S>
-auto Stack<S>::normed(Pool::Crew& crew, const S* x, const S* gain, int rows) {
-    ptrdiff_t wide = shape_.hidden;
-    auto norm = [=, this](int begin, int count, S* to) {
-        table_.norm({x + begin * wide, wide, count}, gain, shape_.eps, shape_.hidden, {to, wide, count});
+auto DecoderStack<S>::lazy_rms_norm(Team& team, const S* x, const S* weight, int rows) {
+    ptrdiff_t width = shape_.hidden_size;
+    auto norm = [=, this](int begin, int count, S* out) {
+        table_.rms_norm({x + begin * width, width, count}, weight, shape_.eps, shape_.hidden_size, {out, width, count});
     };
-    bool ready = rows > kRedundant;
-    S* to = ready ? normed_.data() : own_[static_cast<size_t>(crew.thread())].data();
-    if (ready)
-        crew.share(divided_up(rows, kRowsPerTask), [&](int task) {
-            int begin = task * kRowsPerTask;
-            norm(begin, std::min(kRowsPerTask, rows - begin), to + begin * wide);
+    bool is_done = rows > kRedundantRows;
+    S* out = is_done ? normed_.data() : thread_normed_[static_cast<size_t>(team.thread_index())].data();
+    if (is_done)
+        team.parallel_for(ceil_div(rows, kRowsPerNormTask), [&](int task) {
+            int begin = task * kRowsPerNormTask;
+            norm(begin, std::min(kRowsPerNormTask, rows - begin), out + begin * width);
         });
     return [=]() mutable -> Rows<const S> {
-        if (!ready) norm(0, rows, to);
-        ready = true;
-        return {to, wide, rows};
+        if (!is_done) norm(0, rows, out);
+        is_done = true;
+        return {out, width, rows};
     };
 }
 
-// A key head's part of a row: the key and the queries of its group.
+// One KV head of a row: the key and the queries of its group.
 template <typename S>
-void Stack<S>::turn(const Layer<S>& layer, int64_t position, int key_head, S* qkv) const {
-    const Heads& heads = shape_.heads;
-    ptrdiff_t dim = heads.dim;
-    Rotary rotary{shape_.cos + position * shape_.rotary_size, shape_.sin + position * shape_.rotary_size,
-                  shape_.rotary_size};
-    S* queries = qkv + key_head * heads.group() * dim;
-    S* key = qkv + (heads.queries + key_head) * dim;
+void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head,
+                                             S* qkv) const {
+    const HeadShape& heads = shape_.heads;
+    ptrdiff_t dim = heads.head_dim;
+    int group = heads.group_size();
+    RopeAngles angles{shape_.cos + position * shape_.rotary_dim, shape_.sin + position * shape_.rotary_dim,
+                      shape_.rotary_dim};
+    S* queries = qkv + kv_head * group * dim;
+    S* key = qkv + (heads.num_heads + kv_head) * dim;
     if (layer.q_norm) {
-        table_.norm({queries, dim, heads.group()}, layer.q_norm, shape_.eps, heads.dim, {queries, dim, heads.group()});
-        table_.norm({key, dim, 1}, layer.k_norm, shape_.eps, heads.dim, {key, dim, 1});
+        table_.rms_norm({queries, dim, group}, layer.q_norm, shape_.eps, heads.head_dim, {queries, dim, group});
+        table_.rms_norm({key, dim, 1}, layer.k_norm, shape_.eps, heads.head_dim, {key, dim, 1});
     }
-    for (int h = 0; h < heads.group(); ++h) table_.rotate(queries + h * dim, rotary);
-    table_.rotate(key, rotary);
+    for (int h = 0; h < group; ++h) table_.apply_rope(queries + h * dim, angles);
+    table_.apply_rope(key, angles);
 }
 
 template <typename S>
-void Stack<S>::keep(const Layer<S>& layer, int64_t slot, int key_head, const S* qkv) const {
-    const Heads& heads = shape_.heads;
-    const S* key = qkv + (heads.queries + key_head) * ptrdiff_t{heads.dim};
-    layout_.keep(key, key + layer.cache.slot_size(), layer.cache, key_head, slot, shape_.key_limit);
+void DecoderStack<S>::store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const {
+    const HeadShape& heads = shape_.heads;
+    const S* key = qkv + (heads.num_heads + kv_head) * ptrdiff_t{heads.head_dim};
+    layout_.store_kv(key, key + layer.cache.slot_size(), layer.cache, kv_head, slot, shape_.key_limit);
 }
 
-// Panels [begin, end) of a phase over `count`. Behind the last ones of its run a thread wants its first of the next
-// product.
+// Panels [begin, end) of a phase over `num_panels`. After the last panels of its own range, a thread reads its first
+// panels of the next linear map.
 template <typename S>
-Panels Stack<S>::panels_of(const Pool::Crew& crew, int begin, int end, int count, const Linear<S>& next,
-                           int next_count) {
-    return {begin, end,
-            end == crew.end_of(count) ? next.panels + crew.first_of(next_count) * next.panel_stride() : nullptr};
+PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
+                                        int next_panels) {
+    bool is_last = end == team.range_end(num_panels);
+    return {begin, end, is_last ? next.panels + team.range_begin(next_panels) * next.panel_stride() : nullptr};
 }
 
 template <typename S>
-void Stack<S>::fused(Pool::Crew& crew, int index, int last, const Inputs& in) {
+void DecoderStack<S>::run_fused_layer(Team& team, int index, int end_layer, const Inputs& in) {
     int rows = in.rows;
-    ptrdiff_t hidden = shape_.hidden, inner = shape_.inner, query = shape_.query_size(), qkv = shape_.qkv_size();
-    const Layer<S>& layer = layers_[static_cast<size_t>(index)];
-    const Linear<S>& next = index + 1 < last ? layers_[static_cast<size_t>(index) + 1].qkv : head_;
-    int qkv_panels = layer.qkv.num_panels(), o_panels = layer.o.num_panels(), gates = layer.gate_up.num_panels() / 2;
-    int down_panels = layer.down.num_panels();
+    ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size;
+    ptrdiff_t q_size = shape_.q_size(), qkv_size = shape_.qkv_size();
+    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+    const Linear<S>& next = index + 1 < end_layer ? layers_[static_cast<size_t>(index) + 1].qkv : lm_head_;
+    int qkv_panels = layer.qkv.num_panels(), o_panels = layer.o.num_panels();
+    int gate_panels = layer.gate_up.num_panels() / 2, down_panels = layer.down.num_panels();
 
-    auto before = normed(crew, in.x, layer.input_norm, rows);
-    crew.parts(qkv_panels, [&](int begin, int end) {
-        table_.store(layer.qkv, before(), panels_of(crew, begin, end, qkv_panels, layer.o, o_panels),
-                     {qkv_.data(), qkv, rows});
+    auto attention_in = lazy_rms_norm(team, in.x, layer.input_norm, rows);
+    team.parallel_for_ranges(qkv_panels, [&](int begin, int end) {
+        table_.linear(layer.qkv, attention_in(), panel_range(team, begin, end, qkv_panels, layer.o, o_panels),
+                      {qkv_.data(), qkv_size, rows});
     });
-    attention_.fetch_first(crew, *in.plan, layer.cache, layer.window);
-    int key_heads = shape_.heads.keys;  // a task has one of a few rows: slots that share memory stay with one thread
-    crew.share(key_heads * divided_up(rows, kRowsPerTurn), [&](int task) {
-        int head = task % key_heads, begin = task / key_heads * kRowsPerTurn;
-        for (int r = begin; r < std::min(rows, begin + kRowsPerTurn); ++r) {
-            turn(layer, in.positions[r], head, qkv_.data() + r * qkv);
-            keep(layer, in.slots[r], head, qkv_.data() + r * qkv);
+    attention_.prefetch_first(team, *in.plan, layer.cache, layer.window);
+    // A task is one head of some rows: slots that share a page are written by one thread.
+    int kv_heads = shape_.heads.num_kv_heads;
+    team.parallel_for(kv_heads * ceil_div(rows, kRowsPerRopeTask), [&](int task) {
+        int head = task % kv_heads, begin = task / kv_heads * kRowsPerRopeTask;
+        for (int r = begin; r < std::min(rows, begin + kRowsPerRopeTask); ++r) {
+            apply_qk_norm_and_rope(layer, in.positions[r], head, qkv_.data() + r * qkv_size);
+            store_kv(layer, in.slots[r], head, qkv_.data() + r * qkv_size);
         }
     });
-    attention_.run(crew, *in.plan, qkv_.data(), qkv, layer.cache, layer.window, attended_.data());
-    Rows<const S> attended{attended_.data(), query, rows};
-    crew.parts(o_panels, [&](int begin, int end) {
-        table_.add(layer.o, attended, panels_of(crew, begin, end, o_panels, layer.gate_up, gates),
-                   {in.x, hidden, rows});
+    attention_.run(team, *in.plan, qkv_.data(), qkv_size, layer.cache, layer.window, attention_out_.data());
+    Rows<const S> attention_out{attention_out_.data(), q_size, rows};
+    team.parallel_for_ranges(o_panels, [&](int begin, int end) {
+        table_.linear_add(layer.o, attention_out, panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),
+                          {in.x, hidden, rows});
     });
-    auto after = normed(crew, in.x, layer.post_norm, rows);
-    crew.parts(gates, [&](int begin, int end) {
-        table_.gated(layer.gate_up, after(), panels_of(crew, begin, end, gates, layer.down, down_panels),
-                     {inner_.data(), inner, rows});
+    auto mlp_in = lazy_rms_norm(team, in.x, layer.post_norm, rows);
+    team.parallel_for_ranges(gate_panels, [&](int begin, int end) {
+        table_.linear_swiglu(layer.gate_up, mlp_in(),
+                             panel_range(team, begin, end, gate_panels, layer.down, down_panels),
+                             {activated_.data(), inter, rows});
     });
-    Rows<const S> activated{inner_.data(), inner, rows};
-    crew.parts(down_panels, [&](int begin, int end) {
-        table_.add(layer.down, activated, panels_of(crew, begin, end, down_panels, next, next.num_panels()),
-                   {in.x, hidden, rows});
+    Rows<const S> activated{activated_.data(), inter, rows};
+    team.parallel_for_ranges(down_panels, [&](int begin, int end) {
+        table_.linear_add(layer.down, activated, panel_range(team, begin, end, down_panels, next, next.num_panels()),
+                          {in.x, hidden, rows});
     });
 }
 
 template <typename S>
-void Stack<S>::logits(const S* x, const int64_t* rows, int count, float* out) {
-    size_t wide = static_cast<size_t>(shape_.hidden);
-    if (normed_.size() < static_cast<size_t>(count) * wide) normed_.resize(static_cast<size_t>(count) * wide);
+void DecoderStack<S>::logits(const S* x, const int64_t* rows, int count, float* out) {
+    size_t width = static_cast<size_t>(shape_.hidden_size);
+    if (normed_.size() < static_cast<size_t>(count) * width) normed_.resize(static_cast<size_t>(count) * width);
     for (int i = 0; i < count; ++i) {
-        const S* from = x + (rows ? rows[i] : i) * static_cast<ptrdiff_t>(wide);
-        table_.norm({from, shape_.hidden, 1}, final_norm_, shape_.eps, shape_.hidden,
-                    {normed_.data() + static_cast<size_t>(i) * wide, shape_.hidden, 1});
+        const S* row = x + (rows ? rows[i] : i) * static_cast<ptrdiff_t>(width);
+        table_.rms_norm({row, shape_.hidden_size, 1}, final_norm_, shape_.eps, shape_.hidden_size,
+                        {normed_.data() + static_cast<size_t>(i) * width, shape_.hidden_size, 1});
     }
-    pool_->run(1, [&](Pool::Crew& crew) {
-        crew.parts(head_.num_panels(), [&](int begin, int end) {
-            table_.logits(head_, {normed_.data(), shape_.hidden, count}, {begin, end}, {out, head_.outs, count});
+    pool_->run(1, [&](Team& team) {
+        team.parallel_for_ranges(lm_head_.num_panels(), [&](int begin, int end) {
+            table_.linear_logits(lm_head_, {normed_.data(), shape_.hidden_size, count}, {begin, end},
+                                 {out, lm_head_.out_features, count});
         });
     });
 }
 
-template class Stack<Bf16>;
-template class Stack<float>;
+template class DecoderStack<Bf16>;
+template class DecoderStack<float>;
 
 }  // namespace specserve

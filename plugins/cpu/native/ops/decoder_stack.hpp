@@ -1,103 +1,106 @@
-// The decoder's layers as one job of the pool: every phase between two attention calls, and those too.
+// The decoder's layers as one job of the thread pool.
 //
-// A layer goes one of two ways with the same bits. Where no row is under an adapter and attention is our own, products
-// take in what follows them (`fused`). Else it goes product by product, with the work on single rows, adapters
-// included, in between (`enter`, attention, `leave`); attention may then be anybody's.
+// A layer runs in one of two ways, with the same bits. Fused: linear maps include what follows them; for batches
+// without adapters, with our own attention. Unfused: linear maps alternate with per-row operations, adapters included,
+// before and after attention (`pre_attention`, `post_attention`); the attention backend may then be any.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "ops/attention.hpp"
 #include "kernels/kernel_table.hpp"
-#include "ops/lowrank.hpp"
+#include "ops/attention.hpp"
 #include "ops/attention_plan.hpp"
+#include "ops/lowrank.hpp"
 #include "runtime/thread_pool.hpp"
 
 namespace specserve {
 
 template <typename S>
-struct Layer {
+struct DecoderLayer {
     const S* input_norm;
     Linear<S> qkv;
-    const S* q_norm;  // null where the family has none
+    const S* q_norm;  // null if the model has no QK norm
     const S* k_norm;
     Linear<S> o;
     const S* post_norm;
     Linear<S> gate_up;
     Linear<S> down;
-    CacheLayer<S> cache;  // null pointers where attention is somebody else's
+    KVCacheLayer<S> cache;  // null pointers if another attention backend owns the cache
     int window;
 };
 
-struct Shape {
-    int hidden, inner;
-    Heads heads;
+struct DecoderShape {
+    int hidden_size, intermediate_size;
+    HeadShape heads;
     float eps, scale, key_limit;
-    int rotary_size;
-    const float* cos;  // [positions][rotary_size]
+    int rotary_dim;
+    const float* cos;  // [positions][rotary_dim]
     const float* sin;
 
-    int query_size() const { return heads.queries * heads.dim; }
-    int qkv_size() const { return (heads.queries + 2 * heads.keys) * heads.dim; }
+    int q_size() const { return heads.num_heads * heads.head_dim; }
+    int qkv_size() const { return (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim; }
 };
 
 template <typename S>
-class Stack {
+class DecoderStack {
    public:
-    using Segments = std::vector<Segment<S>>;
+    using Segments = std::vector<AdapterSegment<S>>;
 
-    Stack(const Table<S>& table, Layout<S> layout, std::shared_ptr<Pool> pool, Shape shape,
-          std::vector<Layer<S>> layers, const S* final_norm, Linear<S> head);
+    DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, std::shared_ptr<ThreadPool> pool, DecoderShape shape,
+                 std::vector<DecoderLayer<S>> layers, const S* final_norm, Linear<S> lm_head);
 
-    // x: [rows][hidden], changed in place by layers [begin, end).
-    void forward(S* x, const int64_t* positions, const int64_t* slots, const Plan& plan, int begin, int end,
+    // Layers [begin, end). x: [rows][hidden_size], updated in place.
+    void forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int begin, int end,
                  const Segments& segments);
 
-    // The two halves of a layer around an attention of somebody else's. qkv: [rows][queries, keys, values], turned.
-    void enter(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments, S* qkv);
-    void leave(int layer, S* x, const S* attended, int rows, const Segments& segments);
+    // The parts of a layer around another attention backend. qkv: [rows][queries, keys, values], with RoPE applied.
+    void pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments, S* qkv);
+    void post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments);
 
-    // logits[i] of row rows[i], or of row i where `rows` is null.
+    // logits[i] is of row rows[i], or of row i if `rows` is null.
     void logits(const S* x, const int64_t* rows, int count, float* out);
 
    private:
+    using Team = ThreadPool::Team;
     struct Inputs {
         S* x;
         const int64_t* positions;
         const int64_t* slots;
-        const Plan* plan;
+        const AttentionPlan* plan;
         int rows;
     };
-    void make_room(int rows, const Segments& segments);
-    void fused(Pool::Crew& crew, int layer, int end, const Inputs& in);
-    void pieces(Pool::Crew& crew, int layer, int begin, int end, const Inputs& in);
-    static Panels panels_of(const Pool::Crew& crew, int begin, int end, int count, const Linear<S>& next,
-                            int next_count);
-    void project(Pool::Crew& crew, int layer, bool is_first, const S* x, const int64_t* positions, int rows, S* qkv,
-                 const int64_t* slots);
-    void conclude(Pool::Crew& crew, int layer, S* x, const S* attended, int rows, const S* next_norm);
-    void norm(const S* gain, const S* x, int begin, int count);
-    template <typename Task>
-    void each_run(Pool::Crew& crew, int layer, int rows, Task task);
-    void add_adapters(const AdapterLayer<S>* adapter, LowRank<S> AdapterLayer<S>::* projection, Rows<const S> x, S* out,
-                      int outs) const;
-    auto normed(Pool::Crew& crew, const S* x, const S* gain, int rows);
-    void turn(const Layer<S>& layer, int64_t position, int key_head, S* qkv) const;
-    void keep(const Layer<S>& layer, int64_t slot, int key_head, const S* qkv) const;
+    void prepare(int rows, const Segments& segments);
+    void run_fused_layer(Team& team, int layer, int end, const Inputs& in);
+    void run_unfused_layer(Team& team, int layer, int begin, int end, const Inputs& in);
+    static PanelRange panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
+                                  int next_panels);
+    auto lazy_rms_norm(Team& team, const S* x, const S* weight, int rows);
+    void apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head, S* qkv) const;
+    void store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const;
 
-    Table<S> table_;
-    Layout<S> layout_;
-    std::shared_ptr<Pool> pool_;
-    Shape shape_;
-    std::vector<Layer<S>> layers_;
+    // Unfused:
+    void project_qkv(Team& team, int layer, bool is_first, const S* x, const int64_t* positions, int rows, S* qkv,
+                     const int64_t* slots);
+    void finish_layer(Team& team, int layer, S* x, const S* attention_out, int rows, const S* next_norm);
+    void rms_norm(const S* weight, const S* x, int begin, int count);
+    template <typename Task>
+    void for_each_adapter_run(Team& team, int layer, int rows, Task task);
+    void add_adapter(const AdapterLayer<S>* adapter, LowRank<S> AdapterLayer<S>::* projection, Rows<const S> x, S* out,
+                     int out_features) const;
+
+    KernelTable<S> table_;
+    KVLayout<S> layout_;
+    std::shared_ptr<ThreadPool> pool_;
+    DecoderShape shape_;
+    std::vector<DecoderLayer<S>> layers_;
     const S* final_norm_;
-    Linear<S> head_;
+    Linear<S> lm_head_;
     Attention<S> attention_;
-    std::vector<S> normed_, qkv_, attended_, inner_;
-    std::vector<S> branch_, gate_up_;          // of layers in pieces
-    std::vector<std::vector<S>> own_;          // by thread: normed rows of a small batch
-    std::vector<const Adapter<S>*> adapters_;  // by row; null: none
+    std::vector<S> normed_, qkv_, attention_out_, activated_;
+    std::vector<S> branch_, gate_up_;            // of unfused layers; branch_: what is added to the residual stream
+    std::vector<std::vector<S>> thread_normed_;  // by thread: the normalized rows of a small batch
+    std::vector<const Adapter<S>*> adapters_;    // by row; null for none
 };
 
 }  // namespace specserve

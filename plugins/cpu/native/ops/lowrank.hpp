@@ -1,5 +1,4 @@
-// Low-rank additions to linear maps (LoRA; Hu et al., 2021): what an adapter adds to which projection, and to which
-// rows.
+// LoRA (Hu et al., 2021): the low-rank terms that adapters add to projections, and the rows they apply to.
 #pragma once
 
 #include <vector>
@@ -8,16 +7,17 @@
 
 namespace specserve {
 
-constexpr int kMostRank = 256;
+constexpr int kMaxRank = 256;
+constexpr int kLowRankRows = 16;  // rows per task and per step of `add_low_rank`
 
-// Adds (x down^T) up^T to the outputs from `first` on; both products are rounded as tensors of their own would be.
+// out[first_output:] += (x down^T) up^T. Both products are rounded, as separate tensors would be.
 template <typename S>
 struct LowRankPart {
     Linear<S> down, up;
-    int first;
+    int first_output;
 };
 
-// What an adapter adds to one projection; a fused one has parts of its own outputs.
+// All parts of one projection: a fused one (qkv, gate_up) has a part for each of its outputs.
 template <typename S>
 using LowRank = std::vector<LowRankPart<S>>;
 
@@ -31,26 +31,24 @@ struct Adapter {
     std::vector<AdapterLayer<S>> layers;
 };
 
-// Rows [begin, end) of a batch are under this adapter.
+// Rows [begin, end) of a batch use this adapter.
 template <typename S>
-struct Segment {
+struct AdapterSegment {
     int begin, end;
     const Adapter<S>* adapter;
 };
 
-constexpr int kLowRankRows = 16;  // at a time
-
 template <typename S>
-void add_low_rank(const Table<S>& table, const LowRank<S>& parts, Rows<const S> x, Rows<S> out) {
-    alignas(64) S reduced[kLowRankRows * kMostRank];
+void add_low_rank(const KernelTable<S>& table, const LowRank<S>& parts, Rows<const S> x, Rows<S> out) {
+    alignas(64) S reduced[kLowRankRows * kMaxRank];
     for (const LowRankPart<S>& part : parts) {
-        ptrdiff_t rank = part.down.outs;
+        ptrdiff_t rank = part.down.out_features;
         for (int r = 0; r < x.count; r += kLowRankRows) {
             int rows = x.count - r < kLowRankRows ? x.count - r : kLowRankRows;
-            table.store(part.down, {x.at + r * x.stride, x.stride, rows}, {0, part.down.num_panels()},
-                        {reduced, rank, rows});
-            table.add(part.up, {reduced, rank, rows}, {0, part.up.num_panels()},
-                      {out.at + r * out.stride + part.first, out.stride, rows});
+            table.linear(part.down, {x.data + r * x.stride, x.stride, rows}, {0, part.down.num_panels()},
+                         {reduced, rank, rows});
+            table.linear_add(part.up, {reduced, rank, rows}, {0, part.up.num_panels()},
+                             {out.data + r * out.stride + part.first_output, out.stride, rows});
         }
     }
 }

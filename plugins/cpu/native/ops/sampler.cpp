@@ -6,135 +6,144 @@
 namespace specserve {
 
 namespace {
-constexpr int kSlice = 8192;            // tokens of a task where rows are few; a multiple of the lanes
-constexpr int64_t kAlone = 2 * kSlice;  // less work than this is not worth waking anybody
+constexpr int kSliceTokens = 8192;                      // of a task where rows are split; a multiple of kLanes
+constexpr int64_t kMinParallelWork = 2 * kSliceTokens;  // less is not worth waking threads
 constexpr int kTasksPerThread = 4;
 
-Peak better(Peak a, Peak b) { return b.value > a.value || (b.value == a.value && b.token < a.token) ? b : a; }
+ArgMax better(ArgMax a, ArgMax b) { return b.score > a.score || (b.score == a.score && b.token < a.token) ? b : a; }
 
-// Rows cut into slices of the same tokens always, and the best of each.
-struct Slices {
-    struct Part {
+// Rows split into slices of kSliceTokens, and the argmax of each slice.
+struct SplitRows {
+    struct Slice {
         int row, begin, end;
     };
-    Slices(int rows, int size) : each(divided_up(size, kSlice)), size(size), peaks(static_cast<size_t>(rows * each)) {}
-    int count() const { return static_cast<int>(peaks.size()); }
-    Part part(int t) const { return {t / each, t % each * kSlice, std::min((t % each + 1) * kSlice, size)}; }
-    Peak best_of(int row) const {
-        const Peak* first = peaks.data() + static_cast<ptrdiff_t>(row) * each;
-        return std::accumulate(first + 1, first + each, *first, better);
+    SplitRows(int rows, int size)
+        : slices_per_row(ceil_div(size, kSliceTokens)), size(size), maxima(static_cast<size_t>(rows * slices_per_row)) {
+    }
+    int count() const { return static_cast<int>(maxima.size()); }
+    Slice slice(int i) const {
+        int first = i % slices_per_row;
+        return {i / slices_per_row, first * kSliceTokens, std::min((first + 1) * kSliceTokens, size)};
+    }
+    ArgMax row_argmax(int row) const {
+        const ArgMax* first = maxima.data() + static_cast<ptrdiff_t>(row) * slices_per_row;
+        return std::accumulate(first + 1, first + slices_per_row, *first, better);
     }
 
-    int each, size;
-    std::vector<Peak> peaks;
+    int slices_per_row, size;
+    std::vector<ArgMax> maxima;
 };
 
-// The caller's thread, where it needs no crew.
-struct Alone {
-    int thread() const { return 0; }
+// Stands in for ThreadPool::Team where the calling thread does all tasks.
+struct SerialTeam {
+    int thread_index() const { return 0; }
     template <typename Task>
-    void share(int tasks, Task task) {
-        for (int t = 0; t < tasks; ++t) task(t);
+    void parallel_for(int num_tasks, Task task) {
+        for (int t = 0; t < num_tasks; ++t) task(t);
     }
 };
 }  // namespace
 
-void Sampler::Scratch::fit(int size) {
-    size_t room = static_cast<size_t>(size) + 2 * kLanes;
-    if (own.size() >= room) return;
-    own.resize(room);
-    values.resize(room);
-    weights.resize(room);
-    ids.resize(room);
+void Sampler::Workspace::reserve(int size) {
+    size_t capacity = static_cast<size_t>(size) + 2 * kLanes;
+    if (logits.size() >= capacity) return;
+    logits.resize(capacity);
+    values.resize(capacity);
+    weights.resize(capacity);
+    ids.resize(capacity);
 }
 
-std::vector<Sampler::Scratch>& Sampler::scratch_for(size_t count) {
-    if (scratch_.size() < count) scratch_.resize(count);
-    return scratch_;
+std::vector<Sampler::Workspace>& Sampler::workspaces(size_t count) {
+    if (workspaces_.size() < count) workspaces_.resize(count);
+    return workspaces_;
 }
 
-bool Sampler::is_split(int count, int size) const {
-    return pool_->size() > 1 && count < 2 * pool_->size() && size > kSlice;
+// Few rows of a large vocabulary: several threads share a row.
+bool Sampler::splits_rows(int count, int size) const {
+    return pool_->size() > 1 && count < 2 * pool_->size() && size > kSliceTokens;
 }
 
 template <typename Body>
-void Sampler::in_phases(int phases, int64_t work, Body body) {
-    if (pool_->size() == 1 || work < kAlone) {
-        Alone alone;
-        body(alone);
+void Sampler::run(int max_phases, int64_t work, Body body) {
+    if (pool_->size() == 1 || work < kMinParallelWork) {
+        SerialTeam team;
+        body(team);
         return;
     }
-    pool_->run(phases, [&](Pool::Crew& crew) { body(crew); });
+    pool_->run(max_phases, [&](ThreadPool::Team& team) { body(team); });
 }
 
-std::vector<int> Sampler::argmax(Logits logits) {
+std::vector<int> Sampler::argmax_tokens(Logits logits) {
     std::vector<int> tokens(static_cast<size_t>(logits.count));
     int64_t work = int64_t{logits.count} * logits.size;
-    if (!is_split(logits.count, logits.size)) {
+    if (!splits_rows(logits.count, logits.size)) {
         int tasks = std::min(logits.count, kTasksPerThread * pool_->size());
-        in_phases(1, work, [&](auto& crew) {
-            crew.share(tasks, [&](int t) {
+        run(1, work, [&](auto& team) {
+            team.parallel_for(tasks, [&](int t) {
                 for (int64_t r = int64_t{logits.count} * t / tasks; r < int64_t{logits.count} * (t + 1) / tasks; ++r)
-                    tokens[static_cast<size_t>(r)] = table_.peak(logits.row(r), 0, logits.size).token;
+                    tokens[static_cast<size_t>(r)] = table_.argmax(logits.row(r), 0, logits.size).token;
             });
         });
         return tokens;
     }
-    Slices slices(logits.count, logits.size);
-    in_phases(1, work, [&](auto& crew) {
-        crew.share(slices.count(), [&](int t) {
-            Slices::Part part = slices.part(t);
-            slices.peaks[static_cast<size_t>(t)] = table_.peak(logits.row(part.row), part.begin, part.end);
+    SplitRows split(logits.count, logits.size);
+    run(1, work, [&](auto& team) {
+        team.parallel_for(split.count(), [&](int i) {
+            SplitRows::Slice slice = split.slice(i);
+            split.maxima[static_cast<size_t>(i)] = table_.argmax(logits.row(slice.row), slice.begin, slice.end);
         });
     });
-    for (int r = 0; r < logits.count; ++r) tokens[static_cast<size_t>(r)] = slices.best_of(r).token;
+    for (int r = 0; r < logits.count; ++r) tokens[static_cast<size_t>(r)] = split.row_argmax(r).token;
     return tokens;
 }
 
-std::vector<int> Sampler::targets(Logits logits, const TargetRows& wanted) {
-    std::lock_guard<std::mutex> mine(mutex_);
-    int count = static_cast<int>(wanted.rows.size());
-    if (is_split(count, logits.size)) return split_targets(logits, wanted);
-    std::vector<Scratch>& scratch = scratch_for(static_cast<size_t>(pool_->size()));
+std::vector<int> Sampler::target_tokens(Logits logits, const TargetRows& targets) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    int count = static_cast<int>(targets.rows.size());
+    if (splits_rows(count, logits.size)) return target_tokens_split(logits, targets);
+    std::vector<Workspace>& by_thread = workspaces(static_cast<size_t>(pool_->size()));
     std::vector<int> tokens(static_cast<size_t>(count));
-    in_phases(1, int64_t{count} * logits.size, [&](auto& crew) {
-        crew.share(count, [&](int r) {
+    run(1, int64_t{count} * logits.size, [&](auto& team) {
+        team.parallel_for(count, [&](int r) {
             size_t i = static_cast<size_t>(r);
-            Ready row = prepare(logits, wanted, wanted.rows[i], scratch[static_cast<size_t>(crew.thread())]);
-            Peak best = table_.peak(row.at, 0, logits.size);
-            if (row.noisy) best = table_.noisy_peak(row.at, logits.size, 0, logits.size, row.noise, best.token);
+            Workspace& workspace = by_thread[static_cast<size_t>(team.thread_index())];
+            PreparedRow row = prepare_row(logits, targets, targets.rows[i], workspace);
+            ArgMax best = table_.argmax(row.logits, 0, logits.size);
+            if (row.is_sampled)
+                best = table_.gumbel_argmax(row.logits, logits.size, 0, logits.size, row.gumbel, best.token);
             tokens[i] = best.token;
         });
     });
     return tokens;
 }
 
-// Rows that need it are prepared whole, by one thread each; their peaks and their noise are everybody's.
-std::vector<int> Sampler::split_targets(Logits logits, const TargetRows& wanted) {
-    int count = static_cast<int>(wanted.rows.size());
-    std::vector<Scratch>& scratch = scratch_for(static_cast<size_t>(count));
-    std::vector<Ready> rows(static_cast<size_t>(count));
-    Slices raw(count, logits.size), noisy(count, logits.size);
-    in_phases(3, int64_t{count} * logits.size, [&](auto& crew) {
-        crew.share(count, [&](int r) {
+// A row is prepared by one thread; the argmax without and then with noise is split among threads.
+std::vector<int> Sampler::target_tokens_split(Logits logits, const TargetRows& targets) {
+    int count = static_cast<int>(targets.rows.size());
+    std::vector<Workspace>& by_row = workspaces(static_cast<size_t>(count));
+    std::vector<PreparedRow> rows(static_cast<size_t>(count));
+    SplitRows greedy(count, logits.size), sampled(count, logits.size);
+    run(3, int64_t{count} * logits.size, [&](auto& team) {
+        team.parallel_for(count, [&](int r) {
             size_t i = static_cast<size_t>(r);
-            rows[i] = prepare(logits, wanted, wanted.rows[i], scratch[i]);
+            rows[i] = prepare_row(logits, targets, targets.rows[i], by_row[i]);
         });
-        crew.share(raw.count(), [&](int t) {
-            Slices::Part part = raw.part(t);
-            raw.peaks[static_cast<size_t>(t)] =
-                table_.peak(rows[static_cast<size_t>(part.row)].at, part.begin, part.end);
+        team.parallel_for(greedy.count(), [&](int i) {
+            SplitRows::Slice slice = greedy.slice(i);
+            greedy.maxima[static_cast<size_t>(i)] =
+                table_.argmax(rows[static_cast<size_t>(slice.row)].logits, slice.begin, slice.end);
         });
-        crew.share(noisy.count(), [&](int t) {
-            Slices::Part part = noisy.part(t);
-            const Ready& row = rows[static_cast<size_t>(part.row)];
-            Peak best = raw.best_of(part.row);
-            if (row.noisy) best = table_.noisy_peak(row.at, logits.size, part.begin, part.end, row.noise, best.token);
-            noisy.peaks[static_cast<size_t>(t)] = best;
+        team.parallel_for(sampled.count(), [&](int i) {
+            SplitRows::Slice slice = sampled.slice(i);
+            const PreparedRow& row = rows[static_cast<size_t>(slice.row)];
+            ArgMax best = greedy.row_argmax(slice.row);
+            if (row.is_sampled)
+                best = table_.gumbel_argmax(row.logits, logits.size, slice.begin, slice.end, row.gumbel, best.token);
+            sampled.maxima[static_cast<size_t>(i)] = best;
         });
     });
     std::vector<int> tokens;
-    for (int r = 0; r < count; ++r) tokens.push_back(noisy.best_of(r).token);
+    for (int r = 0; r < count; ++r) tokens.push_back(sampled.row_argmax(r).token);
     return tokens;
 }
 

@@ -1,50 +1,50 @@
-// Tokens and log-probabilities of many rows: rows are tasks of the pool, and so are slices of few large rows.
-//
-// What a row gets does not depend on that: maxima merge exactly, and sums are never cut.
+// Tokens and log-probabilities of the rows of a logits matrix. A task is a row or, where rows are few, a slice of one:
+// maxima merge exactly, and sums are never split, so threads do not reach the results.
 #pragma once
 
 #include <memory>
 #include <mutex>
 #include <vector>
 
-#include "runtime/thread_pool.hpp"
 #include "kernels/sampling_table.hpp"
+#include "runtime/thread_pool.hpp"
 
 namespace specserve {
 
-// Logits [count][size], rows `stride` apart.
+// [count][size]
 struct Logits {
-    const float* at;
+    const float* data;
     ptrdiff_t stride;
     int count, size;
 
-    const float* row(int64_t i) const { return at + i * stride; }
+    const float* row(int64_t i) const { return data + i * stride; }
 };
 
-// A change of a few logits, as the core's LogitEdits says; ids and values lie in the lists of `TargetRows`.
-struct Edit {
+// One of the core's LogitEdits on a row. Its token ids and values lie in the lists of `TargetRows`.
+struct LogitEdit {
     enum Kind { penalize, shift, keep_only, forbid } kind;
-    size_t first_id, first_value;
+    size_t ids_offset, values_offset;
     int count;
     float repetition = 1.0f, presence = 0.0f, frequency = 0.0f;
 };
 
+// A row whose target token is to be chosen.
 struct TargetRow {
-    int64_t row;  // in the logits
+    int64_t row;  // of the logits
     uint64_t seed;
     int64_t index;
     float temperature;  // 0: greedy
     int64_t top_k;
     double top_p, min_p;
-    const float* given = nullptr;  // logits that stand in for the row's
-    size_t first_edit = 0, num_edits = 0;
+    const float* replacement = nullptr;  // [size]: used instead of the row of the logits
+    size_t edits_offset = 0, num_edits = 0;
 
-    bool cuts() const { return temperature > 0.0f && (top_k > 0 || top_p < 1.0 || min_p > 0.0); }
+    bool has_cutoffs() const { return temperature > 0.0f && (top_k > 0 || top_p < 1.0 || min_p > 0.0); }
 };
 
 struct TargetRows {
     std::vector<TargetRow> rows;
-    std::vector<Edit> edits;
+    std::vector<LogitEdit> edits;
     std::vector<int64_t> ids;
     std::vector<float> values;
 };
@@ -57,45 +57,46 @@ struct RowLogprobs {
 
 class Sampler {
    public:
-    Sampler(const Sampling& table, std::shared_ptr<Pool> pool) : table_(table), pool_(std::move(pool)) {}
+    Sampler(const SamplingTable& table, std::shared_ptr<ThreadPool> pool) : table_(table), pool_(std::move(pool)) {}
 
-    std::vector<int> argmax(Logits logits);
-    // Every index in `wanted` lies in the logits.
-    std::vector<int> targets(Logits logits, const TargetRows& wanted);
-    // Row i's token i, and its counts[i] best by (value, lower id).
-    std::vector<RowLogprobs> logprobs(Logits logits, const int64_t* tokens, const int64_t* counts);
-    void noise(uint64_t seed, int64_t index, int size, float* out) const;
+    std::vector<int> argmax_tokens(Logits logits);
+    // All row and token indices in `targets` must be in range.
+    std::vector<int> target_tokens(Logits logits, const TargetRows& targets);
+    // Of row i: the log-probability of tokens[i], and the counts[i] best tokens by (log-probability, lower id).
+    std::vector<RowLogprobs> token_logprobs(Logits logits, const int64_t* tokens, const int64_t* counts);
+    void gumbel_noise(uint64_t seed, int64_t index, int size, float* out) const;
 
    private:
-    struct Scratch {
-        std::vector<float> own, values, weights;
+    struct Workspace {
+        std::vector<float> logits, values, weights;
         std::vector<int32_t> ids;
-        void fit(int size);
+        void reserve(int size);
     };
-    // A row that is ready to be sampled: edited, and cut off by `noise.least`.
-    struct Ready {
-        const float* at;
-        Noise noise;
-        bool noisy;
+    // A row after edits and, if it has cutoffs, temperature.
+    struct PreparedRow {
+        const float* logits;
+        GumbelParams gumbel;
+        bool is_sampled;
     };
 
-    // Few rows of many tokens: then a row is everybody's.
-    bool is_split(int count, int size) const;
-    std::vector<int> split_targets(Logits logits, const TargetRows& wanted);
+    bool splits_rows(int count, int size) const;
+    std::vector<int> target_tokens_split(Logits logits, const TargetRows& targets);
     template <typename Body>
-    void in_phases(int phases, int64_t work, Body body);
-    Ready prepare(Logits logits, const TargetRows& wanted, const TargetRow& row, Scratch& scratch) const;
-    void apply(const TargetRows& wanted, const Edit& edit, int size, float* x) const;
-    float least_kept(const TargetRow& row, int size, float top, Scratch& scratch) const;
-    float top_k_least(int64_t count, int size, float top, Scratch& scratch) const;
-    int nucleus_candidates(int size, float top, double target, Scratch& scratch) const;
-    RowLogprobs logprobs_of(const float* x, int size, int64_t token, int64_t count, Scratch& scratch) const;
-    std::vector<Scratch>& scratch_for(size_t count);
+    void run(int max_phases, int64_t work, Body body);
+    std::vector<Workspace>& workspaces(size_t count);
 
-    Sampling table_;
-    std::shared_ptr<Pool> pool_;
-    std::mutex mutex_;  // the scratch memory is shared by all calls
-    std::vector<Scratch> scratch_;
+    // sampler_rows.cpp: one row, in one thread.
+    PreparedRow prepare_row(Logits logits, const TargetRows& targets, const TargetRow& row, Workspace& workspace) const;
+    void apply_edit(const TargetRows& targets, const LogitEdit& edit, int size, float* x) const;
+    float cutoff(const TargetRow& row, int size, float row_max, Workspace& workspace) const;
+    float top_k_threshold(int64_t k, int size, float row_max, Workspace& workspace) const;
+    int top_p_candidates(int size, float row_max, double target, Workspace& workspace) const;
+    RowLogprobs row_logprobs(const float* x, int size, int64_t token, int64_t count, Workspace& workspace) const;
+
+    SamplingTable table_;
+    std::shared_ptr<ThreadPool> pool_;
+    std::mutex mutex_;  // calls share the workspaces
+    std::vector<Workspace> workspaces_;
 };
 
 }  // namespace specserve

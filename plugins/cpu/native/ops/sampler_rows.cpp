@@ -1,4 +1,4 @@
-// What `Sampler` does with one row, in one thread: edits, cut-offs and log-probabilities.
+// What `Sampler` does with one row, in one thread: edits, cutoffs and log-probabilities.
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
@@ -9,11 +9,12 @@
 namespace specserve {
 
 namespace {
-// How far below the best token a row's candidates are looked for, one after the other: mostly few tokens are near it.
-constexpr float kDepths[] = {6.0f, 12.0f, 24.0f, INFINITY};
+// A search for the best tokens first considers logits within 6 of the maximum, then within 12, ...: usually few.
+constexpr float kSearchDepths[] = {6.0f, 12.0f, 24.0f, INFINITY};
 
-float lowest_of(float top, float depth) { return depth == INFINITY ? -FLT_MAX : top - depth; }
-uint64_t mixed(uint64_t x) {
+float search_threshold(float row_max, float depth) { return depth == INFINITY ? -FLT_MAX : row_max - depth; }
+
+uint64_t splitmix64_finalize(uint64_t x) {
     x = (x ^ x >> 30) * kFirstMultiplier;
     x = (x ^ x >> 27) * kSecondMultiplier;
     return x ^ x >> 31;
@@ -21,163 +22,172 @@ uint64_t mixed(uint64_t x) {
 
 // The core's seeds.row_key.
 uint64_t row_key(uint64_t seed, int64_t index) {
-    return mixed(mixed(seed) + (static_cast<uint64_t>(index) + 1) * kGamma);
+    return splitmix64_finalize(splitmix64_finalize(seed) + (static_cast<uint64_t>(index) + 1) * kGamma);
 }
 
 }  // namespace
 
-void Sampler::noise(uint64_t seed, int64_t index, int size, float* out) const {
-    table_.noise(row_key(seed, index), size, out);
+void Sampler::gumbel_noise(uint64_t seed, int64_t index, int size, float* out) const {
+    table_.gumbel_noise(row_key(seed, index), size, out);
 }
 
-Sampler::Ready Sampler::prepare(Logits logits, const TargetRows& wanted, const TargetRow& row, Scratch& scratch) const {
-    const float* at = row.given ? row.given : logits.row(row.row);
-    Ready ready{at, {row_key(row.seed, row.index), row.temperature, -INFINITY}, row.temperature > 0.0f};
-    if (!row.num_edits && !row.cuts()) return ready;
-    scratch.fit(logits.size);
-    float* own = scratch.own.data();
-    ready.at = own;
+Sampler::PreparedRow Sampler::prepare_row(Logits logits, const TargetRows& targets, const TargetRow& row,
+                                          Workspace& workspace) const {
+    const float* x = row.replacement ? row.replacement : logits.row(row.row);
+    PreparedRow prepared{x, {row_key(row.seed, row.index), row.temperature, -INFINITY}, row.temperature > 0.0f};
+    if (!row.num_edits && !row.has_cutoffs()) return prepared;
+    workspace.reserve(logits.size);
+    float* copy = workspace.logits.data();
+    prepared.logits = copy;
     if (row.num_edits) {
-        std::copy(at, at + logits.size, own);
-        for (size_t e = 0; e < row.num_edits; ++e) apply(wanted, wanted.edits[row.first_edit + e], logits.size, own);
-        at = own;
+        std::copy(x, x + logits.size, copy);
+        for (size_t e = 0; e < row.num_edits; ++e)
+            apply_edit(targets, targets.edits[row.edits_offset + e], logits.size, copy);
+        x = copy;
     }
-    if (row.cuts()) {
-        table_.divide(at, logits.size, row.temperature, own);
-        ready.noise.temperature = 1.0f;
-        ready.noise.least = least_kept(row, logits.size, table_.peak(own, 0, logits.size).value, scratch);
+    if (row.has_cutoffs()) {
+        table_.divide(x, logits.size, row.temperature, copy);
+        prepared.gumbel.temperature = 1.0f;
+        prepared.gumbel.cutoff = cutoff(row, logits.size, table_.argmax(copy, 0, logits.size).score, workspace);
     }
-    return ready;
+    return prepared;
 }
 
-// As the core's edits.TorchRow: the same operations in float32, in the same order.
-void Sampler::apply(const TargetRows& wanted, const Edit& edit, int size, float* x) const {
-    const int64_t* ids = wanted.ids.data() + edit.first_id;
-    const float* values = wanted.values.data() + edit.first_value;
+// The same float32 operations in the same order as the core's edits.TorchRow.
+void Sampler::apply_edit(const TargetRows& targets, const LogitEdit& edit, int size, float* x) const {
+    const int64_t* ids = targets.ids.data() + edit.ids_offset;
+    const float* values = targets.values.data() + edit.values_offset;
     switch (edit.kind) {
-        case Edit::penalize:
+        case LogitEdit::penalize:
             for (int i = 0; i < edit.count; ++i) {
-                float each = x[ids[i]];
-                if (edit.repetition != 1.0f) each = each > 0.0f ? each / edit.repetition : each * edit.repetition;
-                each = each - edit.frequency * values[i];
-                x[ids[i]] = each - edit.presence * (values[i] > 0.0f ? 1.0f : 0.0f);
+                float logit = x[ids[i]];
+                if (edit.repetition != 1.0f) logit = logit > 0.0f ? logit / edit.repetition : logit * edit.repetition;
+                logit = logit - edit.frequency * values[i];
+                x[ids[i]] = logit - edit.presence * (values[i] > 0.0f ? 1.0f : 0.0f);
             }
             break;
-        case Edit::shift:
+        case LogitEdit::shift:
             for (int i = 0; i < edit.count; ++i) x[ids[i]] += values[i];
             break;
-        case Edit::keep_only: {
+        case LogitEdit::keep_only: {
             std::vector<float> kept(static_cast<size_t>(edit.count));
             for (int i = 0; i < edit.count; ++i) kept[static_cast<size_t>(i)] = x[ids[i]];
             std::fill(x, x + size, -INFINITY);
             for (int i = 0; i < edit.count; ++i) x[ids[i]] = kept[static_cast<size_t>(i)];
             break;
         }
-        case Edit::forbid:
+        case LogitEdit::forbid:
             for (int i = 0; i < edit.count; ++i) x[ids[i]] = -INFINITY;
             break;
     }
 }
 
-// The threshold of top-k, then top-p over what that left, then min-p: the core's cutoffs.apply_cutoffs.
-// scratch.own: the row after temperature; top: its best logit.
-float Sampler::least_kept(const TargetRow& row, int size, float top, Scratch& scratch) const {
-    if (!std::isfinite(top)) return top;
-    double least = -INFINITY;
-    bool few = row.top_k > 0 && row.top_k < size;
-    if (few) least = top_k_least(row.top_k, size, top, scratch);
+// The smallest logit that stays after top-k, then top-p over what top-k left, then min-p: the core's
+// cutoffs.apply_cutoffs. workspace.logits: the row after temperature.
+float Sampler::cutoff(const TargetRow& row, int size, float row_max, Workspace& workspace) const {
+    if (!std::isfinite(row_max)) return row_max;
+    double threshold = -INFINITY;
+    bool has_top_k = row.top_k > 0 && row.top_k < size;
+    if (has_top_k) threshold = top_k_threshold(row.top_k, size, row_max, workspace);
     if (row.top_p < 1.0) {
-        float* values = scratch.values.data();
-        float* weights = scratch.weights.data();
+        const float* logits = workspace.logits.data();
+        float* values = workspace.values.data();
+        float* weights = workspace.weights.data();
         int count;
         double target;
-        if (few && least > -INFINITY) {
-            // exactly the k best: of those that tie with the last, as many as fit
-            float last = static_cast<float>(least);
-            count = table_.keep_least(scratch.own.data(), size, std::nextafter(last, INFINITY), values);
-            while (count < row.top_k) values[count++] = last;
-            target = row.top_p * table_.mass(values, count, top);
-            table_.weigh(values, count, top, weights);
+        if (has_top_k && threshold > -INFINITY) {
+            // exactly k values: of those that tie with the k-th, as many as fit
+            float kth = static_cast<float>(threshold);
+            count = table_.filter_at_least(logits, size, std::nextafter(kth, INFINITY), values);
+            while (count < row.top_k) values[count++] = kth;
+            target = row.top_p * table_.sum_exp(values, count, row_max);
+            table_.exp_shifted(values, count, row_max, weights);
         } else {
-            target = row.top_p * table_.mass(scratch.own.data(), size, top);
-            count = nucleus_candidates(size, top, target, scratch);
+            target = row.top_p * table_.sum_exp(logits, size, row_max);
+            count = top_p_candidates(size, row_max, target, workspace);
         }
-        least = std::max(least, static_cast<double>(table_.select(values, weights, count, target)));
+        threshold = std::max(threshold, static_cast<double>(table_.select_threshold(values, weights, count, target)));
     }
-    if (row.min_p > 0.0) least = std::max(least, static_cast<double>(top) + std::log(row.min_p));
-    return static_cast<float>(least);
+    if (row.min_p > 0.0) threshold = std::max(threshold, static_cast<double>(row_max) + std::log(row.min_p));
+    return static_cast<float>(threshold);
 }
 
-// The count-th largest of scratch.own, duplicates counted; -inf where fewer are finite.
-float Sampler::top_k_least(int64_t count, int size, float top, Scratch& scratch) const {
-    for (float depth : kDepths) {
-        int found = table_.keep_least(scratch.own.data(), size, lowest_of(top, depth), scratch.values.data());
-        if (found >= count) return table_.select(scratch.values.data(), nullptr, found, static_cast<double>(count));
+// The k-th largest of workspace.logits, duplicates counted; -inf if fewer are finite.
+float Sampler::top_k_threshold(int64_t k, int size, float row_max, Workspace& workspace) const {
+    float* values = workspace.values.data();
+    for (float depth : kSearchDepths) {
+        int count = table_.filter_at_least(workspace.logits.data(), size, search_threshold(row_max, depth), values);
+        if (count >= k) return table_.select_threshold(values, nullptr, count, static_cast<double>(k));
     }
     return -INFINITY;
 }
 
-// Into values and weights: the tokens nearest to the best one that hold the mass `target`, and more.
-int Sampler::nucleus_candidates(int size, float top, double target, Scratch& scratch) const {
-    int found = 0;
-    for (float depth : kDepths) {
-        found = table_.keep_least(scratch.own.data(), size, lowest_of(top, depth), scratch.values.data());
-        table_.weigh(scratch.values.data(), found, top, scratch.weights.data());
-        if (table_.mass(scratch.values.data(), found, top) >= target) break;
+// Into values and weights: all tokens down to some depth, so that their sum of exp is at least `target`.
+int Sampler::top_p_candidates(int size, float row_max, double target, Workspace& workspace) const {
+    int count = 0;
+    for (float depth : kSearchDepths) {
+        float* values = workspace.values.data();
+        count = table_.filter_at_least(workspace.logits.data(), size, search_threshold(row_max, depth), values);
+        table_.exp_shifted(values, count, row_max, workspace.weights.data());
+        if (table_.sum_exp(values, count, row_max) >= target) break;
     }
-    return found;
+    return count;
 }
 
-// logprob = logit - log of the sum of all e^logit, in float64, rounded once.
-RowLogprobs Sampler::logprobs_of(const float* x, int size, int64_t token, int64_t count, Scratch& scratch) const {
-    scratch.fit(size);
-    float top = table_.peak(x, 0, size).value;
-    if (!std::isfinite(top)) return {NAN, {}, {}};  // a broken row has no distribution
-    double whole = static_cast<double>(top) + std::log(table_.mass(x, size, top));
+// logprob = logit - logsumexp, in float64, rounded once.
+RowLogprobs Sampler::row_logprobs(const float* x, int size, int64_t token, int64_t count, Workspace& workspace) const {
+    workspace.reserve(size);
+    float row_max = table_.argmax(x, 0, size).score;
+    if (!std::isfinite(row_max)) return {NAN, {}, {}};  // no distribution
+    double logsumexp = static_cast<double>(row_max) + std::log(table_.sum_exp(x, size, row_max));
     auto logprob = [&](int64_t t) {
-        return std::isnan(x[t]) ? -INFINITY : static_cast<float>(static_cast<double>(x[t]) - whole);
+        return std::isnan(x[t]) ? -INFINITY : static_cast<float>(static_cast<double>(x[t]) - logsumexp);
     };
     RowLogprobs row{logprob(token), {}, {}};
     count = std::min<int64_t>(count, size);
     if (count < 1) return row;
-    float last = -INFINITY;
-    for (float depth : kDepths) {
-        int found = table_.keep_least(x, size, lowest_of(top, depth), scratch.values.data());
+    float kth = -INFINITY;
+    for (float depth : kSearchDepths) {
+        float* values = workspace.values.data();
+        int found = table_.filter_at_least(x, size, search_threshold(row_max, depth), values);
         if (found < count) continue;
-        last = table_.select(scratch.values.data(), nullptr, found, static_cast<double>(count));
+        kth = table_.select_threshold(values, nullptr, found, static_cast<double>(count));
         break;
     }
-    // logits that differ may have the same log-probability, and then the lower id goes first
-    double rounding = std::fabs(static_cast<double>(last) - whole) * 0x1p-22;
-    float least =
-        last == -INFINITY ? last : std::nextafter(static_cast<float>(static_cast<double>(last) - rounding), -INFINITY);
+    // Different logits may round to the same log-probability; then the lower id comes first.
+    double rounding = std::fabs(static_cast<double>(kth) - logsumexp) * 0x1p-22;
+    float threshold =
+        kth == -INFINITY ? kth : std::nextafter(static_cast<float>(static_cast<double>(kth) - rounding), -INFINITY);
+    std::vector<int32_t>& ids = workspace.ids;
     int found = size;
-    if (least > -INFINITY)
-        found = table_.find_least(x, size, least, scratch.ids.data());
-    else  // a NaN is among them too, which no comparison finds
-        std::iota(scratch.ids.begin(), scratch.ids.begin() + size, 0);
+    if (threshold > -INFINITY)
+        found = table_.indices_at_least(x, size, threshold, ids.data());
+    else  // all tokens, NaN too: no comparison finds those
+        std::iota(ids.begin(), ids.begin() + size, 0);
     count = std::min<int64_t>(count, found);
     auto before = [&](int32_t a, int32_t b) { return logprob(a) > logprob(b) || (logprob(a) == logprob(b) && a < b); };
-    std::partial_sort(scratch.ids.begin(), scratch.ids.begin() + count, scratch.ids.begin() + found, before);
-    row.top_ids.assign(scratch.ids.begin(), scratch.ids.begin() + count);
+    std::partial_sort(ids.begin(), ids.begin() + count, ids.begin() + found, before);
+    row.top_ids.assign(ids.begin(), ids.begin() + count);
     for (int32_t id : row.top_ids) row.top_logprobs.push_back(logprob(id));
     return row;
 }
 
-std::vector<RowLogprobs> Sampler::logprobs(Logits logits, const int64_t* tokens, const int64_t* counts) {
-    std::lock_guard<std::mutex> mine(mutex_);
-    std::vector<RowLogprobs> found(static_cast<size_t>(logits.count));
-    std::vector<Scratch>& scratch = scratch_for(static_cast<size_t>(pool_->size()));
-    auto row = [&](int r, int thread) {
-        found[static_cast<size_t>(r)] =
-            logprobs_of(logits.row(r), logits.size, tokens[r], counts[r], scratch[static_cast<size_t>(thread)]);
+std::vector<RowLogprobs> Sampler::token_logprobs(Logits logits, const int64_t* tokens, const int64_t* counts) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<RowLogprobs> rows(static_cast<size_t>(logits.count));
+    std::vector<Workspace>& by_thread = workspaces(static_cast<size_t>(pool_->size()));
+    auto run_row = [&](int r, int thread) {
+        rows[static_cast<size_t>(r)] =
+            row_logprobs(logits.row(r), logits.size, tokens[r], counts[r], by_thread[static_cast<size_t>(thread)]);
     };
     if (logits.count == 1 || pool_->size() == 1) {
-        for (int r = 0; r < logits.count; ++r) row(r, 0);
-        return found;
+        for (int r = 0; r < logits.count; ++r) run_row(r, 0);
+        return rows;
     }
-    pool_->run(1, [&](Pool::Crew& crew) { crew.share(logits.count, [&](int r) { row(r, crew.thread()); }); });
-    return found;
+    pool_->run(1, [&](ThreadPool::Team& team) {
+        team.parallel_for(logits.count, [&](int r) { run_row(r, team.thread_index()); });
+    });
+    return rows;
 }
 
 }  // namespace specserve

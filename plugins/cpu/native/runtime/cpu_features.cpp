@@ -13,12 +13,12 @@ namespace specserve {
 namespace {
 
 #if defined(__linux__) && defined(__x86_64__)
-// Bits of CPUID leaf 7 (EDX), of CPUID leaf 1 (ECX) and of XCR0: Intel's manual, volume 1, chapter 18.
+// Bits of CPUID leaf 7 (EDX), CPUID leaf 1 (ECX) and XCR0: Intel SDM, volume 1, chapter 18.
 constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kOsxsave = 1u << 27;
 constexpr uint32_t kTileConfig = 1u << 17, kTileData = 1u << 18;
 constexpr long kRequestPermission = 0x1023, kTileDataComponent = 18;  // asm/prctl.h: ARCH_REQ_XCOMP_PERM
 
-bool request_tiles() {
+bool request_amx_permission() {
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kOsxsave)) return false;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (kAmxBf16 | kAmxTile)) != (kAmxBf16 | kAmxTile)) return false;
@@ -28,22 +28,22 @@ bool request_tiles() {
     return syscall(SYS_arch_prctl, kRequestPermission, kTileDataComponent) == 0;
 }
 #else
-bool request_tiles() { return false; }
+bool request_amx_permission() { return false; }
 #endif
 
 }  // namespace
 
-bool has([[maybe_unused]] Feature feature) {
+bool supports([[maybe_unused]] Feature feature) {
 #if defined(__x86_64__) || defined(_M_X64)
-    bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    bool pairs = wide && __builtin_cpu_supports("avx512bf16");
-    static const bool tiles = request_tiles();
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    bool avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+    static const bool tiles = request_amx_permission();
     switch (feature) {
         case Feature::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-        case Feature::avx512: return wide;
-        case Feature::avx512_bf16: return pairs;
-        case Feature::amx: return pairs && tiles;
+        case Feature::avx512: return avx512;
+        case Feature::avx512_bf16: return avx512_bf16;
+        case Feature::amx: return avx512_bf16 && tiles;
     }
 #endif
     return false;

@@ -1,4 +1,4 @@
-// Which instruction sets this build holds and this processor runs.
+// Run-time dispatch: the instruction sets that this build contains and this processor supports.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace specserve {
 
-// The build says which of these it compiled; an old compiler has not the flags for all.
+// CMake defines which of these are compiled: an old compiler does not know all flags.
 namespace portable {
 Kernels kernels();
 }
@@ -24,14 +24,14 @@ Kernels kernels();
 namespace amx {
 Kernels kernels();
 }
-namespace amx_emulated {  // in test builds: amx's arithmetic in memory
+namespace amx_emulated {  // test builds only: AMX tiles in software
 Kernels kernels();
 }
 
-// Names of all that run here, the fastest first; the last is always "portable".
+// Names of the supported instruction sets, the fastest first; the last is always "portable".
 std::vector<std::string> instruction_sets();
 
-// The kernels of one of them. Throws std::invalid_argument for a name that does not run here.
+// Throws std::invalid_argument if the instruction set is not supported.
 Kernels kernels_for(const std::string& name);
 
 }  // namespace specserve

@@ -1,4 +1,4 @@
-// What every object of an engine shares: the instruction set's functions and the threads.
+// What all objects of one engine share: the kernels of one instruction set and the thread pool.
 #pragma once
 
 #include <memory>
@@ -10,17 +10,17 @@
 
 namespace specserve {
 
-constexpr int kMostThreads = 1024;
+constexpr int kMaxThreads = 1024;
 
 struct Machine {
     Machine(const std::string& instruction_set, int threads) : kernels(kernels_for(instruction_set)) {
-        if (threads < 1 || threads > kMostThreads)
-            throw std::invalid_argument("threads must be in [1, " + std::to_string(kMostThreads) + "]; got " +
+        if (threads < 1 || threads > kMaxThreads)
+            throw std::invalid_argument("threads must be in [1, " + std::to_string(kMaxThreads) + "]; got " +
                                         std::to_string(threads) + ".");
-        pool = std::make_shared<Pool>(threads);
+        pool = std::make_shared<ThreadPool>(threads);
     }
     Kernels kernels;
-    std::shared_ptr<Pool> pool;
+    std::shared_ptr<ThreadPool> pool;
 };
 
 }  // namespace specserve

@@ -1,4 +1,4 @@
-// A linear map's own packed copy of its weights, in large pages where the system gives them.
+// The weights of a linear map, packed once into the panels that the kernels read.
 #pragma once
 
 #include <cstring>
@@ -8,12 +8,12 @@
 
 namespace specserve {
 
-// Zeroed memory for numbers of a model, from chunks in large pages that neighbouring weights share; a chunk goes back
-// to the system with the last of them.
+// Zero-initialized memory from an arena of chunks in huge pages, which neighbouring weights share. A chunk is freed
+// with the last buffer in it.
 template <typename S>
-class Memory {
+class HugePageBuffer {
    public:
-    explicit Memory(size_t count);
+    explicit HugePageBuffer(size_t count);
     S* get() const { return static_cast<S*>(memory_.get()); }
 
    private:
@@ -21,17 +21,17 @@ class Memory {
 };
 
 template <typename S>
-class Packed {
+class PackedWeights {
    public:
-    // weight: [outs][ins], bias: [outs] or null
-    Packed(const S* weight, const S* bias, int outs, int ins);
+    // weight: [out_features][in_features], bias: [out_features] or null
+    PackedWeights(const S* weight, const S* bias, int out_features, int in_features);
 
     const Linear<S>& linear() const { return linear_; }
 
    private:
     Linear<S> shape_;
-    Memory<S> panels_;
-    Memory<S> bias_;
+    HugePageBuffer<S> panels_;
+    HugePageBuffer<S> bias_;
     Linear<S> linear_;
 };
 

@@ -1,8 +1,8 @@
-// A small crew of threads that works through the phases of a job together.
+// A thread pool that runs one job at a time; a job is a sequence of `parallel_for` phases.
 //
-// A phase is a number of tasks. Each thread has a run of neighbouring ones, so that memory is read in long stretches,
-// and takes from the others' runs when its own is empty. The next phase begins when all tasks of this one are done, not
-// when all threads have arrived: a thread that the system has put aside holds nobody up unless it holds a task.
+// Each thread starts with its own contiguous range of a phase's tasks, so that it reads memory sequentially, and steals
+// from the other ranges when its own is empty. The next phase begins when all tasks of this one are done, not when all
+// threads have arrived: a preempted thread delays the others only while it holds a task.
 #pragma once
 
 #include <algorithm>
@@ -15,92 +15,96 @@
 
 namespace specserve {
 
-inline void relax() {
+inline void cpu_pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
 }
 
-class Pool {
+class ThreadPool {
    public:
-    explicit Pool(int threads);  // the caller's own thread is one of them
-    ~Pool();
-    Pool(const Pool&) = delete;
-    Pool& operator=(const Pool&) = delete;
+    explicit ThreadPool(int threads);  // including the calling thread
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
 
-    int size() const { return static_cast<int>(workers_.size()) + 1; }
+    int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-    // One thread's view of a job: hands out the tasks of one phase after the other, in the same order on all threads.
-    class Crew {
+    // One thread's handle on a running job. All threads make the same sequence of `parallel_for` calls.
+    class Team {
        public:
-        Crew(Pool& pool, int thread) : pool_(pool), thread_(thread) {}
-        int thread() const { return thread_; }
+        Team(ThreadPool& pool, int thread_index) : pool_(pool), thread_index_(thread_index) {}
+        int thread_index() const { return thread_index_; }
         int size() const { return pool_.size(); }
 
+        // One phase: calls `task(i)` once for every i in [0, num_tasks).
         template <typename Task>
-        void share(int tasks, Task&& task) {
-            std::atomic<int>* taken = &pool_.taken_[static_cast<size_t>(phase_) * static_cast<size_t>(size())];
+        void parallel_for(int num_tasks, Task&& task) {
+            std::atomic<int>* next_task = &pool_.next_task_[static_cast<size_t>(phase_) * static_cast<size_t>(size())];
             Phase& phase = pool_.phases_[phase_++];
-            int mine = 0;
+            int num_done = 0;
             for (int i = 0; i < size(); ++i) {
-                int owner = (thread_ + i) % size();
-                int begin = cut(tasks, owner, size()), count = cut(tasks, owner + 1, size()) - begin;
-                if (taken[owner].load(std::memory_order_relaxed) >= count) continue;
-                for (int t; (t = taken[owner].fetch_add(1, std::memory_order_relaxed)) < count; ++mine) task(begin + t);
+                int owner = (thread_index_ + i) % size();
+                int begin = split_point(num_tasks, owner, size());
+                int count = split_point(num_tasks, owner + 1, size()) - begin;
+                if (next_task[owner].load(std::memory_order_relaxed) >= count) continue;
+                for (int t; (t = next_task[owner].fetch_add(1, std::memory_order_relaxed)) < count; ++num_done)
+                    task(begin + t);
             }
-            if (mine) phase.done.fetch_add(mine, std::memory_order_acq_rel);
-            for (int spins = 0; phase.done.load(std::memory_order_acquire) < tasks; ++spins) pool_.wait_a_little(spins);
+            if (num_done) phase.num_done.fetch_add(num_done, std::memory_order_acq_rel);
+            for (int spins = 0; phase.num_done.load(std::memory_order_acquire) < num_tasks; ++spins) spin_wait(spins);
         }
 
-        // One phase over [0, count): `task(begin, end)` of neighbouring pieces, a few for each thread.
+        // One phase over [0, count): calls `task(begin, end)` on contiguous ranges, a few per thread.
         template <typename Task>
-        void parts(int count, Task&& task) {
-            int pieces = num_pieces(count);
-            share(pieces, [&](int i) { task(cut(count, i, pieces), cut(count, i + 1, pieces)); });
+        void parallel_for_ranges(int count, Task&& task) {
+            int ranges = num_ranges(count);
+            parallel_for(ranges,
+                         [&](int i) { task(split_point(count, i, ranges), split_point(count, i + 1, ranges)); });
         }
 
-        // Where this thread's run of `share` begins, if there are tasks; and its run of `parts`.
-        int first_task(int tasks) const { return cut(tasks, thread_, size()); }
-        int first_of(int count) const { return edge(count, thread_); }
-        int end_of(int count) const { return edge(count, thread_ + 1); }
+        // The first of this thread's own tasks in `parallel_for`.
+        int first_task(int num_tasks) const { return split_point(num_tasks, thread_index_, size()); }
+        // The indices that this thread's own tasks cover in `parallel_for_ranges`.
+        int range_begin(int count) const { return thread_begin(count, thread_index_); }
+        int range_end(int count) const { return thread_begin(count, thread_index_ + 1); }
 
        private:
-        static constexpr int kPiecesPerThread = 4;
-        // Where piece i of [0, count) begins.
-        static int cut(int count, int i, int pieces) { return static_cast<int>(int64_t{count} * i / pieces); }
-        // Where a thread's run of `parts` begins.
-        int edge(int count, int thread) const {
-            int pieces = num_pieces(count);
-            return cut(count, cut(pieces, thread, size()), pieces);
+        static constexpr int kRangesPerThread = 4;
+        // Where part i of [0, count) begins when it is split into `parts`.
+        static int split_point(int count, int i, int parts) { return static_cast<int>(int64_t{count} * i / parts); }
+        int thread_begin(int count, int thread) const {
+            int ranges = num_ranges(count);
+            return split_point(count, split_point(ranges, thread, size()), ranges);
         }
-        int num_pieces(int count) const { return size() == 1 ? 1 : std::min(count, size() * kPiecesPerThread); }
+        int num_ranges(int count) const { return size() == 1 ? 1 : std::min(count, size() * kRangesPerThread); }
 
-        Pool& pool_;
-        int thread_;
+        ThreadPool& pool_;
+        int thread_index_;
         int phase_ = 0;
     };
 
-    // Runs `job` on every thread that comes in time, at least on this one; returns when its phases are done and nobody
-    // is in it any more. One job at a time: callers queue.
-    void run(int phases, const std::function<void(Crew&)>& job);
+    // Runs `job` on the calling thread and on every pool thread that wakes in time; returns when no thread is in it any
+    // more. max_phases: an upper bound of its `parallel_for` calls. Concurrent callers run one after the other.
+    void run(int max_phases, const std::function<void(Team&)>& job);
 
    private:
     struct alignas(64) Phase {
-        std::atomic<int> done{0};
+        std::atomic<int> num_done{0};
     };
 
-    void work(int thread);
-    void end();
-    void wait_a_little(int spins);
+    void worker_loop(int thread_index);
+    void stop();
+    static void spin_wait(int spins);
 
     std::unique_ptr<Phase[]> phases_;
-    std::unique_ptr<std::atomic<int>[]> taken_;  // tasks of a phase, by owner
+    std::unique_ptr<std::atomic<int>[]> next_task_;  // [phase][thread]: relative to the thread's first task
     int num_phases_ = 0;
-    const std::function<void(Crew&)>* job_ = nullptr;
+    const std::function<void(Team&)>* job_ = nullptr;
     alignas(64) std::atomic<uint32_t> generation_{0};
-    alignas(64) std::atomic<int> inside_{0};
-    std::atomic<bool> busy_{false}, ends_{false};
-    std::vector<std::thread> workers_;
+    alignas(64) std::atomic<int> active_{0};  // kJobOpen, and how many pool threads are in the job
+    std::atomic<bool> busy_{false}, stopping_{false};
+    std::vector<std::thread> threads_;
 };
 
 }  // namespace specserve

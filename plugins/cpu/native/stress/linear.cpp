@@ -1,4 +1,4 @@
-// Linear maps: a row among others has the bits of the row alone, and its sums are those of double precision.
+// Linear maps: a row of a batch has the bits of the row alone, and its sums are near those in float64.
 #include <cmath>
 #include <limits>
 
@@ -8,46 +8,48 @@
 namespace specserve {
 
 template <typename S>
-void check_linear(const Kernels& kernels, Pool& pool, Random& random) {
-    int ins = between(random, 1, 70) * kStep<S>, outs = between(random, 1, 70), rows = between(random, 1, 70);
+void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
+    int in_features = between(random, 1, 70) * kVnni<S>, out_features = between(random, 1, 70);
+    int rows = between(random, 1, 70);
     int row = between(random, 0, rows - 1);
-    ptrdiff_t stride = ins + between(random, 0, 3) * kStep<S>;
-    std::vector<S> weight = numbers<S>(random, static_cast<size_t>(outs * ins)),
-                   bias = numbers<S>(random, static_cast<size_t>(outs));
-    Packed<S> packed(weight.data(), between(random, 0, 1) ? bias.data() : nullptr, outs, ins);
+    ptrdiff_t stride = in_features + between(random, 0, 3) * kVnni<S>;
+    std::vector<S> weight = random_numbers<S>(random, static_cast<size_t>(out_features * in_features));
+    std::vector<S> bias = random_numbers<S>(random, static_cast<size_t>(out_features));
+    PackedWeights<S> packed(weight.data(), between(random, 0, 1) ? bias.data() : nullptr, out_features, in_features);
     const Linear<S>& w = packed.linear();
-    std::vector<S> x = numbers<S>(random, static_cast<size_t>((rows - 1) * stride + ins));
+    std::vector<S> x = random_numbers<S>(random, static_cast<size_t>((rows - 1) * stride + in_features));
     for (int r = 0; r < rows; ++r)
         if (r != row)
-            x[static_cast<size_t>(r * stride + between(random, 0, ins - 1))] =
-                number<S>(std::numeric_limits<float>::quiet_NaN());
-    std::vector<S> out(static_cast<size_t>(rows * outs)), alone(static_cast<size_t>(outs));
+            x[static_cast<size_t>(r * stride + between(random, 0, in_features - 1))] =
+                to_number<S>(std::numeric_limits<float>::quiet_NaN());
+    std::vector<S> out(static_cast<size_t>(rows * out_features)), alone(static_cast<size_t>(out_features));
     int tasks = between(random, 1, w.num_panels());
-    pool.run(1, [&](Pool::Crew& crew) {
-        crew.share(tasks, [&](int t) {
-            Panels panels{w.num_panels() * t / tasks, w.num_panels() * (t + 1) / tasks};
-            table_of<S>(kernels).store(w, {x.data(), stride, rows}, panels, {out.data(), outs, rows});
+    pool.run(1, [&](ThreadPool::Team& team) {
+        team.parallel_for(tasks, [&](int t) {
+            PanelRange range{w.num_panels() * t / tasks, w.num_panels() * (t + 1) / tasks};
+            kernel_table<S>(kernels).linear(w, {x.data(), stride, rows}, range, {out.data(), out_features, rows});
         });
     });
-    table_of<S>(kernels).store(w, {x.data() + row * stride, stride, 1}, {0, w.num_panels()}, {alone.data(), outs, 1});
-    require(same(alone.data(), out.data() + row * outs, alone.size()),
-            std::string(kernels.name) + ": a row differs among others");
-    for (int o = 0; o < outs; ++o) {
-        double exact = w.bias ? value(bias[static_cast<size_t>(o)]) : 0, size = std::fabs(exact);
-        for (int i = 0; i < ins; ++i) {
-            double part =
-                value(x[static_cast<size_t>(row * stride + i)]) * value(weight[static_cast<size_t>(o * ins + i)]);
+    kernel_table<S>(kernels).linear(w, {x.data() + row * stride, stride, 1}, {0, w.num_panels()},
+                                    {alone.data(), out_features, 1});
+    require(same_bits(alone.data(), out.data() + row * out_features, alone.size()),
+            std::string(kernels.name) + ": a row depends on the other rows");
+    for (int o = 0; o < out_features; ++o) {
+        double exact = w.bias ? to_double(bias[static_cast<size_t>(o)]) : 0, size = std::fabs(exact);
+        for (int i = 0; i < in_features; ++i) {
+            double part = to_double(x[static_cast<size_t>(row * stride + i)]) *
+                          to_double(weight[static_cast<size_t>(o * in_features + i)]);
             exact += part;
             size += std::fabs(part);
         }
-        double allowed =
-            std::ldexp(ins + 2, -24) * size + std::ldexp(std::fabs(exact) + size * 1e-4, sizeof(S) == 2 ? -8 : -24);
-        require(std::fabs(value(alone[static_cast<size_t>(o)]) - exact) <= allowed + 1e-37,
+        double allowed = std::ldexp(in_features + 2, -24) * size +
+                         std::ldexp(std::fabs(exact) + size * 1e-4, sizeof(S) == 2 ? -8 : -24);
+        require(std::fabs(to_double(alone[static_cast<size_t>(o)]) - exact) <= allowed + 1e-37,
                 std::string(kernels.name) + ": a sum is wrong");
     }
 }
 
-template void check_linear<Bf16>(const Kernels&, Pool&, Random&);
-template void check_linear<float>(const Kernels&, Pool&, Random&);
+template void check_linear<Bf16>(const Kernels&, ThreadPool&, Random&);
+template void check_linear<float>(const Kernels&, ThreadPool&, Random&);
 
 }  // namespace specserve

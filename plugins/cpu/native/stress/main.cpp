@@ -1,7 +1,6 @@
-// A load of random ragged work for the sanitizers: every instruction set that runs here, memory without a byte to
-// spare.
+// A stress test for the sanitizers: random shapes on every supported instruction set, in buffers without slack.
 //
-// Rows are compared bit by bit with the same rows alone, and with plain arithmetic. Says "stress: ok".
+// Rows are compared bit by bit with the same rows alone, and with a plain reference. Prints "stress: ok" on success.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -12,39 +11,40 @@
 
 namespace specserve {
 
-void require(bool good, const std::string& what) {
-    if (good) return;
-    std::fprintf(stderr, "stress: %s\n", what.c_str());
+void require(bool condition, const std::string& message) {
+    if (condition) return;
+    std::fprintf(stderr, "stress: %s\n", message.c_str());
     std::exit(1);
 }
 
 namespace {
 
-// An instruction set, and a sampler that all threads share.
-struct Set {
-    Set(const Kernels& of, std::shared_ptr<Pool> pool) : kernels(of), sampler(of.sampling, std::move(pool)) {}
+// The kernels of one instruction set, and a sampler that all threads share.
+struct Target {
+    Target(const Kernels& k, std::shared_ptr<ThreadPool> pool) : kernels(k), sampler(k.sampling, std::move(pool)) {}
 
     Kernels kernels;
     Sampler sampler;
 };
 
-void check(Set& set, std::shared_ptr<Pool> pool, Random& random) {
-    check_linear<Bf16>(set.kernels, *pool, random);
-    check_linear<float>(set.kernels, *pool, random);
-    check_stack<Bf16>(set.kernels, pool, random);
-    check_stack<float>(set.kernels, pool, random);
-    for (int table = 0; table < 3; ++table) check_sampler(set.kernels, set.sampler, random);
+void check(Target& target, std::shared_ptr<ThreadPool> pool, Random& random) {
+    check_linear<Bf16>(target.kernels, *pool, random);
+    check_linear<float>(target.kernels, *pool, random);
+    check_decoder_stack<Bf16>(target.kernels, pool, random);
+    check_decoder_stack<float>(target.kernels, pool, random);
+    for (int repeat = 0; repeat < 3; ++repeat) check_sampler(target.kernels, target.sampler, random);
 }
 
-void run_together(std::shared_ptr<Pool> pool, const std::vector<std::unique_ptr<Set>>& sets, double seconds) {
+void run_concurrently(std::shared_ptr<ThreadPool> pool, const std::vector<std::unique_ptr<Target>>& targets,
+                      double seconds) {
     auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     std::vector<std::thread> threads;
     for (uint32_t seed = 1; seed <= 3; ++seed)
         threads.emplace_back([&, seed] {
             Random random(seed);
             for (size_t round = seed; round < 5 || std::chrono::steady_clock::now() < end; ++round) {
-                check_pool(*pool, 20, seed);
-                check(*sets[round % sets.size()], pool, random);
+                check_thread_pool(*pool, 20, seed);
+                check(*targets[round % targets.size()], pool, random);
             }
         });
     for (std::thread& thread : threads) thread.join();
@@ -58,17 +58,17 @@ using namespace specserve;
 
 int main(int argc, char** argv) {
     double seconds = argc > 1 ? std::atof(argv[1]) : 2;
-    auto pool = std::make_shared<Pool>(3);
-    std::vector<std::unique_ptr<Set>> sets;
+    auto pool = std::make_shared<ThreadPool>(3);
+    std::vector<std::unique_ptr<Target>> targets;
     std::string names;
     for (const std::string& name : instruction_sets()) {
-        sets.push_back(std::make_unique<Set>(kernels_for(name), pool));
+        targets.push_back(std::make_unique<Target>(kernels_for(name), pool));
         names += " " + name;
     }
     Random random(7);
-    for (const std::unique_ptr<Set>& set : sets)
-        for (int round = 0; round < 8; ++round) check(*set, pool, random);
-    run_together(pool, sets, seconds);
+    for (const std::unique_ptr<Target>& target : targets)
+        for (int round = 0; round < 8; ++round) check(*target, pool, random);
+    run_concurrently(pool, targets, seconds);
     std::printf("stress: ok with%s\n", names.c_str());
     return 0;
 }

@@ -1,4 +1,4 @@
-// The sampler: every kind of row, alone and among others, in one thread and in many, against plain arithmetic.
+// The sampler: random rows with random parameters, alone and in a batch, against the reference.
 #include "ops/sampler.hpp"
 
 #include <algorithm>
@@ -16,32 +16,32 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::
 
 bool chance(Random& random, int percent) { return between(random, 1, 100) <= percent; }
 
-// One row: mostly numbers, ties among them; sometimes broken in part or as a whole.
-std::vector<float> row_of(Random& random, int size) {
-    std::vector<float> x = numbers<float>(random, static_cast<size_t>(size));
+// One row: usually finite, with ties; sometimes with infinities or NaN.
+std::vector<float> random_row(Random& random, int size) {
+    std::vector<float> x = random_numbers<float>(random, static_cast<size_t>(size));
     int kind = between(random, 0, 9);
-    auto put = [&](int percent, float what) {
-        for (float& each : x)
-            if (chance(random, percent)) each = what;
+    auto replace = [&](int percent, float value) {
+        for (float& logit : x)
+            if (chance(random, percent)) logit = value;
     };
-    for (float& each : x) each *= kind == 0 ? 1e37f : 4.0f;
-    if (kind == 1) put(100, -kInfinity);
-    if (kind == 2) put(100, kNan);
-    if (kind == 3) put(20, kNan);
-    if (kind == 4) put(97, -kInfinity);
-    if (kind == 5) put(2, kInfinity);
-    if (kind == 6) put(60, 1.5f);
+    for (float& logit : x) logit *= kind == 0 ? 1e37f : 4.0f;
+    if (kind == 1) replace(100, -kInfinity);
+    if (kind == 2) replace(100, kNan);
+    if (kind == 3) replace(20, kNan);
+    if (kind == 4) replace(97, -kInfinity);
+    if (kind == 5) replace(2, kInfinity);
+    if (kind == 6) replace(60, 1.5f);
     if (kind == 7)
-        for (float& each : x) each = std::round(each);
+        for (float& logit : x) logit = std::round(logit);
     return x;
 }
 
-// Rows `stride` apart in memory that ends with the last of them.
+// Logits in a buffer without slack after the last row.
 struct Matrix {
     Matrix(Random& random, int count, int size) : stride(size + between(random, 0, 3)), count(count), size(size) {
         memory.assign(static_cast<size_t>((count - 1) * stride + size), kInfinity);
         for (int r = 0; r < count; ++r) {
-            std::vector<float> x = row_of(random, size);
+            std::vector<float> x = random_row(random, size);
             std::copy(x.begin(), x.end(), memory.begin() + r * stride);
         }
     }
@@ -55,28 +55,29 @@ struct Matrix {
     std::vector<float> memory;
 };
 
-// Tokens of a path, where some come twice.
-void edit(TargetRows& wanted, Random& random, int size) {
+// Adds an edit of random tokens, some of them twice, to the last row.
+void add_edit(TargetRows& targets, Random& random, int size) {
     int count = between(random, 0, 8);
-    Edit edit{static_cast<Edit::Kind>(between(random, 0, 3)), wanted.ids.size(), wanted.values.size(), count};
-    if (edit.kind == Edit::penalize) {
+    LogitEdit edit{static_cast<LogitEdit::Kind>(between(random, 0, 3)), targets.ids.size(), targets.values.size(),
+                   count};
+    if (edit.kind == LogitEdit::penalize) {
         edit.repetition = chance(random, 30) ? 1.0f : 1.3f;
         edit.presence = 0.5f * static_cast<float>(between(random, -1, 2));
         edit.frequency = 0.25f * static_cast<float>(between(random, -1, 2));
     }
     for (int i = 0; i < count; ++i) {
-        bool again = i && chance(random, 30);
-        wanted.ids.push_back(again ? wanted.ids.back() : between(random, 0, size - 1));
-        if (edit.kind == Edit::penalize || edit.kind == Edit::shift)
-            wanted.values.push_back(static_cast<float>(between(random, 0, 3)));
+        bool repeat = i && chance(random, 30);
+        targets.ids.push_back(repeat ? targets.ids.back() : between(random, 0, size - 1));
+        if (edit.kind == LogitEdit::penalize || edit.kind == LogitEdit::shift)
+            targets.values.push_back(static_cast<float>(between(random, 0, 3)));
     }
-    ++wanted.rows.back().num_edits;
-    wanted.edits.push_back(edit);
+    ++targets.rows.back().num_edits;
+    targets.edits.push_back(edit);
 }
 
-// What is asked of `count` rows of the matrix; some are asked for twice, with other edits.
-TargetRows targets_of(Random& random, const Matrix& matrix, int count, const std::vector<float>& given) {
-    TargetRows wanted;
+// `count` random targets; a row of the matrix may be in several, with different edits.
+TargetRows random_targets(Random& random, const Matrix& matrix, int count, const std::vector<float>& replacement) {
+    TargetRows targets;
     for (int i = 0; i < count; ++i) {
         TargetRow row{between(random, 0, matrix.count - 1),
                       uint64_t{random()} << 32 | random(),
@@ -90,89 +91,91 @@ TargetRows targets_of(Random& random, const Matrix& matrix, int count, const std
             row.top_k = chance(random, 50) ? between(random, 1, 3) : between(random, 1, matrix.size + 9);
         if (chance(random, 40)) row.top_p = between(random, 1, 999) / 1000.0;
         if (chance(random, 30)) row.min_p = between(random, 1, 99) / 100.0;
-        if (chance(random, 10)) row.given = given.data();
-        row.first_edit = wanted.edits.size();
-        wanted.rows.push_back(row);
+        if (chance(random, 10)) row.replacement = replacement.data();
+        row.edits_offset = targets.edits.size();
+        targets.rows.push_back(row);
         if (chance(random, 50))
-            for (int edits = between(random, 1, 3); edits; --edits) edit(wanted, random, matrix.size);
+            for (int edits = between(random, 1, 3); edits; --edits) add_edit(targets, random, matrix.size);
     }
-    return wanted;
+    return targets;
 }
 
-// Row r of `wanted` and its edits, alone.
-TargetRows alone(const TargetRows& wanted, size_t r) {
-    TargetRows one = wanted;
-    one.rows = {wanted.rows[r]};
-    return one;
+// Only row r.
+TargetRows single_target(const TargetRows& targets, size_t r) {
+    TargetRows single = targets;
+    single.rows = {targets.rows[r]};
+    return single;
 }
 
-void check_targets(const std::string& who, Sampler& sampler, Sampler& by_itself, Random& random, const Matrix& matrix) {
-    std::vector<float> given = row_of(random, matrix.size), noise(static_cast<size_t>(matrix.size));
-    TargetRows wanted = targets_of(random, matrix, matrix.count, given);
-    std::vector<int> tokens = sampler.targets(matrix.logits(), wanted);
-    require(tokens.size() == wanted.rows.size(), who + ": rows without a token");
+void check_targets(const std::string& isa, Sampler& sampler, Sampler& serial, Random& random, const Matrix& matrix) {
+    std::vector<float> replacement = random_row(random, matrix.size), noise(static_cast<size_t>(matrix.size));
+    TargetRows targets = random_targets(random, matrix, matrix.count, replacement);
+    std::vector<int> tokens = sampler.target_tokens(matrix.logits(), targets);
+    require(tokens.size() == targets.rows.size(), isa + ": rows without a token");
     for (size_t r = 0; r < tokens.size(); ++r) {
-        const TargetRow& row = wanted.rows[r];
-        std::vector<float> x = plain::edited(row.given ? given : matrix.row(row.row), wanted, row);
-        sampler.noise(row.seed, row.index, matrix.size, noise.data());
-        std::vector<int> right = plain::tokens(x, row, noise);
-        require(std::find(right.begin(), right.end(), tokens[r]) != right.end(), who + ": a token is wrong");
+        const TargetRow& row = targets.rows[r];
+        std::vector<float> x =
+            reference::apply_edits(row.replacement ? replacement : matrix.row(row.row), targets, row);
+        sampler.gumbel_noise(row.seed, row.index, matrix.size, noise.data());
+        std::vector<int> valid = reference::valid_tokens(x, row, noise);
+        require(std::find(valid.begin(), valid.end(), tokens[r]) != valid.end(), isa + ": a token is wrong");
         if (chance(random, 20))
-            require(by_itself.targets(matrix.logits(), alone(wanted, r))[0] == tokens[r],
-                    who + ": a token depends on others");
+            require(serial.target_tokens(matrix.logits(), single_target(targets, r))[0] == tokens[r],
+                    isa + ": a token depends on the other rows");
     }
 }
 
-// token: whose log-probability was asked for
-void check_best(const std::string& who, const RowLogprobs& found, const std::vector<float>& x, int64_t token,
-                int64_t count) {
-    float top = x[static_cast<size_t>(plain::best(x))];
-    if (!std::isfinite(top))
-        return require(std::isnan(found.logprob) && found.top_ids.empty(),
-                       who + ": a broken row has log-probabilities");
+// token, count: what was requested
+void check_row_logprobs(const std::string& isa, const RowLogprobs& result, const std::vector<float>& x, int64_t token,
+                        int64_t count) {
+    float row_max = x[static_cast<size_t>(reference::argmax(x))];
+    if (!std::isfinite(row_max))
+        return require(std::isnan(result.logprob) && result.top_ids.empty(),
+                       isa + ": a row without a distribution has log-probabilities");
     double sum = 0;
-    for (float each : x) sum += std::exp(double{each} - top);
-    double whole = top + std::log(sum);
-    auto near = [&](float got, size_t t) {
-        double exact = x[t] - whole;
+    for (float logit : x) sum += std::exp(double{logit} - row_max);
+    double logsumexp = row_max + std::log(sum);
+    auto is_near = [&](float got, size_t t) {
+        double exact = x[t] - logsumexp;
         return std::fabs(got - exact) <= 1e-5 * (1 + std::fabs(exact)) || (got == x[t] && !std::isfinite(got));
     };
-    require(near(found.logprob, static_cast<size_t>(token)), who + ": a log-probability is wrong");
-    size_t wanted = static_cast<size_t>(std::min<int64_t>(count, static_cast<int64_t>(x.size())));
-    require(found.top_ids.size() <= wanted && found.top_logprobs.size() == found.top_ids.size(),
-            who + ": too many tokens");
+    require(is_near(result.logprob, static_cast<size_t>(token)), isa + ": a log-probability is wrong");
+    size_t num_top = static_cast<size_t>(std::min<int64_t>(count, static_cast<int64_t>(x.size())));
+    require(result.top_ids.size() <= num_top && result.top_logprobs.size() == result.top_ids.size(),
+            isa + ": too many tokens");
     std::vector<float> ranked = x;
     std::sort(ranked.begin(), ranked.end(), std::greater<>());
-    for (size_t i = 0; i < wanted; ++i) {
-        if (i >= found.top_ids.size()) {  // only tokens that are NaN may be missing
-            require(ranked[i] == -kInfinity, who + ": a token is missing");
+    for (size_t i = 0; i < num_top; ++i) {
+        if (i >= result.top_ids.size()) {  // only NaN may be missing
+            require(ranked[i] == -kInfinity, isa + ": a token is missing");
             continue;
         }
-        require(near(found.top_logprobs[i], static_cast<size_t>(found.top_ids[i])),
-                who + ": a token's log-probability is wrong");
-        float lower = i ? found.top_logprobs[i - 1] : kInfinity;
-        require(found.top_logprobs[i] < lower ||
-                    (found.top_logprobs[i] == lower && found.top_ids[i] > found.top_ids[i - 1]),
-                who + ": tokens are not in order");
-        double rounding = 1e-6 * (std::fabs(ranked[i]) + std::fabs(whole));  // logits that differ by less may tie
-        require(x[static_cast<size_t>(found.top_ids[i])] >= ranked[i] - rounding || ranked[i] == -kInfinity,
-                who + ": a better token is missing");
+        require(is_near(result.top_logprobs[i], static_cast<size_t>(result.top_ids[i])),
+                isa + ": a token's log-probability is wrong");
+        float previous = i ? result.top_logprobs[i - 1] : kInfinity;
+        require(result.top_logprobs[i] < previous ||
+                    (result.top_logprobs[i] == previous && result.top_ids[i] > result.top_ids[i - 1]),
+                isa + ": tokens are not in order");
+        double rounding = 1e-6 * (std::fabs(ranked[i]) + std::fabs(logsumexp));  // logits closer than this may tie
+        require(x[static_cast<size_t>(result.top_ids[i])] >= ranked[i] - rounding || ranked[i] == -kInfinity,
+                isa + ": a better token is missing");
     }
 }
 
-void check_logprobs(const std::string& who, Sampler& sampler, Random& random, const Matrix& matrix) {
+void check_logprobs(const std::string& isa, Sampler& sampler, Random& random, const Matrix& matrix) {
     std::vector<int64_t> tokens, counts;
     for (int r = 0; r < matrix.count; ++r) {
         tokens.push_back(between(random, 0, matrix.size - 1));
         counts.push_back(chance(random, 10) ? matrix.size + 5 : between(random, 0, 20));
     }
-    std::vector<RowLogprobs> found = sampler.logprobs(matrix.logits(), tokens.data(), counts.data());
-    for (size_t r = 0; r < found.size(); ++r)
-        check_best(who, found[r], plain::without_nan(matrix.row(static_cast<int64_t>(r))), tokens[r], counts[r]);
+    std::vector<RowLogprobs> results = sampler.token_logprobs(matrix.logits(), tokens.data(), counts.data());
+    for (size_t r = 0; r < results.size(); ++r)
+        check_row_logprobs(isa, results[r], reference::replace_nan(matrix.row(static_cast<int64_t>(r))), tokens[r],
+                           counts[r]);
 }
 
-// Few tokens, some hundred, and as many as are shared among threads; few rows and many.
-Matrix of_some_size(Random& random) {
+// Small and large vocabularies, up to those where threads share a row; few and many rows.
+Matrix random_matrix(Random& random) {
     switch (between(random, 0, 9)) {
         case 0: return Matrix(random, between(random, 1, 9), 1);
         case 1: return Matrix(random, between(random, 1, 9), between(random, 2, 17));
@@ -185,15 +188,15 @@ Matrix of_some_size(Random& random) {
 }  // namespace
 
 void check_sampler(const Kernels& kernels, Sampler& sampler, Random& random) {
-    std::string who = kernels.name;
-    Sampler by_itself(kernels.sampling, std::make_shared<Pool>(1));
-    Matrix matrix = of_some_size(random);
-    std::vector<int> tokens = sampler.argmax(matrix.logits());
+    std::string isa = kernels.name;
+    Sampler serial(kernels.sampling, std::make_shared<ThreadPool>(1));
+    Matrix matrix = random_matrix(random);
+    std::vector<int> tokens = sampler.argmax_tokens(matrix.logits());
     for (int r = 0; r < matrix.count; ++r)
-        require(tokens[static_cast<size_t>(r)] == plain::best(plain::without_nan(matrix.row(r))),
-                who + ": an argmax is wrong");
-    check_targets(who, sampler, by_itself, random, matrix);
-    check_logprobs(who, sampler, random, matrix);
+        require(tokens[static_cast<size_t>(r)] == reference::argmax(reference::replace_nan(matrix.row(r))),
+                isa + ": an argmax is wrong");
+    check_targets(isa, sampler, serial, random, matrix);
+    check_logprobs(isa, sampler, random, matrix);
 }
 
 }  // namespace specserve

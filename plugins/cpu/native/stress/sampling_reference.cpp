@@ -4,77 +4,76 @@
 #include <cmath>
 #include <functional>
 
-namespace specserve::plain {
+namespace specserve::reference {
 
 namespace {
 
-constexpr float kNone = -INFINITY;
-constexpr double kSlack = 1e-5;  // of the mass in the nucleus: far more than its sums can round away
+constexpr float kNegInf = -INFINITY;
+constexpr double kSlack = 1e-5;  // added to top_p: far above the rounding error of the sums
 
-// The smallest value that stays of x, which has been divided by the temperature; `slack` moves the border of the
-// nucleus.
-float least_kept(const std::vector<float>& x, const TargetRow& row, double slack) {
+// The smallest logit that stays of x, which has been divided by the temperature, if top_p were top_p + slack.
+float cutoff(const std::vector<float>& x, const TargetRow& row, double slack) {
     std::vector<float> ranked = x;
     std::sort(ranked.begin(), ranked.end(), std::greater<>());
-    float top = ranked[0];
-    if (!std::isfinite(top)) return top;
+    float row_max = ranked[0];
+    if (!std::isfinite(row_max)) return row_max;
     if (row.top_k > 0 && row.top_k < static_cast<int64_t>(ranked.size())) ranked.resize(static_cast<size_t>(row.top_k));
-    double least = row.top_k > 0 ? ranked.back() : kNone;
+    double threshold = row.top_k > 0 ? ranked.back() : kNegInf;
     if (row.top_p < 1.0) {
-        double whole = 0, sum = 0;
-        for (float each : ranked) whole += std::exp(double{each} - top);
+        double total = 0, sum = 0;
+        for (float logit : ranked) total += std::exp(double{logit} - row_max);
         size_t last = 0;
         for (; last < ranked.size(); ++last)
-            if ((sum += std::exp(double{ranked[last]} - top)) >= (row.top_p + slack) * whole) break;
-        if (last < ranked.size()) least = std::max<double>(least, ranked[last]);
+            if ((sum += std::exp(double{ranked[last]} - row_max)) >= (row.top_p + slack) * total) break;
+        if (last < ranked.size()) threshold = std::max<double>(threshold, ranked[last]);
     }
-    if (row.min_p > 0.0) least = std::max(least, top + std::log(row.min_p));
-    return static_cast<float>(least);
+    if (row.min_p > 0.0) threshold = std::max(threshold, row_max + std::log(row.min_p));
+    return static_cast<float>(threshold);
 }
 
 }  // namespace
 
-std::vector<float> without_nan(std::vector<float> x) {
-    for (float& each : x)
-        if (std::isnan(each)) each = kNone;
+std::vector<float> replace_nan(std::vector<float> x) {
+    for (float& logit : x)
+        if (std::isnan(logit)) logit = kNegInf;
     return x;
 }
 
-int best(const std::vector<float>& x) { return static_cast<int>(std::max_element(x.begin(), x.end()) - x.begin()); }
+int argmax(const std::vector<float>& x) { return static_cast<int>(std::max_element(x.begin(), x.end()) - x.begin()); }
 
-std::vector<float> edited(std::vector<float> x, const TargetRows& wanted, const TargetRow& row) {
-    for (size_t e = row.first_edit; e < row.first_edit + row.num_edits; ++e) {
-        const Edit& edit = wanted.edits[e];
+std::vector<float> apply_edits(std::vector<float> x, const TargetRows& targets, const TargetRow& row) {
+    for (size_t e = row.edits_offset; e < row.edits_offset + row.num_edits; ++e) {
+        const LogitEdit& edit = targets.edits[e];
         std::vector<float> before = x;
-        if (edit.kind == Edit::keep_only) std::fill(x.begin(), x.end(), kNone);
+        if (edit.kind == LogitEdit::keep_only) std::fill(x.begin(), x.end(), kNegInf);
         for (size_t i = 0; i < static_cast<size_t>(edit.count); ++i) {
-            size_t token = static_cast<size_t>(wanted.ids[edit.first_id + i]);
-            float& each = x[token];
-            if (edit.kind == Edit::keep_only) each = before[token];
-            if (edit.kind == Edit::forbid) each = kNone;
-            if (edit.kind == Edit::shift) each += wanted.values[edit.first_value + i];
-            if (edit.kind != Edit::penalize) continue;
-            float count = wanted.values[edit.first_value + i];
-            if (edit.repetition != 1.0f) each = each > 0.0f ? each / edit.repetition : each * edit.repetition;
-            each -= edit.frequency * count;
-            if (count > 0.0f) each -= edit.presence;
+            size_t token = static_cast<size_t>(targets.ids[edit.ids_offset + i]);
+            float& logit = x[token];
+            if (edit.kind == LogitEdit::keep_only) logit = before[token];
+            if (edit.kind == LogitEdit::forbid) logit = kNegInf;
+            if (edit.kind == LogitEdit::shift) logit += targets.values[edit.values_offset + i];
+            if (edit.kind != LogitEdit::penalize) continue;
+            float count = targets.values[edit.values_offset + i];
+            if (edit.repetition != 1.0f) logit = logit > 0.0f ? logit / edit.repetition : logit * edit.repetition;
+            logit -= edit.frequency * count;
+            if (count > 0.0f) logit -= edit.presence;
         }
     }
     return x;
 }
 
-std::vector<int> tokens(const std::vector<float>& x, const TargetRow& row, const std::vector<float>& noise) {
-    std::vector<float> warm = without_nan(x);
-    if (row.temperature == 0.0f) return {best(warm)};
-    for (float& each : warm) each /= row.temperature;
-    std::vector<int> found;
+std::vector<int> valid_tokens(const std::vector<float>& x, const TargetRow& row, const std::vector<float>& noise) {
+    std::vector<float> scaled = replace_nan(x);
+    if (row.temperature == 0.0f) return {argmax(scaled)};
+    for (float& logit : scaled) logit /= row.temperature;
+    std::vector<int> tokens;
     for (double slack : {-kSlack, kSlack}) {
-        float least = row.cuts() ? least_kept(warm, row, slack) : kNone;
-        std::vector<float> scores(warm.size());
-        for (size_t i = 0; i < warm.size(); ++i) scores[i] = warm[i] >= least ? warm[i] + noise[i] : kNone;
-        found.push_back(best(scores));
+        float threshold = row.has_cutoffs() ? cutoff(scaled, row, slack) : kNegInf;
+        std::vector<float> scores(scaled.size());
+        for (size_t i = 0; i < scaled.size(); ++i) scores[i] = scaled[i] >= threshold ? scaled[i] + noise[i] : kNegInf;
+        tokens.push_back(argmax(scores));
     }
-    return found;
+    return tokens;
 }
 
-}  // namespace specserve::plain
+}  // namespace specserve::reference

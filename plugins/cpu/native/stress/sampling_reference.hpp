@@ -1,4 +1,4 @@
-// What sampling means, by sorting everything and with plain loops: what the sampler's answers are held against.
+// The reference for the sampler: sorts everything, with plain loops.
 #pragma once
 
 #include <cstddef>
@@ -6,19 +6,19 @@
 
 #include "ops/sampler.hpp"
 
-namespace specserve::plain {
+namespace specserve::reference {
 
-// x with -inf for NaN, which is how a NaN counts.
-std::vector<float> without_nan(std::vector<float> x);
+// x with NaN replaced by -inf.
+std::vector<float> replace_nan(std::vector<float> x);
 
-// The first of the largest.
-int best(const std::vector<float>& x);
+// The lowest index of the maximum.
+int argmax(const std::vector<float>& x);
 
-// x after the row's edits, one after the other.
-std::vector<float> edited(std::vector<float> x, const TargetRows& wanted, const TargetRow& row);
+// x after the row's edits.
+std::vector<float> apply_edits(std::vector<float> x, const TargetRows& targets, const TargetRow& row);
 
-// The tokens that are right for a row of these edited logits: two only where a sum of weights is within rounding of its
-// border. noise: of every token.
-std::vector<int> tokens(const std::vector<float>& x, const TargetRow& row, const std::vector<float>& noise);
+// The valid tokens of a row with these logits after edits: two if the top-p sum is within rounding of its target.
+// noise: of every token.
+std::vector<int> valid_tokens(const std::vector<float>& x, const TargetRow& row, const std::vector<float>& noise);
 
-}  // namespace specserve::plain
+}  // namespace specserve::reference

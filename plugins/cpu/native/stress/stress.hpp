@@ -1,4 +1,4 @@
-// What the stress program checks, and the random numbers and comparisons that its checks share.
+// The checks of the stress test, and the random numbers and comparisons that they share.
 #pragma once
 
 #include <cstring>
@@ -15,21 +15,22 @@ namespace specserve {
 
 using Random = std::mt19937;
 
-// Each takes random shapes and says what is wrong by `require`.
+// Each check takes random shapes and reports failures by `require`.
 template <typename S>
-void check_linear(const Kernels& kernels, Pool& pool, Random& random);
+void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random);
 template <typename S>
-void check_stack(const Kernels& kernels, std::shared_ptr<Pool> pool, Random& random);
-void check_pool(Pool& pool, int jobs, uint32_t seed);
+void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random);
+void check_thread_pool(ThreadPool& pool, int jobs, uint32_t seed);
 void check_sampler(const Kernels& kernels, Sampler& sampler, Random& random);
 
-// Ends the program with `what` unless `good`.
-void require(bool good, const std::string& what);
+// Exits with `message` unless `condition` holds.
+void require(bool condition, const std::string& message);
 
+// A random integer in [low, high].
 inline int between(Random& random, int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
 
 template <typename S>
-S number(float x) {
+S to_number(float x) {
     if constexpr (sizeof(S) == 4) return x;
     uint32_t bits;
     std::memcpy(&bits, &x, 4);
@@ -39,8 +40,8 @@ S number(float x) {
     return narrow;
 }
 
-inline double value(float x) { return x; }
-inline double value(Bf16 x) {
+inline double to_double(float x) { return x; }
+inline double to_double(Bf16 x) {
     uint32_t bits = uint32_t{x.bits} << 16;
     float wide;
     std::memcpy(&wide, &bits, 4);
@@ -48,15 +49,15 @@ inline double value(Bf16 x) {
 }
 
 template <typename S>
-std::vector<S> numbers(Random& random, size_t count) {
+std::vector<S> random_numbers(Random& random, size_t count) {
     std::normal_distribution<float> normal;
-    std::vector<S> all(count);
-    for (S& x : all) x = number<S>(normal(random));
-    return all;
+    std::vector<S> numbers(count);
+    for (S& x : numbers) x = to_number<S>(normal(random));
+    return numbers;
 }
 
 template <typename S>
-bool same(const S* a, const S* b, size_t count) {
+bool same_bits(const S* a, const S* b, size_t count) {
     return std::memcmp(a, b, count * sizeof(S)) == 0;
 }
 

@@ -1,0 +1,23 @@
+// All kernels of one instruction set. Included by isa_*.cpp inside its namespace, after its vec file; after a file of
+// tiles too if it defines SPECSERVE_TILES.
+
+#include "kernels/math-inl.hpp"
+#include "kernels/gemm-inl.hpp"
+#ifdef SPECSERVE_TILES
+#include "kernels/gemm_amx-inl.hpp"
+#endif
+#include "kernels/linear-inl.hpp"
+#include "kernels/elementwise-inl.hpp"
+#include "kernels/rms_norm-inl.hpp"
+#include "kernels/rope-inl.hpp"
+#include "kernels/attention-inl.hpp"
+#include "kernels/attention_slots-inl.hpp"
+#include "kernels/attention_panels-inl.hpp"
+#ifdef SPECSERVE_TILES
+#include "kernels/attention_panels_amx-inl.hpp"
+#endif
+#include "kernels/gumbel-inl.hpp"
+#include "kernels/argmax-inl.hpp"
+#include "kernels/softmax-inl.hpp"
+#include "kernels/select-inl.hpp"
+#include "kernels/table-inl.hpp"
