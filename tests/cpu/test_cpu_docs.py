@@ -54,7 +54,7 @@ def test_the_table_has_every_option_with_its_default() -> None:
 
 
 def test_the_table_has_every_instruction_set_the_fastest_first() -> None:
-    source = (ROOT / "plugins" / "cpu" / "native" / "isa.cpp").read_text()
+    source = (ROOT / "plugins" / "cpu" / "native" / "runtime" / "isa.cpp").read_text()
     named = re.findall(r'^ *\{"(\w+)", ', source, flags=re.MULTILINE)
     assert [name for name in named if name != "amx_emulated"] == NAMES
     assert [name for name in NAMES if name in SETS] == [name for name in SETS if name != "amx_emulated"]
