@@ -25,7 +25,7 @@ from specserve.metrics import EngineMetrics
 from specserve.protocols import Arithmetic
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
 from specserve.sampling.sampler import TorchSampler
-from specserve.speculation.drafting import NoDraft
+from specserve.engine.drafting import NoDraft
 from specserve.speculation.planning import VerifyAll
 from specserve.types import ForwardOutput, GenerateRequest, SamplingParams
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fuzz.failures import Failure
 from fuzz.results import compare
-from specserve.speculation.drafting import Drafting
+from specserve.engine.drafting import Drafting
 from specserve_ngram.observer import NgramObserver
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
-"""Whose fault it is: faults are counted by plugin, part and reason, logged once, and switched off where they go on.
+"""Faults of plugins' parts and of requests: counted by plugin, part and reason, and logged once.
 
-A fault belongs to whom it concerns. One that a request's own part raises is a `RequestFault` and ends that request.
-One that a plugin's part raises costs what the part would have done; after `limit` faulty calls in a row the part is
-called no more. Knows nothing about what the parts do. No torch.
+What a request's own part raises is a `RequestFault` and ends that request. What a plugin's part raises costs what the
+part would have done; after `limit` faulty calls in a row the part is switched off. Knows nothing about what the parts
+do. No torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 FAULTS = (Exception, SystemExit, GeneratorExit, CancelledError)
-"""What a part may raise and is contained. KeyboardInterrupt is the user's."""
+"""What guards catch. A KeyboardInterrupt is the user's and passes."""
 MAX_MESSAGE = 500
 
 
@@ -30,13 +30,13 @@ class BadAnswerError(Exception):
 
 
 class RequestFault(Exception):
-    """What belongs to one request raised: the request ends with this message, and nobody else does.
+    """Something that belongs to one request raised: the request ends with this message, and no other does.
 
-    `what` names it within a sentence; `part` is the plugin's, where it is known.
+    `what` names it within a sentence; `part` is the plugin's part, where it is known.
     """
 
     def __init__(self, request_id: str, what: str, error: BaseException, part: PluginPart | None = None) -> None:
-        super().__init__(f"{what} {said(error)}")
+        super().__init__(f"{what} {error_summary(error)}")
         self.request_id, self.what, self.error, self.part = request_id, what, error, part
 
 
@@ -45,15 +45,15 @@ def reason_of(error: BaseException) -> str:
     return str(error) if isinstance(error, BadAnswerError) else f"raised {type(error).__name__}"
 
 
-def said(error: BaseException) -> str:
+def error_summary(error: BaseException) -> str:
     """What happened, for people. Never raises, whatever the error's own text does."""
     if isinstance(error, BadAnswerError):
         return str(error)
-    text = text_of(error)
+    text = error_text(error)
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")[:MAX_MESSAGE]
 
 
-def text_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The error's own text, empty where even that raises."""
     try:
         return str(error)
@@ -83,7 +83,7 @@ class FaultLog:
             self.counts[key] += 1
             first = self.counts[key] == 1
         if first:
-            logger.warning("plugin %s: its %s %s%s", plugin, part, said(error), consequence, exc_info=error)
+            logger.warning("plugin %s: its %s %s%s", plugin, part, error_summary(error), consequence, exc_info=error)
 
     def disable(self, plugin: str, part: str, faults_in_a_row: int) -> None:
         with self.lock:
@@ -121,5 +121,5 @@ class PluginPart:
             self.enabled = False
             self.log.disable(self.plugin, self.name, self.faults_in_a_row)
 
-    def passed(self) -> None:
+    def succeeded(self) -> None:
         self.faults_in_a_row = 0

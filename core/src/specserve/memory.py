@@ -1,4 +1,4 @@
-"""How the process's memory is laid out: what becomes of freed blocks, and which memory lies in large pages."""
+"""How the process uses memory: glibc keeps freed blocks, and the KV cache lies in huge pages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 MEBIBYTE = 2**20
 ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)
-"""None where the system has no such advice."""
+"""None where the system has no huge pages."""
 
 
 def keep_freed_memory() -> None:
@@ -38,17 +38,17 @@ def keep_freed_memory() -> None:
         mallopt(M_TOP_PAD, 64 * MEBIBYTE)
 
 
-def zeros_in_large_pages(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros of which the system makes a page when it is first written, large pages where it has them.
+def zeros_in_huge_pages(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros in pages that the system allocates when they are first written, huge pages where it has them.
 
-    A decode step walks through the whole KV cache; with pages of 4 KiB every sixteenth token of a small model begins
-    with a walk through page tables, and hardware prefetch ends there. To zero gigabytes at start-up takes seconds.
+    A decode step reads the whole KV cache; with pages of 4 KiB, every sixteenth token of a small model starts with a
+    page-table walk, and hardware prefetch ends at the page. To write zeros at start-up would take seconds per GB.
     """
     if ADVICE is not None and device.type == "cpu":
         try:
             memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError):
-            pass  # too much; torch says so
+            pass  # not enough memory: torch raises its own error below
         else:
             with suppress(OSError):  # only advice
                 memory.madvise(ADVICE)

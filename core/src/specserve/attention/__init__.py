@@ -1,1 +1,1 @@
-"""Attention backends that come with the core."""
+"""The attention backend of the core, and how well a backend fits a configuration."""

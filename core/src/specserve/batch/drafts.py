@@ -1,4 +1,4 @@
-"""Shape questions about a draft: paths, depths, children, prefixes. Parent links alone answer them all."""
+"""The shape of a draft: its paths, depths, children and cuts, all from the parent links."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from specserve.batch.drafts import likeliest_chain
 from specserve.engine.admission import EngineLimits
 from specserve.engine.choose_attention import ChosenAttention, make_attention
 from specserve.engine.description import describe
+from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.measure_costs import measure_costs
 from specserve.engine.resolve_config import find_device, resolve_config
@@ -33,9 +34,9 @@ from specserve.engine.roles import (
 )
 from specserve.engine.runner import Runner
 from specserve.engine.scheduler import Scheduler
+from specserve.engine.size_cache import make_cache
 from specserve.guards.drafter import GuardedDrafter, unchanged
 from specserve.kv.blocks import BlockPool
-from specserve.kv.sizing import make_cache
 from specserve.memory import keep_freed_memory
 from specserve.metrics import EngineMetrics
 from specserve.models.config import read_config
@@ -44,7 +45,6 @@ from specserve.models.locate import locate_model
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.speculation.calibration import Calibration
-from specserve.speculation.drafting import Drafting, NoDraft
 from specserve.speculation.planning import CostPlanner, VerifyAll
 from specserve.text.tokenizer import HfTokenizer
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve.config import EngineConfig
+    from specserve.json_types import JsonObject
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
@@ -65,7 +66,7 @@ class Assembled(NamedTuple):
     config: EngineConfig
     """With every `auto` and None resolved."""
     tokenizer: HfTokenizer
-    description: dict[str, object]
+    description: JsonObject
 
 
 class Components(NamedTuple):

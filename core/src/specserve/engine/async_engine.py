@@ -1,67 +1,35 @@
-"""The engine for asyncio: one thread runs `step`, the event loop hands its outputs to their readers.
+"""The engine for asyncio: a thread steps it, and its outputs reach the readers of their requests.
 
-Only msgspec Structs cross the border, in both directions: commands through an inbox, outputs through one
-`call_soon_threadsafe` per step. A reader that is slow finds its outputs merged into one.
+Only msgspec Structs cross the border between thread and event loop. A slow reader finds its outputs merged.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import threading
 import time
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.engine.admission import queue_full
+from specserve.engine.mailbox import Mailbox
+from specserve.engine.step_thread import StepThread
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
-from specserve.faults import FAULTS, RequestFault
-from specserve.types import RequestOutput
+from specserve.faults import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from specserve.config import EngineConfig
     from specserve.engine.assembly import Assembled
+    from specserve.json_types import JsonObject
     from specserve.metrics import EngineMetrics
     from specserve.plugins.host import InProcessPlugin, PluginHost
     from specserve.protocols import Metric
     from specserve.text.tokenizer import HfTokenizer
-    from specserve.types import GenerateRequest
+    from specserve.types import GenerateRequest, RequestOutput
 
 logger = logging.getLogger(__name__)
-
-
-class Mailbox:
-    """One slot for one reader: what arrives before it is read merges. Until it is `open`, outputs of that id are
-    those of a closed request that had the same one."""
-
-    __slots__ = ("arrived", "content", "open")
-
-    def __init__(self) -> None:
-        self.content: RequestOutput | EngineDeadError | None = None
-        self.arrived = asyncio.Event()
-        self.open = False
-
-    def put(self, content: RequestOutput | EngineDeadError) -> None:
-        if isinstance(self.content, RequestOutput):
-            if self.content.finish_reason is not None:
-                return  # complete: whatever ends the engine now does not concern this reader
-            if isinstance(content, RequestOutput):
-                content = self.content.merge(content)
-        self.content = content
-        self.arrived.set()
-
-    async def take(self) -> RequestOutput:
-        await self.arrived.wait()
-        self.arrived.clear()
-        content, self.content = self.content, None
-        if isinstance(content, EngineDeadError):
-            raise content
-        assert content is not None
-        return content
 
 
 class AsyncEngine:
@@ -76,15 +44,10 @@ class AsyncEngine:
         self.loop = asyncio.get_running_loop()
         self.death: asyncio.Future[BaseException] = self.loop.create_future()
         self.mailboxes: dict[str, Mailbox] = {}
-        self.inbox: deque[Callable[[], None]] = deque()
+        """By request id, of requests that have a reader."""
         self.aborting: set[str] = set()
-        """Requests whose abort the step thread has yet to see."""
-        self.opened: list[Mailbox] = []
-        """Of requests that the step thread has taken since it last posted."""
-        self.wake = threading.Event()
-        self.stop_asked = threading.Event()
-        self.thread = threading.Thread(target=self.run, name="specserve-step", daemon=True)
-        self.thread.start()
+        """Requests whose abort the step thread has yet to run."""
+        self.thread = StepThread(self.engine, self.deliver, self.die)
 
     @classmethod
     async def start(
@@ -112,10 +75,6 @@ class AsyncEngine:
         return self.engine.parts.limits.max_model_len
 
     @property
-    def vocab_size(self) -> int:
-        return self.engine.parts.limits.vocab_size
-
-    @property
     def metrics(self) -> EngineMetrics:
         return self.engine.metrics
 
@@ -123,7 +82,7 @@ class AsyncEngine:
     def lossless(self) -> bool:
         return self.engine.verifier.lossless
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> JsonObject:
         return self.description
 
     def observer_metrics(self) -> list[Metric]:
@@ -148,7 +107,7 @@ class AsyncEngine:
         mailbox = self.mailboxes[request.request_id] = Mailbox()
         finished = False
         try:
-            self.send(lambda: self.add(request, mailbox))
+            self.thread.add(request, mailbox)
             while not finished:
                 output = await mailbox.take()
                 finished = output.finish_reason is not None
@@ -157,14 +116,14 @@ class AsyncEngine:
             del self.mailboxes[request.request_id]
             if not finished:
                 self.aborting.add(request.request_id)
-                self.send(lambda: self.abort(request.request_id))
+                self.thread.send(lambda: self.abort(request.request_id))
 
-    def after_aborts(self, action: Callable[[], None]) -> None:
-        """Run it at once where no abort is under way, else in the step thread, behind those that were asked before."""
+    def after_aborts(self, action: Callable[[], object]) -> None:
+        """Run the action at once while no abort is pending, else in the step thread, behind the pending ones."""
         if self.aborting and self.thread.is_alive():
-            self.send(partial(quietly, action))
+            self.thread.send(partial(run_logged, action))
         else:
-            quietly(action)
+            run_logged(action)
 
     async def failed(self) -> BaseException:
         """Wait for the step loop to die; returns what killed it."""
@@ -177,8 +136,7 @@ class AsyncEngine:
         until = self.loop.time() + drain_seconds
         while self.mailboxes and self.thread.is_alive() and self.loop.time() < until:
             await asyncio.sleep(0.01)
-        self.send(self.finish)
-        await asyncio.to_thread(self.thread.join)
+        await asyncio.to_thread(self.thread.stop)
         self.fail_everyone(ShuttingDownError("the server is shutting down before this request was done; try again"))
 
     def deliver(self, opened: list[Mailbox], outputs: list[RequestOutput]) -> None:
@@ -193,61 +151,10 @@ class AsyncEngine:
         for mailbox in self.mailboxes.values():
             mailbox.put(error)
 
-    # --- the step thread ----------------------------------------------------------------------------
-
-    def send(self, command: Callable[[], None]) -> None:
-        """Have the step thread run this before its next step."""
-        self.inbox.append(command)
-        self.wake.set()
-
-    def add(self, request: GenerateRequest, mailbox: Mailbox) -> None:
-        self.opened.append(mailbox)
-        try:
-            self.engine.add(request)
-        except RequestFault as fault:
-            self.post([self.engine.rejected(fault)])
-        except FAULTS as error:
-            self.post([self.engine.rejected(RequestFault(request.request_id, "its start", error))])
-
     def abort(self, request_id: str) -> None:
+        """Runs in the step thread."""
         self.engine.abort(request_id)
         self.aborting.discard(request_id)
-
-    def finish(self) -> None:
-        self.stop_asked.set()
-
-    def post(self, outputs: list[RequestOutput]) -> None:
-        opened, self.opened = self.opened, []
-        with contextlib.suppress(RuntimeError):  # the loop was closed under us: nobody is left to read
-            self.loop.call_soon_threadsafe(self.deliver, opened, outputs)
-
-    def run(self) -> None:
-        try:
-            self.step_until_stopped()
-        except BaseException as error:
-            logger.exception("the step loop died")
-            with contextlib.suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self.die, error)
-
-    def step_until_stopped(self) -> None:
-        engine = self.engine
-        while not self.stop_asked.is_set():
-            self.wake.clear()
-            while self.inbox:
-                self.inbox.popleft()()
-            if engine.has_work:
-                outputs = engine.step()
-                if outputs:
-                    self.post(outputs)
-                if engine.scheduler.is_idle:
-                    engine.check_integrity()
-            else:
-                self.rest()
-
-    def rest(self) -> None:
-        """Wait for a command, unless the one that ends the thread has just come."""
-        if not self.stop_asked.is_set():
-            self.wake.wait()
 
     def die(self, error: BaseException) -> None:
         self.status = "dead"
@@ -258,8 +165,8 @@ class AsyncEngine:
             self.death.set_result(error)
 
 
-def quietly(action: Callable[[], None]) -> None:
-    """What ends with a request, such as the pin of its adapter, ends nothing else by raising."""
+def run_logged(action: Callable[[], object]) -> None:
+    """Run what belongs to a request's end, such as the release of its adapter; log what it raises."""
     try:
         action()
     except FAULTS:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.engine.engine import Engine
     from specserve.engine.roles import OwnedKernels
+    from specserve.json_types import JsonObject
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter
 
@@ -26,7 +27,7 @@ def describe(
     attention: ChosenAttention,
     drafters: Sequence[Drafter],
     engine: Engine,
-) -> dict[str, object]:
+) -> JsonObject:
     return {
         "model": config.model,
         "kernels": describe_kernels(config, host, kernels),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.builder import BatchBuilder
     from specserve.batch.span import Span
+    from specserve.engine.drafting import Drafting, NoDraft
     from specserve.engine.runner import Runner
     from specserve.engine.scheduler import Scheduler
     from specserve.guards.observer import GuardedObserver
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.protocols import DraftPlanner, Metric, Observer, Tokenizer, Verifier
-    from specserve.speculation.drafting import Drafting, NoDraft
     from specserve.types import ForwardOutput, GenerateRequest, Verdict
 
 
@@ -139,7 +139,7 @@ class Engine:
         self.drafting.stop(request)
         if request.finish_reason != "error":
             for part in request.processor_parts:
-                part.passed()
+                part.succeeded()
 
     @property
     def has_work(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from specserve.batch.builder import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.errors import PluginError
-from specserve.faults import FAULTS, said
+from specserve.faults import FAULTS, error_summary
 from specserve.guards.lora_planner import GuardedLoraPlanner
 from specserve.guards.metric_checks import check_metric
 from specserve.guards.observer import GuardedObserver
@@ -142,7 +142,7 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserv
                 check_metric(metric)
         except FAULTS as error:
             raise PluginError(
-                f"{owner}: its observer {said(error)} when it was asked for its metrics. "
+                f"{owner}: its observer {error_summary(error)} when it was asked for its metrics. "
                 f"See specserve.protocols.Metric, or remove --plugin {owner}."
             ) from error
         observers.append(GuardedObserver(owner, observer, host.faults))

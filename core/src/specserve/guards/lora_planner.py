@@ -31,7 +31,7 @@ class GuardedLoraPlanner:
         except FAULTS as error:
             self.failed(batch, error)
             return None
-        self.part.passed()
+        self.part.succeeded()
         return answer
 
     def failed(self, batch: Batch, error: BaseException) -> None:

@@ -26,9 +26,9 @@ class GuardedRequestCheck:
         try:
             self.plugin.call("check_request", request=request)
         except RequestError:
-            self.part.passed()
+            self.part.succeeded()
             raise
         except FAULTS as error:
             self.part.failed(cause_of(error), "; the request is taken without it")
         else:
-            self.part.passed()
+            self.part.succeeded()

@@ -1,1 +1,1 @@
-"""The paged KV cache: who owns which block, what a block holds, and the tensors themselves."""
+"""The paged KV cache: slots, blocks and their holders, and the tensors."""

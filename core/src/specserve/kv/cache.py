@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 
-from specserve.memory import zeros_in_large_pages
+from specserve.memory import zeros_in_huge_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ class KVCache:
         self.num_blocks, self.block_size = num_blocks, block_size
         self.key_limit = min(KEY_LIMIT, torch.finfo(dtype).max)
         shape = (num_layers, 2, num_blocks * block_size, num_kv_heads, head_dim)
-        self.data = zeros_in_large_pages(shape, dtype, device)
+        self.data = zeros_in_huge_pages(shape, dtype, device)
         by_block = self.data.view(num_layers, 2, num_blocks, block_size * num_kv_heads * head_dim)
         # one view per layer, made once: a view made per call costs as much as a small kernel
         self.slots = [(layer[0], layer[1]) for layer in self.data]

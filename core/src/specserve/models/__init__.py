@@ -1,1 +1,1 @@
-"""Model directories in Hugging Face format, and the decoder that runs them. Knows nothing about batches or caches."""
+"""From a checkpoint to a decoder: configuration, weights, rotation, projections, and the pass piece by piece."""

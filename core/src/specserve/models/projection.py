@@ -1,25 +1,24 @@
-"""A named linear map of the model that others may adapt.
+"""A named linear map of the model that plugins may adapt.
 
-Owns one kernel and the list of additive deltas, so that no order of wrapping exists; knows nothing about what the
-deltas are (adapters) or what a kernel does with the weight (packing, fusing).
+Owns one kernel and the list of additive deltas, so that the order of plugins does not matter; knows nothing about what
+the deltas are (adapters) or what a kernel does with the weight (packing, fusing).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor
-
-from specserve.batch.lora_plan import LoraPlan
 from specserve.errors import PluginError
 from specserve.faults import BadAnswerError
 
-Kernel = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""`kernel(x, weight, bias) -> out`; out is a fresh tensor. A kernel may keep a packed copy and ignore the weight."""
-Delta = Callable[[Tensor, Tensor, slice, LoraPlan | None], None]
-"""`delta(x, out, rows, lora)` adds its part to `out` in place; rows: which rows of the batch x holds."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from specserve.batch.lora_plan import LoraPlan
+    from specserve.protocols.model import Delta, Kernel
 
 DEFAULT_OWNER = "the core"
 
@@ -32,7 +31,7 @@ class BatchRows(NamedTuple):
 
 
 NO_BATCH = BatchRows(slice(0, 0), None)
-"""Rows that no delta knows, such as those of the head."""
+"""For rows that have no deltas, such as those of the head."""
 
 
 class Projection:
@@ -72,7 +71,7 @@ class Projection:
         self.kernel_owner = owner
 
     def seal(self, prepare: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor] | None]) -> None:
-        """No more kernels are set: let the core's own pack its weight and give up the original, which is empty then."""
+        """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty."""
         packed = prepare(self.weight, self.bias) if self.kernel_owner == DEFAULT_OWNER else None
         self.packed = packed
         if packed is not None:

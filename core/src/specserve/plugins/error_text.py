@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from specserve.faults import text_of
+from specserve.faults import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,5 +23,5 @@ def did_you_mean(got: str, allowed: Iterable[str]) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    text = text_of(error)
+    text = error_text(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

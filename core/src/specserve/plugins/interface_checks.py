@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from specserve.errors import PluginError
-from specserve.faults import FAULTS, said
+from specserve.faults import FAULTS, error_summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,7 +52,7 @@ def as_list(owner: str, hook: str, result: Iterable[T]) -> list[T]:
         return list(result)
     except FAULTS as error:
         raise PluginError(
-            f"{owner} {said(error)} while what its hook {hook} returned was read. "
+            f"{owner} {error_summary(error)} while what its hook {hook} returned was read. "
             f"Repair the plugin, or remove --plugin {owner}."
         ) from error
 

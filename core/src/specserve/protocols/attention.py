@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
+    from specserve.kv.cache import KVCache
 
 Phase = Literal["prefill", "decode", "verify"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "verify")
@@ -133,4 +134,6 @@ class AttentionFactory(Protocol):
     name: str
     capabilities: AttentionCapabilities
 
-    def build(self, spec: AttentionSpec, cache: Any, device: torch.device, dtype: torch.dtype) -> AttentionBackend: ...
+    def build(
+        self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype
+    ) -> AttentionBackend: ...

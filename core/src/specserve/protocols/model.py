@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
-    from specserve.batch.lora_plan import Segment
+    from specserve.batch.lora_plan import LoraPlan, Segment
     from specserve.protocols.attention import AttentionBackend
     from specserve.protocols.lowrank import AdapterWeights
     from specserve.protocols.sampling import Sampler
@@ -23,8 +23,8 @@ class KernelSet(Protocol):
     sampler: Sampler
     """From logits to tokens, on the device where `linear` leaves them."""
     row_tile: int | None
-    """Rows come padded to this many, always, so that a row's bits cannot depend on its neighbours; None
-    when the kernels promise that by construction and take any number of rows."""
+    """Every call gets exactly so many rows, padded, so that a row's bits cannot depend on its neighbours; None when the
+    kernels promise that by construction and take any number of rows."""
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x: [T, in], weight: [out, in] -> [T, out]."""
@@ -78,7 +78,9 @@ class ForwardPass(Protocol):
         ...
 
 
-Delta = "Callable[[Tensor, Tensor, slice, LoraPlan | None], None]"
+Kernel: TypeAlias = "Callable[[Tensor, Tensor, Tensor | None], Tensor]"
+"""`kernel(x, weight, bias) -> out`; out is a fresh tensor. A kernel may keep a packed copy and ignore the weight."""
+Delta: TypeAlias = "Callable[[Tensor, Tensor, slice, LoraPlan | None], None]"
 """`delta(x, out, rows, lora)` adds its part to `out` in place; x: [T, in], out: [T, out], rows: which rows of the
 batch, lora: the batch's plan. `specserve.models.lowrank_delta.LowRankDelta` is the one that kernel sets may fuse."""
 
@@ -90,23 +92,23 @@ class Projection(Protocol):
     in_features: int
     out_features: int
     weight: Tensor
-    """[out, in]; read it to pack it, in `adapt_model`: afterwards the core's own kernel packs it and lets go of it."""
+    """[out, in]. Read it in `adapt_model`: afterwards the core's own kernel packs the weight and frees the original."""
     bias: Tensor | None
-    packed: Any
-    """What the kernel set packed it into; None where it did not, or where somebody else set the kernel."""
+    packed: Callable[[Tensor], Tensor] | None
+    """The map with its packed weight; None where nothing is packed, or where a plugin set the kernel."""
     parts: Mapping[str, slice]
     """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
 
     @property
-    def deltas(self) -> Sequence[Any]:
+    def deltas(self) -> Sequence[Delta]:
         """A kernel that fuses this projection with its neighbours must decline where it does not know one of them."""
         ...
 
-    def add_delta(self, delta: Any) -> None: ...
+    def add_delta(self, delta: Delta) -> None: ...
 
-    def set_kernel(self, kernel: Any, owner: str) -> None: ...
+    def set_kernel(self, kernel: Kernel, owner: str) -> None: ...
 
-    def seal(self, prepare: Any) -> None: ...
+    def seal(self, prepare: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor] | None]) -> None: ...
 
 
 class AdaptableModel(Protocol):

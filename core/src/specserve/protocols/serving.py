@@ -1,8 +1,9 @@
-"""What the engine and the server need around the model: text, names of models, figures."""
+"""What the engine and the server need around the model: text, names of models, metrics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -24,7 +25,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class Observer(Protocol):
-    """Learns and counts after commit."""
+    """Reads every step after its commit, to learn or to count."""
 
     def observe(self, batch: Batch, verdict: Verdict) -> None: ...
 
@@ -37,7 +38,7 @@ class ResolvedModel(msgspec.Struct, frozen=True):
     name: str
     parent: str | None
     namespace: str
-    release: Any = None
+    release: Callable[[], object] | None = None
     """Called once when the request ends: unpins the adapter. None when nothing is pinned."""
 
 

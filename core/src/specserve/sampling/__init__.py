@@ -1,1 +1,1 @@
-"""From logits to tokens: seeds, noise, logits processors, cut-offs and log-probabilities."""
+"""From logits to target tokens: seeds, noise, cut-offs, logits processors, the torch sampler."""

@@ -90,7 +90,7 @@ class EngineClient(Protocol):
 
     def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]: ...
 
-    def after_aborts(self, action: Callable[[], None]) -> None:
+    def after_aborts(self, action: Callable[[], object]) -> None:
         """Run it once the engine has forgotten every request whose generator was closed before."""
         ...
 

@@ -1,1 +1,1 @@
-"""Guessing: the shape of drafts, the drafters behind their guards, and the planner that decides what is verified."""
+"""What to guess and how much to verify: calibration of survival, step costs, back-off, the default planner."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.assembly import Assembled, assemble
+from specserve.engine.drafting import Drafting
 from specserve.guards.observer import GuardedObserver
 from specserve.plugins.host import PluginHost
-from specserve.speculation.drafting import Drafting
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin
 
