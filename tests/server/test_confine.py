@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from specserve.confine import OutsideRootError, UnusablePathError, confined, find_root
+from specserve.confine import OutsideRootError, UnusablePathError, find_root, resolve_inside
 from specserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", ["a", "a/b", "./a//b/", "a/../a", ".", "inside/b", "none", "~", "a/b/../../none"])
 def test_what_is_inside_is_found_whether_or_not_it_exists(root: Path, path: str) -> None:
-    assert confined(path, root, "x.root") == (root / path).resolve()
+    assert resolve_inside(path, root, "x.root") == (root / path).resolve()
 
 
 def test_an_absolute_path_may_name_what_is_inside(root: Path) -> None:
-    assert confined(str(root / "a"), root, "x.root") == root / "a"
-    assert confined(root / "inside", root, "x.root") == root / "a"
+    assert resolve_inside(str(root / "a"), root, "x.root") == root / "a"
+    assert resolve_inside(root / "inside", root, "x.root") == root / "a"
 
 
 @pytest.mark.parametrize("path", [
@@ -42,20 +42,20 @@ def test_an_absolute_path_may_name_what_is_inside(root: Path) -> None:
 ])  # fmt: skip
 def test_what_leaves_is_refused(root: Path, path: str) -> None:
     with pytest.raises(OutsideRootError, match=r"is not inside x\.root") as caught:
-        confined(path, root, "x.root", param="path")
+        resolve_inside(path, root, "x.root", param="path")
     assert (caught.value.status, caught.value.param, caught.value.type) == (403, "path", "permission_error")
 
 
 def test_what_is_no_path_is_refused(root: Path) -> None:
     with pytest.raises(UnusablePathError, match="is not a usable path") as caught:
-        confined("a\0b" + "x" * 5000, root, "x.root")
+        resolve_inside("a\0b" + "x" * 5000, root, "x.root")
     assert len(str(caught.value)) < 1000
 
 
 def test_a_loop_of_links_is_refused_or_found_inside(root: Path) -> None:
     """From Python 3.13 on, only opening it fails."""
     with suppress(UnusablePathError):
-        assert confined("loop/a", root, "x.root").is_relative_to(root)
+        assert resolve_inside("loop/a", root, "x.root").is_relative_to(root)
 
 
 def test_a_root_must_be_a_directory(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specserve.confine import confined, expanded, resolved
+from specserve.confine import expand_user, resolve, resolve_inside
 from specserve_lora.errors import AdapterError, RoutesDisabledError
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class AdapterDir:
     def file_path(self, name: str) -> Path:
         path = self.path / name
         if self.root is None:
-            return resolved(path, param="lora_path")
-        return confined(path, self.root, ROOT, param="lora_path")
+            return resolve(path, param="lora_path")
+        return resolve_inside(path, self.root, ROOT, param="lora_path")
 
     def source(self, name: str) -> str:
         """The file's path in error messages."""
@@ -61,12 +61,12 @@ class AdapterDir:
 
 def unconfined_dir(path: str) -> AdapterDir:
     """A directory that the operator names: anywhere, relative to the working directory."""
-    return checked_dir(resolved(expanded(path, param="lora_path")), path, None)
+    return checked_dir(resolve(expand_user(path, param="lora_path")), path, None)
 
 
 def confined_dir(path: str, root: Path | None) -> AdapterDir:
     """A directory that a client names: inside the root."""
-    return checked_dir(confined(path, require_root(root), ROOT, param="lora_path"), path, root)
+    return checked_dir(resolve_inside(path, require_root(root), ROOT, param="lora_path"), path, root)
 
 
 def require_root(root: Path | None) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.confine import OutsideRootError, confined, expanded, resolved
+from specserve.confine import OutsideRootError, expand_user, resolve, resolve_inside
 from specserve_ngram.documents import JsonLines, TextFile
 from specserve_ngram.errors import CorpusError
 
@@ -21,7 +21,7 @@ ROOT = "ngram.corpus_root"
 
 def given_source(path: str) -> Source:
     """A file that the operator names: anywhere, relative to the working directory."""
-    return source_at(resolved(expanded(path, param="path"), param="path"), path)
+    return source_at(resolve(expand_user(path, param="path"), param="path"), path)
 
 
 def confined_source(path: str, root: Path | None) -> Source:
@@ -31,7 +31,7 @@ def confined_source(path: str, root: Path | None) -> Source:
             "this server reads no files for clients. Send documents, or start it with --set ngram.corpus_root=DIR.",
             param="path",
         )
-    return source_at(confined(path, root, ROOT, param="path"), path)
+    return source_at(resolve_inside(path, root, ROOT, param="path"), path)
 
 
 def source_at(path: Path, label: str) -> Source:
