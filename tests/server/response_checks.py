@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wire_strategies import CHAT, COMPLETIONS, TOKENIZE
+from body_strategies import CHAT, COMPLETIONS, TOKENIZE
 
 if TYPE_CHECKING:
-    from wire_strategies import Shot
+    from body_strategies import Shot
 
 STATUSES = (200, 400, 404, 413, 429)
 FINISHES = ("stop", "length")

@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from body_strategies import CHAT, COMPLETIONS, TOKENIZE, Shot, bodies, shots
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from live_server import ADAPTER, LiveServer, serving
-from wire_judge import Answer, check_answer, read_choices
-from wire_strategies import CHAT, COMPLETIONS, TOKENIZE, Shot, bodies, shots
+from response_checks import Answer, check_answer, read_choices
 
 from specserve.errors import RequestError
 from specserve.server import serving_chat, serving_completion, tokenization
