@@ -38,7 +38,7 @@ def check(outcome, requests, places, expected):
     for i, request in enumerate(requests):
         if i in places:
             assert outcome.outputs[request.request_id].finish_reason == "error"
-            assert "Boom" in outcome.outputs[request.request_id].deltas[-1].error
+            assert "Boom" in outcome.outputs[request.request_id].steps[-1].error
         else:
             assert decided[request.request_id] == expected[request.request_id], i
     assert outcome.metrics.request_success["error"] == len(places)

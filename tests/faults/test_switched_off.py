@@ -77,7 +77,7 @@ def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model)
     outcome = run_requests(
         engine_with(toy_model, make_draft_planner=lambda: Generous(32), make_drafter=lambda: drafter), requests
     )
-    figures = [outcome.outputs[str(i)].deltas[-1].figures for i in range(3)]
+    figures = [outcome.outputs[str(i)].steps[-1].figures for i in range(3)]
     assert outcome.decided() == plain.decided()
     assert [len(f.acceptance_histogram) for f in figures] == [0, 3, 7]
 
@@ -153,7 +153,7 @@ def test_without_its_lora_planner_only_requests_under_an_adapter_end(toy_model):
         assert run_requests(engine, [under_an_adapter(f"alone {i}")]).outputs[f"alone {i}"].finish_reason == "error"
     assert engine.metrics.faults.disabled == {("guest", "LoRA planner")}
     outcome = run_requests(engine, [*base, under_an_adapter("late")])
-    assert "is switched off after too many faults" in outcome.outputs["late"].deltas[-1].error
+    assert "is switched off after too many faults" in outcome.outputs["late"].steps[-1].error
     assert {name: decided for name, decided in outcome.decided().items() if name in right} == right
 
 
