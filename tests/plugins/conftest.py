@@ -25,8 +25,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The only place where plugins are found; what is imported from it is forgotten afterwards."""
     monkeypatch.syspath_prepend(str(tmp_path))
     only_here = functools.partial(discover, [str(tmp_path)])
-    monkeypatch.setattr("specserve.plugins.start.discover", only_here)
-    monkeypatch.setattr("specserve.cli.plugins.discover", only_here)
+    monkeypatch.setattr("specserve.plugins.discovery.discover", only_here)
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

@@ -92,6 +92,12 @@ def test_a_hook_with_an_unknown_argument_stops_start_up(install: Install, start:
         start("a")
 
 
+def test_a_hook_of_a_later_release_may_be_implemented_as_optional(install: Install, start: Start) -> None:
+    later = "\n@hookimpl(optionalhook=True)\ndef make_tea():\n    return None\n"
+    install("a", plugin=HOOKS + later)
+    assert start("a").loaded_names == ("a",)
+
+
 def test_kernel_plugins_are_on_by_default(install: Install, start: Start) -> None:
     install("cpu", provides="kernel.cpu", plugin=KERNELS)
     assert start().loaded_names == ("cpu",)

@@ -30,7 +30,6 @@ def test_no_circle_at_run_time():
     assert circles(run_time_graph()) == []
 
 
-@pytest.mark.xfail(strict=True, reason="protocols.sampling and sampling.sampler; plugins.rules and plugins.wording")
 def test_no_circle_in_types_or_inside_functions():
     assert circles(type_graph()) == []
 

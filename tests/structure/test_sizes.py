@@ -44,6 +44,5 @@ def test_few_functions_take_many_arguments():
     assert len(many) <= MAX_FUNCTIONS_OF_MANY_ARGUMENTS, many
 
 
-@pytest.mark.xfail(strict=True, reason="171 times")
 def test_the_core_says_its_types():
     assert len(names("Any", "core")) <= MAX_ANY_IN_CORE

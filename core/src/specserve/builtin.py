@@ -1,4 +1,4 @@
-"""The core's own parts, brought through the same hooks as a guest's."""
+"""The core's own hook implementations."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The vocabulary of a plugin's declarations: what `.compat` modules are written in.
+"""What a plugin declares: the constants of its `.compat` module, and everything that its entry points say.
 
-Owns the constants behind entry points and the struct that holds one plugin's declarations. Imports nothing
-heavy, because `.compat` modules import it and the compatibility commands import them.
+Imports nothing heavy: `.compat` modules import it, and `specserve plugins` imports them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,8 +16,8 @@ PLUGIN_API = 1
 """The version of the plugin API that this specserve has; docs/plugins.md says what a version promises."""
 
 Check = Callable[[frozenset[str], EngineConfig], str | None]
-"""`check(enabled, config)`: why not, in one sentence without its full stop, or None. `enabled` holds the names of
-all enabled plugins and all features in effect, so that three can refuse where each two agree."""
+"""`check(enabled, config)`: the reason for a refusal, or None. `enabled` holds the names of all enabled plugins and all
+features in effect: a check may refuse three plugins of which any two are compatible."""
 
 Condition = Callable[[EngineConfig], str | None]
 """`check(config)`: why the feature is not provided under this configuration, or None."""
@@ -32,14 +31,14 @@ class Provides(msgspec.Struct, frozen=True):
 
 
 class Compatible(msgspec.Struct, frozen=True):
-    """What holds where this plugin meets the feature. A check that returns a reason refuses."""
+    """Why the plugin works with the feature. Where the check returns a reason, they are in conflict."""
 
     sentence: str
     check: Check | None = None
 
 
 class Conflict(msgspec.Struct, frozen=True):
-    """Why this plugin cannot run with the feature. With a check, it conflicts only where the check returns a reason."""
+    """Why the plugin cannot run with the feature. With a check, only where that returns a reason."""
 
     sentence: str
     check: Check | None = None
@@ -52,7 +51,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class PluginDeclaration(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known of a plugin before it is imported. A str in place of a constant is its sentence."""
+    """Everything that is known of a plugin before it is imported. A str stands for the constant with that sentence."""
 
     name: str
     dist: str = "in-process"
@@ -61,22 +60,22 @@ class PluginDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     """The version of the plugin API that the plugin is made for."""
     module: str = ""
     class_name: str = ""
-    """The class in `module` that holds the hooks, made once per engine; empty where the module itself does."""
+    """The class in `module` with the hook implementations, instantiated once per engine; empty for the module."""
     provides: dict[str, Reference | Provides | str] = {}
     compatible: dict[str, Reference | Compatible | str] = {}
     conflicts: dict[str, Reference | Conflict | str] = {}
     problems: tuple[str, ...] = ()
-    """What is wrong with the declarations as written; enabling the plugin is refused while there are any."""
+    """What is wrong with the entry points; a plugin with problems cannot be enabled."""
 
     @property
     def default_on(self) -> bool:
-        """Kernel plugins change speed and not meaning: they are on unless switched off."""
+        """Kernels change the speed and no result: plugins that provide them are enabled unless switched off."""
         return any(token.startswith("kernel.") for token in self.provides)
 
 
 class InProcessPlugin(NamedTuple):
-    """A plugin that is handed over as an object, with no distribution: how tests write theirs."""
+    """A plugin that is given as an object and belongs to no distribution, such as those of tests."""
 
-    plugin: Any
-    """A module or object with hook implementations."""
+    plugin: object
+    """A module or another object with hook implementations."""
     declaration: PluginDeclaration

@@ -1,14 +1,14 @@
-"""Every hook that a plugin may implement, as pluggy specifications.
+"""The hook specifications: every hook that a plugin may implement.
 
-No hook is `firstresult`: the core collects all answers, and a role that only one can own refuses start-up
-when two answer. Most are called once, at start-up, and return objects whose plain methods the step loop calls; those
-that are called per request say so. An implementation may take fewer arguments than the specification. No
-torch is imported here.
+No hook is `firstresult`: the core collects all results, and start-up refuses two plugins in a role with one owner. Most
+hooks are called once, at start-up, and return objects whose methods the engine calls; `resolve_model`, `list_models`
+and `check_request` are called while requests are served. A hook implementation may take fewer arguments than its
+specification. Imports no torch.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pluggy
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import msgspec
+    from aiohttp import web
 
     from specserve.config import EngineConfig
     from specserve.protocols import (
@@ -37,62 +38,65 @@ PROJECT = "specserve"
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
+PluginOptions: TypeAlias = "msgspec.Struct | None"
+"""An instance of the Struct that the same plugin returns from `plugin_options`; None where it has no such hook."""
+
 
 @hookspec
 def plugin_options() -> type[msgspec.Struct]:  # type: ignore[empty-body]
-    """The plugin's options: a frozen, keyword-only msgspec Struct whose defaults make it start."""
+    """The type of the plugin's options: a frozen, keyword-only msgspec Struct with defaults."""
 
 
 @hookspec
-def make_kernels(config: EngineConfig, options: Any, device: str, dtype: str) -> KernelSet | None:
-    """A kernel set for this device and dtype, or None when the plugin has none that fits."""
+def make_kernels(config: EngineConfig, options: PluginOptions, device: str, dtype: str) -> KernelSet | None:
+    """A kernel set for this device and dtype, or None where the plugin has none."""
 
 
 @hookspec
-def attention_backends(config: EngineConfig, options: Any) -> Iterable[AttentionFactory]:  # type: ignore[empty-body]
-    """Attention backends, each with its capabilities."""
+def attention_backends(config: EngineConfig, options: PluginOptions) -> Iterable[AttentionFactory]:  # type: ignore[empty-body]
+    """Factories of attention backends, each with its capabilities."""
 
 
 @hookspec
 def select_attention(
-    config: EngineConfig, options: Any, available: Mapping[str, AttentionFactory], needs: AttentionNeeds
+    config: EngineConfig, options: PluginOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds
 ) -> AttentionFactory | None:
     """The backend that serves: one of `available`, or one composed of them; None leaves the choice to the core."""
 
 
 @hookspec
-def adapt_model(model: AdaptableModel, config: EngineConfig, options: Any) -> None:
+def adapt_model(model: AdaptableModel, config: EngineConfig, options: PluginOptions) -> None:
     """Add deltas to projections, or set their kernel, after the weights are loaded."""
 
 
 @hookspec
-def make_lora_planner(config: EngineConfig, options: Any) -> LoraPlanner | None:
-    """What finds the segment of each adapter in a batch, or None."""
+def make_lora_planner(config: EngineConfig, options: PluginOptions) -> LoraPlanner | None:
+    """A planner that finds the segment of each adapter in a batch, or None."""
 
 
 @hookspec
-def make_drafter(model: AdaptableModel, config: EngineConfig, options: Any) -> Drafter | None:
+def make_drafter(model: AdaptableModel, config: EngineConfig, options: PluginOptions) -> Drafter | None:
     """A drafter, or None."""
 
 
 @hookspec
-def make_draft_planner(config: EngineConfig, options: Any) -> DraftPlanner | None:
+def make_draft_planner(config: EngineConfig, options: PluginOptions) -> DraftPlanner | None:
     """A planner in place of the default one, or None."""
 
 
 @hookspec
-def make_verifier(config: EngineConfig, options: Any) -> Verifier | None:
+def make_verifier(config: EngineConfig, options: PluginOptions) -> Verifier | None:
     """A verifier in place of the drafter-invariant one, or None. One with `lossless = False` is reported as lossy."""
 
 
 @hookspec
-def logits_processors(config: EngineConfig, options: Any) -> Iterable[LogitsProcessor]:  # type: ignore[empty-body]
+def logits_processors(config: EngineConfig, options: PluginOptions) -> Iterable[LogitsProcessor]:  # type: ignore[empty-body]
     """Processors that run after the core's own, in the order in which the plugins are enabled."""
 
 
 @hookspec
 def resolve_model(name: str) -> ResolvedModel | None:
-    """What a request's `model` names, pinned until the request ends; None when this plugin does not know it."""
+    """The model that a request names, pinned until the request ends; None where this plugin does not know the name."""
 
 
 @hookspec
@@ -102,7 +106,7 @@ def list_models() -> Iterable[ResolvedModel]:  # type: ignore[empty-body]
 
 @hookspec
 def check_request(request: GenerateRequest) -> None:
-    """Raise a `RequestError` for a request that this plugin could not serve."""
+    """Raise a `RequestError` for a request that this plugin cannot serve."""
 
 
 @hookspec
@@ -111,10 +115,10 @@ def decline_graph(tokens: int, requests: int, widest: int) -> str | None:
 
 
 @hookspec
-def make_observer(config: EngineConfig, options: Any) -> Observer | None:
-    """An object that learns and counts after commit, or None."""
+def make_observer(config: EngineConfig, options: PluginOptions) -> Observer | None:
+    """An observer of the committed steps, or None."""
 
 
 @hookspec
-def add_routes(app: Any, engine: Any, options: Any) -> None:
-    """Add REST routes to the aiohttp application at server start."""
+def add_routes(app: web.Application, engine: Any, options: PluginOptions) -> None:
+    """Add REST routes to the application. `engine` is a `specserve.server.engine_client.EngineClient`."""

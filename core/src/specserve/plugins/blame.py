@@ -1,6 +1,6 @@
-"""Who raised: from a traceback to the plugin whose code or object it went through last.
+"""Attributes an exception to a plugin, by the innermost frame of its traceback that is the plugin's.
 
-Only to name a culprit in metrics and logs; nothing is decided by it. No torch.
+For metrics and logs only: nothing is decided by it. No torch.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 CORE = "core"
-"""Stands for the plugin where nobody else's code was on the way."""
+"""In place of a plugin's name, where no frame is a plugin's."""
 
 
 class Role(NamedTuple):
-    """An object that a plugin brought, such as a kernel set, and what it is called."""
+    """An object that a plugin returned, such as a kernel set; `name` is the part in metrics and logs."""
 
-    thing: object
+    value: object
     plugin: str
     name: str
     used_in: tuple[str, ...] = ()
-    """The core's modules that work with what it answers, and are the first to raise where that is wrong."""
+    """Modules of the core that process what its methods return, and that raise where this is wrong."""
 
 
 class Blame:
-    """`packages`: plugins by the top-level package of their code. The innermost frame decides."""
+    """`packages`: plugins by the top-level package of their code."""
 
     def __init__(self, roles: Sequence[Role] = (), packages: Mapping[str, str] | None = None) -> None:
         self.roles, self.packages = roles, packages or {}
@@ -37,7 +37,7 @@ class Blame:
         for frame in innermost_first(error):
             own, module = frame.f_locals.get("self"), str(frame.f_globals.get("__name__", ""))
             for role in self.roles:
-                if own is role.thing or module in role.used_in:
+                if own is role.value or module in role.used_in:
                     return role.plugin, role.name
             if (package := module.partition(".")[0]) in self.packages:
                 return self.packages[package], where
@@ -45,7 +45,7 @@ class Blame:
 
 
 def innermost_first(error: BaseException) -> Iterator[FrameType]:
-    """The frames that the error passed, and before them those of what caused it."""
+    """The frames of the error's cause, then its own."""
     if error.__cause__ is not None:
         yield from innermost_first(error.__cause__)
     frames, at = [], error.__traceback__

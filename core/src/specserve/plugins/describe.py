@@ -43,11 +43,11 @@ class PluginEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def banner(decision: Decision) -> list[str]:
-    """One line per enabled plugin, per default plugin that is switched off, and per undeclared pair that is allowed."""
+    """The enabled plugins, the default plugins that are switched off, and warnings about what is not declared."""
     lines = []
-    for plugin in decision.resolution.plugins:
-        declared = plugin.declaration
-        provides = ", ".join(plugin.features) or "nothing under this configuration"
+    for loaded in decision.resolution.plugins:
+        declared = loaded.declaration
+        provides = ", ".join(loaded.features) or "nothing under this configuration"
         lines.append(f"plugin {declared.name} {declared.version} ({declared.dist}): {provides}")
     lines += [f"plugin {name} is switched off: {reason}" for name, reason in decision.switched_off.items()]
     undeclared = decision.resolution.of("undeclared")

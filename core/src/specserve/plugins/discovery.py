@@ -1,7 +1,7 @@
 """Reads what installed distributions declare, without importing any of them.
 
-Knows nothing about which plugins are enabled or whether they agree. What is misspelt is kept as a problem of the
-plugin, so that listing works and enabling refuses.
+Knows nothing about which plugins are enabled or compatible. A misspelling is kept as a problem of the plugin: listing
+works, enabling refuses.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from specserve.plugins.entry_points import (
     PREFIX,
     api_version,
     group_problems,
-    holds_plugins,
-    plugin_points,
+    is_plugin_group,
+    plugin_entry_points,
     plugin_problems,
 )
-from specserve.plugins.messages import other_api
+from specserve.plugins.error_text import other_api
 from specserve.plugins.tokens import canonical, token_problems
 
 if TYPE_CHECKING:
@@ -33,17 +33,17 @@ def discover(path: Sequence[str] | None = None) -> dict[str, PluginDeclaration]:
     distributions = metadata.distributions() if path is None else metadata.distributions(path=list(path))
     for declaration in sorted(read_distributions(distributions), key=lambda d: (d.name, d.dist)):
         other = found.get(declaration.name)
-        found[declaration.name] = claimed_twice(other, declaration) if other else declaration
+        found[declaration.name] = with_duplicate(other, declaration) if other else declaration
     return with_token_problems(found)
 
 
 def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[PluginDeclaration]:
-    """The plugins of each distribution; the first of several copies on the path is the one that Python imports."""
+    """The plugins of each distribution. Of several copies of one on the path the first counts: Python imports that."""
     seen: set[str] = set()
     declarations = []
     for distribution in distributions:
         points = [point for point in distribution.entry_points if point.group.startswith(PREFIX)]
-        if not any(holds_plugins(point.group) for point in points):
+        if not any(is_plugin_group(point.group) for point in points):
             continue
         dist = distribution.metadata["Name"] or "unnamed"
         if canonical(dist) not in seen:
@@ -53,11 +53,9 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
 
 
 def read_distribution(dist: str, version: str, points: list[metadata.EntryPoint]) -> list[PluginDeclaration]:
-    """A distribution speaks for its own plugins only: groups that name another plugin are problems.
-
-    The rest of a plugin's declaration for another version of the plugin API is not judged.
-    """
-    plugins = plugin_points(points)
+    """Groups that name a plugin of another distribution are problems. The rest of a declaration for another version of
+    the plugin API is not checked."""
+    plugins = plugin_entry_points(points)
     apis = {name: api_version(point.group) or PLUGIN_API for name, point in plugins.items()}
     problems = (*group_problems(dist, apis, {point.group for point in points}), *plugin_problems(points))
     groups: dict[tuple[str, str], dict[str, Reference]] = {}
@@ -81,7 +79,7 @@ def read_distribution(dist: str, version: str, points: list[metadata.EntryPoint]
     ]
 
 
-def claimed_twice(first: PluginDeclaration, second: PluginDeclaration) -> PluginDeclaration:
+def with_duplicate(first: PluginDeclaration, second: PluginDeclaration) -> PluginDeclaration:
     problem = f"both {first.dist} and {second.dist} call a plugin {first.name!r}; uninstall one of them"
     return msgspec.structs.replace(first, problems=(*first.problems, problem))
 

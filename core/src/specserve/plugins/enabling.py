@@ -18,7 +18,7 @@ from specserve.plugins.messages import refusal, verdict
 from specserve.plugins.rules import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from specserve.config import EngineConfig
     from specserve.declare import PluginDeclaration
@@ -49,19 +49,15 @@ def decide(
     """
     requested = tuple(dict.fromkeys((*config.plugins, *in_process)))
     refuse_contradictions(config, installed, requested)
-    declarations = [find(name, installed) for name in requested]
-    resolution = resolve(declarations, config)
+    resolution = resolve([find(name, installed) for name in requested], config)
     switched_off = dict(failed or {})
-    for candidate in default_plugins(config, installed, requested):
-        if candidate.name in switched_off:
-            continue
+    for candidate in default_plugins(config, installed, {*requested, *switched_off}):
         extended, reason = try_adding(resolution, candidate, config)
         if extended is None:
             switched_off[candidate.name] = reason
         else:
             resolution = extended
-    refusals = resolution.refusals(config)
-    if refusals:
+    if refusals := resolution.refusals(config):
         raise PluginError(" ".join(refusal(finding) for finding in refusals))
     decision = Decision(resolution, switched_off)
     refuse_unused_options(config, installed, decision)
@@ -69,11 +65,11 @@ def decide(
 
 
 def default_plugins(
-    config: EngineConfig, installed: Mapping[str, PluginDeclaration], requested: Sequence[str]
+    config: EngineConfig, installed: Mapping[str, PluginDeclaration], excluded: Collection[str]
 ) -> list[PluginDeclaration]:
     if not config.default_plugins:
         return []
-    excluded = {*requested, *config.no_plugins}
+    excluded = {*excluded, *config.no_plugins}
     return [declared for name, declared in sorted(installed.items()) if declared.default_on and name not in excluded]
 
 
@@ -107,8 +103,8 @@ def find(name: str, installed: Mapping[str, PluginDeclaration]) -> PluginDeclara
 def refuse_contradictions(
     config: EngineConfig, installed: Mapping[str, PluginDeclaration], requested: Sequence[str]
 ) -> None:
-    """`--no-plugin` may name what is not installed, so that one command line serves many machines, but not
-    what looks like a misspelt name of an installed default."""
+    """`--no-plugin` may name a plugin that is not installed, so that one command line serves many machines, unless it
+    looks like a misspelt name of a default plugin."""
     defaults = [name for name, declaration in installed.items() if declaration.default_on]
     for name in config.no_plugins:
         if name in requested:

@@ -1,4 +1,4 @@
-"""The entry-point groups of a plugin and their spelling."""
+"""The entry-point groups of plugins, and what is wrong with those of a distribution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MODELS = "specserve.models"
 KINDS = ("provides", "compatible", "conflicts")
 
 
-def holds_plugins(group: str) -> bool:
+def is_plugin_group(group: str) -> bool:
     return f"{group}.".startswith("specserve.plugins.")
 
 
@@ -29,19 +29,19 @@ def api_version(group: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def plugin_points(points: list[metadata.EntryPoint]) -> dict[str, metadata.EntryPoint]:
-    """The entry point of each plugin. One made for several versions of the plugin API has one for each: this version's
-    is taken, else the newest."""
-    own = [point for point in points if holds_plugins(point.group)]
+def plugin_entry_points(points: list[metadata.EntryPoint]) -> dict[str, metadata.EntryPoint]:
+    """The entry point of each plugin. A plugin for several versions of the plugin API has several: the one for this
+    version counts, else the one for the newest."""
+    own = [point for point in points if is_plugin_group(point.group)]
     own.sort(key=lambda point: (point.group == PLUGINS, api_version(point.group) or 0))
     return {point.name: point for point in own}
 
 
 def group_problems(dist: str, apis: Mapping[str, int], groups: set[str]) -> Iterable[str]:
-    """`apis`: the version of the plugin API by plugin. What belongs to a plugin of another version is not judged."""
+    """`apis`: each plugin's version of the plugin API. Groups of a plugin for another version are not checked."""
     for group in sorted(groups - {MODELS}):
         kind, _, name = group.removeprefix(PREFIX).partition(".")
-        if holds_plugins(group):
+        if is_plugin_group(group):
             if api_version(group) is None:
                 yield f"the entry-point group {group!r} names no version of the plugin API; it must be {PLUGINS!r}"
         elif apis.get(name, PLUGIN_API) != PLUGIN_API:
@@ -54,7 +54,7 @@ def group_problems(dist: str, apis: Mapping[str, int], groups: set[str]) -> Iter
 
 
 def plugin_problems(points: list[metadata.EntryPoint]) -> Iterable[str]:
-    for name, point in plugin_points(points).items():
+    for name, point in plugin_entry_points(points).items():
         if api_version(point.group) not in (None, PLUGIN_API):
             continue
         if name == "builtin" or "." in name:
@@ -62,6 +62,6 @@ def plugin_problems(points: list[metadata.EntryPoint]) -> Iterable[str]:
         if not re.fullmatch(r"\w+(\.\w+)*(:\w+)?", point.value):
             allowed = "a module, like my_package.plugin, or a class in one, like my_package.plugin:MyPlugin"
             yield f"in {point.group}: {name} must name {allowed}; got {point.value!r}"
-    named = Counter((point.group, point.name) for point in points if holds_plugins(point.group))
+    named = Counter((point.group, point.name) for point in points if is_plugin_group(point.group))
     for group, name in sorted(key for key, count in named.items() if count > 1):
         yield f"the entry-point group {group!r} names {name!r} twice"

@@ -1,14 +1,18 @@
-"""Parts of error messages: suggestions for misspelt names, and what an exception says."""
+"""Parts of error messages: the nearest name, what an exception says, who a plugin is, how to start without it."""
 
 from __future__ import annotations
 
 import difflib
 from typing import TYPE_CHECKING
 
+from specserve import __version__
+from specserve.declare import PLUGIN_API
 from specserve.faults import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from specserve.declare import PluginDeclaration
 
 
 def suggest(got: str, allowed: Iterable[str]) -> str | None:
@@ -25,3 +29,15 @@ def did_you_mean(got: str, allowed: Iterable[str]) -> str:
 def describe_error(error: BaseException) -> str:
     text = error_text(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def full_name(declaration: PluginDeclaration) -> str:
+    return f"plugin {declaration.name} ({declaration.dist} {declaration.version})"
+
+
+def how_to_disable(name: str) -> str:
+    return f"To start without it, remove --plugin {name} or pass --no-plugin {name}."
+
+
+def other_api(api: int) -> str:
+    return f"made for version {api} of the plugin API; this specserve ({__version__}) has version {PLUGIN_API}"

@@ -43,7 +43,7 @@ PLUGIN_FEATURES = {
     "observer.metrics": "learns from or counts what was committed, and changes nothing",
     "server.routes": "adds routes to the HTTP server",
 }
-"""What plugins bring. Two plugins that bring these meet, and one of the two must have declared that it works."""
+"""What other plugins provide. Where two plugins provide these, one of them must declare the other's compatible."""
 
 FEATURES = CORE_FEATURES | KERNEL_FEATURES | PLUGIN_FEATURES
 NAMESPACES = frozenset(token.partition(".")[0] for token in FEATURES)
@@ -54,16 +54,16 @@ HOW_TO_SWITCH_OFF = {
     "graph.full": "pass --graphs none or piecewise",
     "graph.piecewise": "pass --graphs none or full",
 }
-"""How to do without a feature of the core; the others are always there."""
+"""The flags that switch a core feature off; the others are always on."""
 
 
 def needs_no_declaration(token: str) -> bool:
-    """Does a plugin work with this token unless it says otherwise?"""
+    """Whether a plugin works with this feature unless it declares a conflict."""
     return token in CORE_FEATURES or token in KERNEL_FEATURES
 
 
 def core_features(config: EngineConfig, provided: Iterable[str]) -> tuple[str, ...]:
-    """The core's own features under this configuration; plain torch kernels unless a plugin provides others."""
+    """The features of the core under this configuration, with kernel.torch unless a plugin provides kernels."""
     switched = {
         "prefix_cache": config.prefix_cache,
         "chunked_prefill": config.chunked_prefill,

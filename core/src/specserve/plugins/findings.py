@@ -15,7 +15,7 @@ Kind = Literal["conflict", "undeclared", "compatible"]
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """What one plugin declares about one feature; `refuses` when it is a conflict here."""
+    """What one plugin declares about one feature under this configuration."""
 
     by: str
     token: str
@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """Every verdict for a set of plugins, in the order in which they were enabled."""
+    """The verdicts on a set of plugins; both in the order in which the plugins were enabled."""
 
     plugins: tuple[LoadedDeclaration, ...]
     findings: tuple[Finding, ...]

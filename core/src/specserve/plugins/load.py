@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import PluginError
 from specserve.faults import FAULTS
-from specserve.plugins.error_text import describe_error, did_you_mean
+from specserve.plugins.error_text import describe_error, did_you_mean, full_name, how_to_disable
 from specserve.plugins.loaded_plugin import BUILTIN, LoadedPlugin
-from specserve.plugins.messages import full_name, how_to_disable
 from specserve.plugins.registration import register
 
 if TYPE_CHECKING:

@@ -1,31 +1,13 @@
-"""Messages about plugins, for start-up errors, the banner, `specserve plugins` and `/v1/plugins`.
-
-Owns the texts; `rules` owns the verdicts.
-"""
+"""Findings as messages, for start-up errors, the banner, `specserve plugins` and `/v1/plugins`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve import __version__
-from specserve.declare import PLUGIN_API
 from specserve.plugins.features import FEATURES, HOW_TO_SWITCH_OFF, needs_no_declaration
 
 if TYPE_CHECKING:
-    from specserve.declare import PluginDeclaration
     from specserve.plugins.findings import Finding, Statement
-
-
-def full_name(declaration: PluginDeclaration) -> str:
-    return f"plugin {declaration.name} ({declaration.dist} {declaration.version})"
-
-
-def how_to_disable(name: str) -> str:
-    return f"To start without it, remove --plugin {name} or pass --no-plugin {name}."
-
-
-def other_api(api: int) -> str:
-    return f"made for version {api} of the plugin API; this specserve ({__version__}) has version {PLUGIN_API}"
 
 
 def verdict(finding: Finding) -> str:
@@ -60,10 +42,10 @@ def refusal(finding: Finding) -> str:
 def advice(finding: Finding) -> str:
     left, right = finding.left, finding.right
     if finding.kind == "undeclared" and right in FEATURES:
-        return f"Missing: {missing_declarations(finding)}; or a declaration of the plugin that provides it."
+        return f"Missing: {missing_entry_points(finding)}; or a declaration of the plugin that provides it."
     if finding.kind == "undeclared":
         return (
-            f"Missing: {missing_declarations(finding)}. Remove --plugin {left} or --plugin {right}; "
+            f"Missing: {missing_entry_points(finding)}. Remove --plugin {left} or --plugin {right}; "
             "or pass --allow-undeclared to run them together at your own risk."
         )
     if needs_no_declaration(right):
@@ -72,7 +54,7 @@ def advice(finding: Finding) -> str:
     return f"Remove --plugin {left} or --plugin {right}."
 
 
-def missing_declarations(finding: Finding) -> str:
+def missing_entry_points(finding: Finding) -> str:
     """The missing entry points of both plugins; those of one are enough."""
     sides = []
     for name in (finding.left, finding.right):

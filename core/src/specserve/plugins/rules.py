@@ -6,6 +6,7 @@ either of them declares refuses; otherwise one of the two must have declared eac
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from specserve.plugins.error_text import describe_error
@@ -28,7 +29,7 @@ def resolve(enabled: Sequence[PluginDeclaration], config: EngineConfig) -> Resol
     plugins = tuple(load_declaration(declaration, config) for declaration in enabled)
     provided = [token for plugin in plugins for token in plugin.features]
     core = core_features(config, provided)
-    in_effect = frozenset((*(m.name for m in plugins), *provided, *core))
+    in_effect = frozenset((*(plugin.name for plugin in plugins), *provided, *core))
     findings = []
     for i, plugin in enumerate(plugins):
         for other in plugins[i + 1 :]:
@@ -41,20 +42,16 @@ def resolve(enabled: Sequence[PluginDeclaration], config: EngineConfig) -> Resol
 def judge_pair(
     left: LoadedDeclaration, right: LoadedDeclaration, in_effect: frozenset[str], config: EngineConfig
 ) -> Finding:
-    meets = tuple(
-        (a, b)
-        for a in left.features
-        for b in right.features
-        if not (needs_no_declaration(a) or needs_no_declaration(b))
-    )
+    pairs = itertools.product(left.features, right.features)
+    meets = tuple(pair for pair in pairs if not any(map(needs_no_declaration, pair)))
     statements = (
         *statements_of(left, right.features, in_effect, config),
         *statements_of(right, left.features, in_effect, config),
     )
     undeclared = [(a, b) for a, b in meets if b not in left.compatible and a not in right.compatible]
     missing = (
-        *missing_declaration_lines(left, (b for _, b in undeclared)),
-        *missing_declaration_lines(right, (a for a, _ in undeclared)),
+        *missing_declarations(left, (b for _, b in undeclared)),
+        *missing_declarations(right, (a for a, _ in undeclared)),
     )
     kind: Kind = "undeclared" if missing else "compatible"
     if any(statement.refuses for statement in statements):
@@ -74,7 +71,7 @@ def judge_core_feature(
 def statements_of(
     plugin: LoadedDeclaration, tokens: Iterable[str], in_effect: frozenset[str], config: EngineConfig
 ) -> Iterable[Statement]:
-    """What a plugin says about these features, here; a conditional conflict whose check passes says nothing."""
+    """What a plugin declares about these features. A conflict whose check returns no reason does not count."""
     for token in tokens:
         conflict = plugin.conflicts.get(token)
         if conflict is not None:
@@ -103,7 +100,7 @@ def run_check(
     return without_full_stop(reason) if reason else None
 
 
-def missing_declaration_lines(plugin: LoadedDeclaration, tokens: Iterable[str]) -> Iterable[str]:
+def missing_declarations(plugin: LoadedDeclaration, tokens: Iterable[str]) -> Iterable[str]:
     module = plugin.declaration.module.rpartition(".")[0] or "PACKAGE"
     for token in dict.fromkeys(tokens):
         yield f'"{token}" = "{module}.compat:CONSTANT" in specserve.compatible.{plugin.name}'

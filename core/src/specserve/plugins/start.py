@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.errors import PluginError
-from specserve.plugins.discovery import discover
+from specserve.plugins import discovery
 from specserve.plugins.enabling import Decision, decide
+from specserve.plugins.error_text import how_to_disable
 from specserve.plugins.load import load, load_builtin
-from specserve.plugins.messages import how_to_disable
 from specserve.plugins.tokens import token_problems
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ class DefaultPluginFailed(Exception):
 
 def start_plugins(config: EngineConfig, in_process: Mapping[str, InProcessPlugin], builtin: object) -> StartedPlugins:
     """Where a default plugin does not load, the others are decided again without it; each is imported once."""
-    installed = {**discover(), **{name: checked_declaration(name, plugin) for name, plugin in in_process.items()}}
+    installed = {
+        **discovery.discover(),
+        **{name: checked_declaration(name, plugin) for name, plugin in in_process.items()},
+    }
     failed: dict[str, str] = {}
     loaded: dict[str, LoadedPlugin] = {}
     while True:

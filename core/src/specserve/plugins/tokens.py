@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def token_problems(declaration: PluginDeclaration, dists: set[str]) -> tuple[str, ...]:
-    """What is wrong with the feature tokens that a plugin declares; `dists`: the distributions that have plugins."""
+    """What is wrong with the feature tokens of a declaration. `dists`: distributions with plugins."""
     problems = [(f"provides.{declaration.name}", provide_problem(t, declaration.dist)) for t in declaration.provides]
     for group, tokens in (("compatible", declaration.compatible), ("conflicts", declaration.conflicts)):
         known = {*dists, declaration.dist}
@@ -36,31 +36,25 @@ def canonical(name: str) -> str:
 
 
 def belongs_to(token: str, dist: str) -> bool:
-    """Is the token in this distribution's own namespace? `my_dist.thing` belongs to `my-dist`."""
+    """Whether the token is in the distribution's namespace: `my_dist.thing` belongs to `my-dist`."""
     head, rest = token[: len(dist)], token[len(dist) :]
     return canonical(head) == canonical(dist) and rest.startswith(".") and len(rest) > 1
 
 
 def provide_problem(token: str, dist: str) -> str | None:
     """Why a plugin of distribution `dist` must not provide this token, or None."""
-    if (
-        token in KERNEL_FEATURES
-        or token in PLUGIN_FEATURES
-        or (belongs_to(token, dist) and not in_core_namespace(token))
-    ):
+    allowed = [*KERNEL_FEATURES, *PLUGIN_FEATURES]
+    if token in allowed or (belongs_to(token, dist) and not in_core_namespace(token)):
         return None
     if token in CORE_FEATURES:
         return f"{token} is the core's own feature and cannot be provided by a plugin"
-    return unknown(
-        token, [*KERNEL_FEATURES, *PLUGIN_FEATURES], f"a new feature of {dist} begins with its name: {dist}.something"
-    )
+    return unknown(token, allowed, f"a new feature of {dist} begins with its name: {dist}.something")
 
 
 def mention_problem(token: str, dists: Collection[str]) -> str | None:
     """Why a plugin must not declare anything about this token, or None. `dists`: distributions with plugins.
 
-    Another distribution's feature may be named before that distribution is installed; what looks like a
-    misspelt name of the core's may not.
+    The feature of a distribution that is not installed is accepted, unless it looks like a misspelt token of the core.
     """
     if token in FEATURES:
         return None

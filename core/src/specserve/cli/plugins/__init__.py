@@ -11,7 +11,7 @@ from specserve.cli.plugins.check_plugins import check_plugins
 from specserve.cli.plugins.explain_pair import explain_pair
 from specserve.cli.plugins.list_plugins import list_plugins
 from specserve.config import DEVICES
-from specserve.plugins.discovery import discover
+from specserve.plugins import discovery
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -54,4 +54,4 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
 
 def run(args: Namespace) -> int:
     command: Command = args.command
-    return command(args, discover())
+    return command(args, discovery.discover())

@@ -13,7 +13,7 @@ from specserve.plugins.error_text import did_you_mean
 from specserve.plugins.features import FEATURES, needs_no_declaration
 from specserve.plugins.loaded_declaration import load_declaration
 from specserve.plugins.messages import advice, statement_line, verdict
-from specserve.plugins.rules import judge_core_feature, missing_declaration_lines
+from specserve.plugins.rules import judge_core_feature, missing_declarations
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -61,9 +61,7 @@ def feature_finding(declaration: PluginDeclaration, token: str, config: EngineCo
     finding = judge_core_feature(member, token, frozenset((declaration.name, *member.features, token)), config)
     if needs_no_declaration(token) or finding.statements:
         return finding
-    return msgspec.structs.replace(
-        finding, kind="undeclared", missing=tuple(missing_declaration_lines(member, [token]))
-    )
+    return msgspec.structs.replace(finding, kind="undeclared", missing=tuple(missing_declarations(member, [token])))
 
 
 def explanation(finding: Finding, installed: Mapping[str, PluginDeclaration]) -> list[str]:
