@@ -98,6 +98,16 @@ def test_a_hook_of_a_later_release_may_be_implemented_as_optional(install: Insta
     assert start("a").loaded_names == ("a",)
 
 
+def test_a_hook_whose_feature_is_not_declared_is_a_warning(install: Install, start: Start) -> None:
+    observer = "\n@hookimpl\ndef make_observer():\n    return None\n"
+    install("a", plugin=HOOKS + observer)
+    install("b", plugin=HOOKS + observer, provides="observer.metrics", compatible={"draft.chain": "WORKS"})
+    assert [line for line in start("a", "b").banner() if line.startswith("warning")] == [
+        "warning: a implements make_observer and declares none of its features: "
+        "add observer.metrics to specserve.provides.a."
+    ]
+
+
 def test_kernel_plugins_are_on_by_default(install: Install, start: Start) -> None:
     install("cpu", provides="kernel.cpu", plugin=KERNELS)
     assert start().loaded_names == ("cpu",)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from specserve.plugins.hook_checks import undeclared_features
 from specserve.plugins.loaded_plugin import BUILTIN
 from specserve.plugins.messages import verdict
 
@@ -42,7 +43,7 @@ class PluginEntry(msgspec.Struct, frozen=True, kw_only=True):
     undeclared: list[str] = []
 
 
-def banner(decision: Decision) -> list[str]:
+def banner(plugins: Sequence[LoadedPlugin], decision: Decision) -> list[str]:
     """The enabled plugins, the default plugins that are switched off, and warnings about what is not declared."""
     lines = []
     for loaded in decision.resolution.plugins:
@@ -50,6 +51,7 @@ def banner(decision: Decision) -> list[str]:
         provides = ", ".join(loaded.features) or "nothing under this configuration"
         lines.append(f"plugin {declared.name} {declared.version} ({declared.dist}): {provides}")
     lines += [f"plugin {name} is switched off: {reason}" for name, reason in decision.switched_off.items()]
+    lines += [f"warning: {warning}" for plugin in plugins for warning in undeclared_features(plugin)]
     undeclared = decision.resolution.of("undeclared")
     return lines + [f"warning: {verdict(finding)} Allowed by --allow-undeclared." for finding in undeclared]
 

@@ -14,12 +14,25 @@ if TYPE_CHECKING:
 
     import pluggy
 
+    from specserve.plugins.loaded_plugin import LoadedPlugin
+
 HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {
     name: tuple(inspect.signature(function).parameters)
     for name, function in vars(hookspecs).items()
     if hasattr(function, f"{hookspecs.PROJECT}_spec")
 }
 """The arguments of every hook, by its name."""
+
+HOOK_FEATURES = {
+    "make_drafter": ("draft.chain", "draft.tree", "draft.model"),
+    "make_lora_planner": ("lora.target",),
+    "attention_backends": ("attention.backend", "attention.hybrid"),
+    "make_verifier": ("verifier.lossless", "verifier.lossy"),
+    "logits_processors": ("logits.processor",),
+    "make_observer": ("observer.metrics",),
+    "add_routes": ("server.routes",),
+}
+"""The features of which a plugin should declare one, by the hook that it implements."""
 
 
 def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> None:
@@ -42,6 +55,18 @@ def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> Non
             f"plugin {name} implements no hook: {plugin!r} has no function marked @hookimpl. "
             f"Point its entry point at the module or the class that holds them. {how_to_disable(name)}"
         )
+
+
+def undeclared_features(plugin: LoadedPlugin) -> list[str]:
+    """What a plugin does without declaring it: other plugins cannot say whether they are compatible with it."""
+    if plugin.declaration is None:
+        return []
+    return [
+        f"{plugin.name} implements {hook} and declares none of its features: "
+        f"add {' or '.join(tokens)} to specserve.provides.{plugin.name}."
+        for hook, tokens in HOOK_FEATURES.items()
+        if plugin.implements(hook) and not any(token in plugin.declaration.provides for token in tokens)
+    ]
 
 
 def unmarked_hooks(plugin: object, implemented: Collection[str]) -> list[str]:

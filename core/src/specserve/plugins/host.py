@@ -140,7 +140,7 @@ class PluginHost:
         return [Role(p.manager.get_plugin(p.name), p.name, "hook") for p in self.plugins if p.name != BUILTIN]
 
     def banner(self) -> list[str]:
-        return banner(self.decision)
+        return banner(self.plugins, self.decision)
 
     def describe(self) -> list[JsonObject]:
         """The entries of /v1/plugins."""
