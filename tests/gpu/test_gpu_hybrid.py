@@ -84,7 +84,7 @@ def test_flashinfer_is_near_float64_on_chains_and_trees(cases, dtype, head_dim):
         assert_near_dense(cases, world, backend, spans, 3)
 
 
-def test_cupy_computes_trees_and_masks_as_its_twin_does():
+def test_cupy_computes_trees_and_masks_as_torch_does():
     pytest.importorskip("cupy")
     from tree_cases import assert_masks_are_right, assert_trees_are_right
 
@@ -96,7 +96,7 @@ def test_cupy_computes_trees_and_masks_as_its_twin_does():
 
 
 @pytest.mark.parametrize(("dtype", "head_dim"), [(torch.float32, 5), (torch.bfloat16, 64), (torch.float16, 5)], ids=str)
-def test_cupy_moves_tokens_as_its_twin_does(dtype, head_dim):
+def test_cupy_moves_tokens_as_torch_does(dtype, head_dim):
     pytest.importorskip("cupy")
     from tree_cases import some_moves
 
@@ -112,7 +112,7 @@ def test_cupy_moves_tokens_as_its_twin_does(dtype, head_dim):
         assert torch.equal(ours, expected)
 
 
-def test_the_torch_twin_of_the_trees_on_the_device():
+def test_the_torch_version_of_the_trees_on_the_device():
     from tree_cases import assert_masks_are_right, assert_trees_are_right
 
     from specserve_hybrid_attn.cuda.tree_masks import TorchTrees

@@ -66,7 +66,7 @@ def test_the_height_of_a_tile_changes_no_bit(checks, kernels, dtype, rows):
 def test_the_cache_and_the_neighbours_of_broken_rows(checks, kernels):
     checks.check_the_cache_is_written_as_its_own_write_does_it(kernels, "cuda")
     checks.check_siblings_and_broken_rows_do_not_leak(kernels, "cuda")
-    checks.check_waves_of_few_programs_change_nothing(kernels, "cuda")
+    checks.check_launches_of_few_programs_change_nothing(kernels, "cuda")
 
 
 def test_a_plan_and_a_forward_never_wait_for_the_device(checks, kernels):
@@ -96,7 +96,7 @@ def microseconds(run):
 
 
 def test_the_table_of_speeds(checks, kernels, capsys):
-    """No threshold: printed for a reader who tunes `cut_for`. One layer of 32 heads, 8 key heads of 128, bfloat16."""
+    """No threshold: printed for whoever tunes `tile_config_for`. One layer of 32 heads, 8 key heads of 128, bfloat16."""
     from paged_cases import NUM_SLOTS
 
     from specserve.attention.sdpa import SdpaAttention

@@ -1,4 +1,4 @@
-"""The CUDA backends as a CPU can run them: their own plans and logic, over torch twins of the kernels.
+"""The CUDA backends as a CPU can run them: their own plans and logic, over references of the kernels in torch.
 
 And the plugin hybrid_attn as an object, for machines where nothing is installed.
 """
@@ -15,7 +15,7 @@ from specserve.testing.requests import TOY_VOCAB
 from specserve_hybrid_attn import plugin
 from specserve_hybrid_attn.cuda.flash import FlashAttention, FlashFactory
 from specserve_hybrid_attn.cuda.paged import PagedAttention, PagedFactory
-from specserve_hybrid_attn.cuda.paged_plan import cut_for
+from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
 from specserve_hybrid_attn.cuda.paged_reference import TorchPaged
 from specserve_hybrid_attn.cuda.varlen import varlen_attn_reference
 
@@ -34,8 +34,8 @@ class ReferencePagedFactory:
         self.make = make
 
     def build(self, spec, cache, device, dtype):
-        cut = cut_for(dtype.itemsize, spec.num_heads // spec.num_kv_heads, rows=1)
-        return PagedAttention(spec, cache, device, self.make, cut._replace(split=64))
+        config = tile_config_for(dtype.itemsize, spec.num_heads // spec.num_kv_heads, rows=1)
+        return PagedAttention(spec, cache, device, self.make, config._replace(split_size=64))
 
 
 class ReferenceFlashFactory:
@@ -60,7 +60,7 @@ def reference_plugin(make=TorchPaged):
     holds = Compatible("a test runs both together")
     declaration = PluginDeclaration(
         name="cuda_references",
-        provides={"attention.backend": "the CUDA backends over torch twins"},
+        provides={"attention.backend": "the CUDA backends over references in torch"},
         compatible={"draft.chain": holds, "draft.tree": holds, "attention.hybrid": holds},
     )
     return InProcessPlugin(ReferencePlugin(make), declaration)

@@ -1,8 +1,8 @@
-"""What `triton_paged` is asked without a GPU; every check takes the maker of its kernels.
+"""Checks of `triton_paged` that need no GPU; every check takes the maker of its kernels.
 
-pytest runs the checks on the torch twin. As a script, in a process of its own, this file runs them on the kernels
-through Triton's interpreter (the variable must be set before Triton is imported) and prints one JSON object: the name
-of each check to "ok" or its traceback.
+pytest runs the checks on the reference in torch. As a script, in a process of its own, this file runs them on the
+kernels through Triton's interpreter (the variable must be set before Triton is imported) and prints one JSON object:
+the name of each check to "ok" or its traceback.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint
 from specserve_hybrid_attn.cuda import paged_plan
 from specserve_hybrid_attn.cuda.paged import PagedAttention
-from specserve_hybrid_attn.cuda.paged_plan import cut_for
+from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
 from triton_runs import mend_the_interpreter, outcome
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
@@ -36,20 +36,20 @@ TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 def backend_of(world, make, rows=None):
     """`rows` 1 where bits are compared: the interpreter multiplies with numpy, whose rounding depends on a row's place
     in its matrix on some processors (AMD EPYC). With one row per tile every row has the same place."""
-    cut = cut_for(world.cache.data.itemsize, world.shape.heads // world.shape.kv_heads, rows)
-    return PagedAttention(world.spec, world.cache, world.device, make, cut)
+    config = tile_config_for(world.cache.data.itemsize, world.shape.heads // world.shape.kv_heads, rows)
+    return PagedAttention(world.spec, world.cache, world.device, make, config)
 
 
-def short_runs(world, make):
-    """One row per tile, and runs of 32 keys: what 256 do at their borders is seen in fewer programs."""
-    whole = backend_of(world, make, rows=1).cut
-    return PagedAttention(world.spec, world.cache, world.device, make, whole._replace(keys=16, split=32))
+def short_splits(world, make):
+    """One row per tile, and splits of 32 keys: their borders are reached in fewer programs than those of 256."""
+    config = backend_of(world, make, rows=1).config
+    return PagedAttention(world.spec, world.cache, world.device, make, config._replace(block_n=16, split_size=32))
 
 
 def wide_keys(world, make):
     """128 keys at a time: fewer steps for the interpreter."""
-    cut = backend_of(world, make).cut
-    return PagedAttention(world.spec, world.cache, world.device, make, cut._replace(keys=128))
+    config = backend_of(world, make).config
+    return PagedAttention(world.spec, world.cache, world.device, make, config._replace(block_n=128))
 
 
 def assert_near_dense(shape, make, device="cpu", build=backend_of):
@@ -85,17 +85,17 @@ def check_half_precision_is_near_float64(make, device="cpu", dtype=torch.float16
     assert_near_dense(Shape(dtype=dtype), make, device)
 
 
-def check_waves_of_few_programs_change_nothing(make, device="cpu"):
+def check_launches_of_few_programs_change_nothing(make, device="cpu"):
     results = []
-    for workspace in (paged_plan.WORKSPACE, 1):
+    for workspace in (paged_plan.WORKSPACE_BYTES, 1):
         world = World(Shape(), device)
-        spans, backend = [world.prompt(30, 4), world.tree(30, LEADING)], short_runs(world, make)
+        spans, backend = [world.prompt(30, 4), world.tree(30, LEADING)], short_splits(world, make)
         tables = world.rows(sum(span.length for span in spans))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(paged_plan, "WORKSPACE", workspace)
+            patch.setattr(paged_plan, "WORKSPACE_BYTES", workspace)
             plan = backend.plan(world.builder.build(spans))
         results.append(backend.forward(0, *tables, plan))
-        assert len(plan.waves) == (1 if workspace > 1 else len(plan.tiles))
+        assert len(plan.launches) == (1 if workspace > 1 else len(plan.tiles))
     assert torch.equal(*results)
 
 
@@ -103,9 +103,9 @@ def check_waves_of_few_programs_change_nothing(make, device="cpu"):
 
 
 def check_a_guess_has_the_bits_of_the_same_tokens_decoded_one_by_one(
-    make, device="cpu", dtype=torch.float32, build=short_runs, start=29
+    make, device="cpu", dtype=torch.float32, build=short_splits, start=29
 ):
-    """The start puts the paths across two runs of keys."""
+    """The start puts the paths across two splits."""
     world = World(Shape(block_size=4, windows=(None, 6), dtype=dtype), device)
     tree, backend = world.tree(start, TREE), build(world, make)
     q, k, v = world.rows(tree.length)
@@ -129,7 +129,7 @@ def slots_of(world, span, count):
 
 
 def check_neighbours_and_span_cuts_change_no_bit(
-    make, device="cpu", dtype=torch.float32, build=short_runs, start=28, count=8
+    make, device="cpu", dtype=torch.float32, build=short_splits, start=28, count=8
 ):
     world = World(Shape(dtype=dtype), device)
     backend, span = build(world, make), world.prompt(start, count)

@@ -11,7 +11,7 @@ import re
 
 import torch
 
-from specserve_hybrid_attn.cuda.paged_plan import cut_for
+from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
 from triton_runs import outcome
 
 
@@ -43,23 +43,23 @@ def paged_ptx(name, dtype, head_dim=128, group=4):
 
     from specserve_hybrid_attn.cuda import paged_kernels as kernels
 
-    cut, p = cut_for(dtype.itemsize, group), KINDS[dtype]
-    heads = {"KV_HEADS": 8, "HEAD_DIM": head_dim, "DIMS": triton.next_power_of_2(head_dim)}
-    tiling = {"GROUP": group, "SPLIT": cut.split, "QUERIES": cut.queries}
+    config, p = tile_config_for(dtype.itemsize, group), KINDS[dtype]
+    heads = {"NUM_KV_HEADS": 8, "HEAD_DIM": head_dim, "BLOCK_D": triton.next_power_of_2(head_dim)}
+    tile_sizes = {"GROUP_SIZE": group, "SPLIT_SIZE": config.split_size, "BLOCK_M": config.block_m}
     if name == "write":
         pointers = dict.fromkeys(("keys", "values", "key_cache", "value_cache"), p) | {"slots": "*i64"}
-        strides = ("key_row", "key_head", "value_row", "value_head")
-        return compiled(kernels.write_kernel, pointers, strides, ("limit",), heads, num_warps=1)
-    results = dict.fromkeys(("parts", "tops", "sums"), "*fp32") | {"tiles": "*i64"}
+        strides = ("key_row_stride", "key_head_stride", "value_row_stride", "value_head_stride")
+        return compiled(kernels.write_kernel, pointers, strides, ("key_limit",), heads, num_warps=1)
+    results = dict.fromkeys(("partial_out", "partial_max", "partial_sum"), "*fp32") | {"tiles": "*i64"}
     if name == "merge":
-        constants = heads | tiling
-        return compiled(kernels.merge_kernel, results | {"out": p}, (), (), constants, num_warps=cut.num_warps)
+        constants = heads | tile_sizes
+        return compiled(kernels.merge_kernel, results | {"out": p}, (), (), constants, num_warps=config.num_warps)
     pointers = dict.fromkeys(("q", "key_cache", "value_cache"), p) | results
-    pointers |= dict.fromkeys(("blocks", "paths", "items"), "*i64")
-    constants = heads | tiling | {"BLOCK_SIZE": 16, "KEYS": cut.keys}
+    pointers |= dict.fromkeys(("block_ids", "paths", "items"), "*i64")
+    constants = heads | tile_sizes | {"BLOCK_SIZE": 16, "BLOCK_N": config.block_n}
     return compiled(
-        kernels.attend_kernel, pointers, ("q_row", "q_head", "window"), ("scale",), constants, free=("window",),
-        num_warps=cut.num_warps, num_stages=cut.num_stages,
+        kernels.attend_kernel, pointers, ("q_row_stride", "q_head_stride", "window"), ("scale",), constants,
+        free=("window",), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
 
 

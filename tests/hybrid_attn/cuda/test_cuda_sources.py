@@ -47,7 +47,7 @@ def cupy_kernels(cupy, monkeypatch):
     """The module over the fake; only the stream, which a CPU has not, is left out."""
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
     module = importlib.import_module(MODULE)
-    monkeypatch.setattr(module, "on_stream_of", nullcontext)
+    monkeypatch.setattr(module, "torch_stream", nullcontext)
     yield module
     sys.modules.pop(MODULE, None)
 
@@ -56,12 +56,12 @@ def identity(tensor):
     return tensor
 
 
-def test_the_torch_twin_of_the_tree_kernels():
+def test_the_torch_version_of_the_tree_kernels():
     assert_trees_are_right(TorchTrees())
 
 
 @pytest.mark.parametrize("window", WINDOWS)
-def test_the_torch_twin_of_the_masks(window):
+def test_the_torch_version_of_the_masks(window):
     assert_masks_are_right(TorchTrees(), window)
 
 
@@ -122,7 +122,7 @@ def test_a_cache_moves_by_its_mover():
     assert calls == [(cache.data, [3], [1])]
 
 
-def test_a_device_without_cupy_gets_the_torch_forms(monkeypatch):
+def test_a_device_without_cupy_gets_the_torch_versions(monkeypatch):
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     monkeypatch.setitem(sys.modules, "cupy", None)
     for device in (cpu, cuda):

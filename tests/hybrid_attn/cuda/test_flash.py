@@ -18,7 +18,7 @@ from specserve_hybrid_attn.cuda.varlen import torch_varlen, varlen_attn_referenc
 
 
 def recording(calls):
-    """The twin, which also notes its arguments."""
+    """The reference, which also records its arguments."""
 
     def varlen_attn(*arguments, **options):
         calls.append((arguments, options))
@@ -79,7 +79,7 @@ def test_a_branching_draft_is_our_mistake():
         flash_of(world, []).plan(world.builder.build([world.tree(5, (-1, -1))]))
 
 
-def test_an_engine_on_the_twin_drafts_chains_and_says_what_sdpa_says(toy_model):
+def test_an_engine_on_the_reference_drafts_chains_and_says_what_sdpa_says(toy_model):
     requests = [r for r in varied_requests(12, seed=5) if r.params.temperature == 0.0]
     expected = run(toy_model, requests).tokens()
     drafter = NoisyDrafter(expected, p=0.8, max_width=5, vocab_size=TOY_VOCAB)
@@ -95,7 +95,7 @@ def test_torch_has_what_flash_needs_of_it():
 
 
 def test_an_older_torch_is_refused(monkeypatch):
-    monkeypatch.setattr(varlen, "OLDEST", "99.1")
+    monkeypatch.setattr(varlen, "MIN_TORCH", "99.1")
     with pytest.raises(ConfigError, match=r"needs torch 99\.1 or newer"):
         torch_varlen()
 

@@ -78,7 +78,7 @@ class FakeWrapper:
 @pytest.fixture
 def fake(monkeypatch):
     monkeypatch.setattr(FakeWrapper, "made", [], raising=False)
-    monkeypatch.setattr(flashinfer_paged, "WORKSPACE", 64)
+    monkeypatch.setattr(flashinfer_paged, "WORKSPACE_BYTES", 64)
     return SimpleNamespace(BatchPrefillWithPagedKVCacheWrapper=FakeWrapper)
 
 

@@ -1,4 +1,4 @@
-"""`triton_paged` on a machine without a GPU: its plan on the torch twin, its kernels interpreted, and compiled."""
+"""`triton_paged` on a machine without a GPU: its plan on a torch reference, its kernels interpreted, and compiled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from specserve.testing.toy import write_checkpoint
 from specserve_hybrid_attn.choose_backends import choose
 from specserve_hybrid_attn.cuda.backends import cuda_backends
 from specserve_hybrid_attn.cuda.paged import PagedFactory
-from specserve_hybrid_attn.cuda.paged_plan import cut_for, make_plan
+from specserve_hybrid_attn.cuda.paged_plan import make_plan, tile_config_for
 from specserve_hybrid_attn.cuda.paged_reference import TorchPaged
 from specserve_hybrid_attn.cuda.tree_masks import TorchTrees
 from specserve_hybrid_attn.options import HybridOptions
@@ -40,7 +40,7 @@ def compiled(tmp_path_factory):
 
 
 @pytest.mark.parametrize("check", paged_checks.CHECKS)
-def test_the_torch_twin(check):
+def test_the_reference(check):
     check(TorchPaged)
 
 
@@ -56,25 +56,25 @@ def test_compiled_for_hopper(compiled, check):
     assert compiled[check.__name__] == "ok", compiled[check.__name__]
 
 
-def test_a_plan_has_every_row_once_and_every_run_of_its_keys_once():
+def test_a_plan_has_every_row_once_and_every_split_of_its_keys_once():
     world = World(Shape())
     spans = world.ragged()
     batch = world.builder.build(spans)
-    plan = make_plan(batch, cut_for(4, 2), 1, TorchTrees(), world.device)
+    plan = make_plan(batch, tile_config_for(4, 2), 1, TorchTrees(), world.device)
     rows = [row for first, count, *_ in plan.tiles.tolist() for row in range(first, first + count)]
     assert sorted(rows) == list(range(batch.num_rows))
-    for wave in plan.waves:
-        tiles, items = plan.tiles[wave.tiles].tolist(), plan.items[wave.items].tolist()
+    for launch in plan.launches:
+        tiles, items = plan.tiles[launch.tiles].tolist(), plan.items[launch.items].tolist()
         for index, (_, count, length, *_, first_item, _) in enumerate(tiles):
-            runs = [split for tile, split in items if tile == index]
-            assert runs == list(range(-(-(length + count - 1) // 256)))
+            splits = [split for tile, split in items if tile == index]
+            assert splits == list(range(-(-(length + count - 1) // 256)))
             assert items[first_item] == [index, 0]
 
 
 def test_a_tree_shares_tiles_only_along_a_branch():
     world = World(Shape())
     batch = world.builder.build([world.tree(50, TREE)])
-    plan = make_plan(batch, cut_for(4, 1), 1, TorchTrees(), world.device)
+    plan = make_plan(batch, tile_config_for(4, 1), 1, TorchTrees(), world.device)
     assert [(first, count) for first, count, *_ in plan.tiles.tolist()] == [
         (0, 3),  # the committed token and the leading chain of nodes 0 and 1
         (3, 1),
@@ -87,7 +87,7 @@ def test_a_tree_shares_tiles_only_along_a_branch():
 
 
 @pytest.mark.parametrize("architecture", ["llama", "mistral"])
-def test_an_engine_on_the_twin_is_lossless_with_trees(tmp_path, architecture):
+def test_an_engine_on_the_reference_is_lossless_with_trees(tmp_path, architecture):
     model = write_checkpoint(
         tmp_path / "model", architecture=architecture, **({"sliding_window": 24} if architecture == "mistral" else {})
     )

@@ -51,7 +51,7 @@ def generated_part(batch: Batch) -> SubBatch:
 
 
 def part_of(batch: Batch, rows_of: Callable[[Span], tuple[int, int]]) -> SubBatch:
-    """The rows [begin, end) that `rows_of` gives for each span. None is marked as scored, which attention does not read."""
+    """The rows [begin, end) that `rows_of` gives for each span. Attention does not read which are scored: none is."""
     spans, ranges = [], []
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
         begin, end = rows_of(span)

@@ -1,5 +1,4 @@
-"""The backends that the plugin brings on CUDA. Importing this imports neither Triton nor CuPy nor FlashInfer: each is
-imported when a backend that needs it is built."""
+"""The plugin's backends for CUDA. Triton, CuPy and FlashInfer are imported when a backend that needs them is built."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def cuda_backends() -> list[AttentionFactory]:
     """FlashInfer's is offered where the package is installed (extra `flashinfer`)."""
-    offers: list[AttentionFactory] = [PagedFactory(), FlashFactory()]
+    factories: list[AttentionFactory] = [PagedFactory(), FlashFactory()]
     if importlib.util.find_spec("flashinfer") is not None:
-        offers.append(FlashInferFactory())
-    return offers
+        factories.append(FlashInferFactory())
+    return factories

@@ -1,8 +1,7 @@
-"""Which form of the small kernels a device gets: CuPy's on CUDA where it is installed (extras cuda12, cuda13), torch's
-elsewhere.
+"""Chooses the small kernels: CuPy's on CUDA where it is installed (extras cuda12, cuda13), torch's elsewhere.
 
-For the moves of KV torch's form is the core's own (`specserve.kv.cache.move_tokens`). Each torch form is the twin that
-the CuPy kernel is tested against.
+The torch version of the KV moves is the core's (`specserve.kv.cache.move_tokens`). Each CuPy kernel is tested against
+its torch version.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ def has_cupy(device: torch.device) -> bool:
 
 
 def mover_for(device: torch.device) -> Mover:
-    """Moves an accepted tree path's tokens to the leading slots. A backend puts it into `KVCache.mover` when it is
-    built; CuPy's kernels are compiled here."""
+    """For `KVCache.mover`: moves an accepted path's keys and values to the leading slots. Compiles CuPy's kernels."""
     if has_cupy(device):
         from specserve_hybrid_attn.cuda.cupy_kernels import compile_kernels, move_with_cupy
 

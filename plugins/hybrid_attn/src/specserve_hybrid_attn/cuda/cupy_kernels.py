@@ -1,8 +1,8 @@
-"""The tree kernels and the KV moves on CUDA, by CuPy: compiled at run time, on torch's current stream, over torch's
-own memory (DLPack, no copy).
+"""The tree kernels and the KV moves on CUDA, by CuPy: compiled at run time, launched on torch's current stream, over
+torch's memory (DLPack, no copy).
 
-Written against CuPy 13; never run on a device so far. The sources are run on the host by
-tests/hybrid_attn/cuda/test_cuda_sources.py. Imports CuPy; only CUDA builds with it installed import this module.
+Written against CuPy 13; never run on a device so far. tests/hybrid_attn/cuda/test_cuda_sources.py runs the sources on
+the host. Imports CuPy; only CUDA builds with it installed import this module.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def kernel(source: str, name: str) -> Any:
 
 
 def compile_kernels() -> None:
-    """All of them, so that a CuPy that cannot compile stops the start and not the first tree."""
+    """Compiles all kernels at start-up, so that a CuPy that cannot compile fails there."""
     for name in ("tree_paths", "tree_ancestors", "tree_mask"):
         kernel(TREES, name).compile()
     for size in WORD_DTYPES:
@@ -43,46 +43,46 @@ def compile_kernels() -> None:
 
 
 @contextmanager
-def on_stream_of(tensor: Tensor) -> Iterator[None]:
-    """CuPy queues on the stream that torch uses for the tensor's device."""
+def torch_stream(device: torch.device) -> Iterator[None]:
+    """CuPy launches on torch's current stream of the device."""
     with (
-        cupy.cuda.Device(tensor.device.index),
-        cupy.cuda.ExternalStream(torch.cuda.current_stream(tensor.device).cuda_stream),
+        cupy.cuda.Device(device.index),
+        cupy.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream),
     ):
         yield
 
 
 def launch(source: str, name: str, grid: tuple[int, ...], *arguments: Tensor | int) -> None:
-    """Tensors go as arrays over the same memory, integers as 64 bits, which is what the kernels take."""
-    device_of = next(each for each in arguments if isinstance(each, torch.Tensor))
-    with on_stream_of(device_of):
-        given = [cupy.from_dlpack(a) if isinstance(a, torch.Tensor) else cupy.int64(a) for a in arguments]
-        kernel(source, name)(grid, (THREADS,), tuple(given))
+    """Tensors are passed as arrays over the same memory, integers as 64 bits: what the kernels take."""
+    device = next(argument.device for argument in arguments if isinstance(argument, torch.Tensor))
+    with torch_stream(device):
+        converted = [cupy.from_dlpack(a) if isinstance(a, torch.Tensor) else cupy.int64(a) for a in arguments]
+        kernel(source, name)(grid, (THREADS,), tuple(converted))
 
 
-def blocks_for(threads: int) -> tuple[int]:
+def grid_for(threads: int) -> tuple[int]:
     return (max(1, -(-threads // THREADS)),)
 
 
 class CupyTrees(TreeKernels):
-    """What `TorchTrees` computes level by level, in one launch each."""
+    """What `TorchTrees` computes, in one launch per kernel."""
 
-    def paths(self, parents: Tensor, depths: Tensor, slots: Tensor, deepest: int) -> Tensor:
-        out = slots.new_empty(len(parents), deepest)
-        arguments = (parents.contiguous(), depths.contiguous(), slots.contiguous(), out, len(parents), deepest)
-        launch(TREES, "tree_paths", blocks_for(len(parents)), *arguments)
+    def paths(self, parents: Tensor, depths: Tensor, slots: Tensor, max_depth: int) -> Tensor:
+        out = slots.new_empty(len(parents), max_depth)
+        arguments = (parents.contiguous(), depths.contiguous(), slots.contiguous(), out, len(parents), max_depth)
+        launch(TREES, "tree_paths", grid_for(len(parents)), *arguments)
         return out
 
-    def ancestors(self, parents: Tensor, depths: Tensor, firsts: Tensor, words: int, deepest: int) -> Tensor:
-        bits = parents.new_empty(len(parents), words)
-        arguments = (parents.contiguous(), firsts.contiguous(), bits, len(parents), words)
-        launch(TREES, "tree_ancestors", blocks_for(len(parents)), *arguments)
+    def ancestors(self, parents: Tensor, depths: Tensor, tree_starts: Tensor, num_words: int, max_depth: int) -> Tensor:
+        bits = parents.new_empty(len(parents), num_words)
+        arguments = (parents.contiguous(), tree_starts.contiguous(), bits, len(parents), num_words)
+        launch(TREES, "tree_ancestors", grid_for(len(parents)), *arguments)
         return bits
 
     def mask(self, rows: MaskRows, ancestors: Tensor, depths: Tensor, window: int, size: int) -> Tensor:
-        mask = torch.empty(size, dtype=torch.uint8, device=rows.starts.device)
+        mask = torch.empty(size, dtype=torch.uint8, device=rows.offsets.device)
         tables = [table.contiguous() for table in (*rows, ancestors, depths)]
-        grid = (8, len(rows.starts))
+        grid = (8, len(rows.offsets))
         launch(TREES, "tree_mask", grid, *tables, mask, ancestors.shape[1], window)
         return mask.view(torch.bool)
 
@@ -94,7 +94,7 @@ def move_with_cupy(data: Tensor, source: Sequence[int], target: Sequence[int]) -
     size = word_bytes(token_bytes)
     words = data.view(planes, slots, -1).view(WORD_DTYPES[size])
     width = token_bytes // size
-    held = words.new_empty(planes, len(source), width)
+    staging = words.new_empty(planes, len(source), width)
     sources, targets = to_device([source, target], data.device)
-    arguments = (words, held, sources, targets, len(source), planes, slots, width)
-    launch(moves_source(size), "move_tokens", blocks_for(planes * width), *arguments)
+    arguments = (words, staging, sources, targets, len(source), planes, slots, width)
+    launch(moves_source(size), "move_tokens", grid_for(planes * width), *arguments)

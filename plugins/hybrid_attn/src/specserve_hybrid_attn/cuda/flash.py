@@ -1,14 +1,13 @@
-"""The attention backend `flash`: torch's FlashAttention 2 over packed sequences, for prompts and chains.
+"""The attention backend `flash`: torch's FlashAttention 2 over packed sequences (varlen), for prompts and chains.
 
-FlashAttention 2 reads pages of 256 tokens and their multiples only, so the keys of a request are gathered block by
-block before each layer's call; a request whose blocks are neighbours is read in place. It has no mask: drafts that
-branch are not for it. Never run on a device so far: see docs/gpu.md.
+FlashAttention 2 reads pages of 256 tokens and their multiples only, so the keys of the requests are gathered block by
+block before each layer's call; contiguous blocks are read in place. It takes no mask, so it cannot serve draft trees.
+Never run on a device so far: see docs/gpu.md.
 
-Why `row_invariant` is stated, from its source and not from measurement: `num_splits=1` is torch's promise against
-neighbours. Key blocks are counted from a sequence's first key, one program takes them in one order, and a block that a
-row does not see adds exact zeros to it, so the cut of a prompt into spans should not show either. `window_size` is
-always given with 0 on the right, and `max_k` is never below the window: a call of single rows or short sequences would
-otherwise take another kernel.
+`row_invariant` is stated from the source and not from measurement. torch promises with `num_splits=1` that neighbours
+change no bit. Key blocks are counted from a sequence's first key, one program reads them in one order, and a masked
+block adds exact zeros, so chunked prefill should change no bit either. `window_size` always has 0 on the right, and
+`max_k` is never below the window: otherwise a call of single rows or short sequences would take another kernel.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionSpec
     from specserve_hybrid_attn.cuda.varlen import Varlen
 
-MOST_DIMS = 256
+MAX_HEAD_DIM = 256
 
 
 class FlashPlan(NamedTuple):
-    """slots: [T]. read(layer) gathers the keys of all requests, each in whole blocks. queries, keys: [N + 1] int32,
-    where each request's rows and gathered keys begin; lengths: [N] int32, how many of those keys count."""
+    """slots: [T]. read(layer) gathers the keys of all requests, each in whole blocks. cu_seqlens: [N + 1] int32, where
+    each request's rows and gathered keys begin; seqused_k: [N] int32, how many of those keys are its own."""
 
     slots: Tensor
     read: Callable[[int], KeysValues]
-    queries: Tensor
-    keys: Tensor
-    lengths: Tensor
-    most_queries: int
-    most_keys: int
+    cu_seqlens_q: Tensor
+    cu_seqlens_k: Tensor
+    seqused_k: Tensor
+    max_q: int
+    max_k: int
 
 
 class FlashAttention(AttentionBackend):
@@ -58,27 +57,27 @@ class FlashAttention(AttentionBackend):
 
     def __init__(self, spec: AttentionSpec, cache: KVCache, device: torch.device, varlen: Varlen) -> None:
         self.spec, self.cache, self.device, self.varlen = spec, cache, device, varlen
-        self.widest = max((window for window in spec.sliding_windows if window is not None), default=0)
+        self.max_window = max((window for window in spec.sliding_windows if window is not None), default=0)
 
     def plan(self, batch: Batch) -> FlashPlan:
         assert all(is_chain(span.draft) for span in batch.spans), "flash has no tree mask: drafts must be cut to chains"
         size, lengths = batch.block_size, [span.start + span.length for span in batch.spans]
-        held = [-(-length // size) for length in lengths]
-        blocks: list[int] = []
-        for span, count in zip(batch.spans, held, strict=True):
-            blocks += span.request.blocks[:count]
-        queries, keys, used = (
+        num_blocks = [-(-length // size) for length in lengths]
+        block_ids: list[int] = []
+        for span, count in zip(batch.spans, num_blocks, strict=True):
+            block_ids += span.request.blocks[:count]
+        cu_seqlens_q, cu_seqlens_k, seqused_k = (
             int32(numbers, self.device)
-            for numbers in (starts(batch.query_lens), starts([count * size for count in held]), lengths)
+            for numbers in (cumulative(batch.query_lens), cumulative([count * size for count in num_blocks]), lengths)
         )
-        most_keys = max(*lengths, self.widest)
-        return FlashPlan(batch.slots, self.reader(blocks), queries, keys, used, max(batch.query_lens), most_keys)
+        max_q, max_k = max(batch.query_lens), max(*lengths, self.max_window)
+        return FlashPlan(batch.slots, self.reader(block_ids), cu_seqlens_q, cu_seqlens_k, seqused_k, max_q, max_k)
 
-    def reader(self, blocks: Sequence[int]) -> Callable[[int], KeysValues]:
+    def reader(self, block_ids: Sequence[int]) -> Callable[[int], KeysValues]:
         size = self.cache.block_size
-        if all(after == before + 1 for before, after in pairwise(blocks)):
-            return partial(self.cache.read_run, run=slice(blocks[0] * size, (blocks[-1] + 1) * size))
-        return partial(self.cache.read_blocks, index=to_device(blocks, self.device))
+        if all(after == before + 1 for before, after in pairwise(block_ids)):
+            return partial(self.cache.read_run, run=slice(block_ids[0] * size, (block_ids[-1] + 1) * size))
+        return partial(self.cache.read_blocks, index=to_device(block_ids, self.device))
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: FlashPlan) -> Tensor:
         spec, window = self.spec, self.spec.sliding_windows[layer]
@@ -88,20 +87,20 @@ class FlashAttention(AttentionBackend):
             q,
             keys,
             values,
-            plan.queries,
-            plan.keys,
-            plan.most_queries,
-            plan.most_keys,
+            plan.cu_seqlens_q,
+            plan.cu_seqlens_k,
+            plan.max_q,
+            plan.max_k,
             scale=spec.scale,
             window_size=(-1 if window is None else window - 1, 0),
             enable_gqa=spec.num_heads != spec.num_kv_heads,
-            seqused_k=plan.lengths,
+            seqused_k=plan.seqused_k,
             num_splits=1,
         )
 
 
 class FlashFactory:
-    """How the plugin offers the backend."""
+    """`specserve.protocols.AttentionFactory`."""
 
     name = FlashAttention.name
     capabilities = AttentionCapabilities(
@@ -117,20 +116,20 @@ class FlashFactory:
     )
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> FlashAttention:
-        if spec.head_dim > MOST_DIMS:
+        if spec.head_dim > MAX_HEAD_DIM:
             raise ConfigError(
-                f"attention flash takes heads of at most {MOST_DIMS} numbers; the model's have {spec.head_dim}. "
+                f"attention flash takes heads of at most {MAX_HEAD_DIM} numbers; the model's have {spec.head_dim}. "
                 "Choose another attention backend."
             )
         cache.mover = mover_for(device)
         return FlashAttention(spec, cache, device, torch_varlen())
 
 
-def starts(counts: Sequence[int]) -> list[int]:
+def cumulative(counts: Sequence[int]) -> list[int]:
     """[0, counts[0], counts[0] + counts[1], ...]."""
     return [0, *accumulate(counts)]
 
 
 def int32(numbers: Sequence[int], device: torch.device) -> Tensor:
-    """On the device; the host does not wait."""
+    """On the device, copied without synchronisation."""
     return to_device(numbers, device).to(torch.int32)

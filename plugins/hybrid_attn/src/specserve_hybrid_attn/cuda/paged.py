@@ -1,8 +1,8 @@
-"""The attention backend `triton_paged`: trees and chains over a paged cache on CUDA, nothing copied.
+"""The attention backend `triton_paged`: trees and chains over a paged cache on CUDA, without copying keys.
 
-Owns what the backend promises: every row is a chain of its own over the keys of its path, so it has the same bits
-alone or in a crowd, as a guess in a tree or as a plain decode later. The plan is `paged_plan`'s, the arithmetic
-`paged_kernels`'. Never run on a device so far: see docs/gpu.md.
+Every row attends to the keys of its path in path order. Its bits are therefore the same alone and in a batch, as a node
+of a draft tree and decoded later. The plan is in `paged_plan`, the arithmetic in `paged_kernels`. Never run on a device
+so far: see docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from specserve.config import BLOCK_SIZES
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 from specserve_hybrid_attn.cuda.choose_kernels import mover_for, tree_kernels
-from specserve_hybrid_attn.cuda.paged_plan import PagedPlan, cut_for, make_plan
+from specserve_hybrid_attn.cuda.paged_plan import PagedPlan, make_plan, tile_config_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
     from specserve.protocols import AttentionSpec
-    from specserve_hybrid_attn.cuda.paged_plan import Cut
+    from specserve_hybrid_attn.cuda.paged_plan import TileConfig
 
 
 class PagedKernels(Protocol):
-    """`paged_kernels.TritonPaged` or its torch twin."""
+    """`paged_kernels.TritonPaged` or its reference in torch."""
 
     bytes_per_item: int
 
@@ -45,16 +45,16 @@ class PagedAttention(AttentionBackend):
         spec: AttentionSpec,
         cache: KVCache,
         device: torch.device,
-        make_kernels: Callable[[AttentionSpec, KVCache, Cut], PagedKernels],
-        cut: Cut | None = None,
+        make_kernels: Callable[[AttentionSpec, KVCache, TileConfig], PagedKernels],
+        config: TileConfig | None = None,
     ) -> None:
         self.device, self.windows = device, spec.sliding_windows
-        self.cut = cut or cut_for(cache.data.itemsize, spec.num_heads // spec.num_kv_heads)
-        self.kernels = make_kernels(spec, cache, self.cut)
+        self.config = config or tile_config_for(cache.data.itemsize, spec.num_heads // spec.num_kv_heads)
+        self.kernels = make_kernels(spec, cache, self.config)
         self.trees = tree_kernels(device)
 
     def plan(self, batch: Batch) -> PagedPlan:
-        return make_plan(batch, self.cut, self.kernels.bytes_per_item, self.trees, self.device)
+        return make_plan(batch, self.config, self.kernels.bytes_per_item, self.trees, self.device)
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:
         self.kernels.write(layer, plan.slots, k, v)
@@ -62,14 +62,14 @@ class PagedAttention(AttentionBackend):
 
 
 class PagedFactory:
-    """How the plugin offers the backend. Triton is imported when it is built."""
+    """`specserve.protocols.AttentionFactory`. Triton is imported when the backend is built."""
 
     name = PagedAttention.name
     capabilities = AttentionCapabilities(
         paged=True,
         tree_mask=True,
         ragged=True,
-        row_invariant=True,  # by construction, not by measurement: the engine itself promises nothing on CUDA yet
+        row_invariant=True,  # by construction, not measured: the engine promises nothing on CUDA yet
         block_sizes=BLOCK_SIZES,
         devices=("cuda",),
         dtypes=("float32", "bfloat16", "float16"),

@@ -1,9 +1,10 @@
-"""Paged attention as Triton kernels: keys and values are written and read where they lie.
+"""Paged attention as Triton kernels: keys and values are written to and read from the cache in place.
 
-Owns one launch configuration per dtype. A program takes one tile, one key head with all its query heads, and one run
-of `split` keys; a second kernel merges the runs of a tile from first to last. No autotuning, no atomics, and no cut
-that follows from the batch: a row's bits depend on its own path alone. A key that a row does not see weighs exactly
-nothing, so a row does not feel its tile's other rows. Imports Triton; only a build on CUDA imports this module.
+One launch configuration per dtype. Split-KV: a program computes one tile, one key head with all its query heads and
+one split of the keys; a second kernel merges the states of a tile's splits from first to last. No autotuning, no
+atomics, and no tile size that depends on the batch: a row's bits depend on its own path alone. A masked key has a
+weight of exactly 0, so the other rows of a tile do not change a row. Imports Triton; only a build on CUDA imports this
+module.
 """
 # mypy: disable-error-code="untyped-decorator"
 # (triton ships no types)
@@ -16,7 +17,7 @@ import torch
 import triton
 import triton.language as tl
 
-from specserve_hybrid_attn.cuda.paged_plan import TILE_FIELDS
+from specserve_hybrid_attn.cuda.paged_plan import TileRow
 from specserve_hybrid_attn.cuda.tree_masks import NO_WINDOW
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
     from specserve.kv.cache import KVCache
     from specserve.protocols import AttentionSpec
-    from specserve_hybrid_attn.cuda.paged_plan import Cut, PagedPlan
+    from specserve_hybrid_attn.cuda.paged_plan import PagedPlan, TileConfig
 
 LOG2_E = 1.4426950408889634
-FIELDS = tl.constexpr(TILE_FIELDS)
+TILE_FIELDS = tl.constexpr(len(TileRow._fields))
 
 
 @triton.jit
@@ -37,27 +38,50 @@ def write_kernel(
     key_cache: tl.tensor,
     value_cache: tl.tensor,
     slots: tl.tensor,
-    key_row: tl.tensor,
-    key_head: tl.tensor,
-    value_row: tl.tensor,
-    value_head: tl.tensor,
-    limit: tl.tensor,
-    KV_HEADS: tl.constexpr,
+    key_row_stride: tl.tensor,
+    key_head_stride: tl.tensor,
+    value_row_stride: tl.tensor,
+    value_head_stride: tl.tensor,
+    key_limit: tl.tensor,
+    NUM_KV_HEADS: tl.constexpr,
     HEAD_DIM: tl.constexpr,
-    DIMS: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ) -> None:
     """One program per head of a row: 0 for NaN and infinities, keys clamped, as `KVCache.write` does it."""
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    dims = tl.arange(0, DIMS)
-    inside = dims < HEAD_DIM
-    k = tl.load(keys + row * key_row + head * key_head + dims, mask=inside, other=0.0).to(tl.float32)
-    v = tl.load(values + row * value_row + head * value_head + dims, mask=inside, other=0.0).to(tl.float32)
+    dims = tl.arange(0, BLOCK_D)
+    in_head = dims < HEAD_DIM
+    k = tl.load(keys + row * key_row_stride + head * key_head_stride + dims, mask=in_head, other=0.0).to(tl.float32)
+    v = tl.load(values + row * value_row_stride + head * value_head_stride + dims, mask=in_head, other=0.0)
+    v = v.to(tl.float32)
     # comparisons with NaN are false
-    k = tl.where(tl.abs(k) < float("inf"), tl.minimum(tl.maximum(k, -limit), limit), 0.0)
+    k = tl.where(tl.abs(k) < float("inf"), tl.minimum(tl.maximum(k, -key_limit), key_limit), 0.0)
     v = tl.where(tl.abs(v) < float("inf"), v, 0.0)
-    at = (tl.load(slots + row) * KV_HEADS + head) * HEAD_DIM + dims
-    tl.store(key_cache + at, k.to(key_cache.dtype.element_ty), mask=inside)
-    tl.store(value_cache + at, v.to(value_cache.dtype.element_ty), mask=inside)
+    offset = (tl.load(slots + row) * NUM_KV_HEADS + head) * HEAD_DIM + dims
+    tl.store(key_cache + offset, k.to(key_cache.dtype.element_ty), mask=in_head)
+    tl.store(value_cache + offset, v.to(value_cache.dtype.element_ty), mask=in_head)
+
+
+@triton.jit
+def softmax_level(row_max: tl.tensor) -> tl.tensor:
+    """What is subtracted from scores: the row's maximum, or 0 where all keys are masked (-inf - -inf is NaN)."""
+    return tl.where(row_max == float("-inf"), 0.0, row_max)
+
+
+@triton.jit
+def key_slots(
+    number: tl.tensor,
+    valid: tl.tensor,
+    prefix_len: tl.tensor,
+    tile_blocks: tl.tensor,
+    tile_path: tl.tensor,
+    BLOCK_SIZE: tl.constexpr,
+) -> tl.tensor:
+    """Slots of the keys with these numbers: by the page table before `prefix_len`, along the tree path from it on."""
+    in_tree = number >= prefix_len
+    block = tl.load(tile_blocks + number // BLOCK_SIZE, mask=valid & (number < prefix_len), other=0)
+    path_slot = tl.load(tile_path + number - prefix_len, mask=valid & in_tree, other=0)
+    return tl.where(in_tree, path_slot, block * BLOCK_SIZE + number % BLOCK_SIZE)
 
 
 @triton.jit(do_not_specialize=["window"])
@@ -65,150 +89,158 @@ def attend_kernel(
     q: tl.tensor,
     key_cache: tl.tensor,
     value_cache: tl.tensor,
-    blocks: tl.tensor,
+    block_ids: tl.tensor,
     paths: tl.tensor,
     tiles: tl.tensor,
     items: tl.tensor,
-    parts: tl.tensor,
-    tops: tl.tensor,
-    sums: tl.tensor,
-    q_row: tl.tensor,
-    q_head: tl.tensor,
+    partial_out: tl.tensor,
+    partial_max: tl.tensor,
+    partial_sum: tl.tensor,
+    q_row_stride: tl.tensor,
+    q_head_stride: tl.tensor,
     scale: tl.tensor,
     window: tl.tensor,
-    KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr,
+    GROUP_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
-    SPLIT: tl.constexpr,
-    QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
-    DIMS: tl.constexpr,
+    SPLIT_SIZE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ) -> None:
-    """The scores' maximum, the weights' sum and the weighted values of one tile over keys [s * SPLIT, (s + 1) * SPLIT).
+    """One work item for one key head: the attention state of a tile over the keys of one split.
 
-    Scores are in powers of 2. parts: [items, KV_HEADS, QUERIES, DIMS]; tops, sums: without the last; all float32.
+    Scores are in powers of 2. partial_out: [items, NUM_KV_HEADS, BLOCK_M, BLOCK_D]; partial_max and partial_sum lack
+    the last dimension; all float32.
     """
     item, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    tile = tiles + tl.load(items + 2 * item) * FIELDS
+    tile = tiles + tl.load(items + 2 * item) * TILE_FIELDS
     first_row, num_rows = tl.load(tile), tl.load(tile + 1).to(tl.int32)
-    first_length, linear = tl.load(tile + 2).to(tl.int32), tl.load(tile + 3).to(tl.int32)
-    block_at, path_at = blocks + tl.load(tile + 4), paths + tl.load(tile + 5)
-    # --- the queries: row after row, of each its group's heads ------------------------------------
-    query, dims = tl.arange(0, QUERIES), tl.arange(0, DIMS)
-    row, member = query // GROUP, query % GROUP
-    lengths, inside = first_length + row, dims < HEAD_DIM
-    q_at = q + (first_row + row)[:, None] * q_row + (head * GROUP + member)[:, None] * q_head + dims[None, :]
-    queries = tl.load(q_at, mask=(row < num_rows)[:, None] & inside[None, :], other=0.0)
-    # --- the keys, KEYS at a time on a grid of their own numbers ------------------------------------
-    begin = tl.load(items + 2 * item + 1).to(tl.int32) * SPLIT
-    end = tl.minimum(begin + SPLIT, first_length + num_rows - 1)
-    first = tl.maximum(begin, (first_length - window) // KEYS * KEYS)  # nobody sees the keys before
-    top = tl.full((QUERIES,), float("-inf"), tl.float32)
-    total = tl.zeros((QUERIES,), tl.float32)
-    part = tl.zeros((QUERIES, DIMS), tl.float32)
-    for start in range(first, end, KEYS):
-        number = start + tl.arange(0, KEYS)
-        there, along = number < end, number >= linear
-        block = tl.load(block_at + number // BLOCK_SIZE, mask=there & (number < linear), other=0)
-        on_path = tl.load(path_at + number - linear, mask=there & along, other=0)
-        slot = tl.where(along, on_path, block * BLOCK_SIZE + number % BLOCK_SIZE)
-        at = (slot * KV_HEADS + head) * HEAD_DIM
-        k = tl.load(key_cache + at[None, :] + dims[:, None], mask=there[None, :] & inside[:, None], other=0.0)
-        v = tl.load(value_cache + at[:, None] + dims[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+    first_length, prefix_len = tl.load(tile + 2).to(tl.int32), tl.load(tile + 3).to(tl.int32)
+    tile_blocks, tile_path = block_ids + tl.load(tile + 4), paths + tl.load(tile + 5)
+    # --- queries: row by row, the query heads of the key head within each --------------------------
+    query, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
+    row, head_in_group = query // GROUP_SIZE, query % GROUP_SIZE
+    lengths, in_head = first_length + row, dims < HEAD_DIM
+    q_ptrs = (
+        q + (first_row + row)[:, None] * q_row_stride
+        + (head * GROUP_SIZE + head_in_group)[:, None] * q_head_stride + dims[None, :]
+    )  # fmt: skip
+    queries = tl.load(q_ptrs, mask=(row < num_rows)[:, None] & in_head[None, :], other=0.0)
+    # --- keys: BLOCK_N at a time, at multiples of BLOCK_N along the path ---------------------------
+    begin = tl.load(items + 2 * item + 1).to(tl.int32) * SPLIT_SIZE
+    end = tl.minimum(begin + SPLIT_SIZE, first_length + num_rows - 1)
+    first = tl.maximum(begin, (first_length - window) // BLOCK_N * BLOCK_N)  # no row attends to the keys before
+    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    for start in range(first, end, BLOCK_N):
+        number = start + tl.arange(0, BLOCK_N)
+        valid = number < end
+        slots = key_slots(number, valid, prefix_len, tile_blocks, tile_path, BLOCK_SIZE)
+        offset = (slots * NUM_KV_HEADS + head) * HEAD_DIM
+        k = tl.load(key_cache + offset[None, :] + dims[:, None], mask=valid[None, :] & in_head[:, None], other=0.0)
+        v = tl.load(value_cache + offset[:, None] + dims[None, :], mask=valid[:, None] & in_head[None, :], other=0.0)
         scores = tl.dot(queries, k, input_precision="ieee") * scale
-        seen = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lengths - window)[:, None])
-        scores = tl.where(seen, scores, float("-inf"))
-        new_top = tl.maximum(top, tl.max(scores, axis=1))
-        level = tl.where(new_top == float("-inf"), 0.0, new_top)  # -inf - -inf is NaN
-        weights, shrink = tl.exp2(scores - level[:, None]), tl.exp2(top - level)
-        total = total * shrink + tl.sum(weights, axis=1)
-        part = tl.dot(weights.to(v.dtype), v, part * shrink[:, None], input_precision="ieee")
-        top = new_top
-    out = (item * KV_HEADS + head) * QUERIES + query
-    tl.store(tops + out, top)
-    tl.store(sums + out, total)
-    tl.store(parts + out[:, None] * DIMS + dims[None, :], part)
+        visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lengths - window)[:, None])
+        scores = tl.where(visible, scores, float("-inf"))
+        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+        level = softmax_level(new_max)
+        weights, rescale = tl.exp2(scores - level[:, None]), tl.exp2(row_max - level)
+        row_sum = row_sum * rescale + tl.sum(weights, axis=1)
+        acc = tl.dot(weights.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+        row_max = new_max
+    out = (item * NUM_KV_HEADS + head) * BLOCK_M + query
+    tl.store(partial_max + out, row_max)
+    tl.store(partial_sum + out, row_sum)
+    tl.store(partial_out + out[:, None] * BLOCK_D + dims[None, :], acc)
 
 
 @triton.jit
 def merge_kernel(
-    parts: tl.tensor,
-    tops: tl.tensor,
-    sums: tl.tensor,
+    partial_out: tl.tensor,
+    partial_max: tl.tensor,
+    partial_sum: tl.tensor,
     tiles: tl.tensor,
     out: tl.tensor,
-    KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr,
+    NUM_KV_HEADS: tl.constexpr,
+    GROUP_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
-    SPLIT: tl.constexpr,
-    QUERIES: tl.constexpr,
-    DIMS: tl.constexpr,
+    SPLIT_SIZE: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ) -> None:
-    """One program per tile and key head: its partial results from first to last. out: [T, heads, HEAD_DIM]."""
+    """One program per tile and key head: merges the states of its splits in order. out: [T, heads, HEAD_DIM]."""
     head = tl.program_id(1)
-    tile = tiles + tl.program_id(0).to(tl.int64) * FIELDS
+    tile = tiles + tl.program_id(0).to(tl.int64) * TILE_FIELDS
     first_row, num_rows = tl.load(tile), tl.load(tile + 1).to(tl.int32)
-    splits = (tl.load(tile + 2).to(tl.int32) + num_rows - 2) // SPLIT + 1
+    num_splits = (tl.load(tile + 2).to(tl.int32) + num_rows - 2) // SPLIT_SIZE + 1
     first_item = tl.load(tile + 6)
-    query, dims = tl.arange(0, QUERIES), tl.arange(0, DIMS)
-    top = tl.full((QUERIES,), float("-inf"), tl.float32)
-    total = tl.zeros((QUERIES,), tl.float32)
-    whole = tl.zeros((QUERIES, DIMS), tl.float32)
-    for split in range(splits):
-        at = ((first_item + split) * KV_HEADS + head) * QUERIES + query
-        part_top, part_total = tl.load(tops + at), tl.load(sums + at)
-        part = tl.load(parts + at[:, None] * DIMS + dims[None, :])
-        new_top = tl.maximum(top, part_top)
-        level = tl.where(new_top == float("-inf"), 0.0, new_top)
-        shrink, part_shrink = tl.exp2(top - level), tl.exp2(part_top - level)
-        total = total * shrink + part_total * part_shrink
-        whole = whole * shrink[:, None] + part * part_shrink[:, None]
-        top = new_top
-    row, member = query // GROUP, query % GROUP
-    out_at = ((first_row + row) * (KV_HEADS * GROUP) + head * GROUP + member)[:, None] * HEAD_DIM + dims[None, :]
-    result = (whole / total[:, None]).to(out.dtype.element_ty)
-    tl.store(out + out_at, result, mask=(row < num_rows)[:, None] & (dims < HEAD_DIM)[None, :])
+    query, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
+    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+    row_sum = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+    for split in range(num_splits):
+        offset = ((first_item + split) * NUM_KV_HEADS + head) * BLOCK_M + query
+        split_max, split_sum = tl.load(partial_max + offset), tl.load(partial_sum + offset)
+        split_acc = tl.load(partial_out + offset[:, None] * BLOCK_D + dims[None, :])
+        new_max = tl.maximum(row_max, split_max)
+        level = softmax_level(new_max)
+        rescale, split_rescale = tl.exp2(row_max - level), tl.exp2(split_max - level)
+        row_sum = row_sum * rescale + split_sum * split_rescale
+        acc = acc * rescale[:, None] + split_acc * split_rescale[:, None]
+        row_max = new_max
+    row, head_in_group = query // GROUP_SIZE, query % GROUP_SIZE
+    out_head = (first_row + row) * (NUM_KV_HEADS * GROUP_SIZE) + head * GROUP_SIZE + head_in_group
+    offset = out_head[:, None] * HEAD_DIM + dims[None, :]
+    result = (acc / row_sum[:, None]).to(out.dtype.element_ty)
+    tl.store(out + offset, result, mask=(row < num_rows)[:, None] & (dims < HEAD_DIM)[None, :])
 
 
 class TritonPaged:
     """Launches the kernels over the cache of one model."""
 
-    def __init__(self, spec: AttentionSpec, cache: KVCache, cut: Cut) -> None:
-        self.cache, self.cut = cache, cut
-        self.dims = max(16, triton.next_power_of_2(spec.head_dim))
-        self.kv_heads, self.scale = spec.num_kv_heads, spec.scale * LOG2_E
-        self.heads = {"KV_HEADS": spec.num_kv_heads, "HEAD_DIM": spec.head_dim, "DIMS": self.dims}
-        self.tiling = {"GROUP": spec.num_heads // spec.num_kv_heads, "SPLIT": cut.split, "QUERIES": cut.queries}
-        self.bytes_per_item = spec.num_kv_heads * cut.queries * (self.dims + 2) * 4
+    def __init__(self, spec: AttentionSpec, cache: KVCache, config: TileConfig) -> None:
+        self.cache, self.config = cache, config
+        self.block_d = max(16, triton.next_power_of_2(spec.head_dim))
+        self.num_kv_heads, self.scale = spec.num_kv_heads, spec.scale * LOG2_E
+        self.head_sizes = {"NUM_KV_HEADS": spec.num_kv_heads, "HEAD_DIM": spec.head_dim, "BLOCK_D": self.block_d}
+        self.tile_sizes = {
+            "GROUP_SIZE": spec.num_heads // spec.num_kv_heads, "SPLIT_SIZE": config.split_size,
+            "BLOCK_M": config.block_m,
+        }  # fmt: skip
+        self.bytes_per_item = spec.num_kv_heads * config.block_m * (self.block_d + 2) * 4
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """As `KVCache.write`, in one launch."""
-        assert keys.stride(2) == values.stride(2) == 1, "the dimensions of a head lie side by side"
+        assert keys.stride(2) == values.stride(2) == 1, "the numbers of a head are contiguous"
         key_cache, value_cache = self.cache.slots[layer]
-        write_kernel[(len(slots), self.kv_heads)](
+        write_kernel[(len(slots), self.num_kv_heads)](
             keys, values, key_cache, value_cache, slots,
             keys.stride(0), keys.stride(1), values.stride(0), values.stride(1), self.cache.key_limit,
-            **self.heads, num_warps=1,
+            **self.head_sizes, num_warps=1,
         )  # fmt: skip
 
     def attend(self, layer: int, q: Tensor, plan: PagedPlan, window: int | None) -> Tensor:
         """q: [T, heads, head_dim] -> the same shape."""
-        assert q.stride(2) == 1, "the dimensions of a head lie side by side"
+        assert q.stride(2) == 1, "the numbers of a head are contiguous"
         key_cache, value_cache = self.cache.slots[layer]
-        out, cut = torch.empty(q.shape, dtype=q.dtype, device=q.device), self.cut
-        results = (plan.most_items, self.kv_heads, cut.queries)
-        tops, sums = q.new_empty((2, *results), dtype=torch.float32)
-        parts = q.new_empty((*results, self.dims), dtype=torch.float32)
-        for wave in plan.waves:
-            tiles, items = plan.tiles[wave.tiles], plan.items[wave.items]
-            attend_kernel[(len(items), self.kv_heads)](
-                q, key_cache, value_cache, plan.blocks, plan.paths, tiles, items, parts, tops, sums,
+        out, config = torch.empty(q.shape, dtype=q.dtype, device=q.device), self.config
+        states = (plan.max_items, self.num_kv_heads, config.block_m)
+        partial_max, partial_sum = q.new_empty((2, *states), dtype=torch.float32)
+        partial_out = q.new_empty((*states, self.block_d), dtype=torch.float32)
+        for launch in plan.launches:
+            tiles, items = plan.tiles[launch.tiles], plan.items[launch.items]
+            attend_kernel[(len(items), self.num_kv_heads)](
+                q, key_cache, value_cache, plan.block_ids, plan.paths, tiles, items,
+                partial_out, partial_max, partial_sum,
                 q.stride(0), q.stride(1), self.scale, NO_WINDOW if window is None else window,
-                **self.heads, **self.tiling, BLOCK_SIZE=self.cache.block_size, KEYS=cut.keys,
-                num_warps=cut.num_warps, num_stages=cut.num_stages,
+                **self.head_sizes, **self.tile_sizes, BLOCK_SIZE=self.cache.block_size, BLOCK_N=config.block_n,
+                num_warps=config.num_warps, num_stages=config.num_stages,
             )  # fmt: skip
-            merge_kernel[(len(tiles), self.kv_heads)](
-                parts, tops, sums, tiles, out, **self.heads, **self.tiling, num_warps=cut.num_warps
-            )
+            merge_kernel[(len(tiles), self.num_kv_heads)](
+                partial_out, partial_max, partial_sum, tiles, out,
+                **self.head_sizes, **self.tile_sizes, num_warps=config.num_warps,
+            )  # fmt: skip
         return out

@@ -1,9 +1,9 @@
-"""What `triton_paged` works out once per batch: tiles of rows, where their keys lie, and the programs to launch.
+"""What `triton_paged` computes once per batch: tiles of rows, where their keys are, and the programs to launch.
 
-A tile is a few consecutive rows of one request whose paths are prefixes of the last one's path; they read the same
-keys. The keys of a path are numbered from 0 in path order. A program owns the keys [s * split, (s + 1) * split) of a
-tile: the cuts follow from a key's own number, so the reduction of a row never depends on its batch, its span or its
-tile. Everything here is numbers on the host, uploaded once; no attention is computed here.
+A tile is a few consecutive rows of one request whose paths are prefixes of the last row's path, so that they read the
+same keys. The keys of a path are numbered from 0 in path order. A program reads one split of a tile, the keys
+[s * split_size, (s + 1) * split_size): splits follow from a key's own number, so the order of a row's sums never
+depends on its batch, its span or its tile. The plan is made on the host and copied once; no attention is computed here.
 """
 
 from __future__ import annotations
@@ -24,137 +24,152 @@ if TYPE_CHECKING:
     from specserve.batch.span import Span
     from specserve_hybrid_attn.cuda.tree_masks import TreeKernels
 
-TILE_FIELDS = 8
-"""Numbers of a tile on the device; even, so that a slice of tiles stays aligned to 16 bytes."""
-WORKSPACE = 64 * 2**20
-"""Bytes of partial results that are held at a time."""
+WORKSPACE_BYTES = 64 * 2**20
+"""Size of the partial results that are held at a time."""
 
 
-class Cut(NamedTuple):
-    """How attention is cut up. A change of `keys` or `split` is another arithmetic; `rows` is not."""
+class TileConfig(NamedTuple):
+    """The tile sizes and launch options. `block_n` and `split_size` decide a row's bits; `rows` does not."""
 
     rows: int
     """Query rows of a tile."""
-    queries: int
-    """Query rows times the heads of a group, as many as a matrix instruction takes at least."""
-    keys: int
-    """Keys taken at a time; divides `split`."""
-    split: int
+    block_m: int
+    """Query rows times the query heads of a key head, padded to what a matrix instruction takes."""
+    block_n: int
+    """Keys of one step; divides `split_size`."""
+    split_size: int
     num_warps: int
     num_stages: int
 
 
-def cut_for(itemsize: int, group_size: int, rows: int | None = None) -> Cut:
-    """`itemsize`: bytes of a number; `group_size`: query heads per key head; `rows`: per tile, where not what fits."""
+def tile_config_for(itemsize: int, group_size: int, rows: int | None = None) -> TileConfig:
+    """`itemsize`: bytes of a number; `group_size`: query heads per key head; `rows`: by default as many as fit."""
     rows = rows or max(1, 16 // group_size)
-    queries = 16
-    while queries < rows * group_size:
-        queries *= 2
+    block_m = 16
+    while block_m < rows * group_size:
+        block_m *= 2
     if itemsize == 4:
-        return Cut(rows, queries, keys=32, split=256, num_warps=8, num_stages=2)  # with 4 warps registers spill
-    return Cut(rows, queries, keys=64, split=256, num_warps=4, num_stages=2)
+        return TileConfig(rows, block_m, block_n=32, split_size=256, num_warps=8, num_stages=2)  # 4 warps would spill
+    return TileConfig(rows, block_m, block_n=64, split_size=256, num_warps=4, num_stages=2)
 
 
 class Tile(NamedTuple):
-    """Rows [first_row, first_row + num_rows) of the batch; row i of them sees the first `first_length + i` keys."""
+    """Rows [first_row, first_row + num_rows) of the batch; row i attends to the first `first_length + i` keys."""
 
     first_row: int
     num_rows: int
     first_length: int
-    linear: int
-    """Keys below this number lie where the request's blocks say, those from it on where the path of `node` says."""
+    prefix_len: int
+    """Keys before this one are found through the page table, those from it on along the path of `node`."""
     first_block: int
+    """Where the request's blocks begin in `PagedPlan.block_ids`."""
     node: int = 0
     """The tile's last row in the forest."""
 
     @property
-    def longest(self) -> int:
+    def num_keys(self) -> int:
         return self.first_length + self.num_rows - 1
 
 
-class Wave(NamedTuple):
-    """Tiles and programs that are launched together, and whose partial results are held together."""
+class TileRow(NamedTuple):
+    """A tile as the kernels read it. An even number of fields keeps slices of tiles aligned to 16 bytes."""
+
+    first_row: int
+    num_rows: int
+    first_length: int
+    prefix_len: int
+    first_block: int
+    path_offset: int
+    """Where the path of its node begins in `PagedPlan.paths`."""
+    first_item: int
+    """Of its work items, counted from the launch's first."""
+    padding: int = 0
+
+
+class Launch(NamedTuple):
+    """Tiles and work items whose partial results are in the workspace together."""
 
     tiles: slice
     items: slice
 
 
 class PagedPlan(NamedTuple):
-    """slots: [T]. tiles: [tiles, TILE_FIELDS]. items: [programs, 2]: tile of its wave, split. blocks: [n], those of all
-    requests one after the other. paths: [nodes, deepest], the slots of a guess's path after the committed tokens. All
-    int64. `most_items`: programs of the largest wave."""
+    """slots: [T]. tiles: [tiles, fields of TileRow]. items: [programs, 2], the tile in its launch and the split.
+    block_ids: [n], the blocks of all requests, concatenated. paths: [nodes, max_depth], the slots of a draft token's
+    path after the committed tokens. All int64. `max_items`: work items of the largest launch."""
 
     slots: Tensor
     tiles: Tensor
     items: Tensor
-    blocks: Tensor
+    block_ids: Tensor
     paths: Tensor
-    waves: list[Wave]
-    most_items: int
+    launches: list[Launch]
+    max_items: int
 
 
-def make_plan(batch: Batch, cut: Cut, bytes_per_item: int, trees: TreeKernels, device: torch.device) -> PagedPlan:
-    """`bytes_per_item`: of partial results, over all key heads."""
-    blocks: list[int] = []
+def make_plan(
+    batch: Batch, config: TileConfig, bytes_per_item: int, trees: TreeKernels, device: torch.device
+) -> PagedPlan:
+    """`bytes_per_item`: of a work item's partial results, over all key heads."""
+    block_ids: list[int] = []
     forest = Forest()
     tiles: list[Tile] = []
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
-        first_block = len(blocks)
-        blocks += span.request.blocks[: -(-(span.start + span.length) // batch.block_size)]
-        tiles += linear_tiles(span, offset, first_block, cut.rows)
+        first_block = len(block_ids)
+        block_ids += span.request.blocks[: -(-(span.start + span.length) // batch.block_size)]
+        tiles += chain_tiles(span, offset, first_block, config.rows)
         if num_leading(span.draft) < span.drafted:
-            tiles += tree_tiles(span, offset, first_block, cut.rows, forest)
-    rows, items, waves = cut_waves(tiles, cut.split, max(1, WORKSPACE // bytes_per_item), forest.deepest)
+            tiles += tree_tiles(span, offset, first_block, config.rows, forest)
+    max_items = max(1, WORKSPACE_BYTES // bytes_per_item)
+    rows, items, launches = plan_launches(tiles, config.split_size, max_items, forest.max_depth)
     return PagedPlan(
         batch.slots,
         to_device(rows, device),
         to_device(items, device),
-        to_device(blocks, device),
+        to_device(block_ids, device),
         forest.paths(batch.slots, trees),
-        waves,
-        max(wave.items.stop - wave.items.start for wave in waves),
+        launches,
+        max(launch.items.stop - launch.items.start for launch in launches),
     )
 
 
-def linear_tiles(span: Span, offset: int, first_block: int, most: int) -> Iterator[Tile]:
-    """The span's leading rows, which follow each other in the request: committed tokens and a leading chain."""
+def chain_tiles(span: Span, offset: int, first_block: int, max_rows: int) -> Iterator[Tile]:
+    """The span's committed tokens and the leading chain of its draft, whose slots are consecutive."""
     count = span.known + num_leading(span.draft)
-    for begin in range(0, count, most):
-        rows = min(most, count - begin)
+    for begin in range(0, count, max_rows):
+        rows = min(max_rows, count - begin)
         length = span.start + begin + 1
         yield Tile(offset + begin, rows, length, length + rows - 1, first_block)
 
 
-def tree_tiles(span: Span, offset: int, first_block: int, most: int, forest: Forest) -> Iterator[Tile]:
-    """The guesses after the leading chain; those that follow each other as parent and child share tiles."""
+def tree_tiles(span: Span, offset: int, first_block: int, max_rows: int, forest: Forest) -> Iterator[Tile]:
+    """The draft tokens after the leading chain; consecutive nodes share a tile where each is the parent of the next."""
     assert span.draft is not None
     parents, depths = parents_of(span.draft), depths_of(span.draft)
     known, row = span.start + span.known, offset + span.known
-    first_node = forest.plant(parents, depths, row)
+    first_node = forest.add(parents, depths, row)
     begin = num_leading(span.draft)
     while begin < span.drafted:
-        last = min(span.drafted, begin + most)
-        end = next((node for node in range(begin + 1, last) if parents[node] != node - 1), last)
+        limit = min(span.drafted, begin + max_rows)
+        end = next((node for node in range(begin + 1, limit) if parents[node] != node - 1), limit)
         yield Tile(row + begin, end - begin, known + depths[begin], known, first_block, first_node + end - 1)
         begin = end
 
 
-def cut_waves(
-    tiles: Sequence[Tile], split: int, most_items: int, deepest: int
-) -> tuple[list[list[int]], list[tuple[int, int]], list[Wave]]:
-    """The tiles as the device reads them, their programs, and both cut so that a wave has `most_items` programs, or
-    one tile where that alone has more."""
-    rows: list[list[int]] = []
+def plan_launches(
+    tiles: Sequence[Tile], split_size: int, max_items: int, max_depth: int
+) -> tuple[list[TileRow], list[tuple[int, int]], list[Launch]]:
+    """The tiles and their work items, in launches of at most `max_items` items, or of one tile that has more."""
+    rows: list[TileRow] = []
     items: list[tuple[int, int]] = []
-    waves: list[Wave] = []
+    launches: list[Launch] = []
     first_tile = first_item = 0
     for index, tile in enumerate(tiles):
-        splits = -(-tile.longest // split)
-        if index > first_tile and len(items) + splits - first_item > most_items:
-            waves.append(Wave(slice(first_tile, index), slice(first_item, len(items))))
+        num_splits = -(-tile.num_keys // split_size)
+        if index > first_tile and len(items) + num_splits - first_item > max_items:
+            launches.append(Launch(slice(first_tile, index), slice(first_item, len(items))))
             first_tile, first_item = index, len(items)
-        path = tile.node * deepest
-        rows.append([*tile[:5], path, len(items) - first_item, 0])
-        items += [(index - first_tile, s) for s in range(splits)]
-    waves.append(Wave(slice(first_tile, len(tiles)), slice(first_item, len(items))))
-    return rows, items, waves
+        rows.append(TileRow(*tile[:5], tile.node * max_depth, len(items) - first_item))
+        items += [(index - first_tile, split) for split in range(num_splits)]
+    launches.append(Launch(slice(first_tile, len(tiles)), slice(first_item, len(items))))
+    return rows, items, launches

@@ -1,7 +1,7 @@
-"""Drafts that branch, as the device needs them: the slots of every guess's path, and who is whose ancestor as bits.
+"""Draft trees as the device needs them: the slots along each node's path, and each node's ancestors as bits.
 
-Owns the torch form of three small kernels; `cupy_kernels` has another. Knows drafts as parent links and rows as
-numbers; nothing of attention.
+Owns the torch version of three small kernels; `cupy_kernels` has another. A draft is its parent links, a row is a few
+numbers; nothing here knows attention.
 """
 
 from __future__ import annotations
@@ -17,104 +17,105 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-WORD = 64
-"""Bits of a word of ancestors."""
+WORD_BITS = 64
+"""Ancestor bits are stored in words of this size."""
 NO_WINDOW = 2**30
-"""More keys than a request has."""
+"""A window size larger than any request."""
 
 
 class MaskRows(NamedTuple):
-    """Per row of a batch, all [T] int64. Row r owns mask[starts[r] : starts[r] + keys[r]].
+    """Per row of a batch, all [T] int64. The mask of row r is mask[offsets[r] : offsets[r] + num_keys[r]].
 
-    It sees the keys [lengths[r] - window, linear[r]), and beyond linear[r] the guesses of its request whose bit is set
-    in the ancestors of `nodes[r]`; key linear[r] + j is guess j, node `trees[r] + j` of the forest. nodes[r] is -1 for
-    a committed token.
+    The row attends to the keys [lengths[r] - window, prefix_lens[r]), and after them to the draft tokens whose bits are
+    set in the ancestors of `nodes[r]`. Key prefix_lens[r] + j is draft token j, node tree_starts[r] + j of the forest.
+    nodes[r] is -1 for a committed token.
     """
 
-    starts: Tensor
-    keys: Tensor
+    offsets: Tensor
+    num_keys: Tensor
     lengths: Tensor
-    linear: Tensor
+    prefix_lens: Tensor
     nodes: Tensor
-    trees: Tensor
+    tree_starts: Tensor
 
 
 class TreeKernels(Protocol):
-    """Small kernels over a forest: parents: [N] of each node in the forest, -1 at a root; depths: [N], from 1."""
+    """Small kernels over a forest. parents: [N], of each node in the forest, -1 at a root; depths: [N], from 1."""
 
-    def paths(self, parents: Tensor, depths: Tensor, slots: Tensor, deepest: int) -> Tensor:
-        """slots: [N] of every node -> [N, deepest]: the slots from the root to the node, then zeros."""
+    def paths(self, parents: Tensor, depths: Tensor, slots: Tensor, max_depth: int) -> Tensor:
+        """slots: [N], of every node -> [N, max_depth]: the slots from the root to the node, then zeros."""
         ...
 
-    def ancestors(self, parents: Tensor, depths: Tensor, firsts: Tensor, words: int, deepest: int) -> Tensor:
-        """firsts: [N], the first node of each node's tree -> [N, words] bits: bit j of a node is set where node
-        firsts + j is an ancestor of it or itself."""
+    def ancestors(self, parents: Tensor, depths: Tensor, tree_starts: Tensor, num_words: int, max_depth: int) -> Tensor:
+        """tree_starts: [N], the first node of each node's tree -> [N, num_words] bits: bit j of a node is set where
+        node tree_starts + j is an ancestor of it or itself."""
         ...
 
     def mask(self, rows: MaskRows, ancestors: Tensor, depths: Tensor, window: int, size: int) -> Tensor:
-        """-> [size] bool, the rows' masks one after the other."""
+        """-> [size] bool, the rows' masks, concatenated."""
         ...
 
 
 class TorchTrees(TreeKernels):
-    """The same in torch, on any device: a few operations per level, and the host never waits."""
+    """In torch, on any device: a few operations per level, without synchronisation."""
 
-    def paths(self, parents: Tensor, depths: Tensor, slots: Tensor, deepest: int) -> Tensor:
-        # one column more, where nodes write that have no ancestor left
-        paths = slots.new_zeros(len(parents), deepest + 1)
-        at = torch.arange(len(parents), device=parents.device)
-        for level in range(deepest):
+    def paths(self, parents: Tensor, depths: Tensor, slots: Tensor, max_depth: int) -> Tensor:
+        # one column more: nodes whose path is complete write there
+        paths = slots.new_zeros(len(parents), max_depth + 1)
+        node = torch.arange(len(parents), device=parents.device)
+        for level in range(max_depth):
             step = depths - 1 - level
-            paths.scatter_(1, torch.where(step >= 0, step, deepest)[:, None], slots[at][:, None])
-            at = parents[at].clamp(min=0)
-        return paths[:, :deepest].contiguous()
+            paths.scatter_(1, torch.where(step >= 0, step, max_depth)[:, None], slots[node][:, None])
+            node = parents[node].clamp(min=0)
+        return paths[:, :max_depth].contiguous()
 
-    def ancestors(self, parents: Tensor, depths: Tensor, firsts: Tensor, words: int, deepest: int) -> Tensor:
-        bits = parents.new_zeros(len(parents), words)
-        at = torch.arange(len(parents), device=parents.device)
-        for level in range(deepest):
-            guess = torch.where(level < depths, at - firsts, 0)[:, None]
-            bit = (level < depths).to(torch.int64)[:, None] << guess % WORD
-            bits.scatter_(1, guess // WORD, bits.gather(1, guess // WORD) | bit)
-            at = parents[at].clamp(min=0)
+    def ancestors(self, parents: Tensor, depths: Tensor, tree_starts: Tensor, num_words: int, max_depth: int) -> Tensor:
+        bits = parents.new_zeros(len(parents), num_words)
+        node = torch.arange(len(parents), device=parents.device)
+        for level in range(max_depth):
+            token = torch.where(level < depths, node - tree_starts, 0)[:, None]
+            bit = (level < depths).to(torch.int64)[:, None] << token % WORD_BITS
+            bits.scatter_(1, token // WORD_BITS, bits.gather(1, token // WORD_BITS) | bit)
+            node = parents[node].clamp(min=0)
         return bits
 
     def mask(self, rows: MaskRows, ancestors: Tensor, depths: Tensor, window: int, size: int) -> Tensor:
-        owner = torch.repeat_interleave(rows.keys, output_size=size)
-        key = torch.arange(size, device=owner.device) - rows.starts[owner]
-        lowest = rows.lengths[owner] - window
-        seen = (key < rows.linear[owner]) & (key >= lowest)
-        node = rows.nodes[owner]
-        guess = (key - rows.linear[owner]).clamp_(0, WORD * ancestors.shape[1] - 1)
-        bit = (ancestors[node.clamp(min=0), guess // WORD] >> guess % WORD) & 1
-        there = (rows.trees[owner] + guess).clamp_(max=len(depths) - 1)
-        number = rows.linear[owner] + depths[there] - 1
-        return seen | ((node >= 0) & (key >= rows.linear[owner]) & (bit == 1) & (number >= lowest))
+        row = torch.repeat_interleave(rows.num_keys, output_size=size)
+        key = torch.arange(size, device=row.device) - rows.offsets[row]
+        lowest = rows.lengths[row] - window
+        in_prefix = (key < rows.prefix_lens[row]) & (key >= lowest)
+        node = rows.nodes[row]
+        token = (key - rows.prefix_lens[row]).clamp_(0, WORD_BITS * ancestors.shape[1] - 1)
+        bit = (ancestors[node.clamp(min=0), token // WORD_BITS] >> token % WORD_BITS) & 1
+        key_node = (rows.tree_starts[row] + token).clamp_(max=len(depths) - 1)
+        number = rows.prefix_lens[row] + depths[key_node] - 1  # along the path
+        in_tree = (node >= 0) & (key >= rows.prefix_lens[row]) & (bit == 1) & (number >= lowest)
+        return in_prefix | in_tree
 
 
 class Forest:
-    """The branching drafts of a batch, node after node."""
+    """The draft trees of a batch; nodes are numbered across trees."""
 
     def __init__(self) -> None:
         self.parents: list[int] = []
         self.depths: list[int] = []
         self.rows: list[int] = []
-        self.firsts: list[int] = []
-        self.deepest = 0
+        self.tree_starts: list[int] = []
+        self.max_depth = 0
 
-    def plant(self, parents: Sequence[int], depths: Sequence[int], first_row: int) -> int:
-        """Add a draft whose node j is row `first_row + j` of the batch; the number of its first node."""
+    def add(self, parents: Sequence[int], depths: Sequence[int], first_row: int) -> int:
+        """Add a draft whose node j is row `first_row + j` of the batch. Returns its first node's number."""
         first = len(self.parents)
         self.parents += [parent if parent < 0 else first + parent for parent in parents]
         self.depths += depths
         self.rows += range(first_row, first_row + len(parents))
-        self.firsts += [first] * len(parents)
-        self.deepest = max(self.deepest, *depths)
+        self.tree_starts += [first] * len(parents)
+        self.max_depth = max(self.max_depth, *depths)
         return first
 
     def paths(self, slots: Tensor, kernels: TreeKernels) -> Tensor:
-        """slots: [T] of the batch -> [N, deepest]; one unused number where nothing branches."""
+        """slots: [T] of the batch -> [N, max_depth]; one unused number where there is no tree."""
         if not self.parents:
             return slots[:1]
         parents, depths, rows = to_device([self.parents, self.depths, self.rows], slots.device)
-        return kernels.paths(parents, depths, slots.index_select(0, rows), self.deepest)
+        return kernels.paths(parents, depths, slots.index_select(0, rows), self.max_depth)

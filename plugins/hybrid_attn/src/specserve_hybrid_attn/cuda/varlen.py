@@ -1,4 +1,4 @@
-"""Which function computes attention over packed sequences: torch's, and its twin for machines without CUDA.
+"""Attention over packed sequences (varlen): torch's function, and a reference for machines without CUDA.
 
 Both have the signature of `torch.nn.attention.varlen.varlen_attn` (torch 2.13). Knows nothing of batches or caches.
 """
@@ -15,7 +15,7 @@ from specserve.errors import ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
-OLDEST = "2.13"
+MIN_TORCH = "2.13"
 
 
 class Varlen(Protocol):
@@ -41,9 +41,9 @@ class Varlen(Protocol):
 
 def torch_varlen() -> Varlen:
     """torch's own, where it takes what `flash` passes and computes it as FlashAttention 2 does."""
-    if torch.torch_version.TorchVersion(torch.__version__) < OLDEST:
+    if torch.torch_version.TorchVersion(torch.__version__) < MIN_TORCH:
         raise ConfigError(
-            f"attention flash needs torch {OLDEST} or newer, whose FlashAttention 2 takes num_splits; this is torch "
+            f"attention flash needs torch {MIN_TORCH} or newer, whose FlashAttention 2 takes num_splits; this is torch "
             f"{torch.__version__}. Update torch, or choose another attention backend."
         )
     active = attention.current_flash_attention_impl()
@@ -54,8 +54,8 @@ def torch_varlen() -> Varlen:
         )
     from torch.nn.attention.varlen import varlen_attn  # older torches lack it or its arguments
 
-    found: Any = varlen_attn
-    return found  # type: ignore[no-any-return]
+    function: Any = varlen_attn
+    return function  # type: ignore[no-any-return]
 
 
 def varlen_attn_reference(
@@ -73,20 +73,20 @@ def varlen_attn_reference(
     seqused_k: Tensor,
     num_splits: int,
 ) -> Tensor:
-    """A plain loop in float32, sequence by sequence: the last query of each sees its last key (bottom-right)."""
+    """A plain loop in float32, sequence by sequence. The causal mask is aligned to the bottom right."""
     out = torch.empty_like(query)
-    q_ends, k_starts, lengths = cu_seq_q.tolist(), cu_seq_k.tolist(), seqused_k.tolist()
+    q_offsets, k_offsets, lengths = cu_seq_q.tolist(), cu_seq_k.tolist(), seqused_k.tolist()
     for i, length in enumerate(lengths):
-        q_rows, k_rows = slice(q_ends[i], q_ends[i + 1]), slice(k_starts[i], k_starts[i] + length)
+        q_rows, k_rows = slice(q_offsets[i], q_offsets[i + 1]), slice(k_offsets[i], k_offsets[i] + length)
         q, k, v = (t.transpose(0, 1).float() for t in (query[q_rows], key[k_rows], value[k_rows]))
         if enable_gqa:
             k, v = (t.repeat_interleave(len(q) // len(t), dim=0) for t in (k, v))
-        number, place = torch.arange(length), torch.arange(q.shape[1])[:, None] + length - q.shape[1]
+        index, position = torch.arange(length), torch.arange(q.shape[1])[:, None] + length - q.shape[1]
         hidden = torch.zeros(q.shape[1], length, dtype=torch.bool)
         if window_size[0] >= 0:
-            hidden |= number < place - window_size[0]
+            hidden |= index < position - window_size[0]
         if window_size[1] >= 0:
-            hidden |= number > place + window_size[1]
+            hidden |= index > position + window_size[1]
         scores = (q @ k.mT * scale).masked_fill(hidden, float("-inf"))
         out[q_rows] = (scores.softmax(-1) @ v).transpose(0, 1).to(out.dtype)
     return out
