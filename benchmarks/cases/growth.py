@@ -61,12 +61,16 @@ class Scaling(NamedTuple):
         return f"{what}: {intercept:.3f} ms + {slope:.3g} us per {unit}; largest deviation {ratio:.2f}x, at {size}."
 
 
-def run(options: Options) -> Result:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks growth")
     parser.add_argument("--plot", type=Path, help="draw the curves to this file (needs matplotlib)")
     parser.add_argument("--contexts", type=int, nargs="+", default=CONTEXTS)
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
-    args = parser.parse_args(options.rest)
+    return parser
+
+
+def run(options: Options) -> Result:
+    args = arguments().parse_args(options.rest)
     if args.plot:
         require_matplotlib()
     sweeps = [
@@ -78,12 +82,7 @@ def run(options: Options) -> Result:
     cold = {COLD: partial(fastest_step, assembled.engine, 1, SHORT, torch.ones(EVICTING_BYTES // 4).sum)}
     samples = alternate(make_variants(assembled, sweeps) | cold, options.rounds(12, 2))
     fastest = {name: min(seconds) for name, seconds in samples.items()}
-    scaling = {
-        (sweep.title, what): Scaling(costs, fit(costs))
-        for sweep in sweeps
-        for what in ("step", "attention")
-        for costs in [{n: fastest[f"{what}, {sweep.title} {n}"] for n in sweep.shapes}]
-    }
+    scaling = fit_lines(sweeps, fastest)
     if args.plot:
         save_plot([panel(sweep, scaling) for sweep in sweeps], args.plot)
     return Result(
@@ -98,6 +97,16 @@ def run(options: Options) -> Result:
         + [cold_sentence(assembled, fastest[COLD])],
         raw=samples,
     )
+
+
+def fit_lines(sweeps: list[Sweep], fastest: dict[str, float]) -> dict[tuple[str, str], Scaling]:
+    """By sweep title and "step" or "attention"."""
+    return {
+        (sweep.title, what): Scaling(costs, fit(costs))
+        for sweep in sweeps
+        for what in ("step", "attention")
+        for costs in [{n: fastest[f"{what}, {sweep.title} {n}"] for n in sweep.shapes}]
+    }
 
 
 def make_engine(options: Options, shapes: list[tuple[int, int]]) -> Assembled:

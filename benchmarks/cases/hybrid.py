@@ -7,6 +7,7 @@ different backends. Requests arrive one after the other, so that most steps of t
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,12 @@ from specserve.plugins.host import PluginHost
 from specserve_hybrid_attn.attention import HybridAttention
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from specserve.engine.assembly import Assembled
+    from specserve.engine.engine import Engine
     from specserve.kv.cache import KVCache
     from specserve.protocols import AttentionBackend, AttentionFactory, AttentionSpec
 
@@ -65,14 +69,8 @@ def run(options: Options) -> Result:
             "selected twice": make_engine(options, {"prefill": backend, "decode": backend}),
             "split": make_engine(options, splitter=backend),
         }
-        tokenizer = engines["alone"].tokenizer
         for count in COUNTS if backend == BACKENDS[0] else COUNTS[:2]:
-            requests = [greedy(f"{i}", p, NUM_TOKENS) for i, p in enumerate(prompts(tokenizer, count, PROMPT_LEN))]
-            variants = {
-                name: lambda made=made, some=requests: serve_all(made.engine, some).seconds
-                for name, made in engines.items()
-            }
-            samples = alternate(variants, options.rounds(9, 1))
+            samples = alternate(make_variants(engines, count), options.rounds(9, 1))
             rounds = list(zip(*samples.values(), strict=True))
             twice, split = (median(each[at] / each[0] for each in rounds) for at in (1, 2))
             what = f"{backend}, {count} concurrent"
@@ -91,6 +89,17 @@ def run(options: Options) -> Result:
         ],
         raw=raw,
     )
+
+
+def make_variants(engines: dict[str, Assembled], count: int) -> dict[str, Callable[[], float]]:
+    """Seconds in which each engine serves the same `count` concurrent requests."""
+    texts = prompts(engines["alone"].tokenizer, count, PROMPT_LEN)
+    requests = [greedy(f"{i}", prompt, NUM_TOKENS) for i, prompt in enumerate(texts)]
+
+    def seconds(engine: Engine) -> float:
+        return serve_all(engine, requests).seconds
+
+    return {name: partial(seconds, assembled.engine) for name, assembled in engines.items()}
 
 
 def make_engine(

@@ -90,7 +90,7 @@ def forward(assembled: Assembled, options: Options) -> Variants:
 
 
 def with_torch_threads(threads: int, action: Callable[[], object]) -> float:
-    """The faster of one torch thread and `threads`. Beside the native kernels torch has one thread otherwise."""
+    """The faster of one torch thread and `threads`. With native kernels torch otherwise has one thread."""
     seconds = []
     for count in {1, threads}:
         torch.set_num_threads(count)

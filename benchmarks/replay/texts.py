@@ -30,7 +30,9 @@ CODE_PROMPT_LEN, CHAT_PROMPT_LEN = 100, 50
 CHANGED_SHARE = (0.005, 0.25)
 """Of a file's lines. Below: only a version number changed; above: it is a different file."""
 MAX_NAMES = 8
-BESIDE = frozenset({"test", "tests", "testing", "_tests", "doc", "docs", "examples", "scripts", "tools", "setup.py"})
+NOT_MODULES = frozenset(
+    {"test", "tests", "testing", "_tests", "doc", "docs", "examples", "scripts", "tools", "setup.py"}
+)
 """Folders and files that are not the package's own modules."""
 
 
@@ -134,7 +136,7 @@ def continuation(name: str, kind: str, ids: list[int], prompt_len: int) -> Trace
 
 def source_paths(texts: Mapping[str, str]) -> list[str]:
     """The package's own modules without tests and documentation, in order of the CRC-32 of their paths."""
-    own = [path for path in texts if path.endswith(".py") and BESIDE.isdisjoint(path.split("/"))]
+    own = [path for path in texts if path.endswith(".py") and NOT_MODULES.isdisjoint(path.split("/"))]
     return sorted(own, key=lambda path: (zlib.crc32(path.encode()), path))
 
 

@@ -17,7 +17,7 @@ SURE = 0.95
 
 
 class Scripted:
-    """Proposes what `script` says behind the tokens fed so far."""
+    """Proposes what `script` returns for the tokens fed so far."""
 
     def __init__(self, script) -> None:
         self.script, self.fed, self.prompts, self.stopped = script, [], [], 0
