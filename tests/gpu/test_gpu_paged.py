@@ -96,7 +96,7 @@ def microseconds(run):
 
 
 def test_the_table_of_speeds(checks, kernels, capsys):
-    """No threshold: printed for whoever tunes `tile_config_for`. One layer of 32 heads, 8 key heads of 128, bfloat16."""
+    """No threshold: printed to tune `tile_config_for`. One layer of 32 heads, 8 key heads of 128, bfloat16."""
     from paged_cases import NUM_SLOTS
 
     from specserve.attention.sdpa import SdpaAttention
