@@ -16,7 +16,7 @@ SECONDS = 20.0
 
 @asynccontextmanager
 async def started(model, *, extra=None, **options):
-    """A running engine, stopped at the end and then found with its books in order."""
+    """A running engine, stopped at the end, when its blocks and requests are checked."""
     engine = await AsyncEngine.start(EngineConfig(model=str(model), **(DEFAULTS | options)), extra=extra)
     try:
         yield engine

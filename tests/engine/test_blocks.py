@@ -194,7 +194,7 @@ def test_the_same_tokens_after_other_tokens_are_another_content():
 @pytest.mark.parametrize(
     ("held", "complaint"), [([[0, 1]], "holders differ"), ([], "holders differ"), ([[0], [0]], "holders")]
 )
-def test_the_law_notices_a_block_that_two_books_count_differently(held, complaint):
+def test_check_integrity_finds_a_block_whose_holders_are_miscounted(held, complaint):
     pool = BlockPool(3)
     pool.allocate(1)
     pool.check_integrity([[0]])

@@ -91,15 +91,15 @@ def test_duplicate_siblings_are_merged_with_their_subtrees(toy_model):
     expected = run(toy_model, request).tokens()["0"]
     assert len(expected) >= 4
 
-    class Twins(OracleDrafter):
+    class Duplicates(OracleDrafter):
         def draft(self, request, limit):
             tokens = self.future(request)[:2]
             if len(tokens) < 2:
                 return None
-            # the second twin carries the right child: merging must not lose it
+            # the second duplicate carries the right child: merging must not lose it
             return Draft(tokens=(tokens[0], tokens[0], tokens[1]), parents=(-1, -1, 1))
 
-    engine = make_engine(toy_model, Twins({"0": expected}, 3)).engine
+    engine = make_engine(toy_model, Duplicates({"0": expected}, 3)).engine
     outcome = run_requests(engine, request)
     assert outcome.tokens()["0"] == expected
     assert 2 in range(len(outcome.outputs["0"].steps[-1].figures.acceptance_histogram))

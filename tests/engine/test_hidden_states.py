@@ -16,14 +16,14 @@ PROMPTS = {"a": tuple(range(1, 90)), "b": tuple(range(100, 103)), "c": tuple(ran
 
 
 class Listener:
-    """Collects what it hears of each committed token, and guesses `guess(request)`."""
+    """Collects the states of each committed token, and guesses `guess(request)`."""
 
     name = "listener"
 
     def __init__(self, layers, guess=None):
         self.needs = DrafterNeeds(hidden_layers=layers)
         self.guess = guess
-        self.heard = {}
+        self.received = {}
         self.widths = []
 
     def start(self, request):
@@ -39,7 +39,7 @@ class Listener:
             rows = [*known, *(offset + span.known + node for node in decided.path)]
             for i, row in enumerate(rows):
                 states = {layer: states[row].clone() for layer, states in output.hidden.items()}
-                self.heard.setdefault(span.request.id, {})[span.start + i] = states
+                self.received.setdefault(span.request.id, {})[span.start + i] = states
         if self.guess is None:
             return [None] * len(limits)
         return [
@@ -74,14 +74,14 @@ def transformers_states(toy_model):
 
 
 @pytest.mark.parametrize("budget", [512, 16])
-def test_a_drafter_hears_every_computed_row_as_transformers_has_it(toy_model, transformers_states, budget):
+def test_a_drafter_gets_every_computed_row_as_transformers_has_it(toy_model, transformers_states, budget):
     listener = Listener((0, 1, -1))
     outcome = run(toy_model, requests(), listener, max_num_batched_tokens=budget)
     for name, prompt in PROMPTS.items():
         tokens = [*prompt, *outcome.tokens()[name]]
         expected = transformers_states(tokens)
-        assert sorted(listener.heard[name]) == list(range(len(tokens) - 1)), "the last token is never computed"
-        for position, states in listener.heard[name].items():
+        assert sorted(listener.received[name]) == list(range(len(tokens) - 1)), "the last token is never computed"
+        for position, states in listener.received[name].items():
             for layer in (0, 1, 2):
                 assert torch.allclose(states[layer], expected[layer][position], atol=1e-4, rtol=1e-4), (position, layer)
 
@@ -106,10 +106,10 @@ def test_hidden_states_of_accepted_guesses_are_those_of_plain_decoding_bit_for_b
     outcome = run(toy_model, requests(30), guessing)
     assert outcome.tokens() == expected
     assert outcome.metrics.num_accepted_tokens > 40
-    for name, heard in guessing.heard.items():
-        for position in heard.keys() & plain.heard[name].keys():
+    for name, received in guessing.received.items():
+        for position in received.keys() & plain.received[name].keys():
             for layer in (1, 2):
-                assert torch.equal(heard[position][layer], plain.heard[name][position][layer]), (name, position)
+                assert torch.equal(received[position][layer], plain.received[name][position][layer]), (name, position)
 
 
 def test_only_the_layers_that_were_asked_for_are_kept(toy_model):
@@ -121,7 +121,7 @@ def test_only_the_layers_that_were_asked_for_are_kept(toy_model):
     assert {tuple(shapes) for shapes in nobody.widths} == {()}
 
 
-def test_a_drafter_that_needs_states_hears_steps_that_decide_nothing(toy_model):
+def test_a_drafter_that_needs_states_gets_steps_that_decide_nothing(toy_model):
     listener = Listener((-1,))
     engine = make_engine(toy_model, listener, max_num_batched_tokens=32).engine
     run_requests(engine, [toy_request("long", range(1, 100), max_tokens=2, ignore_eos=True)])

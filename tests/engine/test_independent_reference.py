@@ -56,7 +56,7 @@ def test_seeded_samples_are_those_of_the_reference_loop(toy_model):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
-def test_the_demo_model_speaks_like_transformers(demo_model):
+def test_the_demo_model_generates_what_transformers_generates(demo_model):
     prompt = list(range(300, 340))
     got = run(demo_model, [toy_request("a", prompt, max_tokens=64, ignore_eos=True)], dtype="float32").tokens()["a"]
     greedy = SamplingParams(temperature=0.0, max_tokens=64, ignore_eos=True)

@@ -40,10 +40,10 @@ def test_a_guess_of_unknown_cost_is_expected_to_cost_more_than_its_row():
     assert count(unseen.choose([with_draft(chain(0.9))], 99, 1)) == [1]
 
 
-def test_guesses_fill_a_stair_and_stop_at_its_edge():
-    stairs = ([1, 32, 33, 64], [1.0, 1.0, 3.0, 3.0])
+def test_guesses_fill_a_plateau_of_the_costs_and_stop_at_its_edge():
+    plateaus = ([1, 32, 33, 64], [1.0, 1.0, 3.0, 3.0])
     requests = [with_draft(chain(*[0.9**d for d in range(1, 17)])) for _ in range(4)]
-    assert sum(count(planner(stairs).choose(requests, 999, 4))) == 28
+    assert sum(count(planner(plateaus).choose(requests, 999, 4))) == 28
 
 
 def test_the_likelier_guesses_of_all_requests_go_first():

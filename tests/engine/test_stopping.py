@@ -89,31 +89,32 @@ def test_a_stop_string_ends_the_request_at_the_token_that_completes_it(toy_model
         assert (output.finish_reason, output.steps[-1].stop_string) == ("stop", stop)
         detokenizer = IncrementalDetokenizer(tokenizer.stream(PROMPT), (stop, "%%"))
         pieces = [
-            detokenizer.push(d.tokens, finish_reason=d.finish_reason, stop_string=d.stop_string)[0] for d in output.steps
+            detokenizer.push(d.tokens, finish_reason=d.finish_reason, stop_string=d.stop_string)[0]
+            for d in output.steps
         ]
         assert "".join(pieces) == text[: end - length]
 
 
-def test_a_stop_string_inside_an_accepted_draft_ends_all_books_at_the_completing_token(toy_model):
+def test_a_stop_string_inside_an_accepted_draft_cuts_every_count_at_the_completing_token(toy_model):
     asked, tokens, text, _ = readable(toy_model)
     stop = text[18:21]
     end = text.index(stop) + 3
-    books = {}
+    counts = {}
     for name, drafter in (("plain", None), ("guessed", OracleDrafter({"r": tokens}, 16))):
         engine = make_engine(toy_model, drafter).engine
         live = engine.add(request(**asked, stop=(stop,)))
         outcome = run_requests(engine, [])
         again = run_requests(engine, [toy_request("again", [*PROMPT, *tokens], max_tokens=1)])
-        books[name] = (
+        counts[name] = (
             live.tokens,
             live.computed,
             live.num_published,
             outcome.metrics.generation_tokens - 1,
             again.outputs["again"].steps[0].cached_tokens,
         )
-    assert books["plain"] == books["guessed"]
+    assert counts["plain"] == counts["guessed"]
     total = len(PROMPT) + end
-    assert books["plain"] == ([*PROMPT, *tokens[:end]], total - 1, (total - 1) // 16, end, (total - 1) // 16 * 16)
+    assert counts["plain"] == ([*PROMPT, *tokens[:end]], total - 1, (total - 1) // 16, end, (total - 1) // 16 * 16)
 
 
 def test_the_flags_of_a_cut_draft_cover_exactly_its_tokens(toy_model, free):

@@ -86,7 +86,7 @@ def test_the_normal_form_of_a_normal_form_is_itself(draft):
 
 
 @given(trees(min_size=1))
-def test_without_twins_a_node_survives_as_its_least_likely_ancestor(draft):
+def test_without_duplicate_siblings_a_node_survives_as_its_least_likely_ancestor(draft):
     distinct = len(set(token_paths(draft))) == len(draft.tokens)
     if distinct and draft.survival is not None:
         lowest = [min(draft.survival[n] for n in path) for path in paths_of(draft)]
@@ -132,9 +132,9 @@ def test_the_walk_that_follows_the_target_is_the_longest_agreeing_path(draft, ta
     assert walked == max(agreeing, default=0)
 
 
-def test_the_children_of_both_twins_survive_under_the_first():
-    twins = Draft(tokens=(1, 1, 2, 3, 2), parents=(-1, -1, 0, 1, 1), survival=(0.9, 0.2, 0.8, 0.1, 0.2))
-    merged = merge_siblings(twins)
+def test_the_children_of_both_duplicates_survive_under_the_first():
+    duplicates = Draft(tokens=(1, 1, 2, 3, 2), parents=(-1, -1, 0, 1, 1), survival=(0.9, 0.2, 0.8, 0.1, 0.2))
+    merged = merge_siblings(duplicates)
     assert sorted(token_paths(merged)) == [(1,), (1, 2), (1, 3)]
     assert merged.survival == (0.9, 0.8, 0.1)
 
@@ -176,6 +176,6 @@ def test_each_breach_of_the_contract_has_its_reason(draft, reason):
         check_draft(draft, 2, VOCAB)
 
 
-def test_merged_twins_have_the_better_of_their_chances():
-    twins = Draft(tokens=(1, 1, 2), parents=(-1, -1, 1), survival=(0.1, 0.9, 0.8))
-    assert merge_siblings(twins).survival == (0.9, 0.8)
+def test_merged_duplicates_have_the_higher_of_their_survivals():
+    duplicates = Draft(tokens=(1, 1, 2), parents=(-1, -1, 1), survival=(0.1, 0.9, 0.8))
+    assert merge_siblings(duplicates).survival == (0.9, 0.8)

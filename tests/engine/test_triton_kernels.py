@@ -1,4 +1,4 @@
-"""The CUDA kernels on a machine without a GPU: interpreted against their torch twins, and compiled for sm_90."""
+"""The CUDA kernels on a machine without a GPU: interpreted and compared with torch's, and compiled for sm_90."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Triton kernels through Triton's interpreter, against their torch twins. Run as a script, in a process of its own.
+"""The Triton kernels through Triton's interpreter against torch. Run as a script, in a process of its own.
 
 The interpreter multiplies bfloat16 matrices by their bit patterns and rounds to bfloat16 by truncation (Triton
 3.6), so the linear is checked in float32 and float16, and the rest in bfloat16 to one unit per rounding.
@@ -75,35 +75,35 @@ def interpret_a_row_does_not_depend_on_the_row_count_or_its_place():
             assert torch.equal(function(slice(70 - count, None)), whole[70 - count :]), count
 
 
-def interpret_norm_equals_its_torch_twin():
-    ours, twin = kernels()
+def interpret_norm_equals_the_torch_reference():
+    ours, reference = kernels()
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for shape in ((7, 96), (3, 5, 64), (1, 1, 20)):
             x, gain = 3 * torch.randn(shape).to(dtype), torch.randn(shape[-1]).to(dtype)
-            close(ours.rms_norm(x, gain, 1e-5), twin.rms_norm(x, gain, 1e-5), roundings=2)
+            close(ours.rms_norm(x, gain, 1e-5), reference.rms_norm(x, gain, 1e-5), roundings=2)
     views = torch.randn(4, 6, 32).split_with_sizes((4, 2), 1)
-    close(ours.rms_norm(views[1], torch.ones(32), 1e-6), twin.rms_norm(views[1], torch.ones(32), 1e-6))
+    close(ours.rms_norm(views[1], torch.ones(32), 1e-6), reference.rms_norm(views[1], torch.ones(32), 1e-6))
     large = torch.full((2, 64), 60000.0, dtype=torch.float16)
     assert torch.equal(ours.rms_norm(large, torch.ones(64).half(), 1e-5), torch.ones_like(large))
 
 
-def interpret_rotation_equals_its_torch_twin():
-    ours, twin = kernels()
+def interpret_rotation_equals_the_torch_reference():
+    ours, reference = kernels()
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for rotary_dim, head_dim in ((64, 64), (16, 64), (20, 20)):
             heads = torch.randn(5, 8, head_dim).to(dtype)[:, :6]  # as the model gives it: the values follow
             cos, sin = torch.randn(2, 5, 1, rotary_dim)
-            got, expected = ours.rotary(heads, cos, sin), twin.rotary(heads, cos, sin)
+            got, expected = ours.rotary(heads, cos, sin), reference.rotary(heads, cos, sin)
             close(got, expected, atol=1e-3)  # the two products may cancel
             assert torch.equal(got[..., rotary_dim:], heads[..., rotary_dim:])
 
 
-def interpret_activation_equals_its_torch_twin():
-    ours, twin = kernels()
+def interpret_activation_equals_the_torch_reference():
+    ours, reference = kernels()
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for size in (48, 1024, 1300):
             x = torch.randn(3, 2 * size).to(dtype)
-            close(ours.silu_and_multiply(x), twin.silu_and_multiply(x), roundings=2)
+            close(ours.silu_and_multiply(x), reference.silu_and_multiply(x), roundings=2)
 
 
 def adapters_of(dtype, names, ins, outs):
@@ -134,8 +134,8 @@ def interpret_segments_get_what_their_adapters_add():
         base = torch.randint(-9, 9, (80, 96)).to(dtype)
         got, expected = base.clone(), base.clone()
         ours.add_low_rank("p", x, got, [Segment(b, e, packed[name]) for b, e, name in cuts])
-        twin = [Segment(b, e, weights[name]) for b, e, name in cuts]
-        add_to_all_rows(torch.nn.functional.linear, "p", x, expected, twin)
+        segments = [Segment(b, e, weights[name]) for b, e, name in cuts]
+        add_to_all_rows(torch.nn.functional.linear, "p", x, expected, segments)
         # sums of whole numbers are exact in float32; float16 rounds them, both at the same places
         torch.testing.assert_close(got, expected, rtol=0 if dtype == torch.float32 else 2e-3, atol=0.0)
         assert torch.equal(got[20:23], base[20:23])

@@ -29,14 +29,14 @@ class Boom(Exception):
     pass
 
 
-class Fuse:
-    """Burns down by one with every call that computes a marked row; at zero it raises and is as long as before."""
+class Countdown:
+    """Counts calls that compute a marked row: `length` of them pass, the next one raises and the count starts again."""
 
     def __init__(self, length):
         self.length = self.left = length
         self.num_raised = 0
 
-    def meet(self, *tensors):
+    def count(self, *tensors):
         if any(bool(t.isnan().any()) for t in tensors):
             self.left -= 1
             if self.left < 0:
@@ -52,25 +52,25 @@ class ExplodingKernels(TorchKernels):
 
     def __init__(self, length):
         super().__init__()
-        self.fuse_of_rows = Fuse(length)
+        self.countdown = Countdown(length)
 
     def linear(self, x, weight, bias):
-        self.fuse_of_rows.meet(x)
+        self.countdown.count(x)
         return super().linear(x, weight, bias)
 
     def prepare_linear(self, weight, bias):
         return None
 
     def rms_norm(self, x, weight, eps):
-        self.fuse_of_rows.meet(x)
+        self.countdown.count(x)
         return super().rms_norm(x, weight, eps)
 
     def rotary(self, x, cos, sin):
-        self.fuse_of_rows.meet(x)
+        self.countdown.count(x)
         return super().rotary(x, cos, sin)
 
     def silu_and_multiply(self, gate_up):
-        self.fuse_of_rows.meet(gate_up)
+        self.countdown.count(gate_up)
         return super().silu_and_multiply(gate_up)
 
 
@@ -79,7 +79,7 @@ class ExplodingSampler(TorchSampler):
 
     def __init__(self, method):
         self.method = method
-        self.fuse = Fuse(0)
+        self.countdown = Countdown(0)
 
     def argmax_tokens(self, logits):
         self.look("argmax_tokens", logits)
@@ -95,7 +95,7 @@ class ExplodingSampler(TorchSampler):
 
     def look(self, method, logits):
         if method == self.method:
-            self.fuse.meet(logits)
+            self.countdown.count(logits)
 
 
 class KernelsWithExplodingSampler(TorchKernels):

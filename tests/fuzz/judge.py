@@ -35,8 +35,8 @@ def compare_with_alone(trial: Trial, answered: Answered) -> None:
     compare(request, alone, result, may_fail=processor is not None and request.id in processor.raised)
 
 
-def hold(law: bool, kind: str, message: object = "") -> None:
-    if not law:
+def require(condition: bool, kind: str, message: object = "") -> None:
+    if not condition:
         raise Failure(kind, str(message))
 
 
@@ -45,31 +45,31 @@ def check_blocks(trial: Trial) -> None:
     engine = trial.built.engine
     engine.check_integrity()
     left = [*engine.requests, *engine.scheduler.running, *engine.scheduler.waiting]
-    hold(not left, "requests are left", left)
+    require(not left, "requests are left", left)
     pool = engine.scheduler.pool
-    hold(pool.num_available == pool.num_blocks and not any(pool.holders), "blocks leaked", pool.holders)
-    hold(trial.plan.engine.prefix_cache or not pool.hash_of, "blocks are known without a prefix cache")
+    require(pool.num_available == pool.num_blocks and not any(pool.holders), "blocks leaked", pool.holders)
+    require(trial.plan.engine.prefix_cache or not pool.hash_of, "blocks are known without a prefix cache")
 
 
 def check_plugins(trial: Trial) -> None:
-    hold(trial.adapters.num_pins == 0, "an adapter is still pinned")
+    require(trial.adapters.num_pins == 0, "an adapter is still pinned")
     options = trial.plan.engine.ngram
     for observer in trial.built.engine.parts.observers:
         if isinstance(observer, NgramObserver):
             stats = observer.index.stats()
-            hold(stats["requests"] == 0, "the n-gram index follows requests that ended", stats)
+            require(stats["requests"] == 0, "the n-gram index follows requests that ended", stats)
             most = options.get("capacity", 4_000_000) + 64 * options.get("generations", 4)
-            hold(stats["tokens"] <= most, "the n-gram index holds too much", stats)
+            require(stats["tokens"] <= most, "the n-gram index holds too much", stats)
 
 
 def check_faults(trial: Trial) -> None:
     """Only parts that are to raise did."""
     metrics, plan = trial.built.engine.metrics, trial.plan.engine
     others = {key: count for key, count in metrics.faults.counts.items() if key[0] not in plan.faulty}
-    hold(not others, "a part is at fault that should not be", others)
+    require(not others, "a part is at fault that should not be", others)
     faults = metrics.drafter_faults
-    hold({name for name, _ in faults} <= {"evil"}, "a good drafter is at fault", dict(faults))
-    hold(not any(VERIFYING in reason for _, reason in faults), "checked guesses made a step raise", dict(faults))
+    require({name for name, _ in faults} <= {"evil"}, "a good drafter is at fault", dict(faults))
+    require(not any(VERIFYING in reason for _, reason in faults), "checked guesses made a step raise", dict(faults))
     trial.built.engine.observer_metrics()
 
 
@@ -77,14 +77,14 @@ def check_speculation(trial: Trial) -> None:
     engine, plan = trial.built.engine, trial.plan.engine
     metrics = engine.metrics
     if isinstance(engine.drafting, Drafting):
-        hold(not engine.drafting.proposals, "proposals of ended requests are kept", [*engine.drafting.proposals])
-    hold(metrics.num_accepted_tokens <= metrics.num_draft_tokens, "more accepted than drafted")
+        require(not engine.drafting.proposals, "proposals of ended requests are kept", [*engine.drafting.proposals])
+    require(metrics.num_accepted_tokens <= metrics.num_draft_tokens, "more accepted than drafted")
     for request, _, result in trial.served.all():
         quiet = request.speculation.enabled and request.speculation.max_draft_tokens != 0
-        hold(quiet or not any(result.accepted), "a guess was accepted where none was wanted", request.id)
+        require(quiet or not any(result.accepted), "a guess was accepted where none was wanted", request.id)
     accepted, drafted = metrics.num_accepted_tokens, metrics.num_draft_tokens
     if plan.drafters == ("oracle",) and not trial.plan.events and not plan.faulty:
         wrong = accepted != drafted if plan.planner == "all" else drafted > ENOUGH_GUESSES and not accepted
-        hold(not wrong, "right guesses are not accepted", f"{accepted} of {drafted}")
+        require(not wrong, "right guesses are not accepted", f"{accepted} of {drafted}")
     if plan.drafters == ("noisy",) and plan.noisy_p == 1.0 and drafted > ENOUGH_GUESSES and not plan.faulty:
-        hold(accepted > 0, "right guesses are never accepted", f"0 of {drafted}")
+        require(accepted > 0, "right guesses are never accepted", f"0 of {drafted}")

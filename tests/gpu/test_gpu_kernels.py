@@ -69,14 +69,14 @@ def test_a_row_of_the_other_kernels_does_not_depend_on_the_row_count(kernels, dt
 
 
 @each_dtype
-def test_the_other_kernels_equal_their_torch_twins(kernels, dtype):
-    twin, close = TorchKernels(), torch.testing.assert_close
+def test_the_other_kernels_equal_torchs(kernels, dtype):
+    reference, close = TorchKernels(), torch.testing.assert_close
     x, gain = random(33, 1408, dtype=dtype), random(1408, dtype=dtype)
     heads, (cos, sin) = x.view(33, 22, 64)[:, :6], random(2, 33, 1, 64)
     unit = UNIT[dtype]
-    close(kernels.rms_norm(x, gain, 1e-5), twin.rms_norm(x, gain, 1e-5), rtol=2 * unit, atol=1e-5)
-    close(kernels.silu_and_multiply(x), twin.silu_and_multiply(x), rtol=2 * unit, atol=1e-5)
-    close(kernels.rotary(heads, cos, sin), twin.rotary(heads, cos, sin), rtol=unit, atol=1e-3)
+    close(kernels.rms_norm(x, gain, 1e-5), reference.rms_norm(x, gain, 1e-5), rtol=2 * unit, atol=1e-5)
+    close(kernels.silu_and_multiply(x), reference.silu_and_multiply(x), rtol=2 * unit, atol=1e-5)
+    close(kernels.rotary(heads, cos, sin), reference.rotary(heads, cos, sin), rtol=unit, atol=1e-3)
 
 
 @each_dtype

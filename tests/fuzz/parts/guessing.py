@@ -47,7 +47,7 @@ class Oracle:
 
 
 class Noisy(Oracle):
-    """Each guess is right with probability p. Chains, deep trees, bushes, twins, or nothing; survival stated or not."""
+    """Each guess is right with probability p. Chains, trees, duplicate siblings, or nothing; survival stated or not."""
 
     name = "noisy"
 
