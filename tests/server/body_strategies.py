@@ -1,7 +1,7 @@
-"""Bodies of every route as hypothesis strategies: what a client may send, what it must not, and what is no JSON at all.
+"""Bodies of every route as hypothesis strategies: valid ones, invalid ones, and malformed JSON.
 
 A field's value is drawn as JSON text, so that a body can hold what Python's json would not write: NaN, 1e999, half a
-surrogate pair, the same key twice. Knows the toy's vocabulary and context; never looks at an answer.
+surrogate pair, the same key twice. Knows the vocabulary and the context length of the toy model.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
 VOCAB_SIZE = 320
 COMPLETIONS, CHAT, TOKENIZE, DETOKENIZE = "/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"
 INT32, INT64 = 2**31 - 1, 2**63 - 1
-SHOWN = 2000
+MAX_SHOWN = 2000
 LONG = 600
-"""max_tokens of a request whose client hangs up: more than the context holds."""
+"""max_tokens of a request whose client disconnects: more than the context holds."""
 
 
-class Shot(NamedTuple):
-    """One body on its way. `clean`: nothing is wrong with it. `hang_up`: the client leaves after so many reads."""
+class FuzzCase(NamedTuple):
+    """`valid`: it must be served. `disconnect_after`: the client disconnects after so many reads."""
 
     path: str
     data: bytes
     headers: dict[str, str]
-    clean: bool = False
-    hang_up: int | None = None
+    valid: bool = False
+    disconnect_after: int | None = None
 
     def __repr__(self) -> str:
-        shown = self.data if len(self.data) <= SHOWN else self.data[:SHOWN] + b"..."
-        return f"Shot({self.path!r}, {shown!r}, {self.headers!r}, clean={self.clean}, hang_up={self.hang_up})"
+        shown = self.data if len(self.data) <= MAX_SHOWN else self.data[:MAX_SHOWN] + b"..."
+        flags = f"valid={self.valid}, disconnect_after={self.disconnect_after}"
+        return f"FuzzCase({self.path!r}, {shown!r}, {self.headers!r}, {flags})"
 
 
 def jsons(strategy: SearchStrategy[Any]) -> SearchStrategy[str]:
@@ -57,7 +58,7 @@ long_ids = st.integers(MAX_MODEL_LEN - 20, MAX_MODEL_LEN - 1).map(lambda size: [
 flag = one_of_values(True, False, None)
 top = jsons(st.none() | st.integers(0, 20))
 
-SAMPLING: dict[str, SearchStrategy[str]] = {
+SAMPLING_FIELDS: dict[str, SearchStrategy[str]] = {
     "model": one_of_values("toy", ADAPTER, f"toy:{ADAPTER}", None),
     "n": one_of_values(1, 2, 3, None),
     "stream": flag,
@@ -96,13 +97,13 @@ SAMPLING: dict[str, SearchStrategy[str]] = {
     "user": jsons(text),
     "metadata": jsons(st.dictionaries(text, text, max_size=2)),
 }
-COMPLETION: dict[str, SearchStrategy[str]] = SAMPLING | {
+COMPLETION_FIELDS: dict[str, SearchStrategy[str]] = SAMPLING_FIELDS | {
     "best_of": one_of_values(None, 0, 1),
     "echo": flag,
     "logprobs": top,
     "suffix": one_of_values(None, ""),
 }
-CHATTING: dict[str, SearchStrategy[str]] = SAMPLING | {
+CHAT_FIELDS: dict[str, SearchStrategy[str]] = SAMPLING_FIELDS | {
     "max_completion_tokens": one_of_values(None, 2, 5),
     "logprobs": one_of_values(True),
     "top_logprobs": one_of_values(None, 0),
@@ -121,17 +122,22 @@ message = st.fixed_dictionaries(
 )
 messages = jsons(st.lists(message, min_size=1, max_size=3))
 max_tokens = jsons(st.integers(2, 6))
-TOKENIZING: dict[str, SearchStrategy[str]] = {
+TOKENIZE_FIELDS: dict[str, SearchStrategy[str]] = {
     "model": jsons(text), "add_special_tokens": flag, "add_generation_prompt": flag, "return_token_strs": flag
 }  # fmt: skip
 prompt = jsons(text | st.lists(text | ids, min_size=1, max_size=3) | ids | long_ids)
-NEEDED: dict[str, dict[str, SearchStrategy[str]]] = {
+REQUIRED: dict[str, dict[str, SearchStrategy[str]]] = {
     COMPLETIONS: {"prompt": prompt, "max_tokens": max_tokens},
     CHAT: {"messages": messages, "max_tokens": max_tokens},
     TOKENIZE: {"prompt": jsons(text)},
     DETOKENIZE: {"tokens": jsons(st.lists(st.integers(0, INT32), max_size=20))},
 }
-OPTIONAL = {COMPLETIONS: COMPLETION, CHAT: CHATTING, TOKENIZE: TOKENIZING, DETOKENIZE: {"model": jsons(text)}}
+OPTIONAL = {
+    COMPLETIONS: COMPLETION_FIELDS,
+    CHAT: CHAT_FIELDS,
+    TOKENIZE: TOKENIZE_FIELDS,
+    DETOKENIZE: {"model": jsons(text)},
+}
 
 LITERALS = (
     "null", "true", "0", "1", "-1", "-0.0", "1.5", "5e-324", "1e999", "-1e308", "NaN", "-Infinity", "1" + "0" * 30,
@@ -144,14 +150,14 @@ LITERALS = (
     "[" * 3000 + "]" * 3000, '{"a":' * 3000 + "1" + "}" * 3000, "nul", "'a'", "[1,]", '"', "",
 )  # fmt: skip
 """Wrong for most fields; a few are right for some."""
-anything = jsons(
+any_json = jsons(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
         max_leaves=5,
     )
 )
-wrong = st.sampled_from(LITERALS) | anything
+wrong_value = st.sampled_from(LITERALS) | any_json
 path = st.sampled_from([COMPLETIONS] * 5 + [CHAT] * 4 + [TOKENIZE, DETOKENIZE])
 HEADERS: tuple[dict[str, str], ...] = (
     {}, {}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json; charset=utf-16"}, {"Content-Type": "x"},
@@ -166,52 +172,52 @@ def write_object(fields: list[tuple[str, str]]) -> bytes:
 
 
 @st.composite
-def clean_fields(draw: Any, route: str, most: int = 8) -> dict[str, str]:
-    names = draw(st.lists(st.sampled_from(sorted(OPTIONAL[route])), max_size=most, unique=True))
-    return {name: draw(strategy) for name, strategy in NEEDED[route].items()} | {
+def valid_fields(draw: Any, route: str, max_fields: int = 8) -> dict[str, str]:
+    names = draw(st.lists(st.sampled_from(sorted(OPTIONAL[route])), max_size=max_fields, unique=True))
+    return {name: draw(strategy) for name, strategy in REQUIRED[route].items()} | {
         name: draw(OPTIONAL[route][name]) for name in names
     }
 
 
 @st.composite
-def clean(draw: Any) -> Shot:
+def valid(draw: Any) -> FuzzCase:
     route = draw(path)
-    return Shot(route, write_object(list(draw(clean_fields(route)).items())), {}, clean=True)
+    return FuzzCase(route, write_object(list(draw(valid_fields(route)).items())), {}, valid=True)
 
 
 @st.composite
-def dirty(draw: Any) -> Shot:
-    """A clean body with one to three fields made wrong, in place or by a second key, or left out."""
+def invalid(draw: Any) -> FuzzCase:
+    """A valid body with one to three wrong fields: replaced, given twice, or left out."""
     route = draw(path)
-    fields = list(draw(clean_fields(route)).items())
-    for name in draw(st.lists(st.sampled_from([*NEEDED[route], *OPTIONAL[route]]), min_size=1, max_size=3)):
+    fields = list(draw(valid_fields(route)).items())
+    for name in draw(st.lists(st.sampled_from([*REQUIRED[route], *OPTIONAL[route]]), min_size=1, max_size=3)):
         if draw(st.booleans()):
             fields = [(key, value) for key, value in fields if key != name]
         if draw(st.integers(0, 9)):
-            fields.append((name, draw(wrong)))
-    return Shot(route, write_object(fields), draw(st.sampled_from(HEADERS[:5])))
+            fields.append((name, draw(wrong_value)))
+    return FuzzCase(route, write_object(fields), draw(st.sampled_from(HEADERS[:5])))
 
 
 @st.composite
-def broken(draw: Any) -> Shot:
-    """No JSON object: cut short, in another encoding, with bytes before or within it, or noise."""
+def malformed(draw: Any) -> FuzzCase:
+    """Not a JSON object: truncated, in another encoding, with inserted bytes, or random bytes."""
     route = draw(path)
-    data = write_object(list(draw(clean_fields(route, 2)).items()))
+    data = write_object(list(draw(valid_fields(route, 2)).items()))
     at = draw(st.integers(0, len(data)))
     cuts = [data[:at] + between + data[at:] for between in (b"", b"\xff", b"\0", b"\xed\xa0\x80")]
     others = [data[:at], b"\xef\xbb\xbf" + data, data.decode().encode("utf-16"), data * 2, b"[" + data + b"]"]
-    forms = [*cuts, *others, b"", b"[" * 50_000, draw(wrong).encode(), draw(st.binary(max_size=50))]
-    return Shot(route, draw(st.sampled_from(forms)), draw(st.sampled_from(HEADERS)))
+    forms = [*cuts, *others, b"", b"[" * 50_000, draw(wrong_value).encode(), draw(st.binary(max_size=50))]
+    return FuzzCase(route, draw(st.sampled_from(forms)), draw(st.sampled_from(HEADERS)))
 
 
 @st.composite
-def left(draw: Any) -> Shot:
-    """A long request whose client hangs up before, or soon after, the first event."""
+def disconnecting(draw: Any) -> FuzzCase:
+    """A long request whose client disconnects before, or soon after, the first event."""
     route = draw(st.sampled_from([COMPLETIONS, CHAT]))
-    fields = draw(clean_fields(route, 4)) | {"max_tokens": str(LONG), "stream": draw(flag), "ignore_eos": "true"}
+    fields = draw(valid_fields(route, 4)) | {"max_tokens": str(LONG), "stream": draw(flag), "ignore_eos": "true"}
     fields.pop("max_completion_tokens", None)
-    return Shot(route, write_object(list(fields.items())), {}, hang_up=draw(st.integers(0, 5)))
+    return FuzzCase(route, write_object(list(fields.items())), {}, disconnect_after=draw(st.integers(0, 5)))
 
 
-bodies = st.one_of(clean(), clean(), dirty(), dirty(), dirty(), broken())
-shots = bodies | bodies | bodies | left()
+bodies = st.one_of(valid(), valid(), invalid(), invalid(), invalid(), malformed())
+cases = bodies | bodies | bodies | disconnecting()

@@ -1,4 +1,4 @@
-"""An engine that says what it is told to, token by token, and remembers what was asked and aborted."""
+"""An engine with a given output, which records the requests that were submitted and aborted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_MODEL_LEN = 256
 
 @dataclass
 class FakePlugins:
-    """`answers` by hook name: what each plugin returns, or a function of the hook's arguments."""
+    """`answers` by hook name: the result, or a function of the hook's arguments that returns it."""
 
     answers: dict[str, Any] = field(default_factory=dict)
 
@@ -47,10 +47,10 @@ class FakePlugins:
 
 @dataclass
 class FakeEngine:
-    """Generates the tokens of `says`, `width` per step, `width - 1` of each step's tokens having been guessed."""
+    """Generates the tokens of `text`, `width` per step; all but the last of a step are accepted draft tokens."""
 
     tokenizer: HfTokenizer
-    says: str = "hello wörld 🙂!"
+    text: str = "hello wörld 🙂!"
     width: int = 2
     delay: float = 0.0
     error_after: int | None = None
@@ -62,7 +62,7 @@ class FakeEngine:
     metrics: EngineMetrics = field(default_factory=EngineMetrics)
     plugins: FakePlugins = field(default_factory=FakePlugins)
     observed: list[Metric] = field(default_factory=list)
-    asked: list[GenerateRequest] = field(default_factory=list)
+    submitted: list[GenerateRequest] = field(default_factory=list)
     running: set[str] = field(default_factory=set)
     aborted: list[str] = field(default_factory=list)
     stopped: list[float] = field(default_factory=list)
@@ -94,7 +94,7 @@ class FakeEngine:
         return RuntimeError("boom")
 
     async def submit(self, request: GenerateRequest) -> AsyncGenerator[RequestOutput, None]:
-        self.asked.append(request)
+        self.submitted.append(request)
         self.running.add(request.request_id)
         finished = False
         try:
@@ -112,7 +112,7 @@ class FakeEngine:
 
     def outputs(self, request: GenerateRequest) -> Iterable[RequestOutput]:
         params = request.params
-        tokens = self.tokenizer.encode(self.says)[: params.max_tokens]
+        tokens = self.tokenizer.encode(self.text)[: params.max_tokens]
         matcher = StopStringMatcher(params.stop, self.tokenizer.stream(request.prompt_token_ids))
         steps = [tokens[i : i + self.width] for i in range(0, len(tokens), self.width)]
         if params.prompt_logprobs is not None:
@@ -144,7 +144,7 @@ class FakeEngine:
 
 
 def logprobs(tokens: Iterable[int], count: int = 1) -> tuple[TokenLogprobs, ...]:
-    """The chosen token is the best one, with the value of its id; then ever smaller ids, the last impossible."""
+    """The chosen token is the likeliest; its log-probability is -id/1000. From the third on they are -inf."""
     result = []
     for token in tokens:
         ids = tuple(abs(token - k) for k in range(count))

@@ -1,6 +1,6 @@
-"""Is this an answer that the server may give? OpenAI's shapes, sums and lengths, for whole bodies and streams.
+"""Checks of any response: OpenAI's format, sums and lengths, for full bodies and streams.
 
-`check_answer` is told what was sent and judges what came; it knows no engine and no expected tokens.
+`check_response` compares a response with its request; it knows no engine and no expected tokens.
 """
 
 from __future__ import annotations
@@ -11,32 +11,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from body_strategies import CHAT, COMPLETIONS, TOKENIZE
 
 if TYPE_CHECKING:
-    from body_strategies import Shot
+    from body_strategies import FuzzCase
 
 STATUSES = (200, 400, 404, 413, 429)
-FINISHES = ("stop", "length")
-LEGACY = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+FINISH_REASONS = ("stop", "length")
+LOGPROB_LISTS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     status: int
     content_type: str
     data: bytes
     seconds: float
 
 
-def check_answer(shot: Shot, answer: Answer) -> None:
-    assert answer.status in STATUSES, answer
-    if answer.status != 200:
-        assert not shot.clean, answer.data
-        return check_refusal(shot, answer) if answer.content_type == "text/plain" else check_error(answer)
-    if shot.path in (COMPLETIONS, CHAT):
-        sent = json.loads(shot.data)
-        choices, usage = read_choices(sent, answer)
-        check_choices(shot.path, sent, choices)
+def check_response(case: FuzzCase, response: Response) -> None:
+    assert response.status in STATUSES, response
+    if response.status != 200:
+        assert not case.valid, response.data
+        if response.content_type == "text/plain":
+            return check_plain_text_error(case, response)
+        return check_error(response)
+    if case.path in (COMPLETIONS, CHAT):
+        sent = json.loads(case.data)
+        choices, usage = read_choices(sent, response)
+        check_choices(case.path, sent, choices)
         return check_usage(sent, choices, usage)
-    content = json.loads(answer.data)
-    if shot.path == TOKENIZE:
+    content = json.loads(response.data)
+    if case.path == TOKENIZE:
         assert content["count"] == len(content["tokens"])
         assert content["token_strs"] is None or len(content["token_strs"]) == content["count"]
     else:
@@ -44,9 +46,9 @@ def check_answer(shot: Shot, answer: Answer) -> None:
     return None
 
 
-def check_error(answer: Answer) -> None:
-    assert answer.content_type == "application/json"
-    (error,) = json.loads(answer.data).values()
+def check_error(response: Response) -> None:
+    assert response.content_type == "application/json"
+    (error,) = json.loads(response.data).values()
     assert error.keys() == {"message", "type", "param", "code"}
     assert 0 < len(error["message"]) <= 1000
     assert "internal error" not in error["message"]
@@ -54,21 +56,21 @@ def check_error(answer: Answer) -> None:
     assert error["param"] is None or isinstance(error["param"], str)
 
 
-def check_refusal(shot: Shot, answer: Answer) -> None:
-    """aiohttp's own words, which it has where a body is not what its Content-Encoding says and comes with its head."""
-    assert answer.status == 400
-    assert shot.headers.get("Content-Encoding") in ("gzip", "deflate")
+def check_plain_text_error(case: FuzzCase, response: Response) -> None:
+    """aiohttp answers itself where a body does not match its Content-Encoding and arrives together with the headers."""
+    assert response.status == 400
+    assert case.headers.get("Content-Encoding") in ("gzip", "deflate")
 
 
-def read_choices(sent: dict[str, Any], answer: Answer) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """The choices by index, a stream's put together again, and the usage where it must be."""
+def read_choices(sent: dict[str, Any], response: Response) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """The choices by index, those of a stream joined, and the usage where it must be."""
     if not sent.get("stream"):
-        assert answer.content_type == "application/json"
-        content = json.loads(answer.data)
+        assert response.content_type == "application/json"
+        content = json.loads(response.data)
         assert [choice["index"] for choice in content["choices"]] == list(range(len(content["choices"])))
-        return [flat(choice) for choice in content["choices"]], content["usage"]
-    assert answer.content_type == "text/event-stream"
-    *events, done, end = answer.data.decode().split("\n\n")
+        return [as_completion(choice) for choice in content["choices"]], content["usage"]
+    assert response.content_type == "text/event-stream"
+    *events, done, end = response.data.decode().split("\n\n")
     assert (done, end) == ("data: [DONE]", "")
     chunks = [json.loads(event.removeprefix("data: ")) for event in events]
     wants_usage = (sent.get("stream_options") or {}).get("include_usage")
@@ -76,11 +78,11 @@ def read_choices(sent: dict[str, Any], answer: Answer) -> tuple[list[dict[str, A
     return join_chunks(chunks), usage
 
 
-def flat(choice: dict[str, Any]) -> dict[str, Any]:
-    """Chat's choices and chunks as those of completions."""
-    said = choice.pop("message", None) or choice.pop("delta", None)
-    if said is not None:
-        choice["text"] = said["content"]
+def as_completion(choice: dict[str, Any]) -> dict[str, Any]:
+    """A choice or chunk of chat in the format of completions."""
+    message = choice.pop("message", None) or choice.pop("delta", None)
+    if message is not None:
+        choice["text"] = message["content"]
     return choice
 
 
@@ -89,14 +91,14 @@ def join_chunks(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     joined: dict[int, dict[str, Any]] = {}
     for chunk in chunks:
         (choice,) = chunk["choices"]
-        choice = flat(choice)
-        whole = joined.get(choice["index"])
-        if whole is None:
+        choice = as_completion(choice)
+        joined_choice = joined.get(choice["index"])
+        if joined_choice is None:
             joined[choice["index"]] = choice
             continue
-        assert whole["finish_reason"] is None, "a chunk after the last one"
+        assert joined_choice["finish_reason"] is None, "a chunk after the last one"
         for key, value in choice.items():
-            whole[key] = join_values(whole.get(key), value) if key != "index" else value
+            joined_choice[key] = join_values(joined_choice.get(key), value) if key != "index" else value
     assert sorted(joined) == list(range(len(joined)))
     return [joined[index] for index in sorted(joined)]
 
@@ -112,19 +114,19 @@ def check_choices(path: str, sent: dict[str, Any], choices: list[dict[str, Any]]
     several = isinstance(prompt, list) and not isinstance(prompt[0], int)
     assert len(choices) == (len(prompt) if several else 1) * (sent.get("n") or 1)
     for choice in choices:
-        assert choice["finish_reason"] in FINISHES
+        assert choice["finish_reason"] in FINISH_REASONS
         assert isinstance(choice["text"], str)
         if sent.get("return_token_ids"):
             assert len(choice["token_ids"]) == len(choice["accepted"]) == len(choice["text_offset"])
             assert choice["text_offset"] == sorted(choice["text_offset"])
         if choice["logprobs"] is not None and path == COMPLETIONS:
-            check_legacy(sent, choice)
+            check_completion_logprobs(sent, choice)
         elif choice["logprobs"] is not None:
-            check_chat(sent, choice)
+            check_chat_logprobs(sent, choice)
 
 
-def check_legacy(sent: dict[str, Any], choice: dict[str, Any]) -> None:
-    names, values, tops, offsets = map(choice["logprobs"].get, LEGACY)
+def check_completion_logprobs(sent: dict[str, Any], choice: dict[str, Any]) -> None:
+    names, values, tops, offsets = map(choice["logprobs"].get, LOGPROB_LISTS)
     assert len(names) == len(values) == len(tops) == len(offsets)
     assert all(value is None or -9999 <= value <= 0 for value in values)
     assert all(value is not None for value in values[1:])
@@ -136,7 +138,7 @@ def check_legacy(sent: dict[str, Any], choice: dict[str, Any]) -> None:
         assert len(choice["prompt_logprobs"]) == len(choice["prompt_token_ids"])
 
 
-def check_chat(sent: dict[str, Any], choice: dict[str, Any]) -> None:
+def check_chat_logprobs(sent: dict[str, Any], choice: dict[str, Any]) -> None:
     entries = choice["logprobs"]["content"]
     assert all(-9999 <= entry["logprob"] <= 0 for entry in entries)
     assert all(len(entry["top_logprobs"]) == (sent.get("top_logprobs") or 0) for entry in entries)
@@ -149,8 +151,8 @@ def check_usage(sent: dict[str, Any], choices: list[dict[str, Any]], usage: dict
         return
     assert usage["prompt_tokens"] + usage["completion_tokens"] == usage["total_tokens"]
     assert 0 <= usage["prompt_tokens_details"]["cached_tokens"] <= usage["prompt_tokens"]
-    most = sent.get("max_completion_tokens")
-    most = sent.get("max_tokens") if most is None else most
-    assert most is None or usage["completion_tokens"] <= most * len(choices)
+    max_tokens = sent.get("max_completion_tokens")
+    max_tokens = sent.get("max_tokens") if max_tokens is None else max_tokens
+    assert max_tokens is None or usage["completion_tokens"] <= max_tokens * len(choices)
     if sent.get("return_token_ids"):
         assert usage["completion_tokens"] == sum(len(choice["token_ids"]) for choice in choices)

@@ -1,4 +1,4 @@
-"""Whatever body comes, over HTTP to a real engine: no 500, no dead engine, and no neighbour's answer changes."""
+"""Any body, over HTTP to a real engine: no 500, no dead engine, and no concurrent request gets another response."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from body_strategies import CHAT, COMPLETIONS, TOKENIZE, Shot, bodies, shots
+from body_strategies import CHAT, COMPLETIONS, TOKENIZE, FuzzCase, bodies, cases
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from live_server import ADAPTER, LiveServer, serving
-from response_checks import Answer, check_answer, read_choices
+from response_checks import Response, check_response, read_choices
 
 from specserve.errors import RequestError
 from specserve.server import serving_chat, serving_completion, tokenization
@@ -24,10 +24,10 @@ from specserve.server.request_bodies import ChatBody, CompletionBody, Detokenize
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SLOW = 10.0
-"""Seconds that no answer to these bodies may take."""
+MAX_SECONDS = 10.0
+"""That a response to these bodies may take."""
 TEXT = "def read_settings(path):\n    "
-NEIGHBOURS: list[tuple[str, dict[str, Any]]] = [
+CONCURRENT: list[tuple[str, dict[str, Any]]] = [
     (COMPLETIONS, {"prompt": TEXT, "temperature": 0, "logprobs": 3}),
     (COMPLETIONS, {"prompt": TEXT, "seed": 7, "stream": True}),
     (COMPLETIONS, {"prompt": TEXT * 3, "temperature": 0, "stream": True, "model": ADAPTER}),
@@ -39,15 +39,15 @@ NEIGHBOURS: list[tuple[str, dict[str, Any]]] = [
 
 
 class Running(NamedTuple):
-    """A server under fire and what its neighbours get alone, in turn."""
+    """A server, and requests with the responses that they get alone, in turn."""
 
     server: LiveServer
-    expected: Iterator[tuple[Shot, Any]]
+    expected: Iterator[tuple[FuzzCase, Any]]
 
 
-def neighbour(path: str, body: dict[str, Any]) -> Shot:
+def concurrent_request(path: str, body: dict[str, Any]) -> FuzzCase:
     whole = {"max_tokens": 24, "return_token_ids": True, "ignore_eos": True, **body}
-    return Shot(path, json.dumps(whole).encode(), {}, clean=True)
+    return FuzzCase(path, json.dumps(whole).encode(), {}, valid=True)
 
 
 @pytest.fixture(scope="module")
@@ -55,43 +55,43 @@ def running(toy_model: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     """Alone is: on a server of their own, one after the other, without drafts."""
     alone = {}
     with serving(toy_model, tmp_path_factory.mktemp("alone"), drafts=False) as server:
-        for shot in itertools.starmap(neighbour, NEIGHBOURS):
-            alone[shot.data] = shot, decided(shot, server.call(fire(server, shot)))
+        for case in itertools.starmap(concurrent_request, CONCURRENT):
+            alone[case.data] = case, decided(case, server.call(send(server, case)))
     with serving(toy_model, tmp_path_factory.mktemp("fuzzed")) as server:
         yield Running(server, itertools.cycle(alone.values()))
         server.call(until_idle(server))
 
 
-async def fire(server: LiveServer, shot: Shot) -> Answer | None:
-    """None where the client hung up."""
-    begun = time.perf_counter()
-    async with server.client.post(shot.path, data=shot.data, headers=shot.headers) as answer:
-        if shot.hang_up is not None:
-            for _ in range(shot.hang_up):
-                await answer.content.readany()
-            return answer.close()
-        data = await answer.read()
-    return Answer(answer.status, answer.content_type, data, time.perf_counter() - begun)
+async def send(server: LiveServer, case: FuzzCase) -> Response | None:
+    """None where the client disconnected."""
+    start = time.perf_counter()
+    async with server.client.post(case.path, data=case.data, headers=case.headers) as response:
+        if case.disconnect_after is not None:
+            for _ in range(case.disconnect_after):
+                await response.content.readany()
+            return response.close()
+        data = await response.read()
+    return Response(response.status, response.content_type, data, time.perf_counter() - start)
 
 
-async def hang_up_early(server: LiveServer, shot: Shot) -> None:
-    """Before the headers of an answer."""
+async def disconnect_early(server: LiveServer, case: FuzzCase) -> None:
+    """Before the headers of a response."""
     with suppress(TimeoutError):
         async with asyncio.timeout(0.003):
-            await fire(server, shot)
+            await send(server, case)
 
 
-def decided(shot: Shot, answer: Answer) -> Any:
-    """What must be the same each time: all but which tokens were guessed."""
-    check_answer(shot, answer)
-    choices, _ = read_choices(json.loads(shot.data), answer)
+def decided(case: FuzzCase, response: Response) -> Any:
+    """What must be the same each time: all but which draft tokens were accepted."""
+    check_response(case, response)
+    choices, _ = read_choices(json.loads(case.data), response)
     return [{key: value for key, value in choice.items() if key != "accepted"} for choice in choices]
 
 
-def repeats(shot: Shot, answer: Answer) -> bool:
-    """Greedy or seeded, so that the same body must have the same answer."""
-    sent = json.loads(shot.data) if shot.clean and shot.path in (COMPLETIONS, CHAT) else {}
-    return answer.status == 200 and (sent.get("seed") is not None or sent.get("temperature") == 0)
+def is_reproducible(case: FuzzCase, response: Response) -> bool:
+    """Greedy or seeded: the same body must get the same response."""
+    sent = json.loads(case.data) if case.valid and case.path in (COMPLETIONS, CHAT) else {}
+    return response.status == 200 and (sent.get("seed") is not None or sent.get("temperature") == 0)
 
 
 async def until_idle(server: LiveServer) -> None:
@@ -102,20 +102,20 @@ async def until_idle(server: LiveServer) -> None:
     server.engine.engine.check_integrity()
 
 
-async def fire_among_neighbours(running: Running, *shots: Shot) -> None:
-    """All at once, with two neighbours; then each that must repeat its answer again, alone."""
+async def send_concurrently(running: Running, *cases: FuzzCase) -> None:
+    """All at once, with two other requests; then, alone, each whose response must be the same again."""
     server = running.server
     beside = [next(running.expected), next(running.expected)]
-    shooting = [hang_up_early(server, shot) if shot.hang_up == 0 else fire(server, shot) for shot in shots]
-    *answers, one, other = await asyncio.gather(*shooting, *(fire(server, shot) for shot, _ in beside))
-    for (shot, expected), got in zip(beside, (one, other), strict=True):
-        assert decided(shot, got) == expected, "a neighbour's answer changed"
-    for shot, answer in zip(shots, answers, strict=True):
-        if answer is not None:
-            check_answer(shot, answer)
-            assert answer.seconds < SLOW
-            if repeats(shot, answer):
-                assert decided(shot, await fire(server, shot)) == decided(shot, answer)
+    sending = [disconnect_early(server, case) if case.disconnect_after == 0 else send(server, case) for case in cases]
+    *responses, one, other = await asyncio.gather(*sending, *(send(server, case) for case, _ in beside))
+    for (case, expected), got in zip(beside, (one, other), strict=True):
+        assert decided(case, got) == expected, "a concurrent request got another response"
+    for case, response in zip(cases, responses, strict=True):
+        if response is not None:
+            check_response(case, response)
+            assert response.seconds < MAX_SECONDS
+            if is_reproducible(case, response):
+                assert decided(case, await send(server, case)) == decided(case, response)
     async with server.client.get("/health") as health:
         assert health.status == 200
 
@@ -130,9 +130,9 @@ FUZZ = settings(
 
 
 @settings(FUZZ, max_examples=200)
-@given(shot=shots)
-def test_no_body_harms_the_engine_or_a_neighbour(running: Running, shot: Shot) -> None:
-    running.server.call(fire_among_neighbours(running, shot))
+@given(case=cases)
+def test_no_body_harms_the_engine_or_a_concurrent_request(running: Running, case: FuzzCase) -> None:
+    running.server.call(send_concurrently(running, case))
 
 
 def prepare(engine: Any, path: str, data: bytes) -> None:
@@ -148,27 +148,27 @@ def prepare(engine: Any, path: str, data: bytes) -> None:
 
 
 @settings(FUZZ, max_examples=2000)
-@given(shot=bodies)
-def test_a_body_becomes_a_request_or_an_error_of_the_client(running: Running, shot: Shot) -> None:
+@given(case=bodies)
+def test_a_body_becomes_a_request_or_an_error_of_the_client(running: Running, case: FuzzCase) -> None:
     """Decoding, defaults and admission alone: nothing but a RequestError comes of any body."""
     refused = ""
     try:
-        prepare(running.server.engine, shot.path, shot.data)
+        prepare(running.server.engine, case.path, case.data)
     except RequestError as error:
         refused = str(error)
-    assert not (shot.clean and refused)
+    assert not (case.valid and refused)
     refused.encode()
 
 
 @pytest.mark.sweep
 @settings(FUZZ, max_examples=5000)
-@given(shot=shots)
-def test_no_body_of_thousands_harms_the_engine_or_a_neighbour(running: Running, shot: Shot) -> None:
-    running.server.call(fire_among_neighbours(running, shot))
+@given(case=cases)
+def test_no_body_of_thousands_harms_the_engine_or_a_concurrent_request(running: Running, case: FuzzCase) -> None:
+    running.server.call(send_concurrently(running, case))
 
 
 @pytest.mark.sweep
 @settings(FUZZ, max_examples=500)
-@given(volley=st.lists(shots, min_size=3, max_size=9))
-def test_no_volley_harms_the_engine_or_a_neighbour(running: Running, volley: list[Shot]) -> None:
-    running.server.call(fire_among_neighbours(running, *volley))
+@given(burst=st.lists(cases, min_size=3, max_size=9))
+def test_no_burst_harms_the_engine_or_a_concurrent_request(running: Running, burst: list[FuzzCase]) -> None:
+    running.server.call(send_concurrently(running, *burst))

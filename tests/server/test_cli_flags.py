@@ -29,7 +29,7 @@ def parse(*argv: str) -> layers.Configuration:
     return layers.load_configuration(parser.parse_args(["serve", *argv]), serve.SERVER_FIELDS)
 
 
-def test_nothing_given_is_all_defaults() -> None:
+def test_without_flags_the_configuration_is_the_defaults() -> None:
     assert parse() == layers.Configuration(EngineConfig(), ServerConfig())
 
 
@@ -46,7 +46,7 @@ def test_flags_reach_their_fields() -> None:
     assert (server.port, server.api_key, server.host) == (0, "k", "127.0.0.1")
 
 
-def test_flags_win_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "serve.toml"
     file.write_text(
         '[engine]\nmodel = "a"\nblock_size = 32\nplugins = ["ngram"]\n[server]\nport = 9\nhost = "::1"\n'
@@ -126,7 +126,7 @@ def test_a_wrong_command_line_is_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize("flags", [["--max-tokens", "0"], ["--temperature", "nan"], ["--seed", str(2**70)]])
-def test_generate_refuses_what_cannot_be_sampled_before_it_loads_a_model(
+def test_generate_refuses_invalid_sampling_parameters_before_it_loads_a_model(
     flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["generate", "no/model/here", "a", *flags]) == 2
@@ -138,7 +138,7 @@ def test_python_dash_m_runs_the_command_line() -> None:
     assert done.stdout == f"specserve {__version__}\n"
 
 
-def test_a_terminal_without_the_characters_gets_question_marks() -> None:
+def test_characters_that_the_locale_lacks_are_printed_as_question_marks() -> None:
     command = [
         sys.executable,
         "-c",
@@ -148,7 +148,7 @@ def test_a_terminal_without_the_characters_gets_question_marks() -> None:
     assert done.stdout.endswith(b"?\n")
 
 
-def test_the_banner_leaves_the_long_configuration_out() -> None:
+def test_the_banner_leaves_the_configuration_out() -> None:
     lines = serve.banner({"model": "demo", "lossless": True, "drafter": None, "config": EngineConfig()})
     assert lines == ["specserve: model = demo", "specserve: lossless = true", "specserve: drafter = null"]
 
@@ -160,7 +160,7 @@ async def test_generate_prints_the_text_and_reports_speculation(
     any_engine: Any = engine
     request = generate.make_request(any_engine, "a", args)
     stats = await generate.print_text(any_engine, request)
-    assert capsys.readouterr().out == engine.says + "\n"
-    assert stats.num_tokens == len(engine.tokenizer.encode(engine.says))
+    assert capsys.readouterr().out == engine.text + "\n"
+    assert stats.num_tokens == len(engine.tokenizer.encode(engine.text))
     assert "mean acceptance length 2.00" in stats.summary()
     assert "tokens/s" in stats.summary()

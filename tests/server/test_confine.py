@@ -1,4 +1,4 @@
-"""Paths of clients stay inside the operator's directory, whatever they are made of."""
+"""Paths that clients name stay inside the operator's directory."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("path", ["a", "a/b", "./a//b/", "a/../a", ".", "inside/b", "none", "~", "a/b/../../none"])
-def test_what_is_inside_is_found_whether_or_not_it_exists(root: Path, path: str) -> None:
+def test_a_path_inside_is_resolved_whether_or_not_it_exists(root: Path, path: str) -> None:
     assert resolve_inside(path, root, "x.root") == (root / path).resolve()
 
 
-def test_an_absolute_path_may_name_what_is_inside(root: Path) -> None:
+def test_an_absolute_path_inside_is_resolved(root: Path) -> None:
     assert resolve_inside(str(root / "a"), root, "x.root") == root / "a"
     assert resolve_inside(root / "inside", root, "x.root") == root / "a"
 
@@ -40,13 +40,13 @@ def test_an_absolute_path_may_name_what_is_inside(root: Path) -> None:
 @pytest.mark.parametrize("path", [
     "..", "../root-beside", "a/../../root-beside", "/", "/etc/passwd", "outside", "outside/x", "up", "up/root-beside",
 ])  # fmt: skip
-def test_what_leaves_is_refused(root: Path, path: str) -> None:
+def test_a_path_outside_is_refused(root: Path, path: str) -> None:
     with pytest.raises(OutsideRootError, match=r"is not inside x\.root") as caught:
         resolve_inside(path, root, "x.root", param="path")
     assert (caught.value.status, caught.value.param, caught.value.type) == (403, "path", "permission_error")
 
 
-def test_what_is_no_path_is_refused(root: Path) -> None:
+def test_an_unusable_path_is_refused(root: Path) -> None:
     with pytest.raises(UnusablePathError, match="is not a usable path") as caught:
         resolve_inside("a\0b" + "x" * 5000, root, "x.root")
     assert len(str(caught.value)) < 1000

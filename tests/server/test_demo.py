@@ -127,7 +127,7 @@ def test_a_signal_ends_the_demo_though_cancellations_may_be_lost(
     assert time.monotonic() - began < 30, "it waited for what it should have cancelled"
 
 
-def test_events_are_read_and_errors_are_raised() -> None:
+def test_events_are_parsed_and_errors_are_raised() -> None:
     assert demo_stream.parse_event(b'data: {"choices": []}\n') == {"choices": []}
     assert demo_stream.parse_event(b"\n") is None
     assert demo_stream.parse_event(b"data: [DONE]\n") is None

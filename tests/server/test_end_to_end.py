@@ -1,6 +1,7 @@
-"""HTTP over a real engine on the toy model: what a drafter guesses, well or badly, changes no answer.
+"""HTTP over a real engine on the toy model: no draft, good or bad, changes a response.
 
-The text of a plain engine is the reference. The drafters are in-process plugins, one noisy and one that breaks.
+The reference is the text of an engine that does not speculate. The drafters are in-process plugins, one noisy and one
+that raises.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class FaultyDrafter(NoisyDrafter):
 
 
 class WireDrafter(NoisyDrafter):
-    """Request ids are new for each client request: it knows the future by prompt and choice."""
+    """Finds the future by prompt and choice: request ids are new for each client request."""
 
     def __init__(self, known: dict[tuple[tuple[int, ...], str], list[int]]) -> None:
         super().__init__({}, p=0.8, max_width=6, vocab_size=VOCAB_SIZE)
@@ -74,22 +75,22 @@ def body_of(name: str) -> dict[str, Any]:
 
 
 async def complete(client: Any, **body: Any) -> dict[str, Any]:
-    answer = await client.post("/v1/completions", json=body)
-    assert answer.status == 200, await answer.text()
-    content: dict[str, Any] = await answer.json()
+    response = await client.post("/v1/completions", json=body)
+    assert response.status == 200, await response.text()
+    content: dict[str, Any] = await response.json()
     return content
 
 
 async def stream(client: Any, **body: Any) -> list[Any]:
-    answer = await client.post("/v1/completions", json={**body, "stream": True})
-    *events, done, end = (await answer.text()).split("\n\n")
+    response = await client.post("/v1/completions", json={**body, "stream": True})
+    *events, done, end = (await response.text()).split("\n\n")
     assert (done, end) == ("data: [DONE]", "")
     return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
-def decided(answer: dict[str, Any]) -> list[Any]:
+def decided(response: dict[str, Any]) -> list[Any]:
     """The choices without what only speculation changes."""
-    return [{key: value for key, value in choice.items() if key != "accepted"} for choice in answer["choices"]]
+    return [{key: value for key, value in choice.items() if key != "accepted"} for choice in response["choices"]]
 
 
 async def samples(client: Any) -> dict[str, float]:
@@ -114,8 +115,8 @@ async def client(toy_model: Path, plain: dict[str, dict[str, Any]]) -> AsyncIter
     """Of a server with the noisy drafter, which knows these answers."""
     known = {
         (tuple(choice["prompt_token_ids"]), str(choice["index"])): choice["token_ids"]
-        for answer in plain.values()
-        for choice in answer["choices"]
+        for response in plain.values()
+        for choice in response["choices"]
     }
     async with serving(toy_model, lambda: WireDrafter(known)) as client:
         yield client
@@ -123,11 +124,11 @@ async def client(toy_model: Path, plain: dict[str, dict[str, Any]]) -> AsyncIter
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_noisy_drafter_changes_no_answer(client: Any, plain: dict[str, Any], name: str) -> None:
-    answer = await complete(client, **body_of(name))
-    assert decided(answer) == decided(plain[name])
+    response = await complete(client, **body_of(name))
+    assert decided(response) == decided(plain[name])
     assert "metrics" not in plain[name]
-    figures = answer["metrics"]["speculative_decoding"]
-    assert figures["num_accepted_draft_tokens"] == sum(sum(choice["accepted"]) for choice in answer["choices"]) > 0
+    figures = response["metrics"]["speculative_decoding"]
+    assert figures["num_accepted_draft_tokens"] == sum(sum(choice["accepted"]) for choice in response["choices"]) > 0
     assert figures["num_draft_tokens"] > figures["num_accepted_draft_tokens"]
 
 
@@ -145,14 +146,14 @@ async def test_a_stream_has_the_same_text_and_tokens(client: Any, plain: dict[st
 
 
 async def test_a_request_may_turn_speculation_off(client: Any, plain: dict[str, Any]) -> None:
-    answer = await complete(client, **body_of("seeded"), speculation={"enabled": False})
-    assert decided(answer) == decided(plain["seeded"])
-    assert "metrics" not in answer
+    response = await complete(client, **body_of("seeded"), speculation={"enabled": False})
+    assert decided(response) == decided(plain["seeded"])
+    assert "metrics" not in response
 
 
-async def test_the_metrics_and_the_plugins_tell_of_the_drafter(client: Any) -> None:
-    answer = await complete(client, **body_of("greedy"))
-    figures, found = answer["metrics"]["speculative_decoding"], await samples(client)
+async def test_metrics_and_plugins_describe_the_drafter(client: Any) -> None:
+    response = await complete(client, **body_of("greedy"))
+    figures, found = response["metrics"]["speculative_decoding"], await samples(client)
     assert found["vllm:spec_decode_num_accepted_tokens_total"] == figures["num_accepted_draft_tokens"]
     assert found["vllm:spec_decode_num_draft_tokens_total"] == figures["num_draft_tokens"]
     assert found["vllm:spec_decode_num_accepted_tokens_per_pos_total"] == figures["num_accepted_draft_tokens"]
@@ -171,9 +172,9 @@ async def test_a_faulty_drafter_costs_speculation_and_no_answer(toy_model: Path,
 
     async with serving(toy_model, make) as client:
         for name in REQUESTS:
-            answer = await complete(client, **body_of(name))
-            assert decided(answer) == decided(plain[name])
-            assert "metrics" not in answer
+            response = await complete(client, **body_of(name))
+            assert decided(response) == decided(plain[name])
+            assert "metrics" not in response
         found = await samples(client)
     assert found["specserve_drafter_faults_total"] == EngineConfig().draft_fault_limit
     assert found["specserve_drafter_disabled"] == 1
@@ -184,9 +185,9 @@ async def test_a_full_queue_refuses_a_stream_before_it_starts(toy_model: Path) -
     config = EngineConfig(model=str(toy_model), **{**DEFAULTS, "max_num_seqs": 1}, max_waiting=1)
     app = make_app(await AsyncEngine.start(config), ServerConfig())
     async with TestClient(TestServer(app)) as client:
-        answer = await client.post("/v1/completions", json={"prompt": "a", "n": 3, "stream": True})
-        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
-        assert (await answer.json())["error"]["code"] == "queue_full"
+        response = await client.post("/v1/completions", json={"prompt": "a", "n": 3, "stream": True})
+        assert (response.status, response.headers["Retry-After"]) == (429, "1")
+        assert (await response.json())["error"]["code"] == "queue_full"
 
 
 async def test_a_cache_that_does_not_fit_is_a_configuration_error(toy_model: Path) -> None:

@@ -1,4 +1,4 @@
-"""What runs: models, plugins and their routes, tokens, metrics, the OpenAPI document."""
+"""Models, plugins and their routes, tokenization, metrics, the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 async def get(client: Any, path: str) -> Any:
-    answer = await client.get(path)
-    assert answer.status == 200, await answer.text()
-    return await answer.json()
+    response = await client.get(path)
+    assert response.status == 200, await response.text()
+    return await response.json()
 
 
 async def samples(client: Any) -> dict[tuple[str, ...], float]:
-    answer = await client.get("/metrics")
-    families = text_string_to_metric_families(await answer.text())
+    response = await client.get("/metrics")
+    families = text_string_to_metric_families(await response.text())
     return {
         (sample.name, *(value for key, value in sorted(sample.labels.items()) if key != "model_name")): sample.value
         for family in families
@@ -49,9 +49,9 @@ async def test_an_adapter_is_pinned_until_the_request_ends(client: Any, engine: 
 
     engine.plugins.answers["resolve_model"] = resolve
     for model in ("sql", "fake-model:sql"):
-        answer = await client.post("/v1/completions", json={"model": model, "prompt": "a", "cache_salt": "s"})
-        assert (await answer.json())["model"] == "sql"
-    assert {request.namespace for request in engine.asked} == {"sql@1\0s"}
+        response = await client.post("/v1/completions", json={"model": model, "prompt": "a", "cache_salt": "s"})
+        assert (await response.json())["model"] == "sql"
+    assert {request.namespace for request in engine.submitted} == {"sql@1\0s"}
     await client.post("/v1/completions", json={"model": "sql", "prompt": "a", "n": 0})
     await client.post("/v1/completions", json={"model": "sql", "prompt": [1] * 999})
     assert released == ["sql"] * 3
@@ -93,10 +93,10 @@ async def test_a_plugins_routes_are_served_under_the_same_rules(connect: Any, en
     client = await connect(engine, api_key="k")
     assert (await client.get("/v1/hello/you")).status == 401
     key = {"Authorization": "Bearer k"}
-    answer = await client.get("/v1/hello/you", headers=key)
-    assert await answer.json() == {"hello": "you"}
-    answer = await client.post("/v1/hello/you", headers=key)
-    assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD")
+    response = await client.get("/v1/hello/you", headers=key)
+    assert await response.json() == {"hello": "you"}
+    response = await client.post("/v1/hello/you", headers=key)
+    assert (response.status, response.headers["Allow"]) == (405, "GET,HEAD")
     assert (await client.get("/v1/other", headers=key)).status == 404
 
 
@@ -106,19 +106,19 @@ async def test_plugins_and_configuration_are_shown(client: Any) -> None:
     assert body["engine"]["lossless"] is True
 
 
-async def test_tokens_go_and_come_back(client: Any, engine: FakeEngine) -> None:
-    answer = await client.post("/tokenize", json={"prompt": "naïve 漢", "return_token_strs": True})
-    body = await answer.json()
+async def test_text_is_tokenized_and_detokenized(client: Any, engine: FakeEngine) -> None:
+    response = await client.post("/tokenize", json={"prompt": "naïve 漢", "return_token_strs": True})
+    body = await response.json()
     assert body["tokens"] == engine.tokenizer.encode("naïve 漢")
     assert (body["count"], body["max_model_len"]) == (len(body["tokens"]), engine.max_model_len)
     assert len(body["token_strs"]) == body["count"]
-    answer = await client.post("/detokenize", json={"tokens": body["tokens"]})
-    assert await answer.json() == {"prompt": "naïve 漢"}
-    answer = await client.post("/tokenize", json={"messages": [{"role": "user", "content": "a"}]})
-    assert (await answer.json())["tokens"] == engine.tokenizer.encode("user: a\n")
+    response = await client.post("/detokenize", json={"tokens": body["tokens"]})
+    assert await response.json() == {"prompt": "naïve 漢"}
+    response = await client.post("/tokenize", json={"messages": [{"role": "user", "content": "a"}]})
+    assert (await response.json())["tokens"] == engine.tokenizer.encode("user: a\n")
 
 
-async def test_a_long_texts_tokens_are_named_once_each_beside_the_event_loop(
+async def test_each_token_of_a_long_text_is_decoded_once_and_off_the_event_loop(
     client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named: list[tuple[int, threading.Thread]] = []
@@ -128,8 +128,8 @@ async def test_a_long_texts_tokens_are_named_once_each_beside_the_event_loop(
         return str(token_id)
 
     monkeypatch.setattr(type(engine.tokenizer), "token_text", name)
-    answer = await client.post("/tokenize", json={"prompt": "aé" * 1000, "return_token_strs": True})
-    body = await answer.json()
+    response = await client.post("/tokenize", json={"prompt": "aé" * 1000, "return_token_strs": True})
+    body = await response.json()
     assert body["token_strs"] == [str(id) for id in body["tokens"]]
     assert len(named) == len(set(body["tokens"])) < body["count"]
     assert threading.current_thread() not in {thread for _, thread in named}
@@ -142,7 +142,7 @@ async def test_the_openapi_document_names_every_route(client: Any) -> None:
     assert "prompt" in document["components"]["schemas"]["CompletionBody"]["properties"]
 
 
-async def test_version_and_health(client: Any) -> None:
+async def test_version_and_health_are_served(client: Any) -> None:
     assert (await get(client, "/version"))["version"]
     assert await get(client, "/health") == {"status": "ready"}
 

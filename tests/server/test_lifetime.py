@@ -1,4 +1,4 @@
-"""Loading, readiness, draining, death: what /health and the exit code say."""
+"""Loading, readiness, draining, the engine's death: status of /health and exit code."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def interrupt() -> None:
 
 
 async def status_of(url: str) -> int:
-    async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as answer:
-        return answer.status
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/health") as response:
+        return response.status
 
 
 async def complete(url: str, **body: Any) -> tuple[int, Any]:
     path = f"{url}/v1/completions"
-    async with aiohttp.ClientSession() as session, session.post(path, json={"prompt": "a", **body}) as answer:
-        return answer.status, await answer.json()
+    async with aiohttp.ClientSession() as session, session.post(path, json={"prompt": "a", **body}) as response:
+        return response.status, await response.json()
 
 
-async def test_a_server_that_loads_says_so(connect: Any, engine: FakeEngine) -> None:
+async def test_a_server_that_is_loading_answers_503(connect: Any, engine: FakeEngine) -> None:
     go = asyncio.Event()
 
     async def start() -> FakeEngine:
@@ -65,8 +65,8 @@ async def test_a_server_that_loads_says_so(connect: Any, engine: FakeEngine) -> 
 
     client = await connect(start)
     assert (await client.get("/health")).status == 503
-    answer = await client.post("/v1/completions", json={"prompt": "a"})
-    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    response = await client.post("/v1/completions", json={"prompt": "a"})
+    assert (response.status, response.headers["Retry-After"]) == (503, "1")
     assert (await client.get("/v1/nowhere")).status == 503
     go.set()
     await asyncio.sleep(0.05)
@@ -77,8 +77,8 @@ async def test_a_server_that_loads_says_so(connect: Any, engine: FakeEngine) -> 
 async def test_an_engine_that_does_not_serve_is_503(client: Any, engine: FakeEngine, status: str) -> None:
     engine.status = status
     assert await (await client.get("/health")).json() == {"status": status}
-    answer = await client.post("/v1/completions", json={"prompt": "a"})
-    assert answer.status == 503
+    response = await client.post("/v1/completions", json={"prompt": "a"})
+    assert response.status == 503
     assert (await client.get("/metrics")).status == 200
 
 
@@ -106,7 +106,7 @@ async def test_a_running_request_is_drained(engine: FakeEngine, capsys: pytest.C
     assert engine.aborted == []
 
 
-async def test_a_second_signal_aborts(
+async def test_a_second_signal_aborts_running_requests(
     engine: FakeEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("specserve.server.run.SHUTDOWN_TIMEOUT", 0.1)
@@ -125,7 +125,7 @@ async def test_a_second_signal_aborts(
         await request
 
 
-async def test_the_engines_death_is_the_exit_code(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_engines_death_gives_exit_code_1(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
     server = Server(engine, capsys)
     await server.url()
     engine.death.set()

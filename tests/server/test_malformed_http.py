@@ -1,4 +1,4 @@
-"""Bytes that are no HTTP, headers that lie, odd paths: an answer of the client's fault, and no traceback in the log."""
+"""Malformed HTTP, wrong headers, odd paths: the client gets a 4xx, and the log no traceback."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ async def exchange(runner: web.AppRunner, data: bytes) -> tuple[int, str, bytes]
      request(method=b"P\0ST"), b"POST / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\r\n\r\n"],
     ids=lambda data: repr(data[:60]),
 )  # fmt: skip
-async def test_what_is_no_http_is_refused_without_a_traceback(
+async def test_malformed_http_is_refused_without_a_traceback(
     runner: web.AppRunner, caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
     assert (await exchange(runner, data))[:2] == (400, "text/plain")
     assert [record for record in caplog.records if record.exc_info or record.levelno > logging.INFO] == []
 
 
-async def test_our_own_failures_keep_their_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
+async def test_internal_errors_keep_their_tracebacks(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(request: web.Request) -> web.Response:
         raise ZeroDivisionError
 
@@ -92,21 +92,21 @@ async def test_our_own_failures_keep_their_tracebacks(caplog: pytest.LogCaptureF
      (b"/v1/models/../../health", 404), (b"/v1%2fmodels", 404), (b"//health", 404), (b"/" * 7000, 404),
      (b"/health?a=%00&b[]=%ff", 200), (b"/health#x", 200)],
 )  # fmt: skip
-async def test_an_odd_path_is_a_path(runner: web.AppRunner, path: bytes, status: int) -> None:
+async def test_an_odd_path_is_routed_like_any_other(runner: web.AppRunner, path: bytes, status: int) -> None:
     got, kind, body = await exchange(runner, request(method=b"GET", path=path, body=b""))
     assert (got, kind) == (status, "application/json")
     assert status == 200 or json.loads(body)["error"]["type"] == "invalid_request_error"
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/models", "/metrics", "/health", "/nowhere"])
-async def test_every_method_has_an_answer_in_json(client: Any, path: str) -> None:
+async def test_every_method_gets_json(client: Any, path: str) -> None:
     for method in ("PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND"):
-        answer = await client.request(method, path)
-        assert answer.status == (404 if path == "/nowhere" else 405)
-        assert (await answer.json())["error"]["message"]
+        response = await client.request(method, path)
+        assert response.status == (404 if path == "/nowhere" else 405)
+        assert (await response.json())["error"]["message"]
 
 
-async def test_a_bomb_is_refused_when_it_has_grown_too_large(runner: web.AppRunner) -> None:
+async def test_a_decompression_bomb_is_refused_at_the_body_limit(runner: web.AppRunner) -> None:
     bomb = gzip.compress(b" " * 10**8)
     status, kind, body = await exchange(runner, request(b"Content-Encoding: gzip", body=bomb))
     assert (status, kind) == (413, "application/json")

@@ -1,4 +1,4 @@
-"""The openai SDK as a client, streaming and not."""
+"""The openai SDK as a client, with and without streaming."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ async def sdk(connect: Any, engine: FakeEngine) -> AsyncIterator[openai.AsyncOpe
         yield sdk
 
 
-async def test_models_are_listed(sdk: openai.AsyncOpenAI) -> None:
+async def test_the_sdk_lists_models(sdk: openai.AsyncOpenAI) -> None:
     models = await sdk.models.list()
     assert [model.id for model in models.data] == ["fake-model"]
     assert (await sdk.models.retrieve("fake-model")).owned_by == "specserve"
 
 
-async def test_a_completion(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
-    answer = await sdk.completions.create(model="fake-model", prompt="a", max_tokens=99, logprobs=1)
-    assert answer.choices[0].text == engine.says
-    assert answer.choices[0].logprobs is not None
-    assert answer.usage is not None
-    assert answer.usage.completion_tokens == len(engine.tokenizer.encode(engine.says))
+async def test_the_sdk_reads_a_completion(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
+    response = await sdk.completions.create(model="fake-model", prompt="a", max_tokens=99, logprobs=1)
+    assert response.choices[0].text == engine.text
+    assert response.choices[0].logprobs is not None
+    assert response.usage is not None
+    assert response.usage.completion_tokens == len(engine.tokenizer.encode(engine.text))
 
 
-async def test_a_streamed_completion(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
+async def test_the_sdk_reads_a_streamed_completion(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
     stream = await sdk.completions.create(
         model="fake-model", prompt="a", max_tokens=99, stream=True, stream_options={"include_usage": True}
     )
     chunks = [chunk async for chunk in stream]
-    assert "".join(chunk.choices[0].text for chunk in chunks[:-1]) == engine.says
+    assert "".join(chunk.choices[0].text for chunk in chunks[:-1]) == engine.text
     assert chunks[-1].usage is not None
 
 
-async def test_a_chat(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
+async def test_the_sdk_reads_a_chat_completion(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
     messages: Any = [{"role": "user", "content": "a"}]
-    answer = await sdk.chat.completions.create(model="fake-model", messages=messages, logprobs=True, top_logprobs=1)
-    assert answer.choices[0].message.content == engine.says
-    assert answer.choices[0].logprobs is not None
+    response = await sdk.chat.completions.create(model="fake-model", messages=messages, logprobs=True, top_logprobs=1)
+    assert response.choices[0].message.content == engine.text
+    assert response.choices[0].logprobs is not None
 
 
-async def test_a_streamed_chat(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
+async def test_the_sdk_reads_a_streamed_chat_completion(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
     messages: Any = [{"role": "user", "content": "a"}]
     stream = await sdk.chat.completions.create(model="fake-model", messages=messages, stream=True)
     chunks = [chunk async for chunk in stream]
-    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == engine.says
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == engine.text
     assert chunks[0].choices[0].delta.role == "assistant"
 
 
-async def test_errors_are_the_sdks_own(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
+async def test_errors_become_the_exceptions_of_the_sdk(sdk: openai.AsyncOpenAI, engine: FakeEngine) -> None:
     with pytest.raises(openai.BadRequestError, match="n: "):
         await sdk.completions.create(model="fake-model", prompt="a", n=0)
     with pytest.raises(openai.NotFoundError, match="gpt-x"):

@@ -1,4 +1,4 @@
-"""README.md is held against what it describes: its commands, its links, its targets."""
+"""README.md against what it describes: commands, links, make targets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def commands(program: str) -> list[list[str]]:
     return found
 
 
-def test_every_command_is_of_a_kind_that_is_checked_here() -> None:
+def test_every_command_is_checked_here() -> None:
     assert {words[0] for words in COMMANDS} == {"make", "curl", "pip", "specserve"}
 
 
@@ -38,9 +38,9 @@ def test_the_command_line_takes_what_is_shown(arguments: list[str]) -> None:
     build_parser().parse_args(arguments)
 
 
-def test_the_completion_without_a_server_is_written() -> None:
+def test_the_command_without_a_server_prints_a_completion() -> None:
     (arguments,) = [arguments for arguments in commands("specserve") if arguments[0] == "generate"]
-    call = [sys.executable, "-c", "import sys; from specserve.cli import main; sys.exit(main())", *arguments]
+    call = [sys.executable, "-m", "specserve", *arguments]
     ended = subprocess.run([*call, "--threads", "1"], capture_output=True, text=True, timeout=120, check=True)
     assert ended.stdout.strip()
     assert "40 tokens in " in ended.stderr
@@ -52,12 +52,12 @@ def test_the_server_takes_the_body_that_is_shown() -> None:
     assert (body.stream, body.max_tokens) == (True, 40)
 
 
-def test_what_is_to_be_installed_is_there() -> None:
+def test_distributions_to_install_exist() -> None:
     for paths in commands("pip"):
         assert all((ROOT / path / "pyproject.toml").is_file() for path in paths[1:])
 
 
-def test_targets_and_links_exist() -> None:
+def test_make_targets_and_links_exist() -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert set(re.findall(r"(?:^|`)make ([\w-]+)", README, flags=re.MULTILINE)) <= set(targets)
     links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", README)]

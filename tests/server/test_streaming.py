@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 async def stream_bytes(client: Any, path: str = "/v1/completions", **body: Any) -> bytes:
     body = {"max_tokens": 99, "stream": True, **body}
     body |= {"messages": [{"role": "user", "content": "a"}]} if "chat" in path else {"prompt": "a"}
-    answer = await client.post(path, json=body)
-    assert answer.status == 200, await answer.text()
-    assert answer.headers["Content-Type"] == "text/event-stream; charset=utf-8"
-    data: bytes = await answer.read()
+    response = await client.post(path, json=body)
+    assert response.status == 200, await response.text()
+    assert response.headers["Content-Type"] == "text/event-stream; charset=utf-8"
+    data: bytes = await response.read()
     return data
 
 
@@ -40,7 +40,9 @@ async def test_every_line_is_data_or_empty_and_the_last_is_done(client: Any) -> 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 99])
 @pytest.mark.parametrize("stop", [None, "wör", "🙂", "zzz"])
-async def test_a_stream_adds_up_to_the_whole(client: Any, engine: FakeEngine, width: int, stop: str | None) -> None:
+async def test_a_stream_adds_up_to_the_full_response(
+    client: Any, engine: FakeEngine, width: int, stop: str | None
+) -> None:
     engine.width = width
     whole = await (await client.post("/v1/completions", json={"prompt": "a", "max_tokens": 99, "stop": stop})).json()
     chunks = await stream(client, stop=stop)
@@ -54,7 +56,7 @@ async def test_a_stream_adds_up_to_the_whole(client: Any, engine: FakeEngine, wi
 async def test_usage_and_speculation_come_last_and_only_when_asked(client: Any, engine: FakeEngine) -> None:
     *chunks, last = await stream(client, stream_options={"include_usage": True})
     assert last["choices"] == []
-    assert last["usage"]["completion_tokens"] == len(engine.tokenizer.encode(engine.says))
+    assert last["usage"]["completion_tokens"] == len(engine.tokenizer.encode(engine.text))
     assert last["metrics"]["speculative_decoding"]["mean_acceptance_length"] == 2.0
     assert not any("usage" in chunk for chunk in chunks)
 
@@ -68,7 +70,7 @@ async def test_continuous_usage_grows(client: Any) -> None:
 
 async def test_choices_are_told_apart_by_index(client: Any, engine: FakeEngine) -> None:
     chunks = await stream(client, n=3)
-    assert [text_of(chunks, i) for i in range(3)] == [engine.says] * 3
+    assert [text_of(chunks, i) for i in range(3)] == [engine.text] * 3
 
 
 async def test_the_first_chat_chunk_has_role_and_text(client: Any, engine: FakeEngine) -> None:
@@ -77,30 +79,30 @@ async def test_the_first_chat_chunk_has_role_and_text(client: Any, engine: FakeE
     assert first["role"] == "assistant"
     assert first["content"]
     assert not any("role" in delta for delta in rest)
-    assert first["content"] + "".join(delta["content"] for delta in rest) == engine.says
+    assert first["content"] + "".join(delta["content"] for delta in rest) == engine.text
     assert chunks[0]["object"] == "chat.completion.chunk"
 
 
-async def test_chunks_have_their_own_token_ids_logprobs_and_guesses(client: Any, engine: FakeEngine) -> None:
+async def test_chunks_have_their_own_token_ids_logprobs_and_accepted_flags(client: Any, engine: FakeEngine) -> None:
     chunks = [chunk["choices"][0] for chunk in await stream(client, return_token_ids=True, logprobs=1, echo=True)]
-    assert [id for chunk in chunks for id in chunk["token_ids"]] == engine.tokenizer.encode(engine.says)
+    assert [id for chunk in chunks for id in chunk["token_ids"]] == engine.tokenizer.encode(engine.text)
     assert all(len(chunk["accepted"]) == len(chunk["token_ids"]) for chunk in chunks)
     assert [chunk["text_offset"] for chunk in chunks[:2]] == [[1, 2], [3, 4]]
     assert "prompt_token_ids" in chunks[0]
     assert "prompt_token_ids" not in chunks[1]
     tokens = [token for chunk in chunks for token in chunk["logprobs"]["tokens"]]
-    assert len(tokens) == 1 + len(engine.tokenizer.encode(engine.says))
-    assert "".join(chunk["text"] for chunk in chunks) == "a" + engine.says
+    assert len(tokens) == 1 + len(engine.tokenizer.encode(engine.text))
+    assert "".join(chunk["text"] for chunk in chunks) == "a" + engine.text
 
 
 async def test_an_engine_error_is_an_event_in_a_stream_and_a_500_otherwise(client: Any, engine: FakeEngine) -> None:
     engine.error_after = 1
     *_, last = await stream(client)
     assert last["error"]["type"] == "server_error"
-    answer = await client.post("/v1/completions", json={"prompt": "a"})
-    assert answer.status == 500
-    assert answer.headers["x-should-retry"] == "false"
-    assert "device" in (await answer.json())["error"]["message"]
+    response = await client.post("/v1/completions", json={"prompt": "a"})
+    assert response.status == 500
+    assert response.headers["x-should-retry"] == "false"
+    assert "device" in (await response.json())["error"]["message"]
 
 
 async def test_one_failing_choice_aborts_its_siblings(client: Any, engine: FakeEngine) -> None:
@@ -116,9 +118,9 @@ async def test_a_client_that_leaves_aborts_its_requests(client: Any, engine: Fak
     reading = asyncio.create_task(client.post("/v1/completions", json={"prompt": "a", "stream": streams, "n": n}))
     async with asyncio.timeout(5):
         if streams:
-            answer = await reading
-            await answer.content.readany()
-            answer.close()
+            response = await reading
+            await response.content.readany()
+            response.close()
         else:
             while len(engine.running) < n:
                 await asyncio.sleep(0.005)
@@ -128,7 +130,7 @@ async def test_a_client_that_leaves_aborts_its_requests(client: Any, engine: Fak
 
 
 async def test_a_prompt_that_is_too_long_is_400_before_the_stream(client: Any, engine: FakeEngine) -> None:
-    answer = await client.post("/v1/completions", json={"prompt": [1] * 999, "stream": True})
-    assert answer.status == 400
-    assert (await answer.json())["error"]["code"] == "context_length_exceeded"
-    assert engine.asked == []
+    response = await client.post("/v1/completions", json={"prompt": [1] * 999, "stream": True})
+    assert response.status == 400
+    assert (await response.json())["error"]["code"] == "context_length_exceeded"
+    assert engine.submitted == []

@@ -1,4 +1,4 @@
-"""Whatever a client sends wrong, it gets OpenAI's error body and the right status."""
+"""Every wrong input gets OpenAI's error body and the right status."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ WRONG: list[tuple[str, dict[str, Any], str | None]] = [
 async def test_a_wrong_field_is_a_400_that_names_it(
     client: Any, engine: FakeEngine, path: str, body: dict[str, Any], param: str | None
 ) -> None:
-    answer = await client.post(path, json=body)
-    error = (await answer.json())["error"]
-    assert (answer.status, error["type"], error["param"]) == (400, "invalid_request_error", param)
+    response = await client.post(path, json=body)
+    error = (await response.json())["error"]
+    assert (response.status, error["type"], error["param"]) == (400, "invalid_request_error", param)
     assert len(error["message"]) <= 1000
-    assert engine.asked == []
+    assert engine.submitted == []
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ async def test_a_wrong_field_is_a_400_that_names_it(
      b'{"x":' + b"[" * 100_000,
      b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "\\ud800"}'],
 )  # fmt: skip
-async def test_a_body_that_is_no_object_is_a_400(client: Any, data: bytes) -> None:
-    answer = await client.post(COMPLETIONS, data=data)
-    assert answer.status == 400
-    assert (await answer.json())["error"]["type"] == "invalid_request_error"
+async def test_a_body_that_is_no_json_object_is_a_400(client: Any, data: bytes) -> None:
+    response = await client.post(COMPLETIONS, data=data)
+    assert response.status == 400
+    assert (await response.json())["error"]["type"] == "invalid_request_error"
 
 
-async def test_a_text_part_without_text_is_told_so(client: Any) -> None:
-    answer = await client.post(CHAT, json={"messages": [{"role": "user", "content": [{"type": "text"}]}]})
-    assert "needs a text" in (await answer.json())["error"]["message"]
+async def test_a_text_part_without_text_is_refused(client: Any) -> None:
+    response = await client.post(CHAT, json={"messages": [{"role": "user", "content": [{"type": "text"}]}]})
+    assert "needs a text" in (await response.json())["error"]["message"]
 
 
 def test_tools_are_refused_without_being_decoded() -> None:
@@ -106,22 +106,22 @@ def test_tools_are_refused_without_being_decoded() -> None:
     [("GET", COMPLETIONS, 405), ("POST", "/health", 405), ("GET", "/nowhere", 404), ("GET", "/v1/models/none", 404)],
 )
 async def test_routing_errors_are_json_too(client: Any, method: str, path: str, status: int) -> None:
-    answer = await client.request(method, path)
-    assert answer.status == status
-    assert (await answer.json())["error"]["message"]
-    assert status != 405 or answer.headers["Allow"]
+    response = await client.request(method, path)
+    assert response.status == status
+    assert (await response.json())["error"]["message"]
+    assert status != 405 or response.headers["Allow"]
 
 
 async def test_a_body_that_is_too_large_is_413(connect: Any, engine: FakeEngine) -> None:
     client = await connect(engine, max_body_bytes=100)
-    answer = await client.post(COMPLETIONS, json={"prompt": "a" * 200})
-    assert answer.status == 413
-    assert "too large" in (await answer.json())["error"]["message"]
+    response = await client.post(COMPLETIONS, json={"prompt": "a" * 200})
+    assert response.status == 413
+    assert "too large" in (await response.json())["error"]["message"]
 
 
 async def test_an_unknown_model_is_404(client: Any) -> None:
-    answer = await client.post(COMPLETIONS, json={"prompt": "a", "model": "gpt-x"})
-    assert (answer.status, (await answer.json())["error"]["code"]) == (404, "model_not_found")
+    response = await client.post(COMPLETIONS, json={"prompt": "a", "model": "gpt-x"})
+    assert (response.status, (await response.json())["error"]["code"]) == (404, "model_not_found")
 
 
 async def test_a_full_queue_is_429_with_retry_after(
@@ -131,8 +131,8 @@ async def test_a_full_queue_is_429_with_retry_after(
         raise QueueFullError("too many requests wait.", retry_after=7)
 
     monkeypatch.setattr(engine, "check", full)
-    answer = await client.post(COMPLETIONS, json={"prompt": "a"})
-    assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
+    response = await client.post(COMPLETIONS, json={"prompt": "a"})
+    assert (response.status, response.headers["Retry-After"]) == (429, "7")
 
 
 async def test_a_stream_that_fails_before_its_first_event_has_the_status_of_the_error(
@@ -144,30 +144,30 @@ async def test_a_stream_that_fails_before_its_first_event_has_the_status_of_the_
 
     monkeypatch.setattr(engine, "submit", full)
     for path, body in ((COMPLETIONS, {"prompt": "a", "n": 2}), (CHAT, {"messages": MESSAGES})):
-        answer = await client.post(path, json={**body, "stream": True})
-        assert (answer.status, answer.headers["Retry-After"]) == (429, "7")
-        assert (await answer.json())["error"]["type"] == "rate_limit_error"
+        response = await client.post(path, json={**body, "stream": True})
+        assert (response.status, response.headers["Retry-After"]) == (429, "7")
+        assert (await response.json())["error"]["type"] == "rate_limit_error"
 
 
 async def test_a_body_that_is_not_what_its_encoding_says_is_a_400(client: Any) -> None:
     for encoding in ("gzip", "deflate"):
-        answer = await client.post(COMPLETIONS, data=b'{"prompt": "a"}', headers={"Content-Encoding": encoding})
-        assert answer.status == 400
-        assert "Content-Encoding" in (await answer.json())["error"]["message"]
+        response = await client.post(COMPLETIONS, data=b'{"prompt": "a"}', headers={"Content-Encoding": encoding})
+        assert response.status == 400
+        assert "Content-Encoding" in (await response.json())["error"]["message"]
 
 
-async def test_a_fault_of_ours_is_a_500_that_tells_nothing(
+async def test_an_internal_error_is_a_500_without_details(
     client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(engine, "check", lambda request: 1 / 0)
-    answer = await client.post(COMPLETIONS, json={"prompt": "a"})
-    assert answer.status == 500
-    assert "division" not in await answer.text()
+    response = await client.post(COMPLETIONS, json={"prompt": "a"})
+    assert response.status == 500
+    assert "division" not in await response.text()
     assert "division" in caplog.text
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic sécret"}])
-async def test_every_route_but_health_wants_the_key(connect: Any, engine: FakeEngine, header: dict[str, str]) -> None:
+async def test_every_route_but_health_needs_the_key(connect: Any, engine: FakeEngine, header: dict[str, str]) -> None:
     client = await connect(engine, api_key="sécret")
     for method, path in [("POST", COMPLETIONS), ("GET", "/metrics"), ("GET", "/v1/models"), ("GET", "/nowhere")]:
         assert (await client.request(method, path, headers=header)).status == 401
