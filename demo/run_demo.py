@@ -24,7 +24,7 @@ from demo_stream import DemoError, Streamed, show, show_nothing, show_prompt, st
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-SPECSERVE = [sys.executable, "-c", "import sys; from specserve.cli import main; sys.exit(main())"]
+SPECSERVE = [sys.executable, "-m", "specserve"]
 READY = "specserve: ready on "
 START_SECONDS = 300.0
 STOP_SECONDS = 20.0

@@ -34,7 +34,7 @@ def command() -> list[str]:
     script = Path(sys.executable).with_name("specserve")
     if script.exists():
         return [str(script)]
-    return [sys.executable, "-c", "import sys; from specserve.cli import main; sys.exit(main())"]
+    return [sys.executable, "-m", "specserve"]
 
 
 def environment() -> dict[str, str]:
