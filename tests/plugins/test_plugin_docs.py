@@ -27,6 +27,11 @@ def test_the_documented_hooks_are_the_hooks_with_their_signatures_in_their_order
     assert headings == [signature(hook) for hook in HOOK_ARGUMENTS]
 
 
+@pytest.mark.parametrize("hook", HOOK_ARGUMENTS)
+def test_the_text_about_a_hook_begins_with_its_docstring(hook: str) -> None:
+    assert f"`\n\n{getattr(hookspecs, hook).__doc__}\n" in DOCS.partition(f"### `{hook}(")[2]
+
+
 @pytest.mark.parametrize("token", FEATURES)
 def test_every_feature_has_a_row_with_its_meaning(token: str) -> None:
     assert f"| `{token}` | {FEATURES[token]} |" in DOCS
