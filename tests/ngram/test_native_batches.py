@@ -12,8 +12,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from twin.life import write
 from twin.pair import Native, Pair
+from twin.workload import write
 
 from specserve_ngram._native import Index
 

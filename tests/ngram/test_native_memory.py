@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from twin.life import Life, Style
 from twin.pair import Native
+from twin.workload import Life, Style
 
 from specserve_ngram._native import Index
 

@@ -10,8 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from twin.life import Life, write
 from twin.pair import Native, ints
+from twin.workload import Life, write
 
 from specserve_ngram._native import Corpus
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twin.life import Life
 from twin.pair import Pair
+from twin.workload import Life
 
 
 @st.composite

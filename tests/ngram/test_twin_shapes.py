@@ -6,8 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from twin.life import write
 from twin.pair import Pair
+from twin.workload import write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from twin.predictor import Evidence
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from twin.alignment import Trace
     from twin.contexts import Contexts
     from twin.predictor import Kind
-    from twin.trace import Trace
 
 MOST_CONTEXTS = 32
 

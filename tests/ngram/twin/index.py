@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twin.candidates import Window
-from twin.library import Corpus, Library, ShelvedCorpus
-from twin.session import Experience, Session, Settings
-from twin.tree import Limits
+from twin.request import Experience, Session, Settings
+from twin.shared_text import Corpus, Library, ShelvedCorpus
+from twin.tree_builder import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from twin.contexts import Order
-    from twin.tree import DraftNode, MatchType
+    from twin.tree_builder import DraftNode, MatchType
 
 PER_CONTEXT = 4
 ORDERS: dict[MatchType, Order] = {"learned": "longest", "prob": "frequency", "bfs": "recency"}

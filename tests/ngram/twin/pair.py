@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from twin.index import NativeDraft
-    from twin.tree import MatchType
+    from twin.tree_builder import MatchType
 
 
 def ints(values: Sequence[int]) -> array[int]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from twin.trace import Relation
+    from twin.alignment import Relation
 
 Kind = Literal["own", "shared", "corpus", "aligned"]
 KINDS: tuple[Kind, ...] = ("own", "shared", "corpus", "aligned")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from twin.alignment import Trace
 from twin.calibration import Calibration, Curves, correct
 from twin.candidates import Source, candidates
 from twin.contexts import Contexts
 from twin.predictor import Predictor, ServerPredictor
-from twin.trace import Trace
-from twin.tree import DraftNode, Position, TreeGrower
+from twin.tree_builder import DraftNode, Position, TreeGrower
 
 if TYPE_CHECKING:
     from twin.contexts import Order
-    from twin.library import Generation, Library, ShelvedCorpus
-    from twin.tree import Limits
+    from twin.shared_text import Generation, Library, ShelvedCorpus
+    from twin.tree_builder import Limits
 
 RECALL = 64
 MOST_SOURCES = 16

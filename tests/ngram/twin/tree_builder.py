@@ -10,9 +10,9 @@ from twin.candidates import candidates
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from twin.alignment import Trace
     from twin.candidates import Candidate, Source, Window
     from twin.predictor import Predictor
-    from twin.trace import Trace
 
 MatchType = Literal["learned", "prob", "bfs"]
 LEAST_MASS = 1e-4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twin.alignment import AHEAD, CONVINCING, PATIENCE
 from twin.pair import Pair
-from twin.trace import AHEAD, CONVINCING, PATIENCE
 
 OPTIONS: dict[str, Any] = {
     "match_type": "learned", "capacity": 1000, "generations": 4, "shared": False, "min_match": 1, "max_match": 64,
