@@ -1,4 +1,4 @@
-"""Large batches, whose drafts two threads grow: they are the same as one thread's, and no thread stays behind."""
+"""Large batches, whose drafts two threads build: they are the same as one thread's, and no thread is left behind."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import pytest
 from twin.pair import Native, Pair
 from twin.workload import write
 
-from specserve_ngram._native import Index
+from specserve_ngram._native import Index, Tuning
 
 if TYPE_CHECKING:
     from twin.index import NativeDraft
 
-LARGE = 64  # requests with drafts, from which on there are two threads
+LARGE = Tuning.PARALLEL_DRAFTS  # requests with drafts, from which on there are two threads
 OPTIONS: dict[str, Any] = {
     "match_type": "learned", "capacity": 20_000, "generations": 4, "shared": True, "min_match": 1, "max_match": 64,
     "min_breadth": 1, "max_breadth": 10, "max_depth": 16, "min_survival": 0.01,
 }  # fmt: skip
 
 
-def live(native: Native, seed: int, length: int, num_steps: int) -> list[list[NativeDraft]]:
+def run(native: Native, seed: int, length: int, num_steps: int) -> list[list[NativeDraft]]:
     """Steps of 90 requests in three namespaces."""
     random = Random(seed)
     texts = [write(random, "few" if i % 2 else "hub", length, []) for i in range(90)]
@@ -47,15 +47,15 @@ def live(native: Native, seed: int, length: int, num_steps: int) -> list[list[Na
 @pytest.mark.parametrize("capacity", [200, 20_000])
 def test_drafts_do_not_depend_on_the_number_of_threads(match_type: Any, capacity: int) -> None:
     options = {**OPTIONS, "match_type": match_type, "capacity": capacity}
-    one, two = (live(Native(**options, threads=threads), 1, 120, 40) for threads in (1, 2))
+    one, two = (run(Native(**options, threads=threads), 1, 120, 40) for threads in (1, 2))
     assert one == two
     assert sum(draft is not None for drafts in two for draft in drafts) > 1000
 
 
 @pytest.mark.parametrize("capacity", [200, 20_000])
 def test_drafts_of_large_batches_are_those_of_the_twin(capacity: int) -> None:
-    """With little capacity, listing the sources of one request evicts the generation that another one lists."""
-    drafts = live(Pair(**{**OPTIONS, "capacity": capacity}), 2, 40, 8)
+    """With little capacity, updating the sources of one request evicts the generation that another one has."""
+    drafts = run(Pair(**{**OPTIONS, "capacity": capacity}), 2, 40, 8)
     assert sum(draft is not None for drafts_of_step in drafts for draft in drafts_of_step) > 100
 
 

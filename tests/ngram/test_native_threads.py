@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from twin.pair import Native, ints
-from twin.workload import Life, write
+from twin.workload import Workload, write
 
 from specserve_ngram._native import Corpus
 
@@ -25,32 +25,32 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.fixture
-def short_turns() -> Iterator[None]:
-    """Threads of Python take turns as often as they can."""
+def frequent_switches() -> Iterator[None]:
+    """Python switches threads as often as it can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("frequent_switches")
 def test_callers_share_an_index() -> None:
     native = Native(**OPTIONS)
 
-    def live(seed: int) -> int:
-        life = Life(native, Random(seed), ["few", "hub"], length=100, num_namespaces=2)
+    def run(seed: int) -> int:
+        workload = Workload(native, Random(seed), ["few", "hub"], length=100, num_namespaces=2)
         for _ in range(150):
-            life.turn()
-        for request in life.requests:
+            workload.call()
+        for request in workload.requests:
             native.stop(request.handle, [])
-        return life.num_nodes
+        return workload.num_nodes
 
     with ThreadPoolExecutor(3) as pool:
-        assert min(pool.map(live, range(3))) > 100
+        assert min(pool.map(run, range(3))) > 100
     assert native.native.stats()["requests"] == 0
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("frequent_switches")
 def test_corpora_are_replaced_while_they_are_read_and_freed() -> None:
     native, random = Native(**OPTIONS), Random(2)
     text = write(random, "few", 200, [])
@@ -78,9 +78,9 @@ def test_others_run_while_a_corpus_is_built() -> None:
     document = ints([random.randrange(50_000) for _ in range(400_000)])
     builder = threading.Thread(target=corpus.add, args=(document,))
     builder.start()
-    num_turns = 0
+    num_iterations = 0
     while builder.is_alive():
-        num_turns += 1
+        num_iterations += 1
     builder.join()
     assert corpus.num_tokens == 400_000
-    assert num_turns > 10  # one, if the call held the interpreter's lock
+    assert num_iterations > 10  # one, if the call held the interpreter's lock

@@ -58,7 +58,7 @@ def test_a_step_in_which_nothing_is_wanted_calls_nothing(drafter: NgramDrafter, 
     assert index.steps == []
 
 
-def test_a_request_that_is_not_asked_is_fed_when_it_is(drafter: NgramDrafter, index: FakeIndex) -> None:
+def test_a_request_that_gets_no_draft_is_fed_when_it_gets_one(drafter: NgramDrafter, index: FakeIndex) -> None:
     a, b = begin(drafter, "a", [1]), begin(drafter, "b", [1])
     a.tokens += [2]
     b.tokens += [2]

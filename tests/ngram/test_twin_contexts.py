@@ -1,4 +1,4 @@
-"""The twin's own foundation: contexts in one group end at the same places, and texts do not run into each other."""
+"""The reference counts contexts as it should: held against a plain search of the texts, and on examples."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from twin.contexts import FRONT, Contexts
+from twin.contexts import Contexts, suffixes
 
-ORDERS: list[Any] = ["longest", "frequency", "recency"]
+from specserve_ngram._native import Tuning
+
+RANKINGS: list[Any] = ["update_exclusion", "frequency", "recency"]
 
 
 def extended(contexts: Contexts, text: str, more: str) -> str:
@@ -19,48 +21,72 @@ def extended(contexts: Contexts, text: str, more: str) -> str:
     return text
 
 
-@given(st.sampled_from(ORDERS), st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc")), max_size=40))
+@given(st.sampled_from(RANKINGS), st.lists(st.tuples(st.integers(0, 2), st.sampled_from("abc")), max_size=40))
 @settings(max_examples=150, deadline=None, derandomize=True)
-def test_groups_are_the_contexts_that_end_at_the_same_places(order: Any, tokens: list[tuple[int, str]]) -> None:
-    contexts, texts = Contexts(order), ["", "", ""]
+def test_contexts_are_those_of_the_texts(ranking: Any, tokens: list[tuple[int, str]]) -> None:
+    contexts, texts = Contexts(ranking), ["", "", ""]
     for which, token in tokens:
         texts[which] = extended(contexts, texts[which], token)
-    contexts.check()
+    prefixes = {text[:length] for text in texts for length in range(len(text) + 1)}
+    ends = {suffix: {p for p in prefixes if p.endswith(suffix)} for prefix in prefixes for suffix in suffixes(prefix)}
+    assert contexts.occurrences == {context: len(found) for context, found in ends.items()}
+    for context in ends.keys() - {""}:
+        assert set(contexts.followers(context)) == {p[-1] for p in prefixes if p[:-1] in ends[context] and p}
+        assert contexts.shorter(context) == next(s for s in suffixes(context) if ends[s] != ends[context])
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_nothing_follows_the_end_of_a_text(order: Any) -> None:
-    contexts = Contexts(order)
+@pytest.mark.parametrize("ranking", RANKINGS)
+def test_nothing_follows_the_end_of_a_text(ranking: Any) -> None:
+    contexts = Contexts(ranking)
     extended(contexts, "", "xab")
     extended(contexts, "", "cab")
-    assert contexts.groups["ab"].counts == {}
-    assert contexts.groups[""].counts.keys() == {"x", "a", "b", "c"}
-    assert "bc" not in contexts.groups
+    assert contexts.top("ab") == []
+    assert contexts.occurrences["ab"] == 2
+    assert "bc" not in contexts.occurrences
 
 
-def test_a_token_counts_at_the_longest_context_that_knew_it() -> None:
-    contexts = Contexts("longest")
+def test_a_token_counts_at_the_longest_context_that_it_followed() -> None:
+    contexts = Contexts("update_exclusion")
     extended(contexts, "", "xab.yab.xab")
-    assert contexts.groups["xa"].counts == {"b": 2}
-    assert contexts.groups["ya"].counts == {"b": 1}
-    assert contexts.groups["a"].counts == {"b": 2}  # of xab and yab; the third was xa's
+    assert contexts.top("xa") == [("b", 2)]
+    assert contexts.top("ya") == [("b", 1)]
+    assert contexts.top("a") == [("b", 2)]  # of xab and yab; the third was counted at xa
 
 
 def test_a_token_counts_at_every_context_where_all_do() -> None:
     contexts = Contexts("frequency")
     extended(contexts, "", "xab.yab.xab")
-    assert [contexts.groups[context].counts["b"] for context in ("xa", "ya", "a", "")] == [2, 1, 3, 3]
+    assert [contexts.top(context) for context in ("xa", "ya", "a")] == [[("b", 2)], [("b", 1)], [("b", 3)]]
 
 
-def test_the_front_holds_the_latest_first() -> None:
+def test_a_token_counts_at_so_many_states_at_most() -> None:
+    contexts = Contexts("frequency")
+    run = extended(contexts, "", "a" * (Tuning.MAX_COUNTED + 10))
+    before = contexts.top("a"), contexts.top("aa" * 5)
+    extended(contexts, run, "a")
+    assert (contexts.top("a"), contexts.top("aa" * 5)) != before
+    assert contexts.top("a") == before[0]
+
+
+def test_the_latest_come_first_where_the_ranking_is_recency() -> None:
     contexts = Contexts("recency")
     extended(contexts, "", "".join("x" + chr(100 + i) for i in range(20)))
-    assert contexts.groups["x"].front == [chr(100 + i) for i in range(19, 19 - FRONT, -1)]
+    assert [token for token, _ in contexts.top("x")] == [chr(100 + i) for i in range(19, 19 - Tuning.MAX_TOP, -1)]
 
 
-def test_the_front_keeps_the_frequent_and_lets_the_newest_of_the_rest_in() -> None:
+def test_the_frequent_come_first_and_the_latest_of_the_rest() -> None:
     contexts = Contexts("frequency")
     followers = "a" * 3 + "b" * 2 + "".join(chr(200 + i) for i in range(30))
     extended(contexts, "", "".join("x" + token for token in followers))
-    assert contexts.groups["x"].front[:3] == ["a", "b", chr(229)]
-    assert len(contexts.groups["x"].front) == FRONT
+    assert contexts.top("x")[:3] == [("a", 3), ("b", 2), (chr(229), 1)]
+    assert len(contexts.top("x")) == Tuning.MAX_TOP
+
+
+def test_an_end_is_that_of_the_last_time_as_the_longest_known_context() -> None:
+    contexts = Contexts("update_exclusion")
+    text = extended(contexts, "", "xab.yab.")
+    assert contexts.extend(text, "x", 8) == ("x", 0)
+    assert contexts.extend(text + "x", "a", 9) == ("xa", 1)
+    assert contexts.extend(text + "xa", "z", 10) == ("", None)
+    assert contexts.last_end("xa") == 9
+    assert contexts.last_end("a") == 5  # as a suffix of xa it ended at 9, but xa was the longest

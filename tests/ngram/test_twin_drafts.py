@@ -1,4 +1,4 @@
-"""The native index answers as its twin does, bit for bit, whatever comes in whatever order."""
+"""The native index drafts what its twin drafts, bit for bit, for random calls in random order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from twin.pair import Pair
-from twin.workload import Life
+from twin.workload import Workload
 
 
 @st.composite
@@ -31,7 +31,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-lives = given(
+workloads = given(
     options(),
     st.integers(0, 2**32),
     st.lists(st.sampled_from(["few", "runs", "many", "hub"]), min_size=1, max_size=3, unique=True),
@@ -39,30 +39,30 @@ lives = given(
 )
 
 
-def live(options: dict[str, Any], seed: int, styles: list[Any], num_namespaces: int, turns: int, length: int) -> None:
-    life = Life(Pair(**options), Random(seed), styles, length=length, num_namespaces=num_namespaces)
-    life.start()
-    for _ in range(turns):
-        life.turn()
+def run(options: dict[str, Any], seed: int, styles: list[Any], num_namespaces: int, calls: int, length: int) -> None:
+    workload = Workload(Pair(**options), Random(seed), styles, length=length, num_namespaces=num_namespaces)
+    workload.start()
+    for _ in range(calls):
+        workload.call()
 
 
-@lives
+@workloads
 @settings(max_examples=100, deadline=None, derandomize=True)
 def test_drafts_are_those_of_the_twin(options: dict[str, Any], seed: int, styles: list[Any], namespaces: int) -> None:
-    live(options, seed, styles, namespaces, turns=60, length=120)
+    run(options, seed, styles, namespaces, calls=60, length=120)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_wide_drafts_of_many_poor_guesses_are_those_of_the_twin(seed: int) -> None:
     wide = {"min_match": 1, "max_match": 64, "min_breadth": 1, "max_breadth": 30, "max_depth": 8, "min_survival": 0.01}
     options = {"match_type": "learned", "capacity": 500, "generations": 3, "shared": True, **wide}
-    live(options, seed, ["few", "hub", "runs"], num_namespaces=2, turns=100, length=120)
+    run(options, seed, ["few", "hub", "runs"], num_namespaces=2, calls=100, length=120)
 
 
 @pytest.mark.sweep
-@lives
+@workloads
 @settings(max_examples=1000, deadline=None)
 def test_many_drafts_are_those_of_the_twin(
     options: dict[str, Any], seed: int, styles: list[Any], namespaces: int
 ) -> None:
-    live(options, seed, styles, namespaces, turns=80, length=250)
+    run(options, seed, styles, namespaces, calls=80, length=250)

@@ -9,6 +9,8 @@ import pytest
 from twin.pair import Pair
 from twin.workload import write
 
+from specserve_ngram._native import Tuning
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -33,14 +35,26 @@ def feed(pair: Pair, prompt: Sequence[int], output: Sequence[int], namespace: st
 
 
 def test_one_token_again_and_again(match_type: Any) -> None:
-    """More contexts than a token counts at, and more than are heard."""
+    """More contexts than count a token, and more than are searched."""
     pair = Pair(match_type=match_type, **OPTIONS)
     assert feed(pair, [7] * 150, [7] * 40) > 100
     assert feed(pair, [7] * 60 + [8], [7] * 40 + [8, 7, 7]) > 100
 
 
+@pytest.mark.parametrize(("others", "expected"), [(Tuning.MAX_COUNTED, 7), (Tuning.MAX_COUNTED + 1, 8)])
+def test_an_occurrence_counts_at_the_longest_states_only(match_type: Any, others: int, expected: int) -> None:
+    """In a run of 7, each comes once more after a single 7; so many of them count there, and one that was the first."""
+    pair = Pair(match_type=match_type, **{**OPTIONS, "max_match": 1})
+    pair.stop(pair.start("", [7] * 150), [])
+    for i in range(others):
+        pair.stop(pair.start("", [100 + i, 7, 8]), [])
+    (draft,) = pair.step([pair.start("", [9, 7])], [], [0], [1])
+    assert draft is not None
+    assert match_type != "prob" or draft[0] == (expected,)
+
+
 def test_tokens_with_many_followers(match_type: Any) -> None:
-    """After one token only at first, so that their states are split when they are wide already."""
+    """After one token only at first, so that states are split that have a hash table already."""
     pair = Pair(match_type=match_type, **OPTIONS)
     wide = [5, 2, 99]
     for before in (1, 3, 1):
@@ -59,7 +73,7 @@ def test_more_states_than_one_chunk_holds(match_type: Any) -> None:
     assert feed(pair, texts[5][:30], texts[5][30:] + texts[80][10:50]) > 20
 
 
-def test_more_sources_than_are_heard(match_type: Any) -> None:
+def test_more_sources_than_are_matched(match_type: Any) -> None:
     pair, random = Pair(match_type=match_type, **{**OPTIONS, "capacity": 1000, "generations": 15}), Random(2)
     text = write(random, "few", 80, [])
     for name in "pqrs":

@@ -1,5 +1,6 @@
-"""The n-gram index once more, in Python and plainly: the oracle of the native one.
+"""A reference implementation of the native n-gram index, in plain Python.
 
-No automata: a dictionary holds every context that occurs, so short texts only. Rates, weights and curves are the same
-doubles. Left out: prompts of more than 16,384 tokens, which the native index enters over several calls.
+What follows a context is counted over the tokens of the texts, without an automaton, so texts must be short. Constants
+and priors come from the native module (`Tuning`). Left out: prompts of more than 8,192 tokens, which the native index
+adds to its text over several calls.
 """

@@ -1,27 +1,25 @@
-"""What may come next: continuations of all contexts, from the longest down. Twin of trail.hpp."""
+"""The candidates for the next token, from the longest context down. Twin of candidates.hpp."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from twin.predictor import Evidence
+from specserve_ngram._native import Origin, Tuning
+from twin.predictor import Features
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from twin.alignment import Trace
+    from twin.alignment import Alignment
     from twin.contexts import Contexts
-    from twin.predictor import Kind
-
-MOST_CONTEXTS = 32
 
 
 class Source(NamedTuple):
     contexts: Contexts
-    kind: Kind
+    origin: Origin
 
 
-class Window(NamedTuple):
+class CandidateLimits(NamedTuple):
     min_match: int
     max_match: int
     per_context: int
@@ -30,52 +28,60 @@ class Window(NamedTuple):
 
 class Candidate(NamedTuple):
     token: str
-    source: int | None  # None: the alignment's guess
-    context: str  # the source's, with the token
-    evidence: Evidence
+    source: int | None  # None: a prediction of the alignment
+    context: str  # the match in that source after the token
+    features: Features
 
 
-def candidates(
-    sources: Sequence[Source], places: Sequence[str], trace: Trace, text: str, window: Window
-) -> Iterator[Candidate]:
-    """Each token once. `places[s]` is the longest context of source s; an empty one is not heard."""
+class Position(NamedTuple):
+    """Where a text stands. `matches[s]` is its longest context in source s; an empty one gives no candidates."""
+
+    sources: Sequence[Source]
+    matches: Sequence[str]
+    alignment: Alignment
+    text: str
+
+
+def candidates(position: Position, limits: CandidateLimits) -> Iterator[Candidate]:
+    """Each token once."""
     seen: set[str] = set()
-    for candidate in every_candidate(sources, places, trace, text, window):
+    for candidate in every_candidate(position, limits):
         if candidate.token not in seen:
             seen.add(candidate.token)
             yield candidate
-            if len(seen) == window.per_token:
+            if len(seen) == limits.per_token:
                 return
 
 
-def every_candidate(
-    sources: Sequence[Source], places: Sequence[str], trace: Trace, text: str, window: Window
-) -> Iterator[Candidate]:
-    at = [place[-window.max_match :] for place in places]
-    guesses_wait = trace.at is not None
-    for _ in range(MOST_CONTEXTS):
+def every_candidate(position: Position, limits: CandidateLimits) -> Iterator[Candidate]:
+    at = [match[-limits.max_match :] for match in position.matches]
+    has_predictions = position.alignment.at is not None
+    for _ in range(Tuning.MAX_CONTEXTS):
         s = max(range(len(at)), key=lambda s: len(at[s]))
-        over = len(at[s]) < window.min_match
-        if guesses_wait and (over or trace.length >= len(at[s])):
-            guesses_wait = False
-            yield from guesses(trace, text)
-        if over:
+        is_exhausted = len(at[s]) < limits.min_match
+        if has_predictions and (is_exhausted or position.alignment.length >= len(at[s])):
+            has_predictions = False
+            yield from predictions(position)
+        if is_exhausted:
             return
-        yield from continuations(sources[s], s, at[s], trace, text, window)
-        at[s] = sources[s].contexts.shorter(at[s])
+        yield from continuations(position, s, at[s], limits)
+        at[s] = position.sources[s].contexts.shorter(at[s])
 
 
-def guesses(trace: Trace, text: str) -> Iterator[Candidate]:
-    for which, token in enumerate(trace.guesses(text)):
+def predictions(position: Position) -> Iterator[Candidate]:
+    alignment, text = position.alignment, position.text
+    for rank, token in enumerate(alignment.predictions(text)):
         if token is not None:
-            relation = trace.relation(text, token)
-            yield Candidate(token, None, "", Evidence("aligned", relation, 1, which, 1, 1, 1, trace.age))
+            relation = alignment.relation(text, token)
+            features = Features(Origin.ALIGNMENT, relation, 1, rank, 1, 1, 1, alignment.run_length)
+            yield Candidate(token, None, "", features)
 
 
-def continuations(source: Source, s: int, context: str, trace: Trace, text: str, window: Window) -> Iterator[Candidate]:
-    group = source.contexts.groups[context]
-    total = sum(group.counts[token] for token in group.front[: window.per_context])
-    for rank, token in enumerate(group.front[: window.per_context]):
-        relation, length, count = trace.relation(text, token), len(context), group.counts[token]
-        evidence = Evidence(source.kind, relation, length, rank, count, total, len(group.counts), trace.age)
-        yield Candidate(token, s, context + token, evidence)
+def continuations(position: Position, s: int, context: str, limits: CandidateLimits) -> Iterator[Candidate]:
+    (contexts, origin), alignment = position.sources[s], position.alignment
+    top, degree = contexts.top(context)[: limits.per_context], contexts.degree(context)
+    total = sum(count for _, count in top)
+    for rank, (token, count) in enumerate(top):
+        relation = alignment.relation(position.text, token)
+        features = Features(origin, relation, len(context), rank, count, total, degree, alignment.run_length)
+        yield Candidate(token, s, context + token, features)

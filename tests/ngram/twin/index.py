@@ -1,28 +1,28 @@
-"""All requests and what they share. Twin of index.hpp, with the face that `_native.pyi` describes."""
+"""All requests and the text that they share. Twin of index.hpp, with the interface of `_native.pyi`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twin.candidates import Window
-from twin.request import Experience, Session, Settings
-from twin.shared_text import Corpus, Library, ShelvedCorpus
-from twin.tree_builder import Limits
+from specserve_ngram._native import Tuning
+from twin.candidates import CandidateLimits
+from twin.request import GlobalStatistics, Request, Settings
+from twin.shared_text import Corpus, CorpusEntry, SharedText
+from twin.tree_builder import DraftOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from twin.contexts import Order
+    from twin.contexts import Ranking
     from twin.tree_builder import DraftNode, MatchType
 
-PER_CONTEXT = 4
-ORDERS: dict[MatchType, Order] = {"learned": "longest", "prob": "frequency", "bfs": "recency"}
+RANKINGS: dict[MatchType, Ranking] = {"learned": "update_exclusion", "prob": "frequency", "bfs": "recency"}
 
 NativeDraft = tuple[tuple[int, ...], tuple[int, ...] | None, tuple[float, ...]] | None
 
 
 def corpus_for(match_type: MatchType) -> Corpus:
-    return Corpus(ORDERS[match_type])
+    return Corpus(RANKINGS[match_type])
 
 
 def native_draft(nodes: Sequence[DraftNode]) -> NativeDraft:
@@ -48,58 +48,59 @@ class Index:
         max_depth: int,
         min_survival: float,
     ) -> None:
-        per_context = min(PER_CONTEXT, max_breadth) if match_type == "learned" else max_breadth
-        window = Window(min_match, max_match, per_context, max_breadth)
-        order = ORDERS[match_type]
-        self.settings = Settings(order, shared, Limits(match_type, window, min_breadth, max_depth, min_survival))
-        self.library = Library(order, capacity, generations)
-        self.experience = Experience()
-        self.sessions: dict[int, Session] = {}
+        per_context = min(Tuning.LEARNED_PER_CONTEXT, max_breadth) if match_type == "learned" else max_breadth
+        limits = CandidateLimits(min_match, max_match, per_context, max_breadth)
+        ranking = RANKINGS[match_type]
+        draft = DraftOptions(match_type, limits, min_breadth, max_depth, min_survival)
+        self.settings = Settings(ranking, shared, draft)
+        self.shared_text = SharedText(ranking, capacity, generations)
+        self.everyone = GlobalStatistics()
+        self.requests: dict[int, Request] = {}
         self.num_started = 0
 
     def start(self, namespace: str, prompt: Sequence[int]) -> int:
-        session = Session(self.library, self.experience, self.settings, namespace)
+        request = Request(self.shared_text, self.everyone, self.settings, namespace)
         for token in prompt:
-            session.enter(chr(token))
+            request.add_to_text(chr(token))
         self.num_started += 1
-        self.sessions[self.num_started] = session
+        self.requests[self.num_started] = request
         return self.num_started
 
     def step(
         self, handles: Iterable[int], tokens: Iterable[int], counts: Iterable[int], limits: Iterable[int]
     ) -> list[NativeDraft]:
-        """All requests learn and take their tokens, then all list their sources, then all drafts are grown."""
-        turns = [(self.sessions[handle], *rest) for handle, *rest in zip(handles, counts, limits, strict=True)]
-        coming = iter(tokens)
-        for session, count, limit in turns:
+        """All requests commit their tokens, then all update their sources, then all drafts are built."""
+        stepped = [(self.requests[handle], *rest) for handle, *rest in zip(handles, counts, limits, strict=True)]
+        remaining = iter(tokens)
+        for request, count, limit in stepped:
             for _ in range(count):
-                session.append(chr(next(coming)))
+                request.commit(chr(next(remaining)))
             if limit > 0:
-                session.settle()
-        for session, _, limit in turns:
+                request.update_calibration()
+        for request, _, limit in stepped:
             if limit > 0:
-                session.follow_sources()
-        return [native_draft(session.draft(limit) if limit > 0 else []) for session, _, limit in turns]
+                request.update_sources()
+        return [native_draft(request.draft(limit) if limit > 0 else []) for request, _, limit in stepped]
 
     def stop(self, handle: int, tokens: Sequence[int]) -> None:
-        session = self.sessions.pop(handle)
+        request = self.requests.pop(handle)
         for token in tokens:
-            session.append(chr(token))
+            request.commit(chr(token))
 
     def add_corpus(self, name: str, corpus: Corpus) -> None:
-        self.library.corpora[name] = ShelvedCorpus(corpus)
+        self.shared_text.corpora[name] = CorpusEntry(corpus)
 
     def remove_corpus(self, name: str) -> bool:
-        return self.library.corpora.pop(name, None) is not None
+        return self.shared_text.corpora.pop(name, None) is not None
 
     def stats(self) -> dict[str, int]:
-        """Without the bytes, which are the native index's own affair."""
-        library = self.library
+        """Without the bytes, which only the native index has."""
+        shared_text = self.shared_text
         return {
-            "tokens": sum(generation.num_tokens for generation in library.generations),
-            "generations": len(library.generations),
-            "evicted_generations": library.num_evicted,
-            "requests": len(self.sessions),
-            "corpora": len(library.corpora),
-            "corpus_tokens": sum(shelved.corpus.num_tokens for shelved in library.corpora.values()),
+            "tokens": sum(generation.num_tokens for generation in shared_text.generations),
+            "generations": len(shared_text.generations),
+            "evicted_generations": shared_text.num_evicted,
+            "requests": len(self.requests),
+            "corpora": len(shared_text.corpora),
+            "corpus_tokens": sum(entry.corpus.num_tokens for entry in shared_text.corpora.values()),
         }

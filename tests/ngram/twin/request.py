@@ -1,149 +1,146 @@
-"""One request. Twin of session.hpp; the list of sources is made anew at every turn."""
+"""One request. Twin of request.hpp; the list of sources is made anew for every token."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from twin.alignment import Trace
+from specserve_ngram._native import Origin, Tuning
+from twin.alignment import Alignment
 from twin.calibration import Calibration, Curves, correct
-from twin.candidates import Source, candidates
+from twin.candidates import Position, Source, candidates
 from twin.contexts import Contexts
-from twin.predictor import Predictor, ServerPredictor
-from twin.tree_builder import DraftNode, Position, TreeGrower
+from twin.predictor import GlobalPredictor, Predictor
+from twin.tree_builder import DraftNode, TreeBuilder
 
 if TYPE_CHECKING:
-    from twin.contexts import Order
-    from twin.shared_text import Generation, Library, ShelvedCorpus
-    from twin.tree_builder import Limits
-
-RECALL = 64
-MOST_SOURCES = 16
-LEAST_NEWS = 0.05
+    from twin.contexts import Ranking
+    from twin.shared_text import CorpusEntry, Generation, SharedText
+    from twin.tree_builder import DraftOptions
 
 
 class Settings(NamedTuple):
-    order: Order
+    ranking: Ranking
     shared: bool
-    limits: Limits
+    draft: DraftOptions
 
 
 @dataclass(slots=True)
-class Experience:
-    predictor: ServerPredictor = field(default_factory=ServerPredictor)
+class GlobalStatistics:
+    predictor: GlobalPredictor = field(default_factory=GlobalPredictor)
     calibration: Curves = field(default_factory=Curves)
 
 
 @dataclass(slots=True)
-class Proposal:
-    """A draft, its survival before calibration, and what came true of it."""
+class Drafted:
+    """A draft, its survival estimates before calibration, and its outcome so far."""
 
     nodes: list[DraftNode] = field(default_factory=list)
-    habit: int = 0
-    true: set[int] = field(default_factory=set)
-    deepest: int = -1  # that came true
-    left: bool = False  # a token came that is not in the draft
+    hit_rate: int = 0
+    accepted: set[int] = field(default_factory=set)
+    deepest_accepted: int = -1
+    is_left: bool = False  # a token came that is not in the draft
 
 
-class Session:
-    def __init__(self, library: Library, experience: Experience, settings: Settings, namespace: str) -> None:
-        self.library, self.settings = library, settings
-        self.shelf = library.shelf(namespace)
-        self.own, self.text, self.trace = Contexts(settings.order), "", Trace()
+class Request:
+    def __init__(self, shared_text: SharedText, everyone: GlobalStatistics, settings: Settings, namespace: str) -> None:
+        self.shared_text, self.settings = shared_text, settings
+        self.namespace = shared_text.namespace(namespace)
+        self.own, self.text, self.alignment = Contexts(settings.ranking), "", Alignment()
         self.generation: Generation | None = None
-        self.shared_text = ""  # as far as it stands in that generation
-        self.places: dict[object, str] = {}  # the longest context in each source
+        self.text_in_generation = ""
+        self.matches: dict[object, str] = {}  # the longest context in each source
         self.sources: list[Source] = []
-        self.predictor = Predictor(experience.predictor)
-        self.calibration = Calibration(experience.calibration)
-        self.proposal = Proposal()
+        self.predictor = Predictor(everyone.predictor)
+        self.calibration = Calibration(everyone.calibration)
+        self.drafted = Drafted()
 
-    def enter(self, token: str) -> None:
-        """A token becomes text."""
-        self.follow_sources()
-        self.trace.move(self.text, self.text[-1:], token)
-        known, seen = self.own.extend(self.text, token, len(self.text))
+    def add_to_text(self, token: str) -> None:
+        self.update_sources()
+        self.alignment.advance(self.text, self.text[-1:], token)
+        known, previous_end = self.own.extend(self.text, token, len(self.text))
         self.text += token
-        for (key, place), source in zip(list(self.places.items()), self.sources, strict=True):
-            self.places[key] = source.contexts.advance(place, token)
-        self.places[self.own] = known  # not the context that just came to be
-        if self.settings.limits.match_type == "learned":
-            self.trace.consider(seen, len(known))
+        for (key, match), source in zip(list(self.matches.items()), self.sources, strict=True):
+            self.matches[key] = source.contexts.advance(match, token)
+        self.matches[self.own] = known  # not the context that was just added
+        if self.settings.draft.match_type == "learned":
+            self.alignment.realign(previous_end, len(known))
         if self.generation is not None:
-            self.places[self.generation] = self.generation.contexts.extend(self.shared_text, token, None).known
-            self.shared_text += token
-            self.library.count(self.generation)
+            extension = self.generation.contexts.extend(self.text_in_generation, token, None)
+            self.matches[self.generation] = extension.known
+            self.text_in_generation += token
+            self.shared_text.count_token(self.generation)
 
-    def append(self, token: str) -> None:
-        """A token that was decided: first a lesson, then text."""
-        self.follow_sources()
-        self.learn(token)
-        self.enter(token)
+    def commit(self, token: str) -> None:
+        """Learn from a token that was generated, then add it to the text."""
+        self.update_sources()
+        self.update_predictor(token)
+        self.follow_draft(token)
+        self.add_to_text(token)
 
-    def follow_sources(self) -> None:
-        """Places in sources that are new are found by the last tokens."""
-        listed: list[tuple[Generation | ShelvedCorpus | Contexts, Source]] = [(self.own, Source(self.own, "own"))]
+    def update_sources(self) -> None:
+        """The match in a source that is new is found by the newest tokens."""
+        listed: list[tuple[Generation | CorpusEntry | Contexts, Source]] = [
+            (self.own, Source(self.own, Origin.OWN_TEXT))
+        ]
         if self.settings.shared:
-            current = self.library.current(self.shelf)
+            current = self.shared_text.current(self.namespace)
             if current is not self.generation:
-                self.generation, self.shared_text = current, ""
-            listed += [(g, Source(g.contexts, "shared")) for g in self.shelf.generations]
-        corpora = sorted(self.library.corpora.items())
-        listed += [(shelved, Source(shelved.corpus.contexts, "corpus")) for _, shelved in corpora]
-        listed = listed[:MOST_SOURCES]
-        self.places = {
-            key: self.places[key] if key in self.places else self.recall(source.contexts) for key, source in listed
+                self.generation, self.text_in_generation = current, ""
+            listed += [(g, Source(g.contexts, Origin.SHARED_TEXT)) for g in self.namespace.generations]
+        corpora = sorted(self.shared_text.corpora.items())
+        listed += [(entry, Source(entry.corpus.contexts, Origin.CORPUS)) for _, entry in corpora]
+        listed = listed[: Tuning.MAX_SOURCES]
+        self.matches = {
+            key: self.matches[key] if key in self.matches else self.rematch(source.contexts) for key, source in listed
         }
         self.sources = [source for _, source in listed]
 
-    def recall(self, contexts: Contexts) -> str:
-        place = ""
-        for token in self.text[-RECALL:]:
-            place = contexts.advance(place, token)
-        return place
+    def rematch(self, contexts: Contexts) -> str:
+        return contexts.longest_known(self.text[-Tuning.REMATCH_TOKENS :])
 
-    def learn(self, token: str) -> None:
+    def position(self) -> Position:
+        return Position(self.sources, list(self.matches.values()), self.alignment, self.text)
+
+    def update_predictor(self, token: str) -> None:
         """Every candidate up to the token that came is a trial."""
-        predicted = False
-        places, window = list(self.places.values()), self.settings.limits.window
-        for heard, candidate in enumerate(candidates(self.sources, places, self.trace, self.text, window)):
+        is_predicted = False
+        for rank, candidate in enumerate(candidates(self.position(), self.settings.draft.candidates)):
             hit = candidate.token == token
-            self.predictor.learn(candidate.evidence, hit)
-            predicted = hit and heard == 0
+            self.predictor.learn(candidate.features, hit)
+            is_predicted = hit and rank == 0
             if hit:
                 break
-        self.trace.get_used_to(predicted)
-        self.judge(token)
+        self.alignment.update_hit_rate(is_predicted)
 
-    def judge(self, token: str) -> None:
-        proposal = self.proposal
-        if proposal.left:
+    def follow_draft(self, token: str) -> None:
+        drafted = self.drafted
+        if drafted.is_left:
             return
-        for i, node in enumerate(proposal.nodes):
-            if (node.parent, node.token) == (proposal.deepest, token):
-                proposal.true.add(i)
-                proposal.deepest = i
+        for i, node in enumerate(drafted.nodes):
+            if (node.parent, node.token) == (drafted.deepest_accepted, token):
+                drafted.accepted.add(i)
+                drafted.deepest_accepted = i
                 return
-        proposal.left = True
+        drafted.is_left = True
 
-    def settle(self) -> None:
-        """What became of the last draft is learned; what may still come true is left open."""
-        proposal = self.proposal
-        is_open: list[bool] = []
-        for i, node in enumerate(proposal.nodes):
-            undecided = node.parent == proposal.deepest or (node.parent >= 0 and is_open[node.parent])
-            is_open.append(not proposal.left and i not in proposal.true and undecided)
-            if not is_open[i]:
-                before = 1.0 if node.parent < 0 else proposal.nodes[node.parent].survival
-                news = max(LEAST_NEWS, 1 - node.survival / before)
-                self.calibration.learn(node.survival, proposal.habit, i in proposal.true, news)
+    def update_calibration(self) -> None:
+        """Learn the outcome of the last draft, except where it is undecided."""
+        drafted = self.drafted
+        is_undecided: list[bool] = []
+        for i, node in enumerate(drafted.nodes):
+            may_come = node.parent == drafted.deepest_accepted or (node.parent >= 0 and is_undecided[node.parent])
+            is_undecided.append(not drafted.is_left and i not in drafted.accepted and may_come)
+            if not is_undecided[i]:
+                before = 1.0 if node.parent < 0 else drafted.nodes[node.parent].survival
+                weight = max(Tuning.MIN_OUTCOME_WEIGHT, 1 - node.survival / before)
+                self.calibration.learn(node.survival, drafted.hit_rate, i in drafted.accepted, weight)
 
     def draft(self, limit: int) -> list[DraftNode]:
-        """After `settle` and `follow_sources`, and after those of all other requests of the step."""
-        position = Position(self.sources, list(self.places.values()), self.trace, self.text)
-        nodes = TreeGrower(position, self.predictor, self.settings.limits).grow(limit)
-        self.proposal = Proposal(nodes, self.trace.habit_level)
-        curve = self.calibration.curve(self.proposal.habit)
+        """After `update_calibration` and `update_sources`, and after those of all other requests of the step."""
+        nodes = TreeBuilder(self.position(), self.predictor, self.settings.draft).build(limit)
+        self.drafted = Drafted(nodes, self.alignment.hit_rate_bucket)
+        curve = self.calibration.curve(self.drafted.hit_rate)
         corrected: list[DraftNode] = []
         for node in nodes:
             survival = correct(node.survival, curve)

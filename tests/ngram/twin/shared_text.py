@@ -1,23 +1,22 @@
-"""Shared text in generations by namespace, and corpora. Twin of library.hpp."""
+"""Shared text in generations by namespace, and corpora. Twin of shared_text.hpp."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from specserve_ngram._native import Tuning
 from twin.contexts import Contexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from twin.contexts import Order
-
-LEAST_CHARGE = 64
+    from twin.contexts import Ranking
 
 
 class Corpus:
-    def __init__(self, order: Order) -> None:
-        self.contexts, self.num_tokens = Contexts(order), 0
+    def __init__(self, ranking: Ranking) -> None:
+        self.contexts, self.num_tokens = Contexts(ranking), 0
 
     def add(self, tokens: Sequence[int]) -> None:
         text = ""
@@ -29,57 +28,57 @@ class Corpus:
 
 @dataclass(slots=True, eq=False)
 class Generation:
-    shelf: Shelf
+    owner: Namespace
     contexts: Contexts
     num_tokens: int = 0
 
 
 @dataclass(slots=True, eq=False)
-class Shelf:
+class Namespace:
     generations: list[Generation] = field(default_factory=list)  # newest first
     is_open: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class ShelvedCorpus:
-    """A corpus that was given twice is two."""
+class CorpusEntry:
+    """A corpus that is added again is another one."""
 
     corpus: Corpus
 
 
-class Library:
-    def __init__(self, order: Order, capacity: int, generations: int) -> None:
-        self.order: Order = order
+class SharedText:
+    def __init__(self, ranking: Ranking, capacity: int, generations: int) -> None:
+        self.ranking: Ranking = ranking
         self.capacity, self.per_generation = capacity, capacity // generations
         self.generations: list[Generation] = []  # oldest first
         self.num_evicted = 0
-        self.shelves: dict[str, Shelf] = {}
-        self.corpora: dict[str, ShelvedCorpus] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.corpora: dict[str, CorpusEntry] = {}
 
-    def shelf(self, namespace: str) -> Shelf:
-        return self.shelves.setdefault(namespace, Shelf())
+    def namespace(self, name: str) -> Namespace:
+        return self.namespaces.setdefault(name, Namespace())
 
-    def current(self, shelf: Shelf) -> Generation:
-        if not shelf.is_open:
-            self.generations.append(Generation(shelf, Contexts(self.order)))
-            shelf.generations.insert(0, self.generations[-1])
-            shelf.is_open = True
-            self.fit()
-        return shelf.generations[0]
+    def current(self, namespace: Namespace) -> Generation:
+        if not namespace.is_open:
+            self.generations.append(Generation(namespace, Contexts(self.ranking)))
+            namespace.generations.insert(0, self.generations[-1])
+            namespace.is_open = True
+            self.evict()
+        return namespace.generations[0]
 
-    def count(self, generation: Generation) -> None:
+    def count_token(self, generation: Generation) -> None:
         generation.num_tokens += 1
         if generation.num_tokens >= self.per_generation:
-            generation.shelf.is_open = False
-        self.fit()
+            generation.owner.is_open = False
+        self.evict()
 
-    def fit(self) -> None:
-        while len(self.generations) > 1 and self.charge() > self.capacity:
+    def evict(self) -> None:
+        while len(self.generations) > 1 and self.charged() > self.capacity:
             oldest = self.generations.pop(0)
-            if oldest.shelf.generations[0] is oldest:
-                oldest.shelf.is_open = False
-            oldest.shelf.generations.remove(oldest)
+            if oldest.owner.generations[0] is oldest:
+                oldest.owner.is_open = False
+            oldest.owner.generations.remove(oldest)
             self.num_evicted += 1
 
-    def charge(self) -> int:
-        return sum(max(generation.num_tokens, LEAST_CHARGE) for generation in self.generations)
+    def charged(self) -> int:
+        return sum(max(generation.num_tokens, Tuning.MIN_CHARGE) for generation in self.generations)

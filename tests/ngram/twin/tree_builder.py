@@ -1,28 +1,23 @@
-"""Grows a draft, best node first. Twin of tree.hpp, with every place found at once."""
+"""Best-first search for a draft tree. Twin of tree_builder.hpp, with all matches advanced at every node."""
 
 from __future__ import annotations
 
 import heapq
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from twin.candidates import candidates
+from specserve_ngram._native import Tuning
+from twin.candidates import Position, candidates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from twin.alignment import Trace
-    from twin.candidates import Candidate, Source, Window
-    from twin.predictor import Predictor
+    from twin.candidates import Candidate, CandidateLimits
+    from twin.predictor import Features, Predictor
 
 MatchType = Literal["learned", "prob", "bfs"]
-LEAST_MASS = 1e-4
-PROMISING = 10.0
-PATIENCE = 4
 
 
-class Limits(NamedTuple):
+class DraftOptions(NamedTuple):
     match_type: MatchType
-    window: Window
+    candidates: CandidateLimits
     min_breadth: int
     max_depth: int
     min_survival: float
@@ -34,25 +29,17 @@ class DraftNode(NamedTuple):
     survival: float
 
 
-class Position(NamedTuple):
-    sources: Sequence[Source]
-    places: Sequence[str]  # the longest context in each source
-    trace: Trace
-    text: str
-
-
 class Node(NamedTuple):
     token: str
     depth: int
     survival: float
     score: float
-    proposed_by: int | None  # the source
-    places: Sequence[str]
-    trace: Trace
+    source: int | None  # that proposed it
+    position: Position
 
 
-class Entry(NamedTuple):
-    """Sorts by score, the earlier first where it is equal."""
+class HeapEntry(NamedTuple):
+    """Sorts by score, the earlier one first where it is equal."""
 
     minus_score: float
     order: int
@@ -61,16 +48,16 @@ class Entry(NamedTuple):
     candidate: Candidate
 
 
-def breadth_for(length: int, limits: Limits) -> int:
-    window = limits.window
-    reach, spread = window.max_match - window.min_match, window.per_token - limits.min_breadth
+def breadth_for(match_length: int, options: DraftOptions) -> int:
+    limits = options.candidates
+    reach, spread = limits.max_match - limits.min_match, limits.per_token - options.min_breadth
     if reach == 0:
-        return limits.min_breadth
-    return window.per_token - spread * (min(length, window.max_match) - window.min_match) // reach
+        return options.min_breadth
+    return limits.per_token - spread * (min(match_length, limits.max_match) - limits.min_match) // reach
 
 
-def by_branch(draft: list[DraftNode]) -> list[DraftNode]:
-    """Depth first, children in the order in which they were found."""
+def depth_first(draft: list[DraftNode]) -> list[DraftNode]:
+    """Children in the order in which they were found."""
     ordered: list[DraftNode] = []
 
     def visit(children_of: int, parent: int) -> None:
@@ -83,70 +70,84 @@ def by_branch(draft: list[DraftNode]) -> list[DraftNode]:
     return ordered
 
 
-class TreeGrower:
-    def __init__(self, position: Position, predictor: Predictor, limits: Limits) -> None:
-        self.position, self.predictor, self.limits = position, predictor, limits
-        newest = position.text[-1:]
-        self.nodes = [Node(newest, 0, 1.0, 1.0, None, position.places, position.trace)]
-        self.heap: list[Entry] = []
-        self.order = 0
+class Scorer:
+    """Scores the candidates of one node, which come from the longest context down."""
 
-    def grow(self, limit: int) -> list[DraftNode]:
+    def __init__(self, node: Node, options: DraftOptions) -> None:
+        self.depth, self.options, self.mass = node.depth, options, node.score
+        self.breadth = options.candidates.per_token
+        self.lengths: list[int] = []
+
+    def score(self, f: Features, survival: float) -> float:
+        self.lengths.append(f.match_length)
+        if self.options.match_type == "learned":
+            return survival
+        if self.options.match_type == "bfs":
+            self.breadth = breadth_for(self.lengths[0], self.options)
+            return -float(self.depth)
+        if len(self.lengths) > 1 and self.lengths[-1] != self.lengths[-2]:
+            self.mass *= Tuning.ESCAPE_PROBABILITY
+        return self.mass * f.count / f.total
+
+    def is_full(self) -> bool:
+        return len(self.lengths) >= self.breadth
+
+
+class TreeBuilder:
+    def __init__(self, position: Position, predictor: Predictor, options: DraftOptions) -> None:
+        self.predictor, self.options = predictor, options
+        self.nodes = [Node(position.text[-1:], 0, 1.0, 1.0, None, position)]
+        self.heap: list[HeapEntry] = []
+        self.num_pushed = 0
+
+    def build(self, limit: int) -> list[DraftNode]:
         draft: list[DraftNode] = []
         if limit > 0:
             self.expand(0)
         while self.heap and len(draft) < limit:
             best = heapq.heappop(self.heap)
             draft.append(DraftNode(best.candidate.token, best.parent - 1, best.survival))
-            self.nodes.append(self.made_of(best))
-            if self.nodes[-1].depth < self.limits.max_depth:
+            self.nodes.append(self.make_node(best))
+            if self.nodes[-1].depth < self.options.max_depth:
                 self.expand(len(self.nodes) - 1)
-        return by_branch(draft)
+        return depth_first(draft)
 
-    def made_of(self, entry: Entry) -> Node:
+    def make_node(self, entry: HeapEntry) -> Node:
         parent, (token, source, context, _) = self.nodes[entry.parent], entry.candidate
-        sources = self.position.sources
-        places = [sources[s].contexts.advance(place, token) for s, place in enumerate(parent.places)]
+        sources, text = parent.position.sources, parent.position.text
+        matches = [sources[s].contexts.advance(match, token) for s, match in enumerate(parent.position.matches)]
         if source is not None:
-            places[source] = context  # not its longest one, if that did not propose the token
-        trace = parent.trace.copy()
-        trace.move(self.position.text, parent.token, token)
-        return Node(token, parent.depth + 1, entry.survival, -entry.minus_score, source, places, trace)
+            matches[source] = context  # not the longest one, if that did not propose the token
+        alignment = parent.position.alignment.copy()
+        alignment.advance(text, parent.token, token)
+        position = Position(sources, matches, alignment, text)
+        return Node(token, parent.depth + 1, entry.survival, -entry.minus_score, source, position)
 
     def expand(self, at: int) -> None:
-        node, limits = self.nodes[at], self.limits
-        survival, left, breadth = node.survival, node.score, limits.window.per_token
-        patience = PATIENCE if survival >= PROMISING * limits.min_survival else 1
-        fails, length = 0, 0
-        for heard, candidate in enumerate(candidates(*self.heard_by(node, patience), limits.window)):
-            evidence = candidate.evidence
-            p = self.predictor.estimate(evidence)
-            score = survival * p
-            if limits.match_type == "bfs":
-                if heard == 0:
-                    breadth = breadth_for(evidence.length, limits)
-                score = -float(node.depth)
-            elif limits.match_type == "prob":
-                if heard > 0 and evidence.length != length:
-                    left *= 0.5
-                score = left * evidence.count / evidence.total
-            length = evidence.length
-            if survival * p >= limits.min_survival:
-                heapq.heappush(self.heap, Entry(-score, self.order, at, survival * p, candidate))
-                self.order += 1
-                fails = 0
-            elif evidence.kind != "aligned":
-                fails += 1
-                if fails >= patience:
+        node, min_survival = self.nodes[at], self.options.min_survival
+        scorer, survival, misses = Scorer(node, self.options), node.survival, 0
+        is_promising = survival >= Tuning.PROMISING_FACTOR * min_survival
+        max_misses = Tuning.MAX_MISSES if is_promising else 1
+        position = node.position if max_misses > 1 else of_one_source(node)
+        for candidate in candidates(position, self.options.candidates):
+            p = self.predictor.estimate(candidate.features)
+            score = scorer.score(candidate.features, survival * p)
+            if survival * p >= min_survival:
+                heapq.heappush(self.heap, HeapEntry(-score, self.num_pushed, at, survival * p, candidate))
+                self.num_pushed += 1
+                misses = 0
+            elif candidate.source is not None:
+                misses += 1
+                if misses >= max_misses:
                     return
             survival *= 1 - p
-            if heard + 1 >= breadth or survival < limits.min_survival or survival <= LEAST_MASS:
+            if scorer.is_full() or survival < min_survival or survival <= Tuning.MIN_MASS:
                 return
 
-    def heard_by(self, node: Node, patience: int) -> tuple[Sequence[Source], Sequence[str], Trace, str]:
-        """At an unpromising node only the source that proposed it is heard."""
-        sources, text = self.position.sources, self.position.text
-        if patience > 1 or node.proposed_by is None:
-            return sources, node.places, node.trace, text
-        places = [place if s == node.proposed_by else "" for s, place in enumerate(node.places)]
-        return sources, places, node.trace, text
+
+def of_one_source(node: Node) -> Position:
+    """At an unpromising node only the source that proposed it gives candidates."""
+    if node.source is None:
+        return node.position
+    matches = [match if s == node.source else "" for s, match in enumerate(node.position.matches)]
+    return node.position._replace(matches=matches)

@@ -1,4 +1,4 @@
-"""A random life of an index: requests come, take tokens and drafts, and go; corpora come and go in between."""
+"""Random calls of an index: requests start, commit tokens, get drafts and stop; corpora are added and removed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Style = Literal["few", "runs", "many", "hub"]
 
 
 def fresh(random: Random, style: Style) -> list[int]:
-    """A few new tokens: of a small or a large alphabet, one again and again, or one with ever other followers."""
+    """A few new tokens: of a small or a large alphabet, a run of one, or one with many different followers."""
     length = random.randint(1, 12)
     if style == "runs":
         return [random.randrange(2)] * length
@@ -24,7 +24,7 @@ def fresh(random: Random, style: Style) -> list[int]:
 
 
 def write(random: Random, style: Style, length: int, text: list[int]) -> list[int]:
-    """Goes on with `text`: new pieces, and copies of earlier ones with some tokens replaced, left out or put in."""
+    """Continue `text` with new pieces and with copies of earlier ones in which tokens are edited."""
     text = list(text)
     while len(text) < length:
         if not text or random.random() < 0.4:
@@ -44,15 +44,15 @@ def write(random: Random, style: Style, length: int, text: list[int]) -> list[in
 class Request:
     handle: int
     text: list[int]
-    at: int  # the first token that the index does not have
+    num_sent: int  # tokens that the index has
 
     def take(self, count: int) -> list[int]:
-        tokens = self.text[self.at : self.at + count]
-        self.at += count
+        tokens = self.text[self.num_sent : self.num_sent + count]
+        self.num_sent += count
         return tokens
 
 
-class Life:
+class Workload:
     def __init__(self, index: Native, random: Random, styles: list[Style], *, length: int, num_namespaces: int) -> None:
         self.index, self.random, self.styles = index, random, styles
         self.length, self.num_namespaces = length, num_namespaces
@@ -61,18 +61,19 @@ class Life:
         self.num_nodes = 0
 
     def text(self) -> list[int]:
-        """One that was there before is sometimes gone on with."""
-        text = write(self.random, self.random.choice(self.styles), self.random.randint(0, self.length), self.begun())
+        """Often the beginning of an earlier one comes first."""
+        style, length = self.random.choice(self.styles), self.random.randint(0, self.length)
+        text = write(self.random, style, length, self.beginning())
         self.earlier.append(text)
         return text
 
-    def begun(self) -> list[int]:
+    def beginning(self) -> list[int]:
         earlier = self.random.choice(self.earlier)
         return earlier[: self.random.randint(0, len(earlier))] if self.random.random() < 0.7 else []
 
-    def turn(self) -> None:
-        act = self.random.choices([self.start, self.step, self.stop, self.shelve], [3, 12, 2, 1])[0]
-        act()
+    def call(self) -> None:
+        call = self.random.choices([self.start, self.step, self.stop, self.change_corpora], [3, 12, 2, 1])[0]
+        call()
         self.index.check_stats()
 
     def start(self) -> None:
@@ -82,10 +83,10 @@ class Life:
         self.requests.append(Request(self.index.start(namespace, text[:prompt]), text, prompt))
 
     def step(self) -> None:
-        stepped = self.random.sample(self.requests, self.random.randint(0, len(self.requests)))
-        taken = [request.take(self.random.choice([0, 1, 1, 2, 5])) for request in stepped]
-        limits = [self.random.choice([0, 1, 3, 8, 20, 40]) for _ in stepped]
-        handles, counts = [request.handle for request in stepped], [len(tokens) for tokens in taken]
+        requests = self.random.sample(self.requests, self.random.randint(0, len(self.requests)))
+        taken = [request.take(self.random.choice([0, 1, 1, 2, 5])) for request in requests]
+        limits = [self.random.choice([0, 1, 3, 8, 20, 40]) for _ in requests]
+        handles, counts = [request.handle for request in requests], [len(tokens) for tokens in taken]
         drafts = self.index.step(handles, [token for tokens in taken for token in tokens], counts, limits)
         self.num_nodes += sum(len(draft[0]) for draft in drafts if draft is not None)
 
@@ -94,7 +95,7 @@ class Life:
             request = self.requests.pop(self.random.randrange(len(self.requests)))
             self.index.stop(request.handle, request.take(self.random.randint(0, 20)))
 
-    def shelve(self) -> None:
+    def change_corpora(self) -> None:
         name = self.random.choice(["x", "y"])
         if self.random.random() < 0.4:
             self.index.remove_corpus(name)
