@@ -15,6 +15,7 @@ from specserve.batch.builder import BatchBuilder
 from specserve.config import EngineConfig
 from specserve.engine.admission import EngineLimits
 from specserve.engine.assembly import Assembled
+from specserve.engine.drafting import NoDraft
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.scheduler import Scheduler
 from specserve.engine.verifier import DrafterInvariantVerifier
@@ -25,7 +26,6 @@ from specserve.metrics import EngineMetrics
 from specserve.protocols import Arithmetic
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
 from specserve.sampling.sampler import TorchSampler
-from specserve.engine.drafting import NoDraft
 from specserve.speculation.planning import VerifyAll
 from specserve.types import ForwardOutput, GenerateRequest, SamplingParams
 

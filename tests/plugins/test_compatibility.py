@@ -8,8 +8,8 @@ import pytest
 
 from specserve.config import EngineConfig
 from specserve.declare import Compatible, Conflict, PluginDeclaration, Provides
-from specserve.plugins.messages import refusal, verdict
 from specserve.plugins.rules import resolve
+from specserve.plugins.verdicts import refusal, verdict
 
 if TYPE_CHECKING:
     from specserve.plugins.findings import Finding

@@ -8,7 +8,7 @@ import msgspec
 
 from specserve.plugins.hook_checks import undeclared_features
 from specserve.plugins.loaded_plugin import BUILTIN
-from specserve.plugins.messages import verdict
+from specserve.plugins.verdicts import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

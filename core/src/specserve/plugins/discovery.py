@@ -20,7 +20,7 @@ from specserve.plugins.entry_points import (
     plugin_entry_points,
     plugin_problems,
 )
-from specserve.plugins.error_text import other_api
+from specserve.plugins.error_messages import other_api
 from specserve.plugins.tokens import canonical, token_problems
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import ConfigError, PluginError
-from specserve.plugins.error_text import did_you_mean, suggest
+from specserve.plugins.error_messages import did_you_mean, suggest
 from specserve.plugins.features import KERNEL_FEATURES
 from specserve.plugins.findings import Resolution
-from specserve.plugins.messages import refusal, verdict
 from specserve.plugins.rules import resolve
+from specserve.plugins.verdicts import refusal, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

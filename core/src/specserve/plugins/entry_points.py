@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from specserve.declare import PLUGIN_API
-from specserve.plugins.error_text import did_you_mean
+from specserve.plugins.error_messages import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from specserve import hookspecs
 from specserve.errors import PluginError
-from specserve.plugins.error_text import did_you_mean, how_to_disable
+from specserve.plugins.error_messages import did_you_mean, how_to_disable
 
 if TYPE_CHECKING:
     from collections.abc import Collection

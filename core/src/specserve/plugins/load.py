@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import PluginError
 from specserve.faults import FAULTS
-from specserve.plugins.error_text import describe_error, did_you_mean, full_name, how_to_disable
+from specserve.plugins.error_messages import describe_error, did_you_mean, full_name, how_to_disable
 from specserve.plugins.loaded_plugin import BUILTIN, LoadedPlugin
 from specserve.plugins.registration import register
 

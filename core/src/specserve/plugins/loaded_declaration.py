@@ -12,7 +12,7 @@ import msgspec
 
 from specserve.declare import PLUGIN_API, Compatible, Conflict, PluginDeclaration, Provides, Reference
 from specserve.errors import PluginError
-from specserve.plugins.error_text import describe_error, full_name, how_to_disable, other_api
+from specserve.plugins.error_messages import describe_error, full_name, how_to_disable, other_api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

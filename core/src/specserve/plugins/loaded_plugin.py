@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from specserve.errors import PluginError, SpecserveError
 from specserve.faults import FAULTS
-from specserve.plugins.error_text import describe_error, how_to_disable
+from specserve.plugins.error_messages import describe_error, how_to_disable
 
 if TYPE_CHECKING:
     import msgspec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 import msgspec
 
 from specserve.errors import ConfigError
-from specserve.plugins.error_text import did_you_mean
+from specserve.plugins.error_messages import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from specserve.plugins.error_text import describe_error
+from specserve.plugins.error_messages import describe_error
 from specserve.plugins.features import core_features, needs_no_declaration
 from specserve.plugins.findings import Finding, Kind, Resolution, Statement
 from specserve.plugins.loaded_declaration import LoadedDeclaration, load_declaration, unusable, without_full_stop

@@ -9,7 +9,7 @@ import msgspec
 from specserve.errors import PluginError
 from specserve.plugins import discovery
 from specserve.plugins.enabling import Decision, decide
-from specserve.plugins.error_text import how_to_disable
+from specserve.plugins.error_messages import how_to_disable
 from specserve.plugins.load import load, load_builtin
 from specserve.plugins.tokens import token_problems
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from specserve.plugins.error_text import did_you_mean, suggest
+from specserve.plugins.error_messages import did_you_mean, suggest
 from specserve.plugins.features import CORE_FEATURES, FEATURES, KERNEL_FEATURES, NAMESPACES, PLUGIN_FEATURES
 
 if TYPE_CHECKING:

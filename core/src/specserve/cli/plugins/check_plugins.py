@@ -10,8 +10,8 @@ from specserve.cli.plugins.pairs import engine_config, pair_finding
 from specserve.errors import PluginError
 from specserve.plugins.enabling import decide, find
 from specserve.plugins.loaded_declaration import load_declaration
-from specserve.plugins.messages import advice, verdict
 from specserve.plugins.rules import resolve
+from specserve.plugins.verdicts import advice, verdict
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -9,11 +9,11 @@ import msgspec
 from specserve.cli.plugins.json_output import finding_entry, print_json
 from specserve.cli.plugins.pairs import engine_config, pair_finding
 from specserve.errors import PluginError
-from specserve.plugins.error_text import did_you_mean
+from specserve.plugins.error_messages import did_you_mean
 from specserve.plugins.features import FEATURES, needs_no_declaration
 from specserve.plugins.loaded_declaration import load_declaration
-from specserve.plugins.messages import advice, statement_line, verdict
 from specserve.plugins.rules import judge_core_feature, missing_declarations
+from specserve.plugins.verdicts import advice, statement_line, verdict
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.plugins.messages import verdict
+from specserve.plugins.verdicts import verdict
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject, JsonValue
