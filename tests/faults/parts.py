@@ -44,7 +44,7 @@ def has_marked_samples(logits, rows=None, *_: Any) -> bool:
 
 @dataclass
 class Part:
-    """`make(behaviour, outputs)`: the plugins, by name, with the misbehaving one called `guest`."""
+    """`make(behaviour, outputs)`: the plugins, by name, with the misbehaving one called `faulty`."""
 
     make: Callable[..., dict]
     ends_culprits: bool
@@ -57,7 +57,7 @@ class Part:
 def of_drafter(method):
     def make(behaviour, outputs):
         drafter = Misbehaving(OracleDrafter(outputs, 4), method, behaviour)
-        return in_process("guest", make_drafter=lambda: drafter, make_draft_planner=lambda: VerifyAll(8))
+        return in_process("faulty", make_drafter=lambda: drafter, make_draft_planner=lambda: VerifyAll(8))
 
     return Part(make, False, answers=method == "propose")
 
@@ -66,7 +66,7 @@ def of_planner(method):
     def make(behaviour, outputs):
         planner = Misbehaving(VerifyAll(8), method, behaviour)
         drafter = in_process("drafts", make_drafter=lambda: OracleDrafter(outputs, 4))
-        return in_process("guest", make_draft_planner=lambda: planner) | drafter
+        return in_process("faulty", make_draft_planner=lambda: planner) | drafter
 
     return Part(make, False, answers=method != "learn")
 
@@ -85,7 +85,7 @@ def of_observer(method):
     def make(behaviour, outputs):
         asked = iter((False,))  # start-up asks for the metrics once
         observer = Misbehaving(Quiet(), method, behaviour, lambda *_: method == "observe" or next(asked, True))
-        return in_process("guest", make_observer=lambda: observer)
+        return in_process("faulty", make_observer=lambda: observer)
 
     return Part(make, False, answers=method == "metrics")
 
@@ -119,7 +119,7 @@ class Processor:
 def of_state(method, kind=State, native=False):
     def make(behaviour, outputs):
         processor = Processor(kind, method, behaviour)
-        return in_process("guest", logits_processors=lambda: [processor])
+        return in_process("faulty", logits_processors=lambda: [processor])
 
     return Part(make, True, answers=method == "apply", native=native)
 
@@ -127,7 +127,7 @@ def of_state(method, kind=State, native=False):
 def of_processor(method):
     def make(behaviour, outputs):
         processor = Misbehaving(Processor(State, "none", None), method, behaviour, is_culprit)
-        return in_process("guest", logits_processors=lambda: [processor])
+        return in_process("faulty", logits_processors=lambda: [processor])
 
     return Part(make, True)
 
@@ -135,7 +135,7 @@ def of_processor(method):
 def of_kernels(method):
     def make(behaviour, outputs):
         class Kernels(TorchKernels):
-            name = "guest's"
+            name = "faulty's"
 
             def prepare_linear(self, weight, bias):
                 return None
@@ -149,7 +149,7 @@ def of_kernels(method):
             return behaviour(Kernels.calls, lambda *a: good(self, *a), arguments)
 
         setattr(Kernels, method, misbehave)
-        return in_process("guest", make_kernels=lambda: Kernels())
+        return in_process("faulty", make_kernels=lambda: Kernels())
 
     return Part(make, True)
 
@@ -157,10 +157,10 @@ def of_kernels(method):
 def of_sampler(method):
     def make(behaviour, outputs):
         class Kernels(TorchKernels):
-            name = "guest's"
+            name = "faulty's"
             sampler = Misbehaving(TorchSampler(), method, behaviour, has_marked_samples)
 
-        return in_process("guest", make_kernels=lambda: Kernels())
+        return in_process("faulty", make_kernels=lambda: Kernels())
 
     return Part(make, True)
 
@@ -170,10 +170,10 @@ def of_attention(method):
 
     def make(behaviour, outputs):
         class Attention(SdpaAttention):
-            name = "guest's"
+            name = "faulty's"
 
         class Factory(SdpaFactory):
-            name = "guest's"
+            name = "faulty's"
 
             def build(self, *arguments):
                 backend = Attention(*arguments)
@@ -185,14 +185,14 @@ def of_attention(method):
                 return backend
 
         return in_process(
-            "guest", attention_backends=lambda: [Factory()], select_attention=lambda available: available["guest's"]
+            "faulty", attention_backends=lambda: [Factory()], select_attention=lambda available: available["faulty's"]
         )
 
     return Part(make, True)
 
 
 class Decides(DrafterInvariantVerifier):
-    """The built-in verifier, as a guest's."""
+    """The built-in verifier, as a faulty's."""
 
     def __init__(self):
         super().__init__((317,), TorchSampler())
@@ -201,7 +201,7 @@ class Decides(DrafterInvariantVerifier):
 def of_verifier():
     def make(behaviour, outputs):
         verifier = Misbehaving(Decides(), "verify", behaviour, has_culprit)
-        return in_process("guest", make_verifier=lambda: verifier)
+        return in_process("faulty", make_verifier=lambda: verifier)
 
     return Part(make, True)
 
@@ -213,7 +213,7 @@ def of_request_check():
                 return None
 
         wrapped = Misbehaving(Check(), "call", behaviour)
-        return in_process("guest", check_request=lambda request: wrapped.call(request))
+        return in_process("faulty", check_request=lambda request: wrapped.call(request))
 
     return Part(make, False, answers=False)
 
@@ -228,7 +228,7 @@ class NoAdapters:
 def of_lora_planner():
     def make(behaviour, outputs):
         planner = Misbehaving(NoAdapters(), "plan", behaviour, has_culprit)
-        return in_process("guest", make_lora_planner=lambda: planner)
+        return in_process("faulty", make_lora_planner=lambda: planner)
 
     return Part(make, True, answers=False)
 

@@ -44,7 +44,7 @@ def faulty_in_everything():
     asked = iter((False,))
     told = Misbehaving(Quiet(), "metrics", fail, lambda *_: next(asked, True))
     return in_process(
-        "guest",
+        "faulty",
         make_observer=lambda: Misbehaving(told, "observe", fail),
         make_draft_planner=lambda: Misbehaving(VerifyAll(8), "learn", fail),
         make_drafter=lambda: Misbehaving(WrongDrafter({}, 2, 320), "propose", fail),
@@ -102,18 +102,18 @@ async def test_64_answers_are_those_without_the_plugin_and_each_culprit_is_named
         several = await asyncio.gather(*(ask(client, i) for i in range(64)), *culprits)
         assert several[:64] == answers
         assert {status for status, _ in several[64:]} == {500}
-        assert several[64][1]["message"] == "the logits processor of guest raised ValueError: no"
+        assert several[64][1]["message"] == "the logits processor of faulty raised ValueError: no"
         status, error = await ask(client, 1, model="broken")
         assert (status, error["code"]) == (500, "generation_failed")
-        assert "guest failed" in error["message"]
+        assert "faulty failed" in error["message"]
         assert (await client.get("/v1/models")).status == (await client.get("/health")).status == 200
         found = await samples(client)
-    named = {part for name, plugin, part, _ in found if name == "specserve_plugin_faults_total" and plugin == "guest"}
+    named = {part for name, plugin, part, _ in found if name == "specserve_plugin_faults_total" and plugin == "faulty"}
     assert named >= {
         "observer", "observer's metrics", "planner's learning", "logits processor", "request check", "LoRA planner",
         "resolve_model", "list_models", "release of a model",
     }  # fmt: skip
-    assert found["specserve_plugin_part_disabled", "guest", "observer", None] == 1
+    assert found["specserve_plugin_part_disabled", "faulty", "observer", None] == 1
 
 
 async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model):
@@ -129,10 +129,10 @@ async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model
         def start(self, request, vocab_size):
             return Later()
 
-    extra = in_process("guest", logits_processors=lambda: [Starting()])
+    extra = in_process("faulty", logits_processors=lambda: [Starting()])
     async with serving(toy_model, extra) as client:
         body = {"prompt": [1, 2], "max_tokens": 20, "logprobs": 1, "stream": True, "temperature": 0, "ignore_eos": True}
         text = await (await client.post("/v1/completions", json=body)).text()
         events = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line.startswith("data: {")]
-        assert "the logits processor of guest raised ValueError: three is enough" in events[-1]["error"]["message"]
+        assert "the logits processor of faulty raised ValueError: three is enough" in events[-1]["error"]["message"]
         assert (await client.get("/health")).status == 200

@@ -63,7 +63,7 @@ def test_the_others_get_their_tokens_and_the_culprit_is_named(model, expected, c
     outcome = run_with(model, part, BEHAVIOURS[behaviour], expected)
     check_tokens(part, outcome, expected[part.native], may_end=behaviour != "is slow")
     if behaviour == "raises" or (behaviour == "returns rubbish" and part.answers):
-        check_named(outcome, caplog.text, "oracle" if name.startswith("drafter") else "guest")
+        check_named(outcome, caplog.text, "oracle" if name.startswith("drafter") else "faulty")
     if behaviour == "raises" and part.ends_culprits:
         ends = {output.finish_reason for name, output in outcome.outputs.items() if name.startswith(CULPRIT)}
         assert ends == ({"error", "length"} if name.startswith(("sampler.argmax", "sampler.target")) else {"error"})
@@ -146,11 +146,11 @@ def test_a_wrong_verdict_ends_the_request_that_it_is_wrong_about(model, kind):
             return WRONG_VERDICTS[kind](verdict) if batch.spans[0].request.id == "0" else verdict
 
     requests = [toy_request(str(i), (1, 2, 3 + i)) for i in range(4)]
-    extra = in_process("guest", make_verifier=lambda: First())
+    extra = in_process("faulty", make_verifier=lambda: First())
     outcome = run_requests(make_engine(model, extra=extra, allow_undeclared=True).engine, requests)
     right = run(model, requests).decided()
     assert {name: found for name, found in outcome.decided().items() if name != "0"} == {
         name: found for name, found in right.items() if name != "0"
     }
     assert outcome.outputs["0"].finish_reason == "error"
-    assert {key[:2] for key in outcome.metrics.faults.counts} == {("guest", "verifier")}
+    assert {key[:2] for key in outcome.metrics.faults.counts} == {("faulty", "verifier")}

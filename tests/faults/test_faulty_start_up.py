@@ -19,7 +19,7 @@ HOOKS = (
 
 
 def start(toy_model, **hooks):
-    return make_engine(toy_model, extra=in_process("guest", **hooks), allow_undeclared=True).engine
+    return make_engine(toy_model, extra=in_process("faulty", **hooks), allow_undeclared=True).engine
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -29,7 +29,7 @@ def test_a_hook_that_raises_stops_start_up_and_is_named(toy_model, hook):
         def raising(error=error):
             raise error
 
-        with pytest.raises(PluginError, match=f"plugin guest failed in its hook {hook}: {type(error).__name__}"):
+        with pytest.raises(PluginError, match=f"plugin faulty failed in its hook {hook}: {type(error).__name__}"):
             start(toy_model, **{hook: raising})
 
 
@@ -44,7 +44,7 @@ def test_a_hook_that_returns_rubbish_is_refused_or_says_nothing(toy_model, hook,
     fine = kind == "none" or hook == "adapt_model"
     fine = fine or (kind == "an empty list" and hook in ("logits_processors", "attention_backends"))
     if not fine:
-        with pytest.raises(ConfigError, match="guest"):
+        with pytest.raises(ConfigError, match="faulty"):
             start(toy_model, **{hook: answer})
         return
     request = toy_request("a", (1, 2, 3))
@@ -81,7 +81,7 @@ def drafter_with(**attributes):
 
 
 class Backend:
-    name = "guest's"
+    name = "faulty's"
     capabilities = "many"
 
     def build(self, *arguments):
@@ -112,7 +112,7 @@ PARTIAL = {
 @pytest.mark.parametrize("what", PARTIAL)
 def test_what_lacks_a_part_of_its_interface_is_refused_with_what_it_lacks(toy_model, what):
     hook, make, message = PARTIAL[what]
-    with pytest.raises(PluginError, match=f"guest.*{message}"):
+    with pytest.raises(PluginError, match=f"faulty.*{message}"):
         start(toy_model, **{hook: make})
 
 

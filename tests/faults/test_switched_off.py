@@ -20,7 +20,7 @@ def fail(call, good, arguments):
 
 
 def engine_with(toy_model, **hooks):
-    return make_engine(toy_model, extra=in_process("guest", **hooks), allow_undeclared=True, fault_limit=LIMIT).engine
+    return make_engine(toy_model, extra=in_process("faulty", **hooks), allow_undeclared=True, fault_limit=LIMIT).engine
 
 
 def test_an_observer_is_called_no_more_and_its_metrics_still_are(toy_model, caplog):
@@ -29,10 +29,10 @@ def test_an_observer_is_called_no_more_and_its_metrics_still_are(toy_model, capl
     outcome = run_requests(engine, varied_requests(8))
     assert outcome.decided() == run(toy_model, varied_requests(8)).decided()
     assert observer.calls == LIMIT
-    assert engine.metrics.faults.counts == {("guest", "observer", "raised ValueError"): LIMIT}
-    assert engine.metrics.faults.disabled == {("guest", "observer")}
+    assert engine.metrics.faults.counts == {("faulty", "observer", "raised ValueError"): LIMIT}
+    assert engine.metrics.faults.disabled == {("faulty", "observer")}
     assert caplog.text.count("Traceback") == 1
-    assert "plugin guest: its observer is switched off after 3 faults in a row" in caplog.text
+    assert "plugin faulty: its observer is switched off after 3 faults in a row" in caplog.text
 
 
 def test_an_observer_that_fails_now_and_then_stays_on(toy_model):
@@ -97,7 +97,7 @@ def test_a_processor_ends_requests_until_it_is_switched_off(toy_model, method):
     engine = engine_with(toy_model, logits_processors=lambda: [processor])
     ends = [output.finish_reason for output in one_after_the_other(engine, LIMIT + 2)]
     assert ends == ["error"] * LIMIT + ["length"] * 2
-    assert engine.metrics.faults.disabled == {("guest", "logits processor")}
+    assert engine.metrics.faults.disabled == {("faulty", "logits processor")}
 
 
 def test_an_essential_processor_is_never_switched_off(toy_model):
@@ -128,7 +128,7 @@ def test_a_request_check_that_fails_lets_everybody_in_and_is_switched_off(toy_mo
     engine = engine_with(toy_model, check_request=check)
     assert run_requests(engine, requests).decided() == run(toy_model, requests).decided()
     assert len(calls) == LIMIT
-    assert engine.metrics.faults.disabled == {("guest", "request check")}
+    assert engine.metrics.faults.disabled == {("faulty", "request check")}
 
 
 def under_an_adapter(request_id):
@@ -151,7 +151,7 @@ def test_without_its_lora_planner_only_requests_under_an_adapter_end(toy_model):
         assert not engine.metrics.faults.disabled
     for i in range(LIMIT):
         assert run_requests(engine, [under_an_adapter(f"alone {i}")]).outputs[f"alone {i}"].finish_reason == "error"
-    assert engine.metrics.faults.disabled == {("guest", "LoRA planner")}
+    assert engine.metrics.faults.disabled == {("faulty", "LoRA planner")}
     outcome = run_requests(engine, [*base, under_an_adapter("late")])
     assert "is switched off after too many faults" in outcome.outputs["late"].steps[-1].error
     assert {name: decided for name, decided in outcome.decided().items() if name in right} == right
@@ -174,7 +174,7 @@ def test_nobody_is_asked_for_a_request_that_its_processor_has_ended(toy_model):
     right = run(toy_model, requests).tokens()
     first, second = OracleDrafter(right, 2), OracleDrafter(right, 3)
     extra = in_process(
-        "guest", make_drafter=lambda: first, logits_processors=lambda: [Processor(State, "commit", fail)]
+        "faulty", make_drafter=lambda: first, logits_processors=lambda: [Processor(State, "commit", fail)]
     )
     extra |= in_process("other", make_drafter=lambda: second, make_draft_planner=lambda: VerifyAll(8))
     engine = make_engine(toy_model, extra=extra, allow_undeclared=True, fault_limit=100).engine
