@@ -72,7 +72,7 @@ def test_a_group_that_names_no_version_is_refused_with_the_right_one(site: Path,
         start("a")
 
 
-def test_a_plugin_that_is_handed_over_may_state_its_version(start: Start) -> None:
+def test_a_plugin_that_is_given_as_an_object_may_state_its_version(start: Start) -> None:
     older = InProcessPlugin(object(), PluginDeclaration(name="a", provides={"draft.chain": ""}, api=PLUGIN_API + 1))
     with pytest.raises(PluginError, match=r"plugin a .* is made for version 2 of the plugin API"):
         start(extra={"a": older})

@@ -50,7 +50,7 @@ def given(**plugins: Any) -> dict[str, InProcessPlugin]:
     }
 
 
-def test_a_plugin_that_is_handed_over_is_enabled(start: Start) -> None:
+def test_a_plugin_that_is_given_as_an_object_is_enabled(start: Start) -> None:
     assert start(extra=given(a=Drafts(), b=Planner())).loaded_names == ("a", "b")
     assert start("b", extra=given(a=Drafts(), b=Planner())).loaded_names == ("b", "a")
 
@@ -74,7 +74,7 @@ def test_a_role_with_one_owner_refuses_two(start: Start) -> None:
         host.single("make_draft_planner")
 
 
-def test_a_guests_answer_goes_before_the_cores_own(start: Start) -> None:
+def test_a_plugins_result_goes_before_the_cores_own(start: Start) -> None:
     class Kernels:
         @hookimpl
         def make_kernels(self, device: str) -> str | None:
