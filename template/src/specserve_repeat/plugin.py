@@ -1,6 +1,6 @@
 """A drafter that guesses that the last token is repeated: right in runs of blanks or dashes, cheap elsewhere.
 
-Owns its one option. Knows nothing about the model: verification decides what a guess was worth.
+Knows nothing about the model: verification decides which guesses are accepted.
 """
 
 from __future__ import annotations
