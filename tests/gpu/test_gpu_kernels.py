@@ -86,7 +86,7 @@ def test_a_row_of_attention_does_not_depend_on_its_batch_or_on_shared_keys(dtype
     q, (k, v) = random(rows, 2, 4, 64, dtype=dtype), random(2, 1, 2, padded, 64, dtype=dtype)
     mask = torch.zeros(rows, 1, 1, padded, device="cuda", dtype=dtype)
     mask[..., length:] = float("-inf")
-    choose = backend_chooser(torch.device("cuda"), dtype, 64)
+    choose = backend_chooser(torch.device("cuda"))
 
     def attend(part, copy=False):
         keys, values = (t.expand(len(q[part]), -1, -1, -1) for t in (k, v))
