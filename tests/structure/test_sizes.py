@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from statistics import median, quantiles
 
-import pytest
 from measures import PRODUCT, functions, names, num_lines, sources
 
 MAX_FILE_LINES = 300
@@ -15,11 +14,10 @@ P90_FUNCTION_LINES = 20
 MANY_ARGUMENTS = 6
 MAX_FUNCTIONS_OF_MANY_ARGUMENTS = 10
 """GPU kernels take pointers, sizes and constants one by one; little else should."""
-MAX_ANY_IN_CORE = 90
+MAX_ANY_IN_CORE = 40
 """`Any` turns the type checker off. It stands where JSON, plugins and checkpoints come in."""
 
 
-@pytest.mark.xfail(strict=True, reason="the stress test of the ngram index has 325 lines")
 def test_no_file_is_too_long_to_read_at_once():
     every = sources(*PRODUCT, "benchmarks", "tests")
     assert len(every) > 300, "the sources were found"
@@ -38,7 +36,6 @@ def test_most_functions_are_short():
     assert quantiles((function.num_lines for function in functions(*PRODUCT)), n=10)[-1] <= P90_FUNCTION_LINES
 
 
-@pytest.mark.xfail(strict=True, reason="13: nine are GPU kernels or have the signature of one of torch")
 def test_few_functions_take_many_arguments():
     many = [function for function in functions(*PRODUCT) if function.num_arguments > MANY_ARGUMENTS]
     assert len(many) <= MAX_FUNCTIONS_OF_MANY_ARGUMENTS, many
