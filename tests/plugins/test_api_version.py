@@ -52,7 +52,10 @@ def test_it_is_installed_beside_plugins_of_this_version_without_harm(install: In
 def test_a_default_plugin_for_another_version_is_switched_off_with_the_reason(install: Install, start: Start) -> None:
     install("fast", api="v3", provides={"kernel.cpu": "FITS"}, plugin=IMPORTED, compat=IMPORTED)
     (line,) = start().banner()
-    assert line.startswith("plugin fast is switched off: plugin fast (dist-fast 1.0) is made for version 3 of the")
+    assert line == (
+        "plugin fast is switched off: plugin fast (dist-fast 1.0) is made for version 3 of the plugin API; "
+        "this specserve (0.1.0) has version 1. Install a release of dist-fast that is made for version 1."
+    )
 
 
 def test_a_plugin_for_several_versions_is_taken_at_this_one(install: Install, start: Start) -> None:

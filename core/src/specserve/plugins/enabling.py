@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import ConfigError, PluginError
-from specserve.plugins.error_messages import did_you_mean, suggest
+from specserve.plugins.error_messages import did_you_mean, how_to_disable, suggest
 from specserve.plugins.features import KERNEL_FEATURES
 from specserve.plugins.findings import Resolution
 from specserve.plugins.rules import resolve
@@ -80,7 +80,7 @@ def try_adding(
     try:
         extended = resolve([*(plugin.declaration for plugin in resolution.plugins), candidate], config)
     except PluginError as error:
-        return None, str(error)
+        return None, str(error).removesuffix(f" {how_to_disable(candidate.name)}")
     plugin = extended.plugins[-1]
     if not any(token in KERNEL_FEATURES for token in plugin.features):
         return None, "; ".join(f"{token}: {reason}" for token, reason in plugin.features_off.items()) + "."
