@@ -6,7 +6,7 @@ Imports nothing heavy: `specserve plugins explain` reads it.
 from specserve.declare import Compatible
 
 CHAINS = Compatible("a position's backend depends on the position alone, and drafts are verified as they are decoded")
-TREES = Compatible("the backend of generated positions masks siblings; one that cannot gets chains")
+TREES = Compatible("the backend of generated positions masks siblings, or gets chains")
 BACKENDS = Compatible("any backend may serve any phase that its stated capabilities allow")
 PLANNERS = Compatible("the number of verified draft tokens changes no position's backend")
 PROCESSORS = Compatible("logits are changed after attention")

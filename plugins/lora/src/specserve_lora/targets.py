@@ -12,7 +12,7 @@ from specserve_lora.modules import EMBEDDING, HEAD
 from specserve_lora.patterns import safe_matcher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from specserve_lora.config import AdapterConfig
     from specserve_lora.modules import Module
@@ -52,6 +52,11 @@ def targets_of(config: AdapterConfig, modules: Mapping[str, Module], max_rank: i
             f"such as {example}. The adapter is for another model.",
             param="lora_path",
         )
+    check_ranks(targets, max_rank, source)
+    return targets
+
+
+def check_ranks(targets: Sequence[Target], max_rank: int, source: str) -> None:
     widest = max(targets, key=lambda target: target.rank)
     if widest.rank > max_rank:
         raise AdapterError(
@@ -59,7 +64,6 @@ def targets_of(config: AdapterConfig, modules: Mapping[str, Module], max_rank: i
             param="lora_path",
             code="max_rank",
         )
-    return targets
 
 
 def target_of(config: AdapterConfig, module: Module, match: MatchLayer) -> Target:

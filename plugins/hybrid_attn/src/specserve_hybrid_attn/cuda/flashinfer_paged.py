@@ -61,13 +61,7 @@ class FlashInferAttention(AttentionBackend):
 
     def plan(self, batch: Batch) -> FlashInferPlan:
         """Replaces the previous batch's plan, whose kernels are queued already."""
-        size, spec = batch.block_size, self.spec
-        lengths = [span.start + span.length for span in batch.spans]
-        num_pages = [-(-length // size) for length in lengths]
-        pages = [p for span, count in zip(batch.spans, num_pages, strict=True) for p in span.request.blocks[:count]]
-        last_page_len = [length - (count - 1) * size for length, count in zip(lengths, num_pages, strict=True)]
-        qo_indptr, paged_kv_indptr = cumulative(batch.query_lens), cumulative(num_pages)
-        tables = [int32(numbers, self.device) for numbers in (qo_indptr, paged_kv_indptr, pages, last_page_len)]
+        spec, tables = self.spec, self.page_tables(batch)
         has_trees = not all(is_chain(span.draft) for span in batch.spans)
         masks = TreeMasks(batch) if has_trees else None
         for window, wrapper in self.wrappers.items():
@@ -79,7 +73,7 @@ class FlashInferAttention(AttentionBackend):
                 spec.num_heads,
                 spec.num_kv_heads,
                 spec.head_dim,
-                size,
+                batch.block_size,
                 sm_scale=spec.scale,
                 q_data_type=self.cache.data.dtype,
                 kv_data_type=self.cache.data.dtype,
@@ -87,6 +81,16 @@ class FlashInferAttention(AttentionBackend):
                 **masking,
             )
         return FlashInferPlan(batch.slots)
+
+    def page_tables(self, batch: Batch) -> list[Tensor]:
+        """qo_indptr, paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len: int32 on the device."""
+        size = batch.block_size
+        lengths = [span.start + span.length for span in batch.spans]
+        num_pages = [-(-length // size) for length in lengths]
+        pages = [p for span, count in zip(batch.spans, num_pages, strict=True) for p in span.request.blocks[:count]]
+        last_page_len = [length - (count - 1) * size for length, count in zip(lengths, num_pages, strict=True)]
+        tables = cumulative(batch.query_lens), cumulative(num_pages), pages, last_page_len
+        return [int32(numbers, self.device) for numbers in tables]
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: FlashInferPlan) -> Tensor:
         self.cache.write(layer, plan.slots, k, v)
