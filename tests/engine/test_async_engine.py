@@ -58,7 +58,7 @@ async def test_an_idle_engine_rests_and_wakes(toy_model):
         assert engine.metrics.num_steps == steps
 
 
-async def test_a_slow_reader_gets_merged_deltas_of_the_same_content(toy_model):
+async def test_a_slow_reader_gets_merged_outputs_of_the_same_content(toy_model):
     request = toy_request("r", range(1, 20), max_tokens=60, ignore_eos=True, logprobs=1)
     expected = run(toy_model, [request]).outputs["r"]
     async with started(toy_model) as engine:

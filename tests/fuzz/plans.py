@@ -101,7 +101,7 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     arrives: int = 0
     """Before which step; an async front takes half milliseconds."""
     aborted_after: int | None = None
-    """Steps, or deltas in an async front."""
+    """Steps, or outputs in an async front."""
     again: bool = False
     """Sent once more under the same id after it was aborted."""
 

@@ -60,14 +60,14 @@ class Streaming:
             await asyncio.sleep(0.002)
         return lease
 
-    async def read(self, request: RequestPlan, most_deltas: int | None) -> bool:
+    async def read(self, request: RequestPlan, most_outputs: int | None) -> bool:
         """True where the reader went away before the end."""
         lease = await self.lease(request)
         result = self.served.begin(request, lease.version)
         stream = self.front.submit(as_request(request, lease.namespace))
         async for output in stream:
             result.take(output)
-            if most_deltas is not None and result.num_outputs > most_deltas and result.finish_reason is None:
+            if most_outputs is not None and result.num_outputs > most_outputs and result.finish_reason is None:
                 result.aborted = True
                 self.served.counts["aborted"] += 1
                 break
