@@ -1,12 +1,23 @@
-"""Adapters of mixed ranks and targets for the toy model, and the helpers of tests/server and tests/text."""
+"""Adapters of mixed ranks and targets for the toy model, servers with lora, and the helpers of tests/server."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from toy_adapters import write_adapters
+from aiohttp.test_utils import TestClient, TestServer
+from lora_client import Client
+from toy_adapters import lora_of, lora_options, write_adapter, write_adapters
+
+from specserve.config import EngineConfig, ServerConfig
+from specserve.engine.async_engine import AsyncEngine
+from specserve.server.app import make_app
+from specserve.testing.engines import DEFAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 sys.path += [str(Path(__file__).parent.parent / name) for name in ("text", "server", "engine")]
 
@@ -15,3 +26,35 @@ sys.path += [str(Path(__file__).parent.parent / name) for name in ("text", "serv
 def adapters(toy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """a0 to a7."""
     return write_adapters(tmp_path_factory.mktemp("adapters"), toy_model, 8)
+
+
+@pytest.fixture
+def root(toy_model: Path, tmp_path: Path) -> Path:
+    for i, name in enumerate(("one", "two", "three")):
+        write_adapter(tmp_path / "root" / name, toy_model, seed=50 + i, size=0.6)
+    write_adapter(tmp_path / "outside", toy_model)
+    return tmp_path / "root"
+
+
+@pytest.fixture
+async def connect(toy_model: Path, adapters: dict[str, Path]) -> AsyncIterator[Callable[..., Awaitable[Client]]]:
+    """`client = await connect(root=..., max_loaded=...)`: a server with adapter a1."""
+    clients: list[Any] = []
+
+    async def connect(**settings: Any) -> Client:
+        tables = lora_options({"a1": adapters["a1"]}, **settings)
+        config = EngineConfig(model=str(toy_model), plugins=("lora",), plugin_options=tables, **DEFAULTS)
+        engine = await AsyncEngine.start(config)
+        http: Any = TestClient(TestServer(make_app(engine, ServerConfig(served_model_name="toy"))))
+        await http.start_server()
+        clients.append(http)
+        return Client(http, lora_of(engine.engine))
+
+    yield connect
+    for client in clients:
+        await client.close()
+
+
+@pytest.fixture
+async def client(connect: Callable[..., Awaitable[Client]], root: Path) -> Client:
+    return await connect(root=str(root))
