@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_index import FakeCorpus, FakeIndex
 
-from specserve_ngram.corpora import CorpusStatus, CorpusStore
-from specserve_ngram.loading import Limits
+from specserve_ngram.corpora.loading import Limits
+from specserve_ngram.corpora.store import CorpusStatus, CorpusStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

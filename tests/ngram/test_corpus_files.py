@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from specserve.confine import OutsideRootError, find_root
 from specserve.errors import ConfigError, RequestError
-from specserve_ngram.documents import SLICE, Documents, JsonLines, TextFile, cut
-from specserve_ngram.errors import CorpusError
-from specserve_ngram.places import ROOT, confined_source, given_source
+from specserve_ngram.corpora.documents import SLICE, Documents, JsonLines, TextFile, cut
+from specserve_ngram.corpora.errors import CorpusError
+from specserve_ngram.corpora.paths import ROOT, confined_source, given_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve_ngram.documents import Source
+    from specserve_ngram.corpora.documents import Source
 
 
 def documents(source: Source) -> list[str]:
@@ -104,7 +104,7 @@ def test_a_line_that_is_no_document_is_named_with_its_number(tmp_path: Path, lin
 
 
 def test_a_line_beyond_all_bounds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specserve_ngram.documents.MAX_LINE", 2**20)
+    monkeypatch.setattr("specserve_ngram.corpora.documents.MAX_LINE", 2**20)
     path = write(tmp_path / "a.jsonl", b'"' + b"a" * 2**20 + b'"')
     with pytest.raises(CorpusError, match="line 1 is longer than 1 MiB"):
         documents(given_source(str(path)))

@@ -13,7 +13,7 @@ from fake_engine import FakeEngine
 from specserve.config import ServerConfig
 from specserve.confine import find_root
 from specserve.server.app import make_app
-from specserve_ngram.routes import CorpusRoutes
+from specserve_ngram.corpora.routes import CorpusRoutes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fake_index import FakeIndex
 
     from specserve.text.tokenizer import HfTokenizer
-    from specserve_ngram.corpora import CorpusStore
+    from specserve_ngram.corpora.store import CorpusStore
 
 CORPORA = "/v1/ngram/corpora"
 

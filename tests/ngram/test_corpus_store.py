@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve_ngram.corpora import CorpusStore
-from specserve_ngram.documents import Documents, TextFile
-from specserve_ngram.errors import CorpusConflictError, CorpusError, UnknownCorpusError
+from specserve_ngram.corpora.documents import Documents, TextFile
+from specserve_ngram.corpora.errors import CorpusConflictError, CorpusError, UnknownCorpusError
+from specserve_ngram.corpora.store import CorpusStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_progress_is_shown_while_it_loads(store: CorpusStore, letters: Any, tmp_
 def test_a_long_document_reaches_the_index_in_parts(
     store: CorpusStore, index: FakeIndex, letters: Any, loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specserve_ngram.loading.INDEXED_AT_ONCE", 20_000)
+    monkeypatch.setattr("specserve_ngram.corpora.loading.INDEXED_AT_ONCE", 20_000)
     store.add("long", Documents(["x" * 50_000, "y"]), letters)
     assert loaded(store, "long").tokens == 50_001
     (corpus,) = index.corpora.values()
@@ -239,9 +239,9 @@ def test_a_store_that_nobody_holds_goes_away(make_store: Callable[..., CorpusSto
 
 PROGRAM = """
 import itertools, time
-from specserve_ngram.corpora import CorpusStore
-from specserve_ngram.documents import Slice
-from specserve_ngram.loading import Limits
+from specserve_ngram.corpora.store import CorpusStore
+from specserve_ngram.corpora.documents import Slice
+from specserve_ngram.corpora.loading import Limits
 
 class Endless:
     label, size = "endless", 1

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.types import Verdict
     from specserve_ngram._native import Index
-    from specserve_ngram.corpora import CorpusStore
+    from specserve_ngram.corpora.store import CorpusStore
 
 GAUGE, COUNTER = "gauge", "counter"
 STATS = {

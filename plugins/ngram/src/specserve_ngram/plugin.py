@@ -12,12 +12,12 @@ from specserve.hookspecs import hookimpl
 from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram._native import Corpus, Index
-from specserve_ngram.corpora import CorpusStore
+from specserve_ngram.corpora.loading import Limits
+from specserve_ngram.corpora.paths import ROOT, given_source
+from specserve_ngram.corpora.store import CorpusStore
 from specserve_ngram.drafter import NgramDrafter
-from specserve_ngram.loading import Limits
 from specserve_ngram.observer import NgramObserver
 from specserve_ngram.options import NgramOptions
-from specserve_ngram.places import ROOT, given_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ class NgramPlugin:
 
     @hookimpl
     def add_routes(self, app: web.Application, engine: EngineClient) -> None:
-        from specserve_ngram.routes import CorpusRoutes  # aiohttp: not for `specserve generate`
+        from specserve_ngram.corpora.routes import CorpusRoutes  # aiohttp: not for `specserve generate`
 
         assert self.parts is not None
         CorpusRoutes(self.parts.corpora, self.parts.root, engine.tokenizer).add_to(app)

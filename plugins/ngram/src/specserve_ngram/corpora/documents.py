@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from specserve_ngram.errors import CorpusError
+from specserve_ngram.corpora.errors import CorpusError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

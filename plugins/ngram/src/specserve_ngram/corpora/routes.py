@@ -10,15 +10,15 @@ from aiohttp import web
 
 from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
-from specserve_ngram.documents import Documents
-from specserve_ngram.errors import CorpusError
-from specserve_ngram.places import confined_source
+from specserve_ngram.corpora.documents import Documents
+from specserve_ngram.corpora.errors import CorpusError
+from specserve_ngram.corpora.paths import confined_source
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve_ngram.corpora import CorpusStore, Tokenizer
-    from specserve_ngram.documents import Source
+    from specserve_ngram.corpora.documents import Source
+    from specserve_ngram.corpora.store import CorpusStore, Tokenizer
 
 PATH = "/v1/ngram/corpora"
 

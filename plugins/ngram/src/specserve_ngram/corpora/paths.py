@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.confine import OutsideRootError, expand_user, resolve, resolve_inside
-from specserve_ngram.documents import JsonLines, TextFile
-from specserve_ngram.errors import CorpusError
+from specserve_ngram.corpora.documents import JsonLines, TextFile
+from specserve_ngram.corpora.errors import CorpusError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve_ngram.documents import Source
+    from specserve_ngram.corpora.documents import Source
 
 ROOT = "ngram.corpus_root"
 

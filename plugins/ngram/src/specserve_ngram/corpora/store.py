@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Protocol, get_args
 import msgspec
 
 from specserve.errors import RequestError, ShuttingDownError
-from specserve_ngram.errors import CorpusConflictError, CorpusError, UnknownCorpusError
-from specserve_ngram.loading import Limits, Load, State, build
+from specserve_ngram.corpora.errors import CorpusConflictError, CorpusError, UnknownCorpusError
+from specserve_ngram.corpora.loading import Limits, Load, State, build
 from specserve_ngram.options import CORPUS_NAME, CORPUS_NAME_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve_ngram._native import Corpus, Index
-    from specserve_ngram.documents import Source
+    from specserve_ngram.corpora.documents import Source
 
 logger = logging.getLogger(__name__)
 LEAVING_SECONDS = 30.0

@@ -10,13 +10,13 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from specserve_ngram.errors import CorpusError
+from specserve_ngram.corpora.errors import CorpusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve_ngram._native import Corpus
-    from specserve_ngram.documents import Source
+    from specserve_ngram.corpora.documents import Source
 
 INDEXED_AT_ONCE = 65_536
 """Tokens. A longer document is indexed in parts: no match reaches across, and nobody waits long for the thread."""

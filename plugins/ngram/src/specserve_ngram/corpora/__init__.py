@@ -1,0 +1,1 @@
+"""Corpora: files and documents that become automata of the index, and their routes."""
