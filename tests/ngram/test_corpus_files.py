@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from specserve.confine import OutsideRootError, find_root
 from specserve.errors import ConfigError, RequestError
-from specserve_ngram.corpora.documents import SLICE, Documents, JsonLines, TextFile, cut
+from specserve_ngram.corpora.documents import SLICE, Documents, JsonLines, TextFile, split
 from specserve_ngram.corpora.errors import CorpusError
-from specserve_ngram.corpora.paths import ROOT, confined_source, given_source
+from specserve_ngram.corpora.paths import ROOT, client_source, operator_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def test_documents_are_counted_in_bytes(tmp_path: Path) -> None:
 @given(lines=st.lists(st.text(alphabet="ab \n", max_size=40_000), max_size=4))
 def test_cutting_loses_nothing_and_keeps_to_the_size(lines: list[str]) -> None:
     text = "\n".join(lines)
-    parts = list(cut(text))
+    parts = list(split(text))
     assert "".join(part for part, _ in parts) == text
     assert all(0 < len(part) <= SLICE for part, _ in parts[:-1])
     assert [ends for _, ends in parts] == [False] * (len(parts) - 1) + [True]
@@ -72,12 +72,12 @@ def test_cutting_loses_nothing_and_keeps_to_the_size(lines: list[str]) -> None:
 
 def test_a_long_text_is_cut_before_a_line_that_is_not_indented() -> None:
     function = "def f():\n    return 1\n\n    # more\n"
-    parts = [part for part, _ in cut(function * 2000)]
+    parts = [part for part, _ in split(function * 2000)]
     assert len(parts) > 1
     assert all(part.startswith("def f") for part in parts)
-    indented = [part for part, _ in cut("    x = 1\n" * 4000)]
+    indented = [part for part, _ in split("    x = 1\n" * 4000)]
     assert all(part.startswith("    x") for part in indented)
-    assert [len(part) for part, _ in cut("x" * (SLICE + 5))] == [SLICE, 5]
+    assert [len(part) for part, _ in split("x" * (SLICE + 5))] == [SLICE, 5]
 
 
 @pytest.mark.parametrize("suffix", ["txt", "jsonl"])
@@ -85,7 +85,7 @@ def test_a_long_text_is_cut_before_a_line_that_is_not_indented() -> None:
 def test_what_is_not_utf8_is_named_with_its_byte(tmp_path: Path, suffix: str, lead: int, bad: bytes) -> None:
     path = write(tmp_path / f"a.{suffix}", b"a" * lead + bad)
     with pytest.raises(CorpusError, match=rf"is not UTF-8: .* at byte {lead}\. Convert it"):
-        documents(given_source(str(path)))
+        documents(operator_source(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,14 @@ def test_what_is_not_utf8_is_named_with_its_byte(tmp_path: Path, suffix: str, le
 def test_a_line_that_is_no_document_is_named_with_its_number(tmp_path: Path, line: str, said: str) -> None:
     path = write(tmp_path / "a.jsonl", f'"fine"\n{line}\n')
     with pytest.raises(CorpusError, match=said):
-        documents(given_source(str(path)))
+        documents(operator_source(str(path)))
 
 
 def test_a_line_beyond_all_bounds_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specserve_ngram.corpora.documents.MAX_LINE", 2**20)
     path = write(tmp_path / "a.jsonl", b'"' + b"a" * 2**20 + b'"')
     with pytest.raises(CorpusError, match="line 1 is longer than 1 MiB"):
-        documents(given_source(str(path)))
+        documents(operator_source(str(path)))
 
 
 def test_a_client_names_files_inside_the_root_only(tmp_path: Path) -> None:
@@ -118,25 +118,25 @@ def test_a_client_names_files_inside_the_root_only(tmp_path: Path) -> None:
     (tmp_path / "root" / "link.txt").symlink_to(outside)
     (tmp_path / "root" / "near.txt").symlink_to(tmp_path / "root" / "sub" / "in.txt")
     for path in ("sub/in.txt", "near.txt", str(tmp_path / "root" / "sub" / "in.txt"), "sub/../sub/in.txt"):
-        assert documents(confined_source(path, root)) == ["in"]
+        assert documents(client_source(path, root)) == ["in"]
     for path in ("link.txt", "../out.txt", str(outside), "/nowhere/at/all", "sub/../../out.txt"):
         with pytest.raises(OutsideRootError, match=r"is not inside ngram\.corpus_root"):
-            confined_source(path, root)
+            client_source(path, root)
 
 
 def test_without_a_root_a_client_names_no_file() -> None:
     with pytest.raises(OutsideRootError, match="reads no files for clients"):
-        confined_source("a.txt", None)
+        client_source("a.txt", None)
 
 
 def test_a_link_that_takes_the_files_place_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     root = find_root(ROOT, str(tmp_path / "root"))
     target = write(tmp_path / "root" / "a.txt", "a")
-    source = confined_source("a.txt", root)
+    source = client_source("a.txt", root)
     target.unlink()
     target.symlink_to(write(tmp_path / "secret.txt", "secret"))
-    with pytest.raises(CorpusError, match="has changed its place"):
+    with pytest.raises(CorpusError, match="was moved or replaced"):
         documents(source)
 
 
@@ -152,7 +152,7 @@ def test_a_link_that_takes_the_files_place_is_not_followed(tmp_path: Path) -> No
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str, said: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RequestError, match=said) as refused:
-        confined_source(name, find_root(ROOT, str(tmp_path)))
+        client_source(name, find_root(ROOT, str(tmp_path)))
     assert (refused.value.status, refused.value.param) == (400, "path")
 
 
@@ -171,4 +171,4 @@ def test_a_root_that_is_no_directory_stops_start_up(path: str, said: str) -> Non
 def test_a_clients_path_has_no_home(tmp_path: Path) -> None:
     (tmp_path / "~").mkdir()
     write(tmp_path / "~" / "a.txt", "a")
-    assert documents(confined_source("~/a.txt", find_root(ROOT, str(tmp_path)))) == ["a"]
+    assert documents(client_source("~/a.txt", find_root(ROOT, str(tmp_path)))) == ["a"]

@@ -65,7 +65,7 @@ def test_progress_is_shown_while_it_loads(store: CorpusStore, letters: Any, tmp_
 def test_a_long_document_reaches_the_index_in_parts(
     store: CorpusStore, index: FakeIndex, letters: Any, loaded: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specserve_ngram.corpora.loading.INDEXED_AT_ONCE", 20_000)
+    monkeypatch.setattr("specserve_ngram.corpora.loading.MAX_TOKENS_PER_ADD", 20_000)
     store.add("long", Documents(["x" * 50_000, "y"]), letters)
     assert loaded(store, "long").tokens == 50_001
     (corpus,) = index.corpora.values()
@@ -180,7 +180,7 @@ def test_a_file_that_goes_away_fails_it(store: CorpusStore, letters: Any, loaded
     (tmp_path / "a.txt").unlink()
     store.add("a", source, letters)
     assert loaded(store, "a").state == "failed"
-    assert "changed its place" in loaded(store, "a").reason
+    assert "was moved or replaced" in loaded(store, "a").reason
 
 
 def test_a_fault_of_ours_is_logged_and_the_next_corpus_loads(

@@ -1,4 +1,4 @@
-"""Feeds the native index what was committed and makes drafts of its answers: one call per step.
+"""Commits tokens to the native index and turns what it proposes into drafts: one call per step for the whole batch.
 
 Owns which tokens of a request the index has. Knows nothing about how it matches.
 """
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Fed:
-    """The index has the first `count` tokens of the request that it calls `handle`."""
+class IndexedRequest:
+    """A request in the index: its handle there, and how many of its tokens the index has."""
 
     handle: int
-    count: int
+    num_tokens: int
 
 
 class NgramDrafter:
-    """Text goes in whole at admission, as committed while drafts are asked for, and to its end at the end."""
+    """The index gets a prompt at admission, generated tokens when a draft is wanted, and the rest at the end."""
 
     name = "ngram"
     needs = DrafterNeeds()
@@ -38,44 +38,44 @@ class NgramDrafter:
     def __init__(self, index: Index, max_draft_tokens: int | None = None) -> None:
         self.index = index
         self.max_draft_tokens = max_draft_tokens
-        self.requests: dict[str, Fed] = {}
+        self.requests: dict[str, IndexedRequest] = {}
 
     def start(self, request: Request) -> None:
         handle = self.index.start(request.namespace, array("i", request.tokens))
-        self.requests[request.id] = Fed(handle, len(request.tokens))
+        self.requests[request.id] = IndexedRequest(handle, len(request.tokens))
 
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
-        """What is fed is counted when the index has it: a step that fails is made up for by the next."""
+        """`num_tokens` grows once the index has the tokens: after a step that fails the next one sends them again."""
         drafts: list[Draft | None] = [None] * len(limits)
         handles, tokens, counts, bounds = array("q"), array("i"), array("i"), array("i")
-        asked: list[tuple[int, Fed, int]] = []
-        most = self.max_draft_tokens
+        stepped: list[tuple[int, IndexedRequest, int]] = []
+        maximum = self.max_draft_tokens
         for i, limit in enumerate(limits):
             if limit <= 0:
                 continue
             request = batch.spans[i].request
-            fed = self.requests.get(request.id)
-            if fed is None:
+            indexed = self.requests.get(request.id)
+            if indexed is None:
                 continue
-            new = request.tokens[fed.count :]
-            handles.append(fed.handle)
+            new = request.tokens[indexed.num_tokens :]
+            handles.append(indexed.handle)
             tokens.extend(new)
             counts.append(len(new))
-            bounds.append(limit if most is None or limit < most else most)
-            asked.append((i, fed, len(new)))
-        if not asked:
+            bounds.append(limit if maximum is None or limit < maximum else maximum)
+            stepped.append((i, indexed, len(new)))
+        if not stepped:
             return drafts
-        answers = self.index.step(handles, tokens, counts, bounds)
-        for (i, fed, count), answer in zip(asked, answers, strict=True):
-            fed.count += count
-            if answer is not None:
-                drafts[i] = Draft(tokens=answer[0], parents=answer[1], survival=answer[2], source="ngram")
+        proposals = self.index.step(handles, tokens, counts, bounds)
+        for (i, indexed, count), proposal in zip(stepped, proposals, strict=True):
+            indexed.num_tokens += count
+            if proposal is not None:
+                drafts[i] = Draft(tokens=proposal[0], parents=proposal[1], survival=proposal[2], source="ngram")
         return drafts
 
     def stop(self, request: Request) -> None:
-        """Whatever ended it, its committed text is the index's."""
-        fed = self.requests.pop(request.id, None)
-        if fed is not None:
-            self.index.stop(fed.handle, array("i", request.tokens[fed.count :]))
+        """Whatever ended the request, the index gets the rest of its committed tokens."""
+        indexed = self.requests.pop(request.id, None)
+        if indexed is not None:
+            self.index.stop(indexed.handle, array("i", request.tokens[indexed.num_tokens :]))

@@ -1,4 +1,4 @@
-"""What ngram shows in /metrics. Learns nothing: the drafter feeds the index."""
+"""ngram's metrics: the state of the index and of the corpora."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ STATS = {
     "tokens": ("specserve_ngram_indexed_tokens", "Tokens of shared text in the index", GAUGE),
     "bytes": ("specserve_ngram_index_bytes", "Memory of the index, corpora included", GAUGE),
     "generations": ("specserve_ngram_generations", "Generations of shared text", GAUGE),
-    "evicted_generations": ("specserve_ngram_generations_evicted_total", "Generations dropped for newer text", COUNTER),
-    "requests": ("specserve_ngram_requests", "Requests that the index follows", GAUGE),
+    "evicted_generations": ("specserve_ngram_generations_evicted_total", "Generations evicted for newer text", COUNTER),
+    "requests": ("specserve_ngram_requests", "Running requests in the index", GAUGE),
     "corpus_tokens": ("specserve_ngram_corpus_tokens", "Tokens of the corpora in use", GAUGE),
 }
-"""By the index's own names."""
+"""By key of `Index.stats`: name, help and kind of the metric."""
 
 
 class NgramObserver:
+    """Only has metrics: the drafter commits tokens to the index."""
+
     def __init__(self, index: Index, corpora: CorpusStore) -> None:
         self.index, self.corpora = index, corpora
 

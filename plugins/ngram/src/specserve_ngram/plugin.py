@@ -1,4 +1,4 @@
-"""ngram's hooks. One instance serves one engine: its drafter, observer and routes share an index and the corpora."""
+"""ngram's hooks. There is one instance per engine: its drafter, observer and routes share an index and the corpora."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specserve.models.locate import locate_model
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram._native import Corpus, Index
 from specserve_ngram.corpora.loading import Limits
-from specserve_ngram.corpora.paths import ROOT, given_source
+from specserve_ngram.corpora.paths import ROOT, operator_source
 from specserve_ngram.corpora.store import CorpusStore
 from specserve_ngram.drafter import NgramDrafter
 from specserve_ngram.observer import NgramObserver
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class Parts:
-    """What the hooks share."""
+    """What the drafter, the observer and the routes share."""
 
     index: Index
     corpora: CorpusStore
@@ -39,9 +39,11 @@ class Parts:
 
 
 class NgramPlugin:
+    """Drafts from a native index of tokens, its metrics, and routes for its corpora."""
+
     def __init__(self) -> None:
         self.parts: Parts | None = None
-        """Made by `make_drafter`, which start-up calls before the hooks that use them."""
+        """Set by `make_drafter`, which start-up calls before the hooks that use it."""
 
     @hookimpl
     def plugin_options(self) -> type[NgramOptions]:
@@ -72,6 +74,7 @@ class NgramPlugin:
 
 
 def make_index(options: NgramOptions) -> Index:
+    """A native index with the options of matching."""
     return Index(
         match_type=options.match_type,
         capacity=options.capacity,
@@ -87,10 +90,10 @@ def make_index(options: NgramOptions) -> Index:
 
 
 def load_corpora(store: CorpusStore, corpora: dict[str, str], model: str) -> None:
-    """Begin to load; a path that names no corpus stops start-up."""
+    """Start loading. ConfigError for a path that is no corpus."""
     tokenizer = HfTokenizer.from_dir(locate_model(model))
     for name, path in corpora.items():
         try:
-            store.add(name, given_source(path), tokenizer)
+            store.add(name, operator_source(path), tokenizer)
         except RequestError as error:
             raise ConfigError(f"ngram.corpora.{name}: {error}") from None

@@ -1,1 +1,1 @@
-"""Corpora: files and documents that become automata of the index, and their routes."""
+"""Corpora: reading and tokenizing documents for the index, and the routes that add and remove them."""

@@ -1,6 +1,6 @@
-"""Where the text of a corpus comes from: files and bodies, read in slices.
+"""The text of a corpus, from files and request bodies, in slices.
 
-Owns UTF-8, JSON lines, and where a long text may be cut. Knows nothing about tokens, requests or permission.
+Owns UTF-8, JSON lines, and where a long text is split. Knows nothing about tokens, requests or permissions.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 SLICE = 16_384
-"""Characters that are tokenized at once: a few milliseconds."""
+"""Characters that are tokenized at once, which takes a few milliseconds."""
 MAX_LINE = 64 * 2**20
-"""Bytes of one line of JSON."""
+"""Bytes of a line of JSON."""
 
 
 class Slice(NamedTuple):
-    """A part of a document. `bytes_read` counts from the beginning of the source."""
+    """A part of a document. `ends`: the last one. `bytes_read` counts from the beginning of the source."""
 
     text: str
     ends: bool
@@ -32,7 +32,7 @@ class Slice(NamedTuple):
 
 
 class Source(Protocol):
-    """`size` in bytes, as far as it is known beforehand; `slices` raises CorpusError and OSError."""
+    """`size` is in bytes; `slices` raises CorpusError and OSError."""
 
     label: str
     size: int
@@ -52,13 +52,13 @@ class Documents:
     def slices(self) -> Iterator[Slice]:
         read = 0
         for text in self.texts:
-            for part, ends in cut(text):
+            for part, ends in split(text):
                 read += len(encoded(part))
                 yield Slice(part, ends, read)
 
 
 class TextFile:
-    """One document."""
+    """A file that is one document."""
 
     def __init__(self, path: Path, label: str) -> None:
         self.path, self.label, self.size = path, label, path.stat().st_size
@@ -71,15 +71,15 @@ class TextFile:
                 read += len(block)
                 text += decode(decoder, block, read)
                 while len(text) > SLICE:
-                    at = where_to_cut(text)
+                    at = split_point(text)
                     yield Slice(text[:at], False, read)
                     text = text[at:]
             text += decode(decoder, b"", read)
-            yield from (Slice(part, ends, read) for part, ends in cut(text))
+            yield from (Slice(part, ends, read) for part, ends in split(text))
 
 
 class JsonLines:
-    """A document per line: a JSON string, or an object whose "text" is one."""
+    """A file with a document per line: a JSON string, or an object whose "text" is one."""
 
     def __init__(self, path: Path, label: str) -> None:
         self.path, self.label, self.size = path, label, path.stat().st_size
@@ -94,14 +94,17 @@ class JsonLines:
                 decode(codecs.getincrementaldecoder("utf-8")(), line, read + len(line), final=True)
                 read += len(line)
                 if line.strip():
-                    yield from (Slice(part, ends, read) for part, ends in cut(text_of(line, number)))
+                    yield from (Slice(part, ends, read) for part, ends in split(text_of(line, number)))
 
 
 class Document(msgspec.Struct, frozen=True):
+    """A line that is an object; its other keys are ignored."""
+
     text: str
 
 
 def text_of(line: bytes, number: int) -> str:
+    """The document on line `number`."""
     try:
         document = msgspec.json.decode(line, type=str | Document)
     except msgspec.ValidationError:
@@ -112,14 +115,14 @@ def text_of(line: bytes, number: int) -> str:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """`path` was resolved before; a link that has taken its place since is not followed."""
+    """`path` was resolved before; a symbolic link that has replaced it since is not followed."""
     if path.resolve() != path or not path.is_file():
-        raise CorpusError("the file has changed its place since it was asked for.")
+        raise CorpusError("the file was moved or replaced since it was asked for.")
     return path.open("rb")
 
 
 def decode(decoder: codecs.IncrementalDecoder, block: bytes, read: int, *, final: bool = False) -> str:
-    """The text of `block`, which ends `read` bytes into the source. An empty block is the end."""
+    """The text of `block`, which ends `read` bytes into the source. An empty block is the end of the source."""
     waiting = len(decoder.getstate()[0])
     try:
         return decoder.decode(block, final or not block)
@@ -128,25 +131,26 @@ def decode(decoder: codecs.IncrementalDecoder, block: bytes, read: int, *, final
         raise CorpusError(f"the file is not UTF-8: {error.reason} at byte {at}. Convert it.") from None
 
 
-def cut(text: str) -> Iterator[tuple[str, bool]]:
-    """Parts of at most SLICE characters, and whether the text ends there."""
+def split(text: str) -> Iterator[tuple[str, bool]]:
+    """Parts of at most SLICE characters, and whether each is the last one."""
     begin = 0
     while len(text) - begin > SLICE:
-        end = where_to_cut(text, begin)
+        end = split_point(text, begin)
         yield text[begin:end], False
         begin = end
     yield text[begin:], True
 
 
-def where_to_cut(text: str, begin: int = 0) -> int:
-    """Before a line that is not indented, where tokens begin anyway; else before any line; else anywhere."""
+def split_point(text: str, begin: int = 0) -> int:
+    """Before a line without indentation, where a token begins in any case; else before any line; else after SLICE."""
     first, end = begin + SLICE // 2, begin + SLICE
-    at = newest = text.rfind("\n", first, end)
+    at = last = text.rfind("\n", first, end)
     while at != -1 and text[at + 1].isspace():
         at = text.rfind("\n", first, at)
-    at = at if at != -1 else newest
+    at = at if at != -1 else last
     return at + 1 if at != -1 else end
 
 
 def encoded(text: str) -> bytes:
+    """UTF-8, of lone surrogates too."""
     return text.encode("utf-8", "surrogatepass")

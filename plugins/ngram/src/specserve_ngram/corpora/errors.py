@@ -1,4 +1,4 @@
-"""What can be wrong with a corpus, by status.
+"""The errors of corpora, with their HTTP status.
 
 RequestError
 └── CorpusError              400  the name, the path or the text
@@ -12,13 +12,16 @@ from specserve.errors import RequestError
 
 
 class CorpusError(RequestError):
-    """A corpus that cannot be loaded. Raised before loading it answers the client, while loading it is the reason
-    that the corpus shows."""
+    """A corpus that cannot be loaded. Before loading it is the answer to the client, later the corpus's `reason`."""
 
 
 class UnknownCorpusError(CorpusError):
+    """No corpus has this name."""
+
     status = 404
 
 
 class CorpusConflictError(CorpusError):
+    """A corpus has this name already, or there are too many."""
+
     status = 409

@@ -1,7 +1,7 @@
-"""Makes a corpus of a source: read, tokenize, index. Runs beside the step loop and lets it run.
+"""Builds a corpus from a source: reads, tokenizes, indexes.
 
-Owns progress and the limits. The long parts, tokenizing and indexing, hold no interpreter lock. Knows nothing
-about names, threads and who uses the corpus.
+Owns progress and limits. Tokenizing and indexing release the GIL, so that the step loop goes on. Knows nothing about
+names and threads.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ if TYPE_CHECKING:
     from specserve_ngram._native import Corpus
     from specserve_ngram.corpora.documents import Source
 
-INDEXED_AT_ONCE = 65_536
-"""Tokens. A longer document is indexed in parts: no match reaches across, and nobody waits long for the thread."""
+MAX_TOKENS_PER_ADD = 65_536
+"""A longer document is indexed in parts: no match spans two of them, and `close` does not wait long."""
 
 State = Literal["loading", "ready", "failed"]
 
 
 class Limits(NamedTuple):
+    """Of the tokens of a corpus."""
+
     vocab_size: int
     max_tokens: int
 
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """One corpus on its way. The thread that loads writes the numbers, any thread may read them."""
+    """The loading of one corpus. The loading thread writes the counts; any thread may read them."""
 
     name: str
     key: str
-    """What the index calls it: a name that is removed and given anew is another corpus."""
+    """Its name in the index: a corpus that is removed and added again is another one."""
     label: str
     bytes_total: int
     source: Source | None
@@ -48,7 +50,7 @@ class Load:
 
 
 def build(load: Load, make_corpus: Callable[[], Corpus], limits: Limits) -> Corpus | None:
-    """The corpus, complete; None when it was cancelled. Raises RequestError and OSError."""
+    """The complete corpus; None if it was cancelled. Raises RequestError and OSError."""
     assert load.source is not None
     assert load.encode is not None
     corpus = make_corpus()
@@ -56,14 +58,14 @@ def build(load: Load, make_corpus: Callable[[], Corpus], limits: Limits) -> Corp
     for part in load.source.slices():
         if load.cancelled:
             return None
-        ids = checked(load.encode(part.text), limits.vocab_size)
+        ids = check_vocabulary(load.encode(part.text), limits.vocab_size)
         load.tokens, load.bytes_read = load.tokens + len(ids), part.bytes_read
         if load.tokens > limits.max_tokens:
             raise CorpusError(
                 f"it has more than {limits.max_tokens} tokens. Shorten it, or raise ngram.max_corpus_tokens."
             )
         tokens.extend(ids)
-        if tokens and (part.ends or len(tokens) >= INDEXED_AT_ONCE):
+        if tokens and (part.ends or len(tokens) >= MAX_TOKENS_PER_ADD):
             corpus.add(tokens)
             tokens = array("i")
     if not load.tokens:
@@ -71,8 +73,8 @@ def build(load: Load, make_corpus: Callable[[], Corpus], limits: Limits) -> Corp
     return corpus
 
 
-def checked(ids: list[int], vocab_size: int) -> list[int]:
-    """A tokenizer may know tokens that the model does not have."""
+def check_vocabulary(ids: list[int], vocab_size: int) -> list[int]:
+    """The tokens themselves. A tokenizer may have tokens that the model does not."""
     if ids and max(ids) >= vocab_size:
         raise CorpusError(f"its text gives token {max(ids)}; this model's vocabulary ends at {vocab_size - 1}.")
     return ids

@@ -1,6 +1,6 @@
-"""From a path to a source: what a client may have read, and what is a corpus at all.
+"""The source of a corpus by path: which files are corpora, and which of them clients may have read.
 
-Owns which files are corpora; that clients stay inside the corpus root is the core's check.
+That clients stay inside the corpus root is the core's check.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 ROOT = "ngram.corpus_root"
 
 
-def given_source(path: str) -> Source:
-    """A file that the operator names: anywhere, relative to the working directory."""
+def operator_source(path: str) -> Source:
+    """A file that the operator names: anywhere; relative paths start at the working directory."""
     return source_at(resolve(expand_user(path, param="path"), param="path"), path)
 
 
-def confined_source(path: str, root: Path | None) -> Source:
-    """A file that a client names: inside the root, relative to it, links followed first."""
+def client_source(path: str, root: Path | None) -> Source:
+    """A file that a client names, inside the root and relative to it. Symbolic links are resolved first."""
     if root is None:
         raise OutsideRootError(
             "this server reads no files for clients. Send documents, or start it with --set ngram.corpus_root=DIR.",
@@ -35,7 +35,7 @@ def confined_source(path: str, root: Path | None) -> Source:
 
 
 def source_at(path: Path, label: str) -> Source:
-    """`path` is resolved, `label` what was asked for."""
+    """`path` is resolved, `label` is what was asked for."""
     try:
         if path.is_dir():
             raise CorpusError(f"{label!r} is a directory. Name a .jsonl or a text file.", param="path")

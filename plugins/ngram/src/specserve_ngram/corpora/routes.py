@@ -1,4 +1,4 @@
-"""The corpora over HTTP. Errors are raised: the server's own middleware gives them OpenAI's body."""
+"""The routes of corpora. Errors are raised: the server's middleware turns them into responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
 from specserve_ngram.corpora.documents import Documents
 from specserve_ngram.corpora.errors import CorpusError
-from specserve_ngram.corpora.paths import confined_source
+from specserve_ngram.corpora.paths import client_source
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,7 @@ class CorpusBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CorpusRoutes:
-    """What waits for a disk or frees much memory runs in a thread: the event loop serves everybody."""
+    """Reading files and freeing corpora run in threads, so that they do not block the event loop."""
 
     def __init__(self, store: CorpusStore, root: Path | None, tokenizer: Tokenizer) -> None:
         self.store, self.root, self.tokenizer = store, root, tokenizer
@@ -61,7 +61,7 @@ class CorpusRoutes:
             got = "neither" if body.path is None else "both"
             raise CorpusError(f"give either path or documents; got {got}.", param="path")
         if body.path is not None:
-            return confined_source(body.path, self.root)
+            return client_source(body.path, self.root)
         assert body.documents is not None
         if not any(body.documents):
             raise CorpusError("documents has no text.", param="documents")

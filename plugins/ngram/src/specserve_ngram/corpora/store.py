@@ -1,7 +1,7 @@
-"""The named corpora of one engine: loaded one after the other by a thread of their own, used once ready.
+"""The named corpora of one engine: a thread loads them one after the other, and the index uses those that are ready.
 
-Owns names, states and the thread, which lives only while there is something to load. Every method may be called
-from any thread; none waits for a corpus.
+Owns names, states and the thread, which exists only while there is something to load. Every method may be called from
+any thread; none waits for a corpus.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ if TYPE_CHECKING:
     from specserve_ngram.corpora.documents import Source
 
 logger = logging.getLogger(__name__)
-LEAVING_SECONDS = 30.0
-"""How long `close` waits for the thread, which looks up between two slices; more only where a disk hangs."""
+JOIN_TIMEOUT_SECONDS = 30.0
+"""How long `close` waits for the thread, which stops between two slices unless the disk hangs."""
 
 
 class Tokenizer(Protocol):
+    """What loading needs of the model's tokenizer."""
+
     def encode_in_background(self, text: str) -> list[int]: ...
 
 
 class CorpusStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One corpus on the wire. `reason` says why it failed."""
+    """The JSON of a corpus. `reason` says why it failed."""
 
     name: str
     state: State
@@ -52,7 +54,7 @@ class CorpusStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CorpusStore:
-    """`make_corpus` is the native class; tests give another."""
+    """`make_corpus` is the native class; tests pass another."""
 
     def __init__(self, index: Index, make_corpus: Callable[[], Corpus], limits: Limits, *, max_corpora: int) -> None:
         self.index, self.make_corpus, self.limits, self.max_corpora = index, make_corpus, limits, max_corpora
@@ -62,13 +64,13 @@ class CorpusStore:
         self.serial = itertools.count()
         self.worker: threading.Thread | None = None
         self.closed = False
-        # The thread must not be inside native code when the interpreter is taken down.
+        # The thread must not run native code while the interpreter is finalized.
         atexit.register(close_at_exit, weakref.ref(self))
 
-    # --- what clients ask ---------------------------------------------------------------------------
+    # --- for callers --------------------------------------------------------------------------------
 
     def add(self, name: str, source: Source, tokenizer: Tokenizer) -> CorpusStatus:
-        """Begin to load. A corpus that failed makes room for one of its name."""
+        """Start loading. The name of a corpus that failed may be used again."""
         if not CORPUS_NAME.fullmatch(name):
             raise CorpusError(f"name must be {CORPUS_NAME_RULE}; got {name[:100]!r}.", param="name")
         with self.lock:
@@ -86,7 +88,7 @@ class CorpusStore:
             self.loads[name] = load
             self.queue.append(load)
             if self.worker is None:
-                self.worker = threading.Thread(target=self.work, name="specserve-ngram-corpora", daemon=True)
+                self.worker = threading.Thread(target=self.load_all, name="specserve-ngram-corpora", daemon=True)
                 self.worker.start()
             return status(load)
 
@@ -101,7 +103,7 @@ class CorpusStore:
             return [status(load) for load in self.loads.values()]
 
     def remove(self, name: str) -> None:
-        """Stop using it, or loading it. Its memory is free when this returns, or shortly after."""
+        """Stop using it, or loading it. Its memory is freed when this returns, or shortly after."""
         with self.lock:
             load = self.loads.pop(name, None)
             if load is None:
@@ -117,7 +119,7 @@ class CorpusStore:
         return {state: counted[state] for state in get_args(State)}
 
     def close(self) -> None:
-        """Give up what is not loaded yet and wait for the thread. Corpora in use stay in use."""
+        """Cancel what is not loaded yet and wait for the thread. Corpora in use stay in use."""
         with self.lock:
             self.closed = True
             self.queue.clear()
@@ -125,12 +127,12 @@ class CorpusStore:
                 load.cancelled = load.cancelled or load.state == "loading"
             worker = self.worker
         if worker is not None:
-            worker.join(LEAVING_SECONDS)
+            worker.join(JOIN_TIMEOUT_SECONDS)
 
-    # --- the thread ---------------------------------------------------------------------------------
+    # --- in the thread ------------------------------------------------------------------------------
 
-    def work(self) -> None:
-        step_aside()
+    def load_all(self) -> None:
+        lower_priority()
         while (load := self.next_load()) is not None:
             try:
                 corpus = build(load, self.make_corpus, self.limits)
@@ -140,12 +142,12 @@ class CorpusStore:
                 self.fail(load, getattr(error, "strerror", None) or str(error))
             except MemoryError:
                 self.fail(load, "there is not enough memory for it.")
-            except Exception as error:  # ours: the thread goes on with the next corpus
+            except Exception as error:  # a bug: the thread goes on with the next corpus
                 logger.exception("corpus %s", load.name)
                 self.fail(load, f"internal error ({type(error).__name__}); the server's log has the details.")
 
     def next_load(self) -> Load | None:
-        """Looking and leaving are one: whoever adds a corpus sees either a thread that will look again, or none."""
+        """Checking the queue and ending the thread are atomic: `add` sees a thread that will check again, or none."""
         with self.lock:
             if not self.queue:
                 self.worker = None
@@ -185,11 +187,11 @@ def unknown(name: str) -> UnknownCorpusError:
     return UnknownCorpusError(f"there is no corpus {name[:100]!r}; GET /v1/ngram/corpora lists them.", param="name")
 
 
-def step_aside() -> None:
-    """Run this thread, and those it begins, where no other wants the core; on Linux, elsewhere they compete.
+def lower_priority() -> None:
+    """Give this thread, and those that it starts, idle priority (SCHED_IDLE). Linux only.
 
-    A step of the engine waits for its slowest thread. With as many threads as cores, the demo model made a tenth of
-    its tokens per second beside a loader of equal rank, and nine tenths or more beside one of this rank.
+    A step of the engine waits for its slowest thread. With as many threads as cores, the demo model generated a tenth
+    of its tokens per second beside a loader of normal priority, and nine tenths or more beside one of idle priority.
     """
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # a sandbox may forbid it
