@@ -1,4 +1,4 @@
-"""Engines under hybrid_attn, for every choice that a CPU has."""
+"""Engines under hybrid_attn, for every choice that a CPU has, and backends that state other capabilities."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from specserve.attention.sdpa import SdpaFactory
+from specserve.protocols import AttentionCapabilities
 from specserve.testing.engines import make_engine
 from specserve.types import SpeculationParams
 
@@ -40,3 +42,15 @@ def undrafted(requests: Iterable[GenerateRequest]) -> list[GenerateRequest]:
     """The same requests with speculation switched off in their bodies."""
     off = SpeculationParams(enabled=False)
     return [msgspec.structs.replace(request, speculation=off) for request in requests]
+
+
+class Offer(SdpaFactory):
+    """SDPA under another name and with other capabilities."""
+
+    def __init__(self, name, **claims):
+        self.name = name
+        everything = {
+            "paged": False, "tree_mask": True, "ragged": True, "row_invariant": True, "block_sizes": (16,),
+            "devices": ("cpu",), "dtypes": ("bfloat16", "float32"),
+        }  # fmt: skip
+        self.capabilities = AttentionCapabilities(**(everything | claims))
