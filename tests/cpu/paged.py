@@ -11,7 +11,7 @@ import torch
 from native_cases import machine, randn
 
 from specserve_cpu import _native
-from specserve_cpu.attention import native_kind
+from specserve_cpu.attention import native_module
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,11 +132,11 @@ class Paged:
         return out
 
     def run_on(self, native: _native.float32.PagedAttention, layer: int) -> Tensor:
-        plan = _native.Plan(self.shape.block_size, native.rows_per_tile)
+        plan = _native.AttentionPlan(self.shape.block_size, native.rows_per_tile)
         for blocks, each in zip(self.blocks, self.asked, strict=True):
             plan.add(each.start, each.length, each.known, blocks, each.parents or ())
         out = torch.empty_like(self.q)
-        native.run(layer, self.q, self.k, self.v, self.own_slots, plan, self.shape.window, out)
+        native.forward(layer, self.q, self.k, self.v, self.own_slots, plan, self.shape.window, out)
         return out
 
     def alone(self, row: int, isa: str, layer: int = 1) -> Tensor:
@@ -146,11 +146,11 @@ class Paged:
         cache = torch.full((1, 2, 16 * blocks, *self.cache.shape[3:]), float("nan"), dtype=self.dtype)
         cache[0, :, : len(path) - 1] = self.cache[layer, :, path[:-1]]
         native = attention(isa, 1, cache, self.shape, BY_SLOT)
-        plan = _native.Plan(16, native.rows_per_tile)
+        plan = _native.AttentionPlan(16, native.rows_per_tile)
         plan.add(len(path) - 1, 1, 1, list(range(blocks)), ())
         one, out = slice(row, row + 1), torch.empty_like(self.q[:1])
         slot = torch.tensor([len(path) - 1])
-        native.run(0, self.q[one], self.k[one], self.v[one], slot, plan, self.shape.window, out)
+        native.forward(0, self.q[one], self.k[one], self.v[one], slot, plan, self.shape.window, out)
         return out
 
     def exact(self, row: int, layer: int = 1) -> tuple[Tensor, Tensor]:
@@ -163,5 +163,5 @@ class Paged:
 
 
 def attention(isa: str, threads: int, cache: Tensor, shape: Shape, layout: str) -> _native.float32.PagedAttention:
-    kind = native_kind(cache.dtype)
+    kind = native_module(cache.dtype)
     return kind.PagedAttention(machine(isa, threads), cache, layout, shape.num_heads, shape.scale, KEY_LIMIT)

@@ -21,8 +21,8 @@ from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import varied_requests
 from specserve.testing.toy import write_checkpoint
 from specserve_cpu.adapters import PackedAdapter
-from specserve_cpu.attention import native_kind
-from specserve_cpu.fused import AroundPass, FusedPass
+from specserve_cpu.attention import native_module
+from specserve_cpu.fused import FusedPass, SplitPass
 from specserve_cpu.kernels import CpuKernels
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_layers_with_adapters_have_the_bits_of_the_pieces(
         "attention": attention, "threads": 2, "max_num_batched_tokens": 100,
     }  # fmt: skip
     fused, pieces = (engine_with_adapters(toy_model, **options) for _ in range(2))
-    assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else AroundPass)
+    assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else SplitPass)
     pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
     requests = requests_under("a", "", "b", "c")
     assert run_requests(fused, requests).decided() == run_requests(pieces, requests).decided()
@@ -166,7 +166,7 @@ def test_low_rank_additions_are_near_float64_and_each_row_stands_alone(
 
 
 def test_wrong_parts_are_refused() -> None:
-    kind = native_kind(torch.float32)
+    kind = native_module(torch.float32)
     here = machine(SETS[0])
     adapter = PackedAdapter(here, kind, {"layers.1.o_proj": (LowRankPart(randn(4, 8), randn(6, 4), slice(0, 6)),)})
     part = adapter.parts["layers.1.o_proj"].native

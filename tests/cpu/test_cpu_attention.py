@@ -180,7 +180,7 @@ def test_tokens_move_as_if_all_were_read_before_any_is_written(
     source, target = [move[0] for move in moves], [move[1] for move in moves]
     expected[:, :, target] = cache[:, :, source]
     held = to_panels(cache) if layout == PANELS else cache.clone()
-    attention(isa, 1, held, Shape(kv_heads=2, group=1, dim=32, block_size=16), layout).move(source, target)
+    attention(isa, 1, held, Shape(kv_heads=2, group=1, dim=32, block_size=16), layout).move_slots(source, target)
     assert same_bits(held, to_panels(expected) if layout == PANELS else expected)
 
 

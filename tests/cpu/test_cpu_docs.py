@@ -112,7 +112,7 @@ def test_the_links_exist() -> None:
 
 def test_the_stub_names_what_the_module_has() -> None:
     stub = {node.name: node for node in ast.parse(STUB.read_text()).body if hasattr(node, "name")}
-    kind = stub.pop("Kind")
+    kind = stub.pop("DtypeModule")
     assert {*stub, "float32", "bfloat16"} == public(_native)
     for module in (_native.float32, _native.bfloat16):
         members = {node.name: node for node in kind.body if hasattr(node, "name")}

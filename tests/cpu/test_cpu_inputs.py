@@ -10,7 +10,7 @@ from native_cases import SETS, each_dtype, machine, randn, same_bits
 from paged import BY_SLOT, PANELS, Asked, Paged, Shape, attention
 
 from specserve_cpu import _native
-from specserve_cpu.attention import native_kind
+from specserve_cpu.attention import native_module
 from specserve_cpu.kernels import CpuKernels, PackedLinear
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ def test_a_machine_that_cannot_be_is_refused(name: str, threads: int, message: s
         (lambda x: x[:, :5], r"x must be float32 \[any, 6\]; got float32 \[3, 5\]"),
         (lambda x: x[0], r"x must be float32 \[any, 6\]; got float32 \[6\]"),
         (lambda x: x.T.contiguous().T, r"x must be float32 \[any, 6\], contiguous"),
-        (lambda x: odd_address(x), "x must be float32 .* at an address that is a multiple of its numbers' size"),
+        (lambda x: odd_address(x), "x must be float32 .* at an address that is a multiple of the element size"),
     ],
 )
 def test_a_linear_map_says_what_it_takes(change: Callable[[Tensor], Tensor], message: str) -> None:
     linear = PackedLinear(machine(FAST), randn(4, 6), None)
     out = torch.full((3, 4), 7.0)
     with pytest.raises(ValueError, match=message):
-        linear.native.run(change(randn(3, 6)), out)
+        linear.native.forward(change(randn(3, 6)), out)
     assert (out == 7).all()
 
 
@@ -60,14 +60,14 @@ def test_a_linear_map_says_what_it_takes(change: Callable[[Tensor], Tensor], mes
 def test_what_is_no_tensor_of_the_cpu_is_refused(thing: Any) -> None:
     linear = PackedLinear(machine(FAST), randn(4, 6), None)
     with pytest.raises(TypeError, match="incompatible function arguments"):
-        linear.native.run(thing, torch.empty(3, 4))
+        linear.native.forward(thing, torch.empty(3, 4))
 
 
 def test_the_result_must_fit_too() -> None:
     linear = PackedLinear(machine(FAST), randn(4, 6), None)
     for out in (torch.empty(2, 4), torch.empty(3, 5), torch.empty(3, 4).bfloat16(), torch.empty(4, 3).T):
         with pytest.raises(ValueError, match=r"out must be float32 \[3, 4\]"):
-            linear.native.run(randn(3, 6), out)
+            linear.native.forward(randn(3, 6), out)
 
 
 @pytest.mark.parametrize(
@@ -88,16 +88,16 @@ def test_a_weight_that_cannot_be_packed_is_refused(weight: Tensor, bias: Tensor 
 
 @each_dtype
 def test_row_wise_kernels_say_what_they_take(dtype: torch.dtype) -> None:
-    native, m = native_kind(dtype), machine(FAST)
+    native, m = native_module(dtype), machine(FAST)
     x, gain, angles = randn(3, 2, 8, dtype=dtype), randn(8, dtype=dtype), randn(3, 1, 8)
     refused: list[tuple[str, Callable[[], object]]] = [
         ("weight must be", lambda: native.rms_norm(m, x, gain[0], 1e-6, x)),
         ("x must be", lambda: native.rms_norm(m, x, gain[:6], 1e-6, x)),
         ("out must be", lambda: native.rms_norm(m, x, gain, 1e-6, x[:, :1])),
-        ("cos must be", lambda: native.rotary(m, x, angles[:2], angles)),
-        ("sin must be", lambda: native.rotary(m, x, angles, angles[..., :6])),
-        ("an even number of columns", lambda: native.rotary(m, x, randn(3, 1, 7), randn(3, 1, 7))),
-        ("at most a head's", lambda: native.rotary(m, randn(3, 2, 6, dtype=dtype), angles, angles)),
+        ("cos must be", lambda: native.apply_rope(m, x, angles[:2], angles)),
+        ("sin must be", lambda: native.apply_rope(m, x, angles, angles[..., :6])),
+        ("an even number of columns", lambda: native.apply_rope(m, x, randn(3, 1, 7), randn(3, 1, 7))),
+        ("at most a head's", lambda: native.apply_rope(m, randn(3, 2, 6, dtype=dtype), angles, angles)),
         ("an even number of columns", lambda: native.silu_and_multiply(m, x[:, 0, :7], x[:, 0, :3])),
     ]
     for message, call in refused:
@@ -135,7 +135,7 @@ def test_no_rows_are_no_work(dtype: torch.dtype) -> None:
 def test_a_request_that_cannot_be_planned_changes_nothing(
     start: int, length: int, known: int, blocks: list[int], parents: tuple[int, ...]
 ) -> None:
-    plan = _native.Plan(16, 4)
+    plan = _native.AttentionPlan(16, 4)
     plan.add(0, 3, 3, [1], ())
     with pytest.raises(ValueError, match=f"a request of {length} rows from token {start} does not fit"):
         plan.add(start, length, known, blocks, parents)
@@ -145,17 +145,17 @@ def test_a_request_that_cannot_be_planned_changes_nothing(
 @pytest.mark.parametrize("sizes", [(0, 4), (16, 0), (-1, 4)])
 def test_a_plan_needs_sizes(sizes: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="must be at least 1"):
-        _native.Plan(*sizes)
+        _native.AttentionPlan(*sizes)
 
 
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        (SHAPE._replace(group=0), "query heads must be a multiple of key heads; got 0 and 2"),
-        (SHAPE._replace(group=-1), "query heads must be a multiple of key heads; got -2 and 2"),
+        (SHAPE._replace(group=0), "num_heads must be a multiple of the KV heads; got 0 and 2"),
+        (SHAPE._replace(group=-1), "num_heads must be a multiple of the KV heads; got -2 and 2"),
         (SHAPE._replace(dim=0), "head_dim must be at least 1 and, in bfloat16, even; got 0"),
         (SHAPE._replace(dim=7), "head_dim must be at least 1 and, in bfloat16, even; got 7"),
-        (SHAPE._replace(kv_heads=0), "query heads must be a multiple of key heads; got 0 and 0"),
+        (SHAPE._replace(kv_heads=0), "num_heads must be a multiple of the KV heads; got 0 and 0"),
     ],
 )
 def test_heads_that_do_not_fit_are_refused(shape: Shape, message: str) -> None:
@@ -188,13 +188,15 @@ def test_the_cache_must_have_five_dimensions() -> None:
 def test_attention_says_what_it_takes(wrong: dict[str, Any], message: str) -> None:
     paged = Paged(SHAPE, [Asked(0, 3)], torch.float32)
     native = attention(FAST, 2, paged.cache, SHAPE, BY_SLOT)
-    plan, rows = _native.Plan(16, 4), wrong.get("rows", 3)
+    plan, rows = _native.AttentionPlan(16, 4), wrong.get("rows", 3)
     plan.add(0, rows, rows, wrong.get("blocks", [0]), ())
     given = {"layer": 0, "q": paged.q, "k": paged.k, "v": paged.v, "slots": paged.own_slots, "window": 0}
     given |= {"out": torch.empty_like(paged.q)} | {key: wrong[key] for key in wrong if key not in ("rows", "blocks")}
     before = paged.cache.clone()
     with pytest.raises(ValueError, match=message):
-        native.run(*(given[name] for name in ("layer", "q", "k", "v", "slots")), plan, given["window"], given["out"])
+        native.forward(
+            *(given[name] for name in ("layer", "q", "k", "v", "slots")), plan, given["window"], given["out"]
+        )
     assert same_bits(before, paged.cache)
 
 
@@ -209,16 +211,16 @@ def test_panels_say_what_they_take() -> None:
         attention(FAST, 1, torch.zeros(1, 2, 32, 2, 8), SHAPE, PANELS)
     native, plan, q = (
         attention(FAST, 1, torch.zeros(1, 2, 32, 2, 16), shape, PANELS),
-        _native.Plan(8, 4),
+        _native.AttentionPlan(8, 4),
         randn(1, 4, 16),
     )
     plan.add(0, 1, 1, [0], ())
     with pytest.raises(ValueError, match="panels need blocks of a multiple of 16; got 8"):
-        native.run(0, q, q[:, :2], q[:, :2], torch.tensor([0]), plan, 0, torch.empty_like(q))
+        native.forward(0, q, q[:, :2], q[:, :2], torch.tensor([0]), plan, 0, torch.empty_like(q))
     with pytest.raises(ValueError, match=r"slots must be in \[0, 32\); got 32"):
-        native.move([0], [32])
-    with pytest.raises(ValueError, match="source and target must have as many slots as each other"):
-        native.move([0, 1], [2])
+        native.move_slots([0], [32])
+    with pytest.raises(ValueError, match="source and target must have the same length"):
+        native.move_slots([0, 1], [2])
 
 
 def odd_address(x: Tensor) -> Tensor:

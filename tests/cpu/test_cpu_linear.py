@@ -71,7 +71,7 @@ def test_rows_may_lie_apart(isa: str, dtype: torch.dtype) -> None:
     linear = PackedLinear(machine(isa), weight, None)
     assert same_bits(linear(wide[:, 4:68]), linear(wide[:, 4:68].contiguous()))
     out = torch.full((9, 50), 7, dtype=dtype)
-    linear.native.run(wide[:, 4:68], out[:, 3:43])
+    linear.native.forward(wide[:, 4:68], out[:, 3:43])
     assert same_bits(out[:, 3:43], linear(wide[:, 4:68]))
     assert (out[:, :3] == 7).all()
     assert (out[:, 43:] == 7).all()

@@ -14,7 +14,7 @@ from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import accepted, assert_lossless, make_engine, run_requests
 from specserve.testing.requests import TOY_VOCAB, varied_requests
 from specserve.testing.toy import write_checkpoint
-from specserve_cpu.fused import AroundPass, FusedPass
+from specserve_cpu.fused import FusedPass, SplitPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def test_a_kernel_of_somebody_else_is_called_too(toy_model: Path) -> None:
 @each_dtype
 def test_torch_may_attend_between_native_pieces(toy_model: Path, dtype: str) -> None:
     options: dict[str, Any] = {"plugins": ("cpu",), "attention": "sdpa", "dtype": dtype}
-    assert isinstance(make_engine(toy_model, **options).engine.runner.passes, AroundPass)
+    assert isinstance(make_engine(toy_model, **options).engine.runner.passes, SplitPass)
     served = assert_lossless(
         toy_model,
         REQUESTS,

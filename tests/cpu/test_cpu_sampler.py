@@ -78,7 +78,7 @@ def test_skipping_hopeless_tokens_changes_no_bit_of_the_decision(isa, vocab_size
     requests = [admitted(vocab_size, seed=i, prompt=[0], temperature=temperature) for i in range(16)]
     noise = torch.empty(16, vocab_size)
     for i in range(16):
-        sampler(isa).native.noise(i, 0, noise[i])
+        sampler(isa).native.gumbel_noise(i, 0, noise[i])
     expected = (logits / torch.tensor(temperature) + noise).max(-1).indices.tolist()
     assert sampler(isa).target_tokens(logits, [ScoredRow(i, r, ()) for i, r in enumerate(requests)]) == expected
 
@@ -87,13 +87,13 @@ def test_skipping_hopeless_tokens_changes_no_bit_of_the_decision(isa, vocab_size
 def test_the_noise_is_the_cores(isa):
     native = torch.empty(60_001)
     for seed in (0, 7, 2**63 + 5):
-        sampler(isa).native.noise(seed, 9, native)
+        sampler(isa).native.gumbel_noise(seed, 9, native)
         core = gumbel_noise([row_key(seed, 9)], 60_001, torch.device("cpu"))[0]
         assert (native - core).abs().max() < 2e-6
         for token in (0, 15, 16, 60_000):
             assert native[token].item() == pytest.approx(gumbel(seed, 9, token), rel=1e-5, abs=1e-6)
         part = torch.empty(77)
-        sampler(isa).native.noise(seed, 9, part)
+        sampler(isa).native.gumbel_noise(seed, 9, part)
         assert torch.equal(part, native[:77])
 
 
@@ -170,7 +170,7 @@ def test_a_token_with_rare_noise_wins_by_a_hair_and_loses_by_one(isa, shift):
     """The strongest noise of a million tokens against one that is likely and unlucky."""
     size = 1_000_000
     noise = torch.empty(size)
-    sampler(isa).native.noise(4, 0, noise)
+    sampler(isa).native.gumbel_noise(4, 0, noise)
     rare, unlucky = int(noise.argmax()), int(noise[:1000].argmin())
     logits = torch.full((1, size), -100.0)
     logits[0, unlucky], logits[0, rare] = 0.0, noise[unlucky] - noise[rare] + shift

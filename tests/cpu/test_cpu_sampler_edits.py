@@ -93,8 +93,8 @@ def test_edited_logits_have_torchs_bits(isa):
         mine = edited[token]
         for rival in (mine, *(torch.nextafter(mine, torch.tensor(to)) for to in (-math.inf, math.inf))):
             logits[30] = rival
-            targets = _native.Targets()
-            targets.begin(0, 0, 0, 0.0, 0, 1.0, 0.0)
+            targets = _native.TargetRows()
+            targets.add_row(0, 0, 0, 0.0, 0, 1.0, 0.0)
             targets.penalize(*penalties)
             targets.shift(*biases)
             targets.keep_only(array("q", [token, 30]))
@@ -132,6 +132,6 @@ def test_avx2_samples_with_the_bits_of_avx512():
     assert wide.target_tokens(logits, rows) == narrow.target_tokens(logits, rows)
     assert wide.token_logprobs(logits, [9] * 200, [5] * 200) == narrow.token_logprobs(logits, [9] * 200, [5] * 200)
     a, b = torch.empty(100_000), torch.empty(100_000)
-    wide.native.noise(1, 2, a)
-    narrow.native.noise(1, 2, b)
+    wide.native.gumbel_noise(1, 2, a)
+    narrow.native.gumbel_noise(1, 2, b)
     assert torch.equal(a, b)

@@ -23,7 +23,7 @@ from specserve_cpu import _native
 )
 def test_logits_of_another_kind_are_refused(logits, message):
     native = sampler(SETS[0]).native
-    for call in (native.argmax_tokens, lambda x: native.target_tokens(x, _native.Targets())):
+    for call in (native.argmax_tokens, lambda x: native.target_tokens(x, _native.TargetRows())):
         with pytest.raises(ValueError, match=message):
             call(logits)
     with pytest.raises(ValueError, match=message):
@@ -31,8 +31,8 @@ def test_logits_of_another_kind_are_refused(logits, message):
 
 
 def begun(row=0, index=0):
-    targets = _native.Targets()
-    targets.begin(row, 0, index, 0.0, 0, 1.0, 0.0)
+    targets = _native.TargetRows()
+    targets.add_row(row, 0, index, 0.0, 0, 1.0, 0.0)
     return targets
 
 
@@ -42,7 +42,7 @@ def begun(row=0, index=0):
         (lambda: begun(row=2), r"row must be in \[0, 2\); got 2"),
         (lambda: begun(row=-1), r"row must be in \[0, 2\); got -1"),
         (lambda: begun(index=-1), "index must be at least 0; got -1"),
-        (lambda: _native.Targets().forbid(array("q", [1])), "no row was begun that this could belong to"),
+        (lambda: _native.TargetRows().forbid(array("q", [1])), "there is no row yet: call add_row first"),
         (lambda: with_edit("forbid", array("q", [8])), r"token must be in \[0, 8\); got 8"),
         (lambda: with_edit("keep_only", array("q", [-1])), r"token must be in \[0, 8\); got -1"),
         (lambda: with_edit("forbid", array("i", [1])), r"ids must be int64 \[any\]; got int32 \[1\]"),
@@ -50,8 +50,11 @@ def begun(row=0, index=0):
             lambda: with_edit("shift", array("q", [1]), array("f", [1, 2])),
             r"values must be float32 \[1\]; got float32 \[2\]",
         ),
-        (lambda: with_edit("use", torch.zeros(7)), r"a processor's logits must be \[8\]; got \[7\]"),
-        (lambda: with_edit("use", torch.zeros(8).double()), r"logits must be float32 \[any\]; got float64 \[8\]"),
+        (lambda: with_edit("replace_logits", torch.zeros(7)), r"a processor's logits must be \[8\]; got \[7\]"),
+        (
+            lambda: with_edit("replace_logits", torch.zeros(8).double()),
+            r"logits must be float32 \[any\]; got float64 \[8\]",
+        ),
     ],
 )
 def test_rows_and_edits_that_cannot_be_are_refused(describe, message):
@@ -68,7 +71,7 @@ def with_edit(name, *arguments):
 @pytest.mark.parametrize(
     ("tokens", "counts", "message"),
     [
-        ([0], [0, 0], r"tokens and counts must be as many as rows of logits; got 1 and 2 for \[2, 8\]"),
+        ([0], [0, 0], r"tokens and counts must have one element per row of logits; got 1 and 2 for \[2, 8\]"),
         ([0, 8], [0, 0], r"token must be in \[0, 8\); got 8"),
         ([-1, 0], [0, 0], r"token must be in \[0, 8\); got -1"),
     ],

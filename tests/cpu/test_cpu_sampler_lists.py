@@ -26,8 +26,8 @@ each_edit = pytest.mark.parametrize("name", EDITS)
 
 
 def begun():
-    targets = _native.Targets()
-    targets.begin(0, 0, 0, 0.0, 0, 1.0, 0.0)
+    targets = _native.TargetRows()
+    targets.add_row(0, 0, 0, 0.0, 0, 1.0, 0.0)
     return targets
 
 

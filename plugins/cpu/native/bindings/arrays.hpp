@@ -61,7 +61,7 @@ S* checked_data(const Array& a, const char* name, const std::vector<int64_t>& sh
     for (size_t i = a.ndim(); i-- > contiguous_from; stride *= static_cast<int64_t>(a.shape(i)))
         if (a.size() && a.shape(i) > 1 && a.stride(i) != stride) throw_mismatch<S>(a, name, shape, ", contiguous");
     if (a.size() && reinterpret_cast<uintptr_t>(a.data()) % sizeof(S))
-        throw_mismatch<S>(a, name, shape, " at an address that is a multiple of its numbers' size");
+        throw_mismatch<S>(a, name, shape, " at an address that is a multiple of the element size");
     return static_cast<S*>(a.data());
 }
 

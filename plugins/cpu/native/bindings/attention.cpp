@@ -3,7 +3,7 @@
 namespace specserve {
 
 void bind_plan(nb::module_& m) {
-    nb::class_<AttentionPlan>(m, "Plan")
+    nb::class_<AttentionPlan>(m, "AttentionPlan")
         .def(
             "__init__",
             [](AttentionPlan* self, int block_size, int rows_per_tile) {
@@ -14,14 +14,14 @@ void bind_plan(nb::module_& m) {
             nb::arg("block_size"), nb::arg("rows_per_tile"))
         .def(
             "add",
-            [](AttentionPlan& plan, int start, int length, int num_committed, const std::vector<int32_t>& blocks,
+            [](AttentionPlan& plan, int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
                const std::vector<int32_t>& parents) {
-                if (!plan.add(start, length, num_committed, blocks, parents))
+                if (!plan.add(start, length, num_committed, block_ids, parents))
                     throw std::invalid_argument("a request of " + std::to_string(length) + " rows from token " +
                                                 std::to_string(start) + " does not fit its " +
-                                                std::to_string(blocks.size()) + " blocks or its draft's parents.");
+                                                std::to_string(block_ids.size()) + " blocks or its draft's parents.");
             },
-            nb::arg("start"), nb::arg("length"), nb::arg("known"), nb::arg("blocks"), nb::arg("parents"))
+            nb::arg("start"), nb::arg("length"), nb::arg("num_committed"), nb::arg("block_ids"), nb::arg("parents"))
         .def_prop_ro("num_rows", &AttentionPlan::num_rows);
 }
 
@@ -29,9 +29,9 @@ template <typename S>
 void bind_attention(nb::module_& m) {
     nb::class_<PagedAttention<S>>(m, "PagedAttention")
         .def(nb::init<std::shared_ptr<Machine>, Array, const std::string&, int, float, float>(), nb::arg("machine"),
-             nb::arg("cache"), nb::arg("layout"), nb::arg("query_heads"), nb::arg("scale"), nb::arg("key_limit"))
-        .def("run", &PagedAttention<S>::forward)
-        .def("move", &PagedAttention<S>::move_slots, nb::arg("source"), nb::arg("target"))
+             nb::arg("cache"), nb::arg("layout"), nb::arg("num_heads"), nb::arg("scale"), nb::arg("key_limit"))
+        .def("forward", &PagedAttention<S>::forward)
+        .def("move_slots", &PagedAttention<S>::move_slots, nb::arg("source"), nb::arg("target"))
         .def_prop_ro("rows_per_tile", &PagedAttention<S>::tile_rows);
 }
 

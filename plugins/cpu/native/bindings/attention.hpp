@@ -26,7 +26,7 @@ inline void check_plan(const AttentionPlan& plan, int64_t rows, int64_t num_slot
 
 inline void check_window(int window) {
     if (window < 0)
-        throw std::invalid_argument("window must be at least 0, which is none; got " + std::to_string(window) + ".");
+        throw std::invalid_argument("window must be at least 0, where 0 is none; got " + std::to_string(window) + ".");
 }
 
 inline void check_slots(const int64_t* slots, int64_t count, int64_t num_slots) {
@@ -48,7 +48,7 @@ class PagedAttention {
           key_limit_(key_limit), layout_(find_layout(layout)),
           attention_(kernel_table<S>(machine_->kernels), layout_, heads_, scale) {
         if (heads_.num_kv_heads < 1 || heads_.num_heads < 1 || heads_.num_heads % heads_.num_kv_heads)
-            throw std::invalid_argument("query heads must be a multiple of key heads; got " +
+            throw std::invalid_argument("num_heads must be a multiple of the KV heads; got " +
                                         std::to_string(num_heads) + " and " + std::to_string(heads_.num_kv_heads) +
                                         ".");
         if (heads_.head_dim < 1 || heads_.head_dim % kVnni<S>)
@@ -91,8 +91,7 @@ class PagedAttention {
 
     // Moves tokens to other slots, in every layer, as if all were read before any is written.
     void move_slots(const std::vector<int64_t>& source, const std::vector<int64_t>& target) {
-        if (source.size() != target.size())
-            throw std::invalid_argument("source and target must have as many slots as each other.");
+        if (source.size() != target.size()) throw std::invalid_argument("source and target must have the same length.");
         check_slots(source.data(), static_cast<int64_t>(source.size()), num_slots());
         check_slots(target.data(), static_cast<int64_t>(target.size()), num_slots());
         nb::gil_scoped_release no_gil;

@@ -16,15 +16,15 @@ namespace specserve {
 namespace {
 
 template <typename S>
-class FusedStack {
+class PyDecoderStack {
    public:
     using HeadSizes = std::tuple<int, int, int>;  // query heads, KV heads, head_dim
     using Segments = std::vector<PackedSegment<S>>;
 
     // Without `attention`, another backend runs between `pre_attention` and `post_attention`, and `forward` throws.
-    FusedStack(std::shared_ptr<Machine> machine, std::optional<std::shared_ptr<PagedAttention<S>>> attention,
-               HeadSizes heads, std::vector<LayerWeights<S>> layers, Array final_norm,
-               std::shared_ptr<PackedLinear<S>> lm_head, Array cos, Array sin, float eps, float scale)
+    PyDecoderStack(std::shared_ptr<Machine> machine, std::optional<std::shared_ptr<PagedAttention<S>>> attention,
+                   HeadSizes heads, std::vector<LayerWeights<S>> layers, Array final_norm,
+                   std::shared_ptr<PackedLinear<S>> lm_head, Array cos, Array sin, float eps, float scale)
         : machine_(std::move(machine)), attention_(attention ? std::move(*attention) : nullptr),
           layers_(std::move(layers)), final_norm_(std::move(final_norm)), lm_head_(std::move(lm_head)),
           cos_(std::move(cos)), sin_(std::move(sin)), hidden_size_(lm_head_->linear().in_features),
@@ -36,7 +36,9 @@ class FusedStack {
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
         const int64_t* row_slots = checked_data<int64_t>(slots, "slots", {rows});
-        if (!attention_) throw std::invalid_argument("the layers were made without attention: use enter and leave.");
+        if (!attention_)
+            throw std::invalid_argument(
+                "the layers were made without attention: use pre_attention and post_attention.");
         check_plan(plan, rows, attention_->num_slots(), attention_->layout().page_slots);
         check_slots(row_slots, rows, attention_->num_slots());
         auto segments = checked_segments(adapters, rows);
@@ -63,7 +65,7 @@ class FusedStack {
     void post_attention(int layer, const Array& x, const Array& attention_out, const Segments& adapters) {
         S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
-        const S* attended = checked_data<S>(attention_out, "attended", {rows, shape_.q_size()});
+        const S* attended = checked_data<S>(attention_out, "attention_out", {rows, shape_.q_size()});
         check_layer(layer);
         auto segments = checked_segments(adapters, rows);
         nb::gil_scoped_release no_gil;
@@ -90,7 +92,7 @@ class FusedStack {
         auto [num_heads, num_kv_heads, head_dim] = sizes;
         HeadShape heads{num_heads, num_kv_heads, head_dim};
         if (num_kv_heads < 1 || num_heads < num_kv_heads || num_heads % num_kv_heads || head_dim < 1)
-            throw std::invalid_argument("query heads must be a multiple of key heads; got " +
+            throw std::invalid_argument("num_heads must be a multiple of the KV heads; got " +
                                         std::to_string(num_heads) + " and " + std::to_string(num_kv_heads) + ".");
         if (attention_ && !(attention_->heads() == heads))
             throw std::invalid_argument("heads must be those of the attention.");
@@ -171,7 +173,7 @@ class FusedStack {
 
 template <typename S>
 void bind_decoder_stack(nb::module_& m) {
-    nb::class_<LayerWeights<S>>(m, "LayerParts")
+    nb::class_<LayerWeights<S>>(m, "LayerWeights")
         .def(
             "__init__",
             [](LayerWeights<S>* self, Array input_norm, std::shared_ptr<PackedLinear<S>> qkv,
@@ -184,16 +186,17 @@ void bind_decoder_stack(nb::module_& m) {
             },
             nb::kw_only(), nb::arg("input_norm"), nb::arg("qkv"), nb::arg("q_norm").none(), nb::arg("k_norm").none(),
             nb::arg("o"), nb::arg("post_norm"), nb::arg("gate_up"), nb::arg("down"), nb::arg("window"));
-    nb::class_<FusedStack<S>>(m, "FusedStack")
+    nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
-                      typename FusedStack<S>::HeadSizes, std::vector<LayerWeights<S>>, Array,
+                      typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, Array,
                       std::shared_ptr<PackedLinear<S>>, Array, Array, float, float>(),
              nb::kw_only(), nb::arg("machine"), nb::arg("attention").none(), nb::arg("heads"), nb::arg("layers"),
-             nb::arg("final_norm"), nb::arg("head"), nb::arg("cos"), nb::arg("sin"), nb::arg("eps"), nb::arg("scale"))
-        .def("forward", &FusedStack<S>::forward)
-        .def("enter", &FusedStack<S>::pre_attention)
-        .def("leave", &FusedStack<S>::post_attention)
-        .def("logits", &FusedStack<S>::logits, nb::arg("x"), nb::arg("rows").none(), nb::arg("out"));
+             nb::arg("final_norm"), nb::arg("lm_head"), nb::arg("cos"), nb::arg("sin"), nb::arg("eps"),
+             nb::arg("scale"))
+        .def("forward", &PyDecoderStack<S>::forward)
+        .def("pre_attention", &PyDecoderStack<S>::pre_attention)
+        .def("post_attention", &PyDecoderStack<S>::post_attention)
+        .def("logits", &PyDecoderStack<S>::logits, nb::arg("x"), nb::arg("rows").none(), nb::arg("out"));
 }
 
 template void bind_decoder_stack<Bf16>(nb::module_&);

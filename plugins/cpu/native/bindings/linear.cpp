@@ -7,7 +7,7 @@ void bind_linear(nb::module_& m) {
     nb::class_<PackedLinear<S>>(m, "PackedLinear")
         .def(nb::init<std::shared_ptr<Machine>, const Array&, const std::optional<Array>&>(), nb::arg("machine"),
              nb::arg("weight"), nb::arg("bias").none())
-        .def("run", &PackedLinear<S>::forward, nb::arg("x"), nb::arg("out"));
+        .def("forward", &PackedLinear<S>::forward, nb::arg("x"), nb::arg("out"));
 }
 
 template void bind_linear<Bf16>(nb::module_&);

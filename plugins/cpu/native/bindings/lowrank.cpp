@@ -43,9 +43,9 @@ void add_segments(const std::shared_ptr<Machine>& machine, const Array& x, const
 
 template <typename S>
 void bind_lowrank(nb::module_& m) {
-    nb::class_<LowRankParts<S>>(m, "LowRank")
+    nb::class_<LowRankParts<S>>(m, "LowRankParts")
         .def(nb::init<std::vector<typename LowRankParts<S>::Part>>(), nb::arg("parts"));
-    nb::class_<PackedAdapter<S>>(m, "Adapter")
+    nb::class_<PackedAdapter<S>>(m, "PackedAdapter")
         .def(nb::init<std::vector<typename PackedAdapter<S>::LayerParts>>(), nb::arg("layers"));
     m.def("add_low_rank", &add_segments<S>);
 }

@@ -23,13 +23,13 @@ class LowRankParts {
         for (const auto& [down, up, first] : owned_) {
             const Linear<S>&d = down->linear(), &u = up->linear();
             if (d.out_features != u.in_features || d.out_features > kMaxRank)
-                throw std::invalid_argument("down must have as many outputs as up has inputs, at most " +
+                throw std::invalid_argument("the outputs of down must be the inputs of up, at most " +
                                             std::to_string(kMaxRank) + "; got " + std::to_string(d.out_features) +
                                             " and " + std::to_string(u.in_features) + ".");
             if (first < 0)
                 throw std::invalid_argument("the first output must be at least 0; got " + std::to_string(first) + ".");
             if (in_features && d.in_features != in_features)
-                throw std::invalid_argument("parts of one projection must have as many inputs; got " +
+                throw std::invalid_argument("parts of one projection must have the same inputs; got " +
                                             std::to_string(in_features) + " and " + std::to_string(d.in_features) +
                                             ".");
             in_features = d.in_features;

@@ -64,7 +64,7 @@ void silu_and_multiply(const Machine& machine, const Array& gate_up, const Array
 template <typename S>
 void bind_rowwise(nb::module_& m) {
     m.def("rms_norm", &rms_norm<S>);
-    m.def("rotary", &apply_rope<S>);
+    m.def("apply_rope", &apply_rope<S>);
     m.def("silu_and_multiply", &silu_and_multiply<S>);
 }
 

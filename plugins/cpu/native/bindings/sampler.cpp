@@ -19,11 +19,11 @@ void check_index(int64_t index, int64_t size, const char* name) {
                                     std::to_string(index) + ".");
 }
 
-// Builds TargetRows: `begin` a row, then the edits of its logits.
-class TargetsBuilder {
+// Builds TargetRows: `add_row`, then the edits of its logits.
+class TargetRowsBuilder {
    public:
-    void begin(int64_t row, uint64_t seed, int64_t index, double temperature, int64_t top_k, double top_p,
-               double min_p) {
+    void add_row(int64_t row, uint64_t seed, int64_t index, double temperature, int64_t top_k, double top_p,
+                 double min_p) {
         if (index < 0) throw std::invalid_argument("index must be at least 0; got " + std::to_string(index) + ".");
         targets_.rows.push_back({row, seed, index, static_cast<float>(temperature), top_k, top_p, min_p, nullptr,
                                  targets_.edits.size(), 0});
@@ -56,7 +56,7 @@ class TargetsBuilder {
 
    private:
     TargetRow& last_row() {
-        if (targets_.rows.empty()) throw std::invalid_argument("no row was begun that this could belong to.");
+        if (targets_.rows.empty()) throw std::invalid_argument("there is no row yet: call add_row first.");
         return targets_.rows.back();
     }
     // The edit is added last, after its lists: if one of them throws, the targets stay valid without the edit.
@@ -81,7 +81,7 @@ std::vector<int> argmax_tokens(Sampler& sampler, const Array& array) {
     return sampler.argmax_tokens(logits);
 }
 
-std::vector<int> target_tokens(Sampler& sampler, const Array& array, const TargetsBuilder& builder) {
+std::vector<int> target_tokens(Sampler& sampler, const Array& array, const TargetRowsBuilder& builder) {
     Logits logits = to_logits(array);
     const TargetRows& targets = builder.checked(logits);
     nb::gil_scoped_release no_gil;
@@ -93,7 +93,7 @@ nb::list token_logprobs(Sampler& sampler, const Array& array, const std::vector<
                         const std::vector<int64_t>& counts) {
     Logits logits = to_logits(array);
     if (tokens.size() != array.shape(0) || counts.size() != array.shape(0))
-        throw std::invalid_argument("tokens and counts must be as many as rows of logits; got " +
+        throw std::invalid_argument("tokens and counts must have one element per row of logits; got " +
                                     std::to_string(tokens.size()) + " and " + std::to_string(counts.size()) + " for " +
                                     shape_string(array) + ".");
     for (int64_t token : tokens) check_index(token, logits.size, "token");
@@ -112,14 +112,14 @@ nb::list token_logprobs(Sampler& sampler, const Array& array, const std::vector<
 }  // namespace
 
 void bind_sampler(nb::module_& m) {
-    nb::class_<TargetsBuilder>(m, "Targets")
+    nb::class_<TargetRowsBuilder>(m, "TargetRows")
         .def(nb::init<>())
-        .def("begin", &TargetsBuilder::begin)
-        .def("use", &TargetsBuilder::replace_logits)
-        .def("penalize", &TargetsBuilder::penalize)
-        .def("shift", &TargetsBuilder::shift)
-        .def("keep_only", &TargetsBuilder::keep_only)
-        .def("forbid", &TargetsBuilder::forbid);
+        .def("add_row", &TargetRowsBuilder::add_row)
+        .def("replace_logits", &TargetRowsBuilder::replace_logits)
+        .def("penalize", &TargetRowsBuilder::penalize)
+        .def("shift", &TargetRowsBuilder::shift)
+        .def("keep_only", &TargetRowsBuilder::keep_only)
+        .def("forbid", &TargetRowsBuilder::forbid);
     nb::class_<Sampler>(m, "Sampler")
         .def(
             "__init__",
@@ -129,7 +129,7 @@ void bind_sampler(nb::module_& m) {
         .def("target_tokens", &target_tokens, nb::arg("logits"), nb::arg("targets"))
         .def("token_logprobs", &token_logprobs, nb::arg("logits"), nb::arg("tokens"), nb::arg("counts"))
         .def(
-            "noise",
+            "gumbel_noise",
             [](const Sampler& sampler, uint64_t seed, int64_t index, const Array& out) {
                 float* data = checked_data<float>(out, "out", {kAny});
                 sampler.gumbel_noise(seed, index, static_cast<int>(out.shape(0)), data);

@@ -1,7 +1,7 @@
-"""The kernels, in C++ (`native/`). Tensors go in and out by DLPack, on CPU; long calls let other Python threads run.
+"""The kernels, in C++ (`native/`). CPU tensors are passed by DLPack, and calls release the GIL.
 
-Letters: T rows, V vocabulary. What is written goes into `out`, which the caller makes. A tensor of the wrong dtype or
-shape, and a number out of range, is a ValueError that says what was got and what is allowed.
+Letters: T rows, V vocabulary. Results go into `out`, which the caller allocates. A wrong dtype or shape and a number
+out of range raise ValueError, which says what was got and what is allowed.
 """
 
 from array import array
@@ -11,10 +11,10 @@ from typing import type_check_only
 from torch import Tensor
 
 def instruction_sets() -> list[str]:
-    """Those of this build that the processor runs, the fastest first; the last is always `portable`."""
+    """Those of this build that the processor supports, the fastest first; the last is always `portable`."""
 
 class Machine:
-    """An instruction set and its threads, which everything of one engine shares."""
+    """The kernels of an instruction set and a thread pool, which all objects of one engine share."""
 
     def __init__(self, instruction_set: str, threads: int) -> None: ...
     @property
@@ -22,52 +22,54 @@ class Machine:
     @property
     def threads(self) -> int: ...
 
-class Plan:
+class AttentionPlan:
     """Which keys each row of a batch sees."""
 
     def __init__(self, block_size: int, rows_per_tile: int) -> None: ...
-    def add(self, start: int, length: int, known: int, blocks: Sequence[int], parents: Sequence[int]) -> None:
-        """A request's next rows: `length` of them from token `start` on, the first `known` committed. parents: of its
-        guesses, -1 for the root; empty where each follows the one before."""
+    def add(
+        self, start: int, length: int, num_committed: int, block_ids: Sequence[int], parents: Sequence[int]
+    ) -> None:
+        """A request's rows: `length` tokens from position `start`, the first `num_committed` of them committed, the
+        others draft tokens. parents: of the draft tokens, -1 for the root; empty for a chain."""
 
     @property
     def num_rows(self) -> int: ...
 
 @type_check_only
-class Kind:
-    """What there is once per dtype: `float32` and `bfloat16` are modules of these names."""
+class DtypeModule:
+    """What exists once per dtype: `float32` and `bfloat16` are modules with these members."""
 
     class PackedLinear:
-        """weight: [out, in], in bfloat16 with an even number of inputs; packed once."""
+        """weight: [out, in], in bfloat16 with an even number of inputs. Packed once, into panels."""
 
         def __init__(self, machine: Machine, weight: Tensor, bias: Tensor | None) -> None: ...
-        def run(self, x: Tensor, out: Tensor) -> None:
+        def forward(self, x: Tensor, out: Tensor) -> None:
             """x: [T, in] -> out: [T, out]."""
 
-    class LowRank:
-        """What an adapter adds to one projection: of each part x through `down`, then `up`, to the outputs from the
-        number on. At most 256 outputs of `down`."""
+    class LowRankParts:
+        """The low-rank parts of one projection: (down, up, first output) adds up(down(x)) to the outputs from the first
+        on. The rank is at most 256."""
 
-        def __init__(self, parts: Sequence[tuple[Kind.PackedLinear, Kind.PackedLinear, int]]) -> None: ...
+        def __init__(self, parts: Sequence[tuple[DtypeModule.PackedLinear, DtypeModule.PackedLinear, int]]) -> None: ...
 
-    class Adapter:
-        """Of every layer the parts of qkv, o, gate_up and down; layers beyond the last are as the model is."""
+    class PackedAdapter:
+        """Of each layer the parts of qkv, o, gate_up and down; later layers have none."""
 
-        def __init__(self, layers: Sequence[tuple[Kind.LowRank | None, ...]]) -> None: ...
+        def __init__(self, layers: Sequence[tuple[DtypeModule.LowRankParts | None, ...]]) -> None: ...
 
     @staticmethod
     def add_low_rank(
-        machine: Machine, x: Tensor, out: Tensor, segments: Sequence[tuple[int, int, Kind.LowRank]], /
+        machine: Machine, x: Tensor, out: Tensor, segments: Sequence[tuple[int, int, DtypeModule.LowRankParts]], /
     ) -> None:
-        """x: [T, in]; to rows [begin, end) of out: [T, out] what each segment adds."""
+        """x: [T, in]. Adds each segment's parts to rows [begin, end) of out: [T, out]."""
 
     @staticmethod
     def rms_norm(machine: Machine, x: Tensor, weight: Tensor, eps: float, out: Tensor, /) -> None:
         """x, out: [T, heads, n]; weight: [n]."""
 
     @staticmethod
-    def rotary(machine: Machine, x: Tensor, cos: Tensor, sin: Tensor, /) -> None:
-        """x: [T, heads, head_dim], turned in place; cos, sin: [T, 1, rotary_dim] float32."""
+    def apply_rope(machine: Machine, x: Tensor, cos: Tensor, sin: Tensor, /) -> None:
+        """x: [T, heads, head_dim], in place; cos, sin: [T, 1, rotary_dim] float32."""
 
     @staticmethod
     def silu_and_multiply(machine: Machine, gate_up: Tensor, out: Tensor, /) -> None:
@@ -75,62 +77,63 @@ class Kind:
 
     class PagedAttention:
         """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place. layout: by_slot, or panels, which
-        mixes the numbers of sixteen neighbouring slots."""
+        interleaves sixteen neighbouring slots."""
 
         def __init__(
-            self, machine: Machine, cache: Tensor, layout: str, query_heads: int, scale: float, key_limit: float
+            self, machine: Machine, cache: Tensor, layout: str, num_heads: int, scale: float, key_limit: float
         ) -> None: ...
-        def run(
+        def forward(
             self,
             layer: int,
             q: Tensor,
             k: Tensor,
             v: Tensor,
             slots: Tensor,
-            plan: Plan,
+            plan: AttentionPlan,
             window: int,
             out: Tensor,
             /,
         ) -> None:
-            """Writes k, v: [T, kv_heads, head_dim] to slots: [T] int64; then q, out: [T, heads, head_dim]. window: how
-            many keys a query sees, 0 for all."""
+            """Stores k, v: [T, kv_heads, head_dim] in slots: [T] int64, then attends. q, out: [T, heads, head_dim].
+            window: the number of keys that a query sees, 0 for all."""
 
-        def move(self, source: Sequence[int], target: Sequence[int]) -> None:
-            """Tokens to other slots in every layer, as if all were read before any is written."""
+        def move_slots(self, source: Sequence[int], target: Sequence[int]) -> None:
+            """Moves tokens to other slots, in every layer, as if all were read before any is written."""
 
         @property
         def rows_per_tile(self) -> int: ...
 
-    class LayerParts:
-        """The weights of a layer. The head norms are None where the family has none."""
+    class LayerWeights:
+        """The weights of a layer. q_norm and k_norm are None if the model has no QK norm."""
 
         def __init__(
             self,
             *,
             input_norm: Tensor,
-            qkv: Kind.PackedLinear,
+            qkv: DtypeModule.PackedLinear,
             q_norm: Tensor | None,
             k_norm: Tensor | None,
-            o: Kind.PackedLinear,
+            o: DtypeModule.PackedLinear,
             post_norm: Tensor,
-            gate_up: Kind.PackedLinear,
-            down: Kind.PackedLinear,
+            gate_up: DtypeModule.PackedLinear,
+            down: DtypeModule.PackedLinear,
             window: int,
         ) -> None: ...
 
-    class FusedStack:
-        """The decoder's layers; cos, sin: [positions, 1, rotary_dim] float32; heads: of queries, of keys, numbers of
-        one. Without attention of its own it has `enter` and `leave`, not `forward`. adapters: of rows [begin, end)."""
+    class DecoderStack:
+        """The decoder's layers. heads: query heads, KV heads, head_dim; cos, sin: [positions, 1, rotary_dim] float32.
+        Without attention, call `pre_attention` and `post_attention` instead of `forward`. adapters: of rows
+        [begin, end)."""
 
         def __init__(
             self,
             *,
             machine: Machine,
-            attention: Kind.PagedAttention | None,
+            attention: DtypeModule.PagedAttention | None,
             heads: tuple[int, int, int],
-            layers: Sequence[Kind.LayerParts],
+            layers: Sequence[DtypeModule.LayerWeights],
             final_norm: Tensor,
-            head: Kind.PackedLinear,
+            lm_head: DtypeModule.PackedLinear,
             cos: Tensor,
             sin: Tensor,
             eps: float,
@@ -141,49 +144,54 @@ class Kind:
             x: Tensor,
             positions: Tensor,
             slots: Tensor,
-            plan: Plan,
+            plan: AttentionPlan,
             begin: int,
             end: int,
-            adapters: Sequence[tuple[int, int, Kind.Adapter]],
+            adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
             /,
         ) -> None:
             """x: [T, hidden], the input of layer `begin`, becomes that of layer `end`; positions, slots: [T] int64."""
 
-        def enter(
+        def pre_attention(
             self,
             layer: int,
             x: Tensor,
             positions: Tensor,
-            adapters: Sequence[tuple[int, int, Kind.Adapter]],
+            adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
             qkv: Tensor,
             /,
         ) -> None:
-            """qkv: [T, (heads + 2 kv_heads) * head_dim], of x and turned."""
+            """qkv: [T, (heads + 2 kv_heads) * head_dim], with RoPE applied."""
 
-        def leave(
-            self, layer: int, x: Tensor, attended: Tensor, adapters: Sequence[tuple[int, int, Kind.Adapter]], /
+        def post_attention(
+            self,
+            layer: int,
+            x: Tensor,
+            attention_out: Tensor,
+            adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
+            /,
         ) -> None:
-            """x, the input of the layer, becomes its output; attended: [T, heads * head_dim]."""
+            """x, the input of the layer, becomes its output; attention_out: [T, heads * head_dim]."""
 
         def logits(self, x: Tensor, rows: Tensor | None, out: Tensor) -> None:
-            """out: [len(rows), V] float32, of these rows of x or of all."""
+            """out: [len(rows), V] float32; rows: of x, None for all."""
 
-float32: type[Kind]
-bfloat16: type[Kind]
+float32: type[DtypeModule]
+bfloat16: type[DtypeModule]
 
-class Targets:
-    """The rows whose target tokens are wanted. `begin` one, then say what changes its logits: ids are array("q") of
-    distinct tokens, counts and values array("f"), as in `specserve.protocols.LogitEdits`, or other buffers of these
-    types: their numbers are copied."""
+class TargetRows:
+    """The rows whose target tokens are to be chosen: `add_row`, then the edits of its logits. As in
+    `specserve.protocols.LogitEdits`, ids are array("q") of distinct tokens, counts and values array("f"); other buffers
+    of these types serve too. All are copied."""
 
     def __init__(self) -> None: ...
-    def begin(
+    def add_row(
         self, row: int, seed: int, index: int, temperature: float, top_k: int, top_p: float, min_p: float, /
     ) -> None:
-        """row: in the logits; temperature 0 is greedy."""
+        """row: of the logits; temperature 0 is greedy."""
 
-    def use(self, logits: Tensor, /) -> None:
-        """[V] float32, in place of the row's; copied."""
+    def replace_logits(self, logits: Tensor, /) -> None:
+        """logits: [V] float32, used instead of the row; copied."""
 
     def penalize(
         self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float, /
@@ -193,15 +201,15 @@ class Targets:
     def forbid(self, ids: array[int], /) -> None: ...
 
 class Sampler:
-    """Decides rows of logits: [n, V] float32. A NaN counts as -inf."""
+    """logits: [n, V] float32; NaN counts as -inf."""
 
     def __init__(self, machine: Machine) -> None: ...
     def argmax_tokens(self, logits: Tensor) -> list[int]: ...
-    def target_tokens(self, logits: Tensor, targets: Targets) -> list[int]: ...
+    def target_tokens(self, logits: Tensor, targets: TargetRows) -> list[int]: ...
     def token_logprobs(
         self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]
     ) -> list[tuple[float, tuple[int, ...], tuple[float, ...]]]:
-        """Per row: the token's log-probability, the ids of the counts[i] best, and theirs."""
+        """Of row i: the log-probability of tokens[i], and the ids and log-probabilities of its counts[i] best."""
 
-    def noise(self, seed: int, index: int, out: Tensor) -> None:
+    def gumbel_noise(self, seed: int, index: int, out: Tensor) -> None:
         """The Gumbel noise of tokens 0, 1, ...; out: [V] float32."""

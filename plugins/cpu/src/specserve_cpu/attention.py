@@ -1,7 +1,7 @@
-"""The attention backend cpu_paged: keys and values are written and read in place, whatever the page size.
+"""The attention backend cpu_paged: it reads and writes the paged cache in place, whatever the block size.
 
-Every query row is computed on its own: scores, weights and sums in one order, over segments of 128 keys of its own
-path. Knows nothing about tiles of torch or about the kernel set beside it.
+A query's scores, probabilities and sums have a fixed order, over segments of 128 keys of its own path, so its bits do
+not depend on the batch. Knows nothing of the kernel set.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from specserve.config import BLOCK_SIZES
 from specserve.protocols import BY_SLOT, PHASES, AttentionBackend, AttentionCapabilities, KVLayout
 from specserve_cpu import _native
-from specserve_cpu.lending import lent
+from specserve_cpu.dlpack import dlpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 PANELS = KVLayout("panels", slots=16, numbers=16)
-"""Sixteen neighbouring slots lie as the panels that the kernels multiply: nothing is packed in a step."""
+"""Sixteen neighbouring slots are stored as packed panels, which the kernels read as they are."""
 
 
 class PagedPlan(NamedTuple):
-    """Which keys each row sees, and the slots where the rows' own go."""
+    """Which keys each row sees, and the slots of the rows' own keys and values."""
 
-    rows: _native.Plan
+    native: _native.AttentionPlan
     slots: Tensor
 
 
@@ -41,16 +41,15 @@ class CpuPagedAttention(AttentionBackend):
 
     def __init__(self, machine: _native.Machine, spec: AttentionSpec, cache: KVCache, dtype: torch.dtype) -> None:
         self.spec, self.cache, self.dtype = spec, cache, dtype
-        kind = native_kind(dtype)
-        self.native = kind.PagedAttention(
+        self.native = native_module(dtype).PagedAttention(
             machine, cache.data, spec.kv_layout.name, spec.num_heads, spec.scale, cache.key_limit
         )
         if spec.kv_layout != BY_SLOT:
-            cache.mover = self.move
+            cache.mover = self.move_slots
         self.windows = [window or 0 for window in spec.sliding_windows]
 
     def plan(self, batch: Batch) -> PagedPlan:
-        plan = _native.Plan(batch.block_size, self.native.rows_per_tile)
+        plan = _native.AttentionPlan(batch.block_size, self.native.rows_per_tile)
         for span in batch.spans:
             draft = span.draft
             parents = () if draft is None or draft.parents is None else draft.parents
@@ -59,18 +58,21 @@ class CpuPagedAttention(AttentionBackend):
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:
         out = torch.empty(q.shape, dtype=q.dtype)
-        self.native.run(layer, lent(q), lent(k), lent(v), lent(plan.slots), plan.rows, self.windows[layer], lent(out))
+        window = self.windows[layer]
+        self.native.forward(
+            layer, dlpack(q), dlpack(k), dlpack(v), dlpack(plan.slots), plan.native, window, dlpack(out)
+        )
         return out
 
-    def move(self, data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:
+    def move_slots(self, data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:
         """`KVCache.mover` for panels."""
-        assert data is self.cache.data, "made for another cache"
-        self.native.move(list(source), list(target))
+        assert data is self.cache.data, "the backend was built for another cache"
+        self.native.move_slots(list(source), list(target))
 
 
 class PagedFactory:
-    """How the core finds the backend. `machine` is None where the kernels do not serve: then it does not fit either,
-    and its capabilities say why."""
+    """Builds the backend. `machine` is None where the kernels do not serve; the capabilities then exclude the backend
+    too."""
 
     name = CpuPagedAttention.name
     capabilities = AttentionCapabilities(
@@ -81,7 +83,7 @@ class PagedFactory:
         block_sizes=BLOCK_SIZES,
         devices=("cpu",),
         dtypes=("float32", "bfloat16"),
-        head_bytes={"cpu": 4},  # bfloat16 is taken in pairs
+        head_bytes={"cpu": 4},  # bfloat16 dot products take pairs
         kv_layouts=(PANELS, BY_SLOT),
         made_for=PHASES,
     )
@@ -90,10 +92,10 @@ class PagedFactory:
         self.machine = machine
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> CpuPagedAttention:
-        assert self.machine is not None, "built for a device or dtype that it does not state"
+        assert self.machine is not None, "the capabilities exclude this device or dtype"
         return CpuPagedAttention(self.machine, spec, cache, dtype)
 
 
-def native_kind(dtype: torch.dtype) -> type[_native.Kind]:
-    """The native classes and functions for a dtype."""
+def native_module(dtype: torch.dtype) -> type[_native.DtypeModule]:
+    """The native classes and functions of a dtype."""
     return {torch.float32: _native.float32, torch.bfloat16: _native.bfloat16}[dtype]

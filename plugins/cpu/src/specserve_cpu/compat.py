@@ -1,4 +1,4 @@
-"""Where the native kernels serve. Imports nothing heavy: the commands that explain read it."""
+"""Where the native kernels serve. Imports nothing heavy: `specserve plugins` reads it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The decoder's layers in native calls: all of them in one with our own attention, two a layer around another's.
+"""The decoder's layers in native calls: one for all layers with cpu_paged, two per layer around another backend.
 
-Has the bits of the pieces called one by one: the same functions in another loop. Takes adapters with it. Declines where
-a projection has a delta of another kind or a kernel of somebody else's, which must be called in between.
+The same native functions as in the layers called piece by piece, so the same bits. LoRA adapters are included. Declines
+if a projection has another kind of delta or another plugin's kernel, which must be called in between.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import torch
 
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve_cpu.adapters import native_segments
-from specserve_cpu.attention import CpuPagedAttention, native_kind
-from specserve_cpu.lending import lent
+from specserve_cpu.attention import CpuPagedAttention, native_module
+from specserve_cpu.dlpack import dlpack
 from specserve_cpu.linear import PackedLinear
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 LANES = 16
 
 
-class NativeEnds:
-    """The first and the last part of a `specserve.protocols.ForwardPass`."""
+class NativePass:
+    """What both kinds of `specserve.protocols.ForwardPass` share: the embedding and the output head."""
 
-    def __init__(self, model: DecoderModel, stack: _native.Kind.FusedStack) -> None:
+    def __init__(self, model: DecoderModel, stack: _native.DtypeModule.DecoderStack) -> None:
         self.model, self.stack = model, stack
 
     def embed(self, batch: Batch) -> Tensor:
@@ -43,81 +43,85 @@ class NativeEnds:
         out = torch.empty((batch.num_scored, self.model.vocab_size), dtype=torch.float32)
         if batch.num_scored:
             rows = batch.scored_rows
-            self.stack.logits(lent(x), None if rows is None else lent(rows), lent(out))
+            self.stack.logits(dlpack(x), None if rows is None else dlpack(rows), dlpack(out))
         return out
 
 
-class FusedPass(NativeEnds):
-    """With attention of our own."""
+class FusedPass(NativePass):
+    """All layers in one call, with cpu_paged."""
 
     def layers(self, x: Tensor, batch: Batch, plan: PagedPlan, begin: int, end: int) -> Tensor:
         adapters = native_segments(batch.lora)
-        self.stack.forward(lent(x), lent(batch.positions), lent(batch.slots), plan.rows, begin, end, adapters)
+        self.stack.forward(dlpack(x), dlpack(batch.positions), dlpack(batch.slots), plan.native, begin, end, adapters)
         return x
 
 
-class AroundPass(NativeEnds):
-    """Around an attention of somebody else's."""
+class SplitPass(NativePass):
+    """Two calls per layer, before and after another attention backend."""
 
-    def __init__(self, model: DecoderModel, stack: _native.Kind.FusedStack, attention: AttentionBackend) -> None:
+    def __init__(
+        self, model: DecoderModel, stack: _native.DtypeModule.DecoderStack, attention: AttentionBackend
+    ) -> None:
         super().__init__(model, stack)
         self.attention = attention
-        self.sizes = (model.num_heads, model.num_kv_heads, model.num_kv_heads)
+        self.head_counts = (model.num_heads, model.num_kv_heads, model.num_kv_heads)
 
     def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
         adapters = native_segments(batch.lora)
         for layer in range(begin, end):
-            qkv = x.new_empty((len(x), sum(self.sizes), self.model.head_dim))
-            self.stack.enter(layer, lent(x), lent(batch.positions), adapters, lent(qkv.flatten(1)))
-            q, k, v = qkv.split_with_sizes(self.sizes, 1)
-            attended = self.attention.forward(layer, q, k, v, plan).flatten(1)
-            self.stack.leave(layer, lent(x), lent(attended.contiguous()), adapters)
+            qkv = x.new_empty((len(x), sum(self.head_counts), self.model.head_dim))
+            self.stack.pre_attention(layer, dlpack(x), dlpack(batch.positions), adapters, dlpack(qkv.flatten(1)))
+            q, k, v = qkv.split_with_sizes(self.head_counts, 1)
+            attention_out = self.attention.forward(layer, q, k, v, plan).flatten(1)
+            self.stack.post_attention(layer, dlpack(x), dlpack(attention_out.contiguous()), adapters)
         return x
 
 
-def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBackend) -> FusedPass | AroundPass | None:
+def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBackend) -> FusedPass | SplitPass | None:
     """None where the model cannot be fused."""
-    if model.config.intermediate_size % LANES or not all(is_free(p) for p in model.projections.values()):
+    if model.config.intermediate_size % LANES or not all(is_fusable(p) for p in model.projections.values()):
         return None
-    kind = native_kind(model.dtype)
+    module = native_module(model.dtype)
     own = attention if isinstance(attention, CpuPagedAttention) else None
     windows = own.windows if own is not None else [0] * model.num_layers
-    stack = kind.FusedStack(
+    stack = module.DecoderStack(
         machine=machine,
         attention=None if own is None else own.native,
         heads=(model.num_heads, model.num_kv_heads, model.head_dim),
-        layers=[layer_parts(kind, layer, window) for layer, window in zip(model.layers, windows, strict=True)],
+        layers=[layer_weights(module, layer, window) for layer, window in zip(model.layers, windows, strict=True)],
         final_norm=model.final_norm,
-        head=packed_of(model.lm_head),
+        lm_head=native_linear(model.lm_head),
         cos=model.rotary.cos,
         sin=model.rotary.sin,
         eps=model.config.norm_eps,
         scale=model.scale,
     )
-    return AroundPass(model, stack, attention) if own is None else FusedPass(model, stack)
+    return SplitPass(model, stack, attention) if own is None else FusedPass(model, stack)
 
 
-def is_free(projection: protocols.Projection) -> bool:
-    """Is it this kernel set's alone, with nothing added but adapters?"""
+def is_fusable(projection: protocols.Projection) -> bool:
+    """Is its kernel ours, without padding, and are its deltas all LoRA?"""
     packed = projection.packed
-    known = all(isinstance(delta, LowRankDelta) for delta in projection.deltas)
-    return known and isinstance(packed, PackedLinear) and not packed.missing
+    only_lora = all(isinstance(delta, LowRankDelta) for delta in projection.deltas)
+    return only_lora and isinstance(packed, PackedLinear) and not packed.padding
 
 
-def packed_of(projection: Projection) -> _native.Kind.PackedLinear:
-    assert isinstance(projection.packed, PackedLinear), f"{projection.name} is not free"
+def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:
+    assert isinstance(projection.packed, PackedLinear), f"{projection.name} is not fusable"
     return projection.packed.native
 
 
-def layer_parts(kind: type[_native.Kind], layer: DecoderLayer, window: int) -> _native.Kind.LayerParts:
-    return kind.LayerParts(
+def layer_weights(
+    module: type[_native.DtypeModule], layer: DecoderLayer, window: int
+) -> _native.DtypeModule.LayerWeights:
+    return module.LayerWeights(
         input_norm=layer.input_norm,
-        qkv=packed_of(layer.qkv_proj),
+        qkv=native_linear(layer.qkv_proj),
         q_norm=layer.q_norm,
         k_norm=layer.k_norm,
-        o=packed_of(layer.o_proj),
+        o=native_linear(layer.o_proj),
         post_norm=layer.post_attention_norm,
-        gate_up=packed_of(layer.gate_up_proj),
-        down=packed_of(layer.down_proj),
+        gate_up=native_linear(layer.gate_up_proj),
+        down=native_linear(layer.down_proj),
         window=window,
     )

@@ -1,7 +1,6 @@
-"""The native kernel set: row-wise arithmetic in C++, each row in one fixed order whatever the batch.
+"""The native kernel set: row-wise arithmetic in C++. Each row has a fixed order of operations, whatever the batch.
 
-Rounds where the torch kernels round: every result goes to the model's dtype where torch would store it. Knows nothing
-about batches; the decoder's layers as one call are `fused`'s.
+Rounds where the torch kernels do: every result is rounded to the model's dtype where torch would store it.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve_cpu.adapters import PackedAdapter
-from specserve_cpu.attention import native_kind
+from specserve_cpu.attention import native_module
 from specserve_cpu.fused import fuse
-from specserve_cpu.linear import PackedLinear, dense, filled_up
+from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns
 from specserve_cpu.sampler import CpuSampler
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import AdapterWeights, AttentionBackend
     from specserve_cpu import _native
-    from specserve_cpu.fused import AroundPass, FusedPass
+    from specserve_cpu.fused import FusedPass, SplitPass
 
 
 class CpuKernels:
@@ -37,7 +36,7 @@ class CpuKernels:
         self.machine = machine
         self.name = f"cpu-{machine.instruction_set}"
         self.sampler = CpuSampler(machine)
-        self.native = native_kind(getattr(torch, dtype))
+        self.native = native_module(getattr(torch, dtype))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return PackedLinear(self.machine, weight, bias)(x)
@@ -47,19 +46,19 @@ class CpuKernels:
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]
-        heads = dense(x).reshape(len(x), -1, size) if x.dim() != 3 else dense(x)
+        heads = contiguous_rows(x).reshape(len(x), -1, size) if x.dim() != 3 else contiguous_rows(x)
         out = torch.empty(heads.shape, dtype=x.dtype)
         self.native.rms_norm(self.machine, heads, weight, eps, out)
         return out.view(x.shape)
 
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         out = x.contiguous() if not x.is_contiguous() else x.clone()
-        self.native.rotary(self.machine, out, cos, sin)
+        self.native.apply_rope(self.machine, out, cos, sin)
         return out
 
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         out = torch.empty((gate_up.shape[0], gate_up.shape[1] // 2), dtype=gate_up.dtype)
-        self.native.silu_and_multiply(self.machine, dense(gate_up), out)
+        self.native.silu_and_multiply(self.machine, contiguous_rows(gate_up), out)
         return out
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
@@ -70,9 +69,9 @@ class CpuKernels:
             (begin, end, adapter.parts[projection]) for begin, end, adapter in segments if projection in adapter.parts
         ]
         if parts:
-            even = filled_up(x, max(part.missing for _, _, part in parts))
+            padded = pad_columns(x, max(part.padding for _, _, part in parts))
             native = [(begin, end, part.native) for begin, end, part in parts]
-            self.native.add_low_rank(self.machine, dense(even), out, native)
+            self.native.add_low_rank(self.machine, contiguous_rows(padded), out, native)
 
-    def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | AroundPass | None:
+    def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | SplitPass | None:
         return fuse(self.machine, model, attention)

@@ -1,4 +1,4 @@
-"""A linear map whose weight was packed into the panels that the kernels read."""
+"""A linear map whose weight is packed into the panels that the kernels read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from specserve_cpu.attention import native_kind
-from specserve_cpu.lending import lent
+from specserve_cpu.attention import native_module
+from specserve_cpu.dlpack import dlpack
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,23 +20,23 @@ class PackedLinear:
     """`(x: [T, in]) -> [T, out]`, a fresh tensor."""
 
     def __init__(self, machine: _native.Machine, weight: Tensor, bias: Tensor | None) -> None:
-        self.outs, self.ins = weight.shape
-        # bf16 inputs are taken in pairs
-        self.missing = self.ins % 2 if weight.dtype == torch.bfloat16 else 0
-        even = filled_up(weight, self.missing).contiguous()
-        self.native = native_kind(weight.dtype).PackedLinear(machine, even, bias)
+        self.out_features, self.in_features = weight.shape
+        # bfloat16 dot products take inputs in pairs
+        self.padding = self.in_features % 2 if weight.dtype == torch.bfloat16 else 0
+        padded = pad_columns(weight, self.padding).contiguous()
+        self.native = native_module(weight.dtype).PackedLinear(machine, padded, bias)
 
     def __call__(self, x: Tensor) -> Tensor:
-        out = torch.empty((x.shape[0], self.outs), dtype=x.dtype)
-        self.native.run(lent(dense(filled_up(x, self.missing))), lent(out))
+        out = torch.empty((x.shape[0], self.out_features), dtype=x.dtype)
+        self.native.forward(dlpack(contiguous_rows(pad_columns(x, self.padding))), dlpack(out))
         return out
 
 
-def filled_up(rows: Tensor, missing: int) -> Tensor:
-    """With so many columns of zeros more; without a copy where none is missing."""
-    return F.pad(rows, (0, missing)) if missing else rows
+def pad_columns(x: Tensor, count: int) -> Tensor:
+    """x with `count` more columns of zeros; x itself if there are none to add."""
+    return F.pad(x, (0, count)) if count else x
 
 
-def dense(x: Tensor) -> Tensor:
-    """x with neighbouring numbers in its last dimension."""
+def contiguous_rows(x: Tensor) -> Tensor:
+    """x with stride 1 in its last dimension."""
     return x if x.stride(-1) == 1 else x.contiguous()

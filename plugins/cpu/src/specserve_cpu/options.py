@@ -1,4 +1,4 @@
-"""What a user may choose."""
+"""The options of the plugin."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ AUTO = "auto"
 
 class CpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     instruction_set: str = AUTO
-    """auto takes the fastest that the processor has: amx, avx512_bf16, avx512, avx2 or portable. Each has bits of its
-    own."""
+    """auto is the fastest that the processor supports of amx, avx512_bf16, avx512, avx2 or portable. Results differ
+    between them in their last bits."""

@@ -1,4 +1,4 @@
-"""cpu's hooks. One instance serves one engine: its kernels and its attention share an instruction set and threads."""
+"""cpu's hooks. One instance serves one engine: its kernels and attention share an instruction set and a thread pool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class CpuPlugin:
     def __init__(self) -> None:
         self.machine: Machine | None = None
-        """Made by `make_kernels`, which start-up calls before the other hooks; None where the kernels do not serve."""
+        """Set by `make_kernels`, which is called before the other hooks; None where the kernels do not serve."""
 
     @hookimpl
     def plugin_options(self) -> type[CpuOptions]:
@@ -31,8 +31,8 @@ class CpuPlugin:
     def make_kernels(self, config: EngineConfig, options: CpuOptions, device: str, dtype: str) -> CpuKernels | None:
         if device != "cpu" or dtype not in DTYPES:
             return None
-        self.machine = Machine(chosen(options.instruction_set), config.threads or 1)
-        torch.set_num_threads(1)  # two pools that spin on the same cores stall each other
+        self.machine = Machine(resolve_instruction_set(options.instruction_set), config.threads or 1)
+        torch.set_num_threads(1)  # two thread pools that spin on the same cores stall each other
         return CpuKernels(self.machine, dtype)
 
     @hookimpl
@@ -40,13 +40,13 @@ class CpuPlugin:
         return [PagedFactory(self.machine)]
 
 
-def chosen(name: str) -> str:
-    here = instruction_sets()
+def resolve_instruction_set(name: str) -> str:
+    supported = instruction_sets()
     if name == AUTO:
-        return here[0]
-    if name not in here:
+        return supported[0]
+    if name not in supported:
         raise ConfigError(
             f"cpu.instruction_set: {name} does not run on this processor, or not in this build; got {name!r}, "
-            f"allowed are auto, {', '.join(here)}. Leave it at auto."
+            f"allowed are auto, {', '.join(supported)}. Leave it at auto."
         )
     return name
