@@ -15,8 +15,8 @@ OWNER = "specserve"
 
 def list_models(engine: EngineClient, base: str) -> list[JsonObject]:
     cards = [model_card(engine, base, engine.model_name, None)]
-    answers, _ = engine.plugins.try_collect("list_models", check_resolved_models)
-    for _, models in answers:
+    results, _ = engine.plugins.try_collect("list_models", check_resolved_models)
+    for _, models in results:
         cards += [model_card(engine, model.name, model.name, model.parent or base) for model in models]
     return cards
 

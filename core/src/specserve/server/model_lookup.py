@@ -67,16 +67,16 @@ def find_model(engine: EngineClient, name: str, base: str) -> ResolvedModel:
 
 
 def ask_plugins(engine: EngineClient, name: str, failed: list[str]) -> ResolvedModel | None:
-    """The first plugin's answer; the pins of any others are undone. Plugins that failed are added to `failed`."""
-    answers, without = engine.plugins.try_collect("resolve_model", check_resolved_model, name=name)
-    failed += without
+    """The first plugin's result; the pins of others are released. Plugins that raised are added to `failed`."""
+    results, failed_now = engine.plugins.try_collect("resolve_model", check_resolved_model, name=name)
+    failed += failed_now
     model: ResolvedModel | None = None
-    for plugin, answer in answers:
+    for plugin, resolved in results:
         release = None
-        if answer.release is not None:
-            release = engine.plugins.guard(plugin, "release of a model", answer.release)
+        if resolved.release is not None:
+            release = engine.plugins.guard(plugin, "release of a model", resolved.release)
         if model is None:
-            model = msgspec.structs.replace(answer, release=release)
+            model = msgspec.structs.replace(resolved, release=release)
         elif release is not None:
             release()
     return model

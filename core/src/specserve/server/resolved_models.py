@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def check_resolved_model(answer: object) -> ResolvedModel:
-    if not isinstance(answer, ResolvedModel):
+def check_resolved_model(result: object) -> ResolvedModel:
+    if not isinstance(result, ResolvedModel):
         raise BadAnswerError("returned something else than a ResolvedModel")
-    texts = isinstance(answer.name, str) and isinstance(answer.namespace, str) and isinstance(answer.parent, str | None)
-    if not texts or not is_model_namespace(answer.namespace):
+    texts = isinstance(result.name, str) and isinstance(result.namespace, str) and isinstance(result.parent, str | None)
+    if not texts or not is_model_namespace(result.namespace):
         raise BadAnswerError("returned a model whose name, parent or namespace is no text, or holds a NUL")
-    if answer.release is not None and not callable(answer.release):
+    if result.release is not None and not callable(result.release):
         raise BadAnswerError("returned a model whose release cannot be called")
-    return answer
+    return result
 
 
-def check_resolved_models(answer: Iterable[object]) -> list[ResolvedModel]:
-    return [check_resolved_model(model) for model in answer]
+def check_resolved_models(result: Iterable[object]) -> list[ResolvedModel]:
+    return [check_resolved_model(model) for model in result]

@@ -29,11 +29,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
 def prepare_request(engine: EngineClient, body: CompletionBody, model: str, namespace: str) -> PreparedRequest:
     """Slow: tokenizes and checks."""
     refuse_unsupported(body)
-    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
-    # The prompt is scored by one forward pass; the token that the engine generates in it is not shown.
-    prompt_only = max_tokens == 0
-    if prompt_only and not body.echo and body.prompt_logprobs is None:
-        raise RequestError("max_tokens must be at least 1, or 0 with echo or prompt_logprobs.", param="max_tokens")
+    max_tokens = requested_max_tokens(body)
     tokenizer = engine.tokenizer
     prompts = encode_prompts(engine, body)
     params = to_sampling_params(
@@ -47,12 +43,21 @@ def prepare_request(engine: EngineClient, body: CompletionBody, model: str, name
     requests = make_requests(id, [(prompt.token_ids, params) for prompt in prompts], body, namespace)
     check_requests(engine, requests, body)
     texts = [prompt.echo_text for prompt in prompts for _ in range(body.num_choices)]
+    # Scoring a prompt takes one forward pass, in which the engine generates a token; it is not shown.
     choices = [
-        make_choice(i, one, tokenizer, echo_text=text, discard_output=prompt_only)
+        make_choice(i, one, tokenizer, echo_text=text, discard_output=max_tokens == 0)
         for i, (one, text) in enumerate(zip(requests, texts, strict=True))
     ]
     formatter = CompletionFormatter(tokenizer, body)
     return PreparedRequest(id=id, model=model, body=body, formatter=formatter, choices=choices)
+
+
+def requested_max_tokens(body: CompletionBody) -> int:
+    """0 scores the prompt only."""
+    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+    if max_tokens == 0 and not body.echo and body.prompt_logprobs is None:
+        raise RequestError("max_tokens must be at least 1, or 0 with echo or prompt_logprobs.", param="max_tokens")
+    return max_tokens
 
 
 def refuse_unsupported(body: CompletionBody) -> None:
