@@ -23,7 +23,7 @@ CHOICES = list(product(BACKENDS, repeat=3))
 
 
 def hybrid_options(*plugins: str, **settings: str) -> dict[str, Any]:
-    """Options of `make_engine`: the native kernels bring cpu_paged, hybrid_attn is set, more plugins stand beside."""
+    """Options of `make_engine`: the native kernels for cpu_paged, hybrid_attn with its settings, and `plugins`."""
     return {
         "plugins": ("hybrid_attn", *plugins),
         "plugin_options": {"hybrid_attn": settings},

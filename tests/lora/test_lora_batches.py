@@ -1,4 +1,4 @@
-"""A request under an adapter is the same request whoever is beside it: other adapters, the base, a full cache."""
+"""A request under an adapter is the same request in any batch: beside other adapters, the base, with a full cache."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_salt_stands_behind_the_adapter(toy_model, adapters):
     assert [output.steps[0].cached_tokens for output in got.outputs.values()] == [0, 0]
 
 
-def test_a_namespace_that_nobody_loaded_is_an_error_and_never_the_base(toy_model, adapters):
+def test_a_namespace_that_is_not_loaded_is_an_error_and_never_the_base(toy_model, adapters):
     engine, _ = lora_engine(toy_model, adapters)
     request = msgspec.structs.replace(toy_request("r", range(3, 9)), namespace="a1@0123456789abcdef")
     with pytest.raises(RequestError, match="'a1@0123456789abcdef' is no loaded adapter") as refusal:

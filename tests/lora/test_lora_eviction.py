@@ -56,7 +56,7 @@ def test_pinned_adapters_are_not_evicted_and_the_option_is_named(disk):
         store.load("c", disk.write("c"))
     assert (caught.value.status, caught.value.code, caught.value.retry_after) == (429, "adapters_full", 1)
     assert set(store.names()) == {"a", "b"}
-    assert disk.reads == 2, "nothing is read where there is no room"
+    assert disk.reads == 2, "nothing is read where no adapter can be evicted"
     store.unpin(pins[0])
     store.load("c", disk.write("c"))
     with pytest.raises(AdapterCapacityError):

@@ -21,7 +21,7 @@ NAMES = ("a1", "a3", "a4", "x")
 
 
 async def serve(engine, store, request, name):
-    """As the server does it: pin, submit, let go once the engine has forgotten the request."""
+    """As the server does it: pin, submit, unpin once the engine has forgotten the request."""
     while True:
         try:
             pin = await asyncio.to_thread(store.pin, name)
@@ -30,7 +30,7 @@ async def serve(engine, store, request, name):
             continue
         if pin is not None:
             break
-        await asyncio.sleep(0.01)  # unloaded for a moment
+        await asyncio.sleep(0.01)  # unloaded just now
     tokens = []
     try:
         async with aclosing(engine.submit(msgspec.structs.replace(request, namespace=pin.namespace))) as outputs:
@@ -53,8 +53,8 @@ async def attempt(refusals, action, *arguments, **options):
     return True
 
 
-async def turn(store, versions, refusals):
-    """Replaces x by turns; unloads what nobody uses, and loads it again."""
+async def replace_and_unload(store, versions, refusals):
+    """Replaces x by each version in turn; unloads adapters that are not in use, and loads them again."""
     for version in itertools.cycle(versions):
         await attempt(refusals, store.load, "x", version, replace=True)
         for name in ("a4", "x"):
@@ -78,14 +78,14 @@ async def test_sixty_four_requests_while_adapters_come_and_go(toy_model, adapter
     engine = await AsyncEngine.start(config)
     store = lora_of(engine.engine)
     refusals: set[int] = set()
-    turning = asyncio.create_task(turn(store, versions, refusals))
+    task = asyncio.create_task(replace_and_unload(store, versions, refusals))
     async with asyncio.timeout(60):
         served = await asyncio.gather(*map(serve, [engine] * 64, [store] * 64, requests, names))
-    turning.cancel()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await turning
+        await task
     await engine.stop()
-    assert refusals <= {409, 429}, "in use, or no room"
+    assert refusals <= {409, 429}, "in use, or nothing to evict"
     assert not any(store.usage().values())
     store.check_integrity()
 

@@ -56,7 +56,7 @@ async def test_unloading_what_is_in_use_is_a_conflict(client: Client) -> None:
         assert "a1 is in use by 1 request." in error["message"]
         metrics = await (await client.http.get("/metrics")).text()
         assert 'specserve_lora_requests{adapter="a1"} 1.0' in metrics
-    await client.idle()  # the client is gone: the engine drops the request, and the pin goes
+    await client.idle()  # the client is gone: the engine drops the request, and the adapter is unpinned
     assert (await client.post(UNLOAD, {"lora_name": "a1"}))[0] == 200
 
 

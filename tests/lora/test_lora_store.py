@@ -71,7 +71,7 @@ def test_a_replacement_that_fails_leaves_the_old_one(disk):
     assert store.pin("a").namespace == "a@v1"
 
 
-def test_unloading_waits_for_nobody_and_says_who_uses_it(disk):
+def test_unloading_an_adapter_in_use_is_refused_with_the_number_of_requests(disk):
     store = store_over(disk)
     store.load("a", disk.write("a"))
     pins = [store.pin("a") for _ in range(3)]
@@ -103,7 +103,7 @@ def test_names_that_are_taken_are_refused(disk):
         store.load("base", disk.write("a"), replace=True)
 
 
-def test_nobody_waits_for_the_disk_but_those_who_want_what_is_on_it(disk):
+def test_only_requests_for_an_unloaded_adapter_wait_for_the_disk(disk):
     store = store_over(disk, max_loaded=1)
     store.load("a", disk.write("a"))
     store.load("b", disk.write("b"))

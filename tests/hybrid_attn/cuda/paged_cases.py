@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
 
 class World:
-    """A cache of random numbers and requests whose blocks lie anywhere in it."""
+    """A cache of random numbers, and requests whose blocks are scattered over it."""
 
     def __init__(self, shape: Shape, device: str = "cpu", seed: int = 0) -> None:
         self.shape, self.device = shape, torch.device(device)
@@ -62,11 +62,11 @@ class World:
     def numbers(self, *shape: int) -> torch.Tensor:
         return torch.randn(shape, generator=self.generator).to(self.shape.dtype).to(self.device)
 
-    def request(self, num_tokens: int, room: int = 0) -> Request:
-        """`num_tokens` committed tokens, and blocks for `room` more."""
+    def request(self, num_tokens: int, extra: int = 0) -> Request:
+        """`num_tokens` committed tokens, and blocks for `extra` more."""
         wire = toy_request("r", [1] * num_tokens)
-        request = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=num_tokens + room)
-        request.blocks = [self.free.pop() for _ in range(-(-(num_tokens + room) // self.shape.block_size))]
+        request = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=num_tokens + extra)
+        request.blocks = [self.free.pop() for _ in range(-(-(num_tokens + extra) // self.shape.block_size))]
         return request
 
     def prompt(self, start: int, length: int) -> Span:

@@ -16,7 +16,7 @@ class LoraOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`--set lora.adapters.NAME=PATH`."""
 
     adapters: dict[str, str] = {}
-    """Loaded at start-up: name to directory. These may lie anywhere."""
+    """Loaded at start-up: name to directory. These may be anywhere."""
     root: str | None = None
     """The directory that REST may load adapters from; None: REST loads and unloads nothing."""
     max_loaded: Annotated[int, Meta(ge=1, le=1024)] = 8

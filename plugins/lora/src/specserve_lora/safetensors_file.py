@@ -69,7 +69,7 @@ class SafetensorsFile:
         begin, end = entry.data_offsets
         size = math.prod(entry.shape) * DTYPES[entry.dtype].itemsize
         if end - begin != size or end > self.length - len(self.header):
-            raise self.malformed(f"tensor {name[:200]} of {size} bytes lies at {begin} to {end}")
+            raise self.malformed(f"tensor {name[:200]} of {size} bytes has offsets {begin} to {end}")
 
     def read(self) -> bytearray:
         """All tensors' bytes."""
