@@ -6,9 +6,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from fake_site import HOOKS
+from fake_site import HOOKS, FakeBuiltin
 
+from specserve.config import EngineConfig
 from specserve.errors import PluginError
+from specserve.plugins.host import PluginHost
 
 if TYPE_CHECKING:
     from fake_site import Install, Start
@@ -106,6 +108,12 @@ def test_a_hook_whose_feature_is_not_declared_is_a_warning(install: Install, sta
         "warning: a implements make_observer and declares none of its features: "
         "add observer.metrics to specserve.provides.a."
     ]
+
+
+def test_the_plugins_of_this_repository_declare_the_features_of_their_hooks() -> None:
+    config = EngineConfig(plugins=("hybrid_attn", "lora", "ngram", "repeat"))
+    host = PluginHost.start(config, builtin=FakeBuiltin())
+    assert [line for line in host.banner() if line.startswith("warning")] == []
 
 
 def test_kernel_plugins_are_on_by_default(install: Install, start: Start) -> None:

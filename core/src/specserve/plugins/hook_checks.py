@@ -26,13 +26,12 @@ HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {
 HOOK_FEATURES = {
     "make_drafter": ("draft.chain", "draft.tree", "draft.model"),
     "make_lora_planner": ("lora.target",),
-    "attention_backends": ("attention.backend", "attention.hybrid"),
     "make_verifier": ("verifier.lossless", "verifier.lossy"),
     "logits_processors": ("logits.processor",),
     "make_observer": ("observer.metrics",),
     "add_routes": ("server.routes",),
 }
-"""The features of which a plugin should declare one, by the hook that it implements."""
+"""The features of which a plugin should declare one, by its hook. Not attention backends: kernels may include them."""
 
 
 def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> None:
