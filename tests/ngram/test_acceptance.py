@@ -1,6 +1,6 @@
-"""Acceptance on fixed inputs: how many guesses come true when a known text is taken as the output. No model.
+"""Acceptance on fixed inputs: how many draft tokens are accepted when a known text is taken as the output. No model.
 
-A drafter that guesses rubbish is lossless too; these counts say that ours does not. The streams are made by a
+A drafter of random tokens is lossless too; these counts show that ours is accepted. The streams are made by a
 generator of fixed seed, and the index computes the same on every machine.
 """
 
@@ -32,7 +32,7 @@ class Replayed(NamedTuple):
 
 
 def replay(index, prompt, output, *, limit=LIMIT, namespace=""):
-    """Take `output` as what the model says; follow each draft along it as the verifier would."""
+    """Take `output` as what the model generates; accept each draft along it as the verifier would."""
     handle = index.start(namespace, array("i", prompt))
     steps = drafted = accepted = at = 0
     new: list[int] = []
@@ -85,7 +85,7 @@ def edited(text, seed, every=40):
 def test_a_text_that_repeats_its_prompt_is_drafted_to_the_limit(match_type):
     text = words(1, 400)
     found = replay(make_index(match_type=match_type), text, text)
-    # the first token finds the place, and a new server grows bold as its guesses come true
+    # the first token finds the match, and the estimates of a new server rise with every hit
     assert found.steps <= 400 / (LIMIT + 1) + 12
     assert found.accepted / found.drafted > 0.9
 
@@ -100,7 +100,7 @@ def test_an_edited_copy_costs_few_steps_per_edit():
     assert found.steps < len(copy) / 8
 
 
-def test_the_way_back_after_an_edit_is_guessed_from_where_the_text_was_left():
+def test_after_an_edit_the_alignment_predicts_how_the_text_goes_on():
     """After a new token no context matches; only the alignment knows how the text may go on."""
     text = list(range(100, 160))
     index = make_index()
@@ -115,7 +115,7 @@ def test_the_way_back_after_an_edit_is_guessed_from_where_the_text_was_left():
     assert text[21] in roots, "as after a replacement"
 
 
-def test_noise_is_hardly_drafted():
+def test_random_text_is_hardly_drafted():
     index = make_index()
     replay(index, words(6, 500), words(7, 500))
     found = replay(index, words(8, 500), words(9, 500))
@@ -177,9 +177,9 @@ def test_what_a_server_has_learned_serves_the_next_request():
     assert second.steps < first.steps
 
 
-def test_stated_survival_is_what_comes_true():
-    """In each tenth that holds a hundredth of the guesses: on edits alone, from a server that has seen some. A new one
-    expects other text beside them."""
+def test_survival_estimates_are_calibrated():
+    """In each tenth that holds a hundredth of the draft tokens: on edits alone, from a server that has seen some. The
+    priors of a new one are for a mix of texts."""
     index, stated = make_index(), [[0, 0.0, 0] for _ in range(10)]
     for seed in range(67):
         text = words(100 + seed, 800, vocabulary=120)

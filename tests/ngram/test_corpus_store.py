@@ -95,7 +95,7 @@ def test_no_thread_waits_where_nothing_loads(store: CorpusStore, letters: Any, l
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such rank")
-def test_loading_takes_only_what_nobody_else_wants(store: CorpusStore, letters: Any) -> None:
+def test_loading_has_idle_priority(store: CorpusStore, letters: Any) -> None:
     letters.open.clear()
     store.add("a", Documents(["a"]), letters)
     assert letters.reached.wait(60)
@@ -229,7 +229,7 @@ def test_closing_gives_up_what_is_not_loaded_and_keeps_what_is(
     assert len(index.corpora) == 1
 
 
-def test_a_store_that_nobody_holds_goes_away(make_store: Callable[..., CorpusStore], index: FakeIndex) -> None:
+def test_a_store_without_references_is_freed(make_store: Callable[..., CorpusStore], index: FakeIndex) -> None:
     store = CorpusStore(index, list, make_store().limits, max_corpora=1)  # type: ignore[arg-type]
     gone = weakref.ref(store)
     del store

@@ -1,4 +1,4 @@
-"""The drafter in a running engine: what the index has at the end is what the requests said, whatever happened."""
+"""The drafter in a running engine: at the end the index has the text of all requests, whatever happened."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The promise with the real drafter: same tokens, log-probabilities and ends with and without it, and it is accepted.
 
-Every engine serves its requests twice. The second time the index has seen all answers, so that most guesses are
-right; the first time most are wrong.
+Every engine serves its requests twice. The second time the index has seen all answers, so that most draft
+tokens are accepted; the first time most are rejected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MATCH_TYPES = ("learned", "bfs", "prob")
 
 
 def ngram_engine(model, *, planner=None, settings=None, **options):
-    """Guesses that are hardly likely are made too, and all are verified unless the planner is the product's own."""
+    """Unlikely tokens are drafted too, and all are verified unless the planner is the product's own."""
     tables = {"ngram": {"min_survival": 0.01, **(settings or {})}}
     engine = make_engine(model, plugins=("ngram",), plugin_options=tables, **options).engine
     return engine if planner == "own" else verify_everything(engine)
@@ -29,7 +29,7 @@ def again(requests):
 
 
 def assert_lossless_twice(model, requests, *, settings=None, planner=None, **options):
-    """Returns how many guesses were accepted the first time and the second."""
+    """Returns how many draft tokens were accepted the first time and the second."""
     plain = run(model, requests, **options).decided()
     engine = ngram_engine(model, settings=settings, planner=planner, **options)
     first = run_requests(engine, requests)
@@ -137,7 +137,7 @@ def test_nothing_is_shared_across_namespaces(toy_model):
     run_requests(engine, [secret])
     fresh = run_requests(ngram_engine(toy_model, settings={"min_survival": 0.0}), [other])
     outcome = run_requests(engine, [other])
-    # what the tables learned may change how much is guessed, but no text of the other tenant is
+    # the shared statistics may change how much is drafted, but no text of the other tenant is drafted
     figures = [r.outputs["another"].steps[-1].figures.num_accepted_draft_tokens for r in (fresh, outcome)]
     assert figures[1] < 20
     assert abs(figures[0] - figures[1]) <= 5

@@ -53,7 +53,7 @@ def test_drafts_are_those_of_the_twin(options: dict[str, Any], seed: int, styles
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_wide_drafts_of_many_poor_guesses_are_those_of_the_twin(seed: int) -> None:
+def test_wide_drafts_of_many_unlikely_tokens_are_those_of_the_twin(seed: int) -> None:
     wide = {"min_match": 1, "max_match": 64, "min_breadth": 1, "max_breadth": 30, "max_depth": 8, "min_survival": 0.01}
     options = {"match_type": "learned", "capacity": 500, "generations": 3, "shared": True, **wide}
     run(options, seed, ["few", "hub", "runs"], num_namespaces=2, calls=100, length=120)
