@@ -42,6 +42,7 @@ class SuffixAutomaton {
     // The state after `token`; kNone without such a transition.
     StateId next(StateId state, Token token) const;
     TopTransitions top(StateId state) const;
+    // The state of the longest contexts that are shorter and end at more positions.
     StateId suffix_link(StateId state) const { return states_[state].link; }
     // Tokens of the longest context of the state.
     uint32_t length(StateId state) const { return states_[state].length; }

@@ -33,6 +33,7 @@ class Alignment {
         return before != kNone && before + 1 < text.size() ? text[before + 1] : -1;
     }
 
+    // What it predicts about a candidate for the next token.
     Relation relation(const Text& text, Token token) const {
         if (at_ == kNone) return Relation::kUnaligned;
         if (token == prediction(text, 0)) return diverged_ ? Relation::kAfterInsertion : Relation::kPredicted;

@@ -25,7 +25,9 @@ class Calibration {
     // `global`: the calibration that learns from all requests; null for that one itself.
     explicit Calibration(Calibration* global) : global_(global) {}
 
+    // The correction for a bucket of the hit rate.
     Curve curve(uint32_t hit_rate) const;
+    // The corrected estimate.
     static double correct(double survival, const Curve& curve);
     // A node with this estimate was on the accepted path, or not. `weight`: 0..1.
     void learn(double survival, uint32_t hit_rate, bool accepted, double weight);

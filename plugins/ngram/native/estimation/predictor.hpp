@@ -46,6 +46,7 @@ class Predictor {
     // P(the candidate is the next token, given that no candidate before it is), from 1 - kMaxProbability to
     // kMaxProbability.
     double estimate(const Features& features) const;
+    // `hit`: the candidate was the next token; no candidate before it was.
     void learn(const Features& features, bool hit);
     size_t bytes() const { return rates_.capacity() * sizeof(Rate) + weights_.capacity() * sizeof(Weights); }
 

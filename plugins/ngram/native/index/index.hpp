@@ -30,6 +30,7 @@ class Index {
     Index(const Settings& settings, uint64_t capacity, uint32_t generations, uint32_t threads);
     ~Index();
 
+    // Starts a request with `count` prompt tokens.
     Handle start(const std::string& name_space, const Token* prompt, size_t count);
     // Request i commits its counts[i] tokens, which lie in `tokens` one request after the other, and gets a draft of at
     // most limits[i] nodes. All requests commit, in order, before the first draft is built. Throws before anything is
@@ -39,7 +40,9 @@ class Index {
     // Commits the last tokens of a request and forgets the handle.
     void stop(Handle handle, const Token* tokens, size_t count);
 
+    // Replaces a corpus of the same name. Requests are matched against it from their next token or draft on.
     void add_corpus(const std::string& name, std::shared_ptr<const Corpus> corpus);
+    // False if no corpus has the name.
     bool remove_corpus(const std::string& name);
     Stats stats() const;
     Ranking ranking() const { return ranking_of(settings_.draft.match_type); }

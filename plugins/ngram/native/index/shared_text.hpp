@@ -22,6 +22,7 @@ class Corpus {
    public:
     explicit Corpus(Ranking ranking) : ranking_(ranking), automaton_(ranking) {}
     Corpus(Corpus&&) = default;
+    // One document.
     void add(const Token* tokens, size_t count);
     void freeze() { is_frozen_ = true; }
     bool is_frozen() const { return is_frozen_; }
