@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from specserve.hookspecs import hookimpl
+from specserve.plugins.entry_points import plugin_group
 from specserve.plugins.host import PluginHost
 
 if TYPE_CHECKING:
@@ -49,13 +50,13 @@ def write_plugin(
     entry: str = "plugin",
     groups: Mapping[str, Mapping[str, str]] | None = None,
     dist: str = "",
-    api: str = "v1",
+    api: int = 1,
 ) -> None:
     package = f"fake_{name}"
     if isinstance(provides, str):
         provides = dict.fromkeys(provides.split(), "")
     sections: dict[str, Mapping[str, str]] = {
-        f"specserve.plugins.{api}": {name: f"{package}.{entry}"},
+        plugin_group(api): {name: f"{package}.{entry}"},
         f"specserve.provides.{name}": {t: f"{package}.compat{v and ':'}{v}" for t, v in provides.items()},
         f"specserve.compatible.{name}": {t: f"{package}.compat:{v}" for t, v in (compatible or {}).items()},
         f"specserve.conflicts.{name}": {t: f"{package}.compat:{v}" for t, v in (conflicts or {}).items()},

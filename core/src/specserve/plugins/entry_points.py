@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from importlib import metadata
 
 PREFIX = "specserve."
-PLUGINS = f"specserve.plugins.v{PLUGIN_API}"
 MODELS = "specserve.models"
 KINDS = ("provides", "compatible", "conflicts")
 
@@ -23,10 +22,19 @@ def is_plugin_group(group: str) -> bool:
     return f"{group}.".startswith("specserve.plugins.")
 
 
+def plugin_group(api: int) -> str:
+    """The group of plugins for this version of the plugin API: the first has no suffix."""
+    return "specserve.plugins" if api == 1 else f"specserve.plugins.v{api}"
+
+
 def api_version(group: str) -> int | None:
-    """2 for `specserve.plugins.v2`; None for a group that names no version."""
-    match = re.fullmatch(r"specserve\.plugins\.v([1-9][0-9]*)", group)
-    return int(match[1]) if match else None
+    """1 for `specserve.plugins`, 2 for `specserve.plugins.v2`; None for a group that names no version."""
+    digits = group.removeprefix("specserve.plugins.v")
+    versions = [1, *([int(digits)] if digits.isdecimal() else [])]
+    return next((api for api in versions if group == plugin_group(api)), None)
+
+
+PLUGINS = plugin_group(PLUGIN_API)
 
 
 def plugin_entry_points(points: list[metadata.EntryPoint]) -> dict[str, metadata.EntryPoint]:
