@@ -68,7 +68,7 @@ def test_a_plugin_for_several_versions_is_taken_at_this_one(install: Install, st
 
 
 @pytest.mark.parametrize(
-    "group", ["specserve.plugins.1", "specserve.plugins.v0", "specserve.plugins.v1", "specserve.plugins.v02"]
+    "group", [f"specserve.plugins.{text}" for text in ("1", "v0", "v1", "v02")]
 )
 def test_a_group_that_names_no_version_is_refused_with_the_right_one(site: Path, start: Start, group: str) -> None:
     write_distribution(site, "dist-a", {group: {"a": "fake_a.plugin"}})

@@ -30,8 +30,8 @@ def plugin_group(api: int) -> str:
 def api_version(group: str) -> int | None:
     """1 for `specserve.plugins`, 2 for `specserve.plugins.v2`; None for a group that names no version."""
     digits = group.removeprefix("specserve.plugins.v")
-    versions = [1, *([int(digits)] if digits.isdecimal() else [])]
-    return next((api for api in versions if group == plugin_group(api)), None)
+    api = int(digits) if digits.isdecimal() else 1
+    return api if api > 0 and group == plugin_group(api) else None
 
 
 PLUGINS = plugin_group(PLUGIN_API)
