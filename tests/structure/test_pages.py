@@ -64,4 +64,4 @@ def is_python(name: str) -> bool:
 
 def is_group(name: str) -> bool:
     """A group of entry points, with the plugin's name or version where it has one."""
-    return re.fullmatch(r"specserve\.(models|plugins\.v\d+|(provides|compatible|conflicts)\.\w+)", name) is not None
+    return re.fullmatch(r"specserve\.(models|plugins(\.v\d+)?|(provides|compatible|conflicts)\.\w+)", name) is not None
