@@ -1,6 +1,6 @@
-"""Every instruction set that runs here, in both dtypes, and how the tests compare: by bits, or with float64.
+"""All supported instruction sets and dtypes, and comparisons: of bits, or with float64.
 
-`u` is the unit roundoff: half the distance from 1 to the next number.
+U is the unit roundoff: half the distance from 1 to the next number.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def randn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0, scale:
 
 
 def make_unusual(x: Tensor, seed: int) -> Tensor:
-    """In place: a tenth of the numbers become NaN, infinite, huge, subnormal or a zero of either sign."""
+    """In place: a tenth of the elements become NaN, infinite, huge, subnormal or a zero of either sign."""
     generator = torch.Generator().manual_seed(seed)
     kinds = torch.tensor(UNUSUAL).to(x.dtype)
     chosen = kinds[torch.randint(len(kinds), x.shape, generator=generator)]
@@ -55,7 +55,7 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 
 
 def assert_near(got: Tensor, exact: Tensor, error: Tensor | float, dtype: torch.dtype) -> None:
-    """got: rounded to dtype after an error of at most `error`; exact: float64."""
+    """got: may have an error of at most `error` before it is rounded to dtype; exact: float64."""
     difference = (got.double() - exact).abs()
     allowed = error + U[dtype] * (exact.abs() + error) + 2.0**-126
     worst = (difference / allowed).max().item()

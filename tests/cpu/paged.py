@@ -1,4 +1,4 @@
-"""Batches over a paged cache as the kernels get them, with every row's path written out slot by slot."""
+"""Batches over a paged cache, with the slots of every row's path as the reference."""
 
 from __future__ import annotations
 
@@ -38,47 +38,48 @@ class Shape(NamedTuple):
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """Those of the cache that it fits."""
+        """The cache layouts that support it."""
         return LAYOUTS if self.block_size % 16 == 0 and self.dim % 16 == 0 else (BY_SLOT,)
 
 
-class Asked(NamedTuple):
-    """Tokens [start, start + known) of a request and guesses; parents: -1 is the last of them, None a chain."""
+class SpanCase(NamedTuple):
+    """Tokens [start, start + committed) of a request, then drafts. parents: -1 for the last committed token, or None
+    for a chain."""
 
     start: int
-    known: int
-    guesses: int = 0
+    committed: int
+    drafts: int = 0
     parents: tuple[int, ...] | None = None
 
     @property
     def length(self) -> int:
-        return self.known + self.guesses
+        return self.committed + self.drafts
 
     @property
-    def total(self) -> int:
+    def end(self) -> int:
         return self.start + self.length
 
     def path(self, row: int) -> list[int]:
-        """Places of the tokens that a row sees."""
-        guess = row - self.known
-        if guess < 0:
+        """Positions of the tokens that a row sees."""
+        node = row - self.committed
+        if node < 0:
             return list(range(self.start + row + 1))
         branch: list[int] = []
-        while guess >= 0:
-            branch.append(self.start + self.known + guess)
-            guess = guess - 1 if self.parents is None else self.parents[guess]
-        return [*range(self.start + self.known), *reversed(branch)]
+        while node >= 0:
+            branch.append(self.start + self.committed + node)
+            node = node - 1 if self.parents is None else self.parents[node]
+        return [*range(self.start + self.committed), *reversed(branch)]
 
 
 BY_SLOT, PANELS = "by_slot", "panels"
 LAYOUTS = (BY_SLOT, PANELS)
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)
 UNUSED = {BY_SLOT: float("nan"), PANELS: 1e14}
-"""In panels neighbours are multiplied by 0: what no request uses must be finite, as the engine keeps it."""
+"""In panels, masked neighbours are multiplied by 0: unused slots must be finite, as the engine keeps them."""
 
 
 def to_panels(cache: Tensor) -> Tensor:
-    """[layers, 2, slots, heads, dim] by slot -> the same memory in pages of sixteen slots."""
+    """[layers, 2, slots, heads, dim] by slot -> the same shape in panels of sixteen slots."""
     layers, _, slots, heads, dim = cache.shape
     step, pages = 4 // cache.itemsize, slots // 16
     keys = cache[:, 0].view(layers, pages, 16, heads, dim // step, step).permute(0, 1, 3, 4, 2, 5)
@@ -95,52 +96,52 @@ def from_panels(cache: Tensor) -> Tensor:
 
 
 class Paged:
-    """Requests whose blocks lie in a cache in random order; what none of them uses is unusual. `cache` is by slot."""
+    """Requests with shuffled blocks in a cache with UNUSED in all other slots. `cache` is by slot."""
 
     def __init__(
-        self, shape: Shape, asked: Sequence[Asked], dtype: torch.dtype, layout: str = BY_SLOT, seed: int = 0
+        self, shape: Shape, spans: Sequence[SpanCase], dtype: torch.dtype, layout: str = BY_SLOT, seed: int = 0
     ) -> None:
-        self.shape, self.asked, self.dtype, self.layout = shape, asked, dtype, layout
+        self.shape, self.spans, self.dtype, self.layout = shape, spans, dtype, layout
         size, rng = shape.block_size, random.Random(seed)
-        counts = [-(-each.total // size) for each in asked]
+        counts = [-(-each.end // size) for each in spans]
         ids = rng.sample(range(sum(counts) + 2), sum(counts))
         self.blocks = [[ids.pop() for _ in range(count)] for count in counts]
         cache_shape = (2, 2, (sum(counts) + 2) * size, shape.kv_heads, shape.dim)
         self.cache = torch.full(cache_shape, UNUSED[layout], dtype=dtype)
-        paths = [[self.slots(i, each.path(row)) for row in range(each.length)] for i, each in enumerate(asked)]
+        paths = [[self.slots(i, each.path(row)) for row in range(each.length)] for i, each in enumerate(spans)]
         self.paths = [path for of_request in paths for path in of_request]
-        for i, each in enumerate(asked):
+        for i, each in enumerate(spans):
             history = self.slots(i, range(each.start))
             self.cache[:, :, history] = randn(2, 2, len(history), *cache_shape[3:], dtype=dtype, seed=seed + i)
-        places = [self.slots(i, range(each.start, each.total)) for i, each in enumerate(asked)]
-        self.own_slots = torch.tensor([slot for of_request in places for slot in of_request], dtype=torch.int64)
+        slots = [self.slots(i, range(each.start, each.end)) for i, each in enumerate(spans)]
+        self.new_slots = torch.tensor([slot for of_request in slots for slot in of_request], dtype=torch.int64)
         rows = len(self.paths)
         self.q = randn(rows, shape.num_heads, shape.dim, dtype=dtype, seed=seed + 100)
         self.k = randn(rows, shape.kv_heads, shape.dim, dtype=dtype, seed=seed + 101)
         self.v = randn(rows, shape.kv_heads, shape.dim, dtype=dtype, seed=seed + 102)
 
-    def slots(self, request: int, places: Sequence[int]) -> list[int]:
+    def slots(self, request: int, positions: Sequence[int]) -> list[int]:
         size = self.shape.block_size
-        return [self.blocks[request][p // size] * size + p % size for p in places]
+        return [self.blocks[request][p // size] * size + p % size for p in positions]
 
     def run(self, isa: str, threads: int = 1, layer: int = 1) -> Tensor:
         if self.layout == BY_SLOT:
             return self.run_on(attention(isa, threads, self.cache, self.shape, self.layout), layer)
-        mixed = to_panels(self.cache)
-        out = self.run_on(attention(isa, threads, mixed, self.shape, self.layout), layer)
-        self.cache.copy_(from_panels(mixed))
+        panels = to_panels(self.cache)
+        out = self.run_on(attention(isa, threads, panels, self.shape, self.layout), layer)
+        self.cache.copy_(from_panels(panels))
         return out
 
     def run_on(self, native: _native.float32.PagedAttention, layer: int) -> Tensor:
         plan = _native.AttentionPlan(self.shape.block_size, native.rows_per_tile)
-        for blocks, each in zip(self.blocks, self.asked, strict=True):
-            plan.add(each.start, each.length, each.known, blocks, each.parents or ())
+        for blocks, each in zip(self.blocks, self.spans, strict=True):
+            plan.add(each.start, each.length, each.committed, blocks, each.parents or ())
         out = torch.empty_like(self.q)
-        native.forward(layer, self.q, self.k, self.v, self.own_slots, plan, self.shape.window, out)
+        native.forward(layer, self.q, self.k, self.v, self.new_slots, plan, self.shape.window, out)
         return out
 
-    def alone(self, row: int, isa: str, layer: int = 1) -> Tensor:
-        """The row's tokens as a plain sequence in a cache of their own, whose last is decoded; after `run`."""
+    def decode_alone(self, row: int, isa: str, layer: int = 1) -> Tensor:
+        """After `run`: the output of decoding the last token of the row's path, as a sequence in a cache of its own."""
         path = self.paths[row]
         blocks = -(-len(path) // 16)
         cache = torch.full((1, 2, 16 * blocks, *self.cache.shape[3:]), float("nan"), dtype=self.dtype)
@@ -153,15 +154,15 @@ class Paged:
         native.forward(0, self.q[one], self.k[one], self.v[one], slot, plan, self.shape.window, out)
         return out
 
-    def exact(self, row: int, layer: int = 1) -> tuple[Tensor, Tensor]:
-        """In float64, after `run`: the row's output, and how large an error of 1 in every weight would be."""
+    def reference(self, row: int, layer: int = 1) -> tuple[Tensor, Tensor]:
+        """In float64: the row's output, and its error if every probability had an error of 1. After `run`."""
         path = self.paths[row][-self.shape.window :]
         k, v = self.cache[layer, :, path].double().repeat_interleave(self.shape.group, 2)
         q = self.q[row].double()
-        weights = (torch.einsum("hd,khd->hk", q, k) * self.shape.scale).softmax(-1)
-        return torch.einsum("hk,khd->hd", weights, v), torch.einsum("hk,khd->hd", weights, v.abs())
+        probs = (torch.einsum("hd,khd->hk", q, k) * self.shape.scale).softmax(-1)
+        return torch.einsum("hk,khd->hd", probs, v), torch.einsum("hk,khd->hd", probs, v.abs())
 
 
 def attention(isa: str, threads: int, cache: Tensor, shape: Shape, layout: str) -> _native.float32.PagedAttention:
-    kind = native_module(cache.dtype)
-    return kind.PagedAttention(machine(isa, threads), cache, layout, shape.num_heads, shape.scale, KEY_LIMIT)
+    module = native_module(cache.dtype)
+    return module.PagedAttention(machine(isa, threads), cache, layout, shape.num_heads, shape.scale, KEY_LIMIT)

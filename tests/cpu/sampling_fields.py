@@ -1,4 +1,4 @@
-"""Values of every field of `SamplingParams`: nothing, one, many, both ends of what is admitted."""
+"""Values of every field of `SamplingParams`: none, one, many, both ends of the admitted range."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from native_cases import randn
-from sampled import EOS, admitted
+from sampling_reference import EOS, admitted
 
 from specserve.engine.admission import EngineLimits, check_sampling
 from specserve.errors import RequestError
@@ -25,7 +25,7 @@ TINY = 5e-324
 
 
 def values_of(vocab_size: int) -> dict[str, tuple[Any, ...]]:
-    """What a row's token depends on, by field; the first of each is neutral."""
+    """The fields that a row's token depends on; the first value of each has no effect."""
     last, middle, other = vocab_size - 1, vocab_size // 2, 1 % vocab_size
     many = {t % vocab_size: (-100.0, 100.0, 0.5)[t % 3] for t in range(1024)}
     long_words = tuple((t % vocab_size,) * (2 + t % 4) for t in range(256))
@@ -93,17 +93,17 @@ def request_of(
 def logits_of(kind: str, vocab_size: int) -> Tensor:
     """[V], of one row."""
     x = randn(vocab_size, seed=vocab_size, scale=3.0)
-    places = torch.arange(vocab_size)
+    tokens = torch.arange(vocab_size)
     return {
         "ties": lambda: (2 * x).round() / 2,
         "flat": lambda: torch.zeros(vocab_size),
-        "half out": lambda: x.masked_fill(places % 2 == 0, -math.inf),
-        "one left": lambda: x.masked_fill(places != vocab_size // 2, -math.inf),
+        "half out": lambda: x.masked_fill(tokens % 2 == 0, -math.inf),
+        "one left": lambda: x.masked_fill(tokens != vocab_size // 2, -math.inf),
         "none left": lambda: torch.full((vocab_size,), -math.inf),
-        "infinite": lambda: x.masked_fill(places == vocab_size // 2, math.inf),
+        "infinite": lambda: x.masked_fill(tokens == vocab_size // 2, math.inf),
         "huge": lambda: x * 1e37,
         "tiny": lambda: x * 1e-38,
-        "some NaN": lambda: x.masked_fill(places % 3 == 1, math.nan),
+        "some NaN": lambda: x.masked_fill(tokens % 3 == 1, math.nan),
         "all NaN": lambda: torch.full((vocab_size,), math.nan),
     }.get(kind, lambda: x)()
 

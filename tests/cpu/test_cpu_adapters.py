@@ -1,4 +1,4 @@
-"""Adapters in native layers: the bits of the pieces, near float64, and nobody's neighbour."""
+"""LoRA adapters in native layers: near float64, with the bits of the pieces, whatever adapters the other rows have."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def parts_of(projection: Any, rank: int, dtype: torch.dtype) -> tuple[LowRankPar
     )
 
 
-def requests_under(*namespaces: str) -> list[GenerateRequest]:
+def requests_with_adapters(*namespaces: str) -> list[GenerateRequest]:
     plain = varied_requests(2 * len(namespaces))
     return [msgspec.structs.replace(r, namespace=namespaces[i % len(namespaces)]) for i, r in enumerate(plain)]
 
@@ -95,7 +95,7 @@ def test_layers_with_adapters_have_the_bits_of_the_pieces(
     fused, pieces = (engine_with_adapters(toy_model, **options) for _ in range(2))
     assert isinstance(fused.runner.passes, FusedPass if attention == "auto" else SplitPass)
     pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
-    requests = requests_under("a", "", "b", "c")
+    requests = requests_with_adapters("a", "", "b", "c")
     assert run_requests(fused, requests).decided() == run_requests(pieces, requests).decided()
 
 
@@ -108,15 +108,15 @@ def test_other_families_take_adapters_too(tmp_path: Path, architecture: str, ext
     model = write_checkpoint(tmp_path, architecture=architecture, **extra)
     fused, pieces = (engine_with_adapters(model) for _ in range(2))
     pieces.runner.passes = TiledPass(pieces.runner.model, pieces.runner.attention, None)
-    requests = requests_under("a", "", "b")
+    requests = requests_with_adapters("a", "", "b")
     assert run_requests(fused, requests).decided() == run_requests(pieces, requests).decided()
 
 
 @each_dtype
-def test_neighbours_under_other_adapters_leave_no_trace(toy_model: Path, dtype: torch.dtype) -> None:
+def test_adapters_of_other_rows_do_not_change_a_row(toy_model: Path, dtype: torch.dtype) -> None:
     engine = engine_with_adapters(toy_model, dtype=str(dtype).partition(".")[2], prefix_cache=False)
     plain = make_engine(toy_model, plugins=("cpu",), dtype=str(dtype).partition(".")[2]).engine
-    requests = requests_under("a", "", "b", "c")
+    requests = requests_with_adapters("a", "", "b", "c")
     together = run_requests(engine, requests).decided()
     changed = 0
     for request in requests:
@@ -140,7 +140,7 @@ def test_neighbours_under_other_adapters_leave_no_trace(toy_model: Path, dtype: 
     seed=st.integers(0, 99),
     data=st.data(),
 )
-def test_low_rank_additions_are_near_float64_and_each_row_stands_alone(
+def test_low_rank_parts_are_near_float64_and_rows_are_independent(
     isa: str, dtype: torch.dtype, rows: int, rank: int, ins: int, seed: int, data: st.DataObject
 ) -> None:
     width, first = 45, data.draw(st.integers(0, 20))
@@ -162,19 +162,19 @@ def test_low_rank_additions_are_near_float64_and_each_row_stands_alone(
     exact = base.double()
     exact[begin:end, outs] += x[begin:end].double() @ down.double().T @ up.double().T
     assert_near(got, exact, 4e-5 if dtype == torch.float32 else 0.08, dtype)
-    kernels.add_low_rank("layers.0.down_proj", x, got, [Segment(begin, end, adapter)])  # which it leaves as it is
+    kernels.add_low_rank("layers.0.down_proj", x, got, [Segment(begin, end, adapter)])  # not in the adapter
 
 
 def test_wrong_parts_are_refused() -> None:
-    kind = native_module(torch.float32)
-    here = machine(SETS[0])
-    adapter = PackedAdapter(here, kind, {"layers.1.o_proj": (LowRankPart(randn(4, 8), randn(6, 4), slice(0, 6)),)})
+    module = native_module(torch.float32)
+    m = machine(SETS[0])
+    adapter = PackedAdapter(m, module, {"layers.1.o_proj": (LowRankPart(randn(4, 8), randn(6, 4), slice(0, 6)),)})
     part = adapter.parts["layers.1.o_proj"].native
     with pytest.raises(ValueError, match="at most 256; got 258 and 258"):
-        PackedAdapter(here, kind, {"layers.0.o_proj": (LowRankPart(randn(257, 8), randn(6, 257), slice(0, 6)),)})
+        PackedAdapter(m, module, {"layers.0.o_proj": (LowRankPart(randn(257, 8), randn(6, 257), slice(0, 6)),)})
     with pytest.raises(ValueError, match=r"8 inputs and 6 outputs do not fit x \[3, 9\]"):
-        kind.add_low_rank(here, randn(3, 9), randn(3, 6), [(0, 3, part)])
+        module.add_low_rank(m, randn(3, 9), randn(3, 6), [(0, 3, part)])
     with pytest.raises(ValueError, match=r"do not fit .* out \[3, 5\]"):
-        kind.add_low_rank(here, randn(3, 8), randn(3, 5), [(0, 3, part)])
+        module.add_low_rank(m, randn(3, 8), randn(3, 5), [(0, 3, part)])
     with pytest.raises(ValueError, match=r"within \[0, 3\]; got \[2, 4\]"):
-        kind.add_low_rank(here, randn(3, 8), randn(3, 6), [(2, 4, part)])
+        module.add_low_rank(m, randn(3, 8), randn(3, 6), [(2, 4, part)])

@@ -1,4 +1,4 @@
-"""Paged attention: near float64 over every layout, and a row's bits follow from its own path alone."""
+"""Paged attention: near float64 in every layout, and a row's bits are a function of its own path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from native_cases import SETS, U_SUM, U, assert_near, each_dtype, each_set, make_unusual, many, randn, same_bits, some
-from paged import BY_SLOT, KEY_LIMIT, PANELS, Asked, Paged, Shape, attention, each_layout, to_panels
+from paged import BY_SLOT, KEY_LIMIT, PANELS, Paged, Shape, SpanCase, attention, each_layout, to_panels
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,7 +24,7 @@ SHAPES = [
     Shape(kv_heads=1, group=5, dim=128, block_size=1, window=130),
     Shape(kv_heads=2, group=4, dim=24, block_size=64, window=300),
 ]
-MIXED = [Asked(0, 40), Asked(126, 1), Asked(127, 1), Asked(128, 1), Asked(250, 5, 10, TREE), Asked(500, 1, 7)]
+MIXED = [SpanCase(0, 40), *(SpanCase(n, 1) for n in (126, 127, 128)), SpanCase(250, 5, 10, TREE), SpanCase(500, 1, 7)]
 
 
 @each_set
@@ -34,20 +34,20 @@ MIXED = [Asked(0, 40), Asked(126, 1), Asked(127, 1), Asked(128, 1), Asked(250, 5
 def test_attention_is_near_float64(isa: str, dtype: torch.dtype, shape: Shape, layout: str, threads: int) -> None:
     paged = Paged(shape, MIXED, dtype, layout)
     out = paged.run(isa, threads)
-    # of every weight: rounded to dtype twice, as a number and in the sum of all; scores of up to 16, sums of up to 512
+    # of every probability: rounded to dtype twice, itself and in the row sum; scores of up to 16, sums of up to 512
     relative = 2 * U[dtype] * (dtype == torch.bfloat16) + (16 * (shape.dim + 8) + 600) * U_SUM
     for row in range(len(out)):
-        exact, magnitude = paged.exact(row)
+        exact, magnitude = paged.reference(row)
         assert_near(out[row], exact, relative * magnitude, dtype)
 
 
 @st.composite
-def asked(draw: st.DrawFn) -> Asked:
-    near_borders = st.sampled_from((0, 1, 15, 100, 126, 127, 128, 129, 200, 255, 256, 257, 383, 500))
-    start = draw(near_borders)
-    known, guesses = draw(st.sampled_from((1, 1, 1, 2, 40))), draw(st.sampled_from((0, 0, 1, 3, 12)))
-    parents = tuple(draw(st.integers(-1, node - 1)) for node in range(guesses)) if draw(st.booleans()) else None
-    return Asked(start, known, guesses, parents)
+def span_cases(draw: st.DrawFn) -> SpanCase:
+    near_boundaries = st.sampled_from((0, 1, 15, 100, 126, 127, 128, 129, 200, 255, 256, 257, 383, 500))
+    start = draw(near_boundaries)
+    committed, drafts = draw(st.sampled_from((1, 1, 1, 2, 40))), draw(st.sampled_from((0, 0, 1, 3, 12)))
+    parents = tuple(draw(st.integers(-1, node - 1)) for node in range(drafts)) if draw(st.booleans()) else None
+    return SpanCase(start, committed, drafts, parents)
 
 
 @st.composite
@@ -64,7 +64,7 @@ def shapes(draw: st.DrawFn) -> Shape:
 def check_rows(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
     shape = data.draw(shapes())
     layout = data.draw(st.sampled_from(shape.layouts))
-    paged = Paged(shape, data.draw(st.lists(asked(), min_size=1, max_size=4)), dtype, layout)
+    paged = Paged(shape, data.draw(st.lists(span_cases(), min_size=1, max_size=4)), dtype, layout)
     rows = len(paged.q)
     chosen = data.draw(st.sets(st.integers(0, rows - 1), min_size=1, max_size=3))
     others = torch.tensor([row for row in range(rows) if row not in chosen], dtype=torch.int64)
@@ -72,7 +72,7 @@ def check_rows(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
         x[others] = make_unusual(x[others], seed)
     out = paged.run(isa, data.draw(st.sampled_from((1, 2)), "threads"))
     for row in chosen:
-        assert same_bits(out[row : row + 1], paged.alone(row, isa))
+        assert same_bits(out[row : row + 1], paged.decode_alone(row, isa))
 
 
 @each_set
@@ -98,47 +98,47 @@ def test_a_row_of_very_many_batches_has_the_bits_of_its_path(isa: str, dtype: to
 @each_dtype
 @each_layout
 @pytest.mark.parametrize("threads", [1, 2])
-def test_every_guess_of_a_tree_has_the_bits_of_its_branch_as_a_chain(
+def test_every_draft_token_of_a_tree_has_the_bits_of_its_branch_as_a_chain(
     isa: str, dtype: torch.dtype, layout: str, threads: int
 ) -> None:
-    requests = [Asked(120, 1, len(TREE), TREE), Asked(30, 1), Asked(250, 3, len(TREE), TREE)]
+    requests = [SpanCase(120, 1, len(TREE), TREE), SpanCase(30, 1), SpanCase(250, 3, len(TREE), TREE)]
     paged = Paged(SHAPES[0], requests, dtype, layout)
     out = paged.run(isa, threads)
     for row in range(len(out)):
-        assert same_bits(out[row : row + 1], paged.alone(row, isa))
+        assert same_bits(out[row : row + 1], paged.decode_alone(row, isa))
 
 
 @each_set
 @each_dtype
 @each_layout
-def test_a_long_context_is_shared_among_threads_without_a_trace(isa: str, dtype: torch.dtype, layout: str) -> None:
-    one, two = (Paged(SHAPES[0], [Asked(3000, 2, 2)], dtype, layout) for _ in range(2))
+def test_a_long_context_split_among_threads_keeps_its_bits(isa: str, dtype: torch.dtype, layout: str) -> None:
+    one, two = (Paged(SHAPES[0], [SpanCase(3000, 2, 2)], dtype, layout) for _ in range(2))
     assert same_bits(one.run(isa, 1), two.run(isa, 2))
 
 
 @each_set
 @each_dtype
 @each_layout
-def test_the_cache_gets_finite_numbers_in_the_rows_own_slots_and_nowhere_else(
+def test_finite_numbers_are_stored_in_the_rows_slots_and_nowhere_else(
     isa: str, dtype: torch.dtype, layout: str
 ) -> None:
-    paged = Paged(SHAPES[0], [Asked(5, 3), Asked(100, 1)], dtype, layout)
+    paged = Paged(SHAPES[0], [SpanCase(5, 3), SpanCase(100, 1)], dtype, layout)
     before = paged.cache.clone()
     for x in (paged.k, paged.v):
         x[1, 0, :6] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30, -1e30, -0.0])
     paged.run(isa, 2)
-    keys, values = paged.cache[1][:, paged.own_slots[1], 0, :6].float().tolist()
+    keys, values = paged.cache[1][:, paged.new_slots[1], 0, :6].float().tolist()
     assert keys == [0, 0, 0, KEY_LIMIT, -KEY_LIMIT, 0]
     assert values == [0, 0, 0, *paged.v[1, 0, 3:6].tolist()]
-    before[1][:, paged.own_slots] = paged.cache[1][:, paged.own_slots]
+    before[1][:, paged.new_slots] = paged.cache[1][:, paged.new_slots]
     assert same_bits(before, paged.cache)
 
 
 @each_set
 @each_dtype
 @each_layout
-def test_a_query_that_is_not_a_number_spoils_its_own_row_only(isa: str, dtype: torch.dtype, layout: str) -> None:
-    paged = Paged(SHAPES[0], [Asked(0, 6)], dtype, layout)
+def test_a_nan_query_changes_its_own_row_only(isa: str, dtype: torch.dtype, layout: str) -> None:
+    paged = Paged(SHAPES[0], [SpanCase(0, 6)], dtype, layout)
     paged.q[2] = float("nan")
     assert paged.run(isa).isnan().flatten(1).any(1).tolist() == [row == 2 for row in range(6)]
 
@@ -146,8 +146,8 @@ def test_a_query_that_is_not_a_number_spoils_its_own_row_only(isa: str, dtype: t
 @each_set
 @each_dtype
 @each_layout
-def test_equal_scores_share_evenly_at_the_limit_of_keys(isa: str, dtype: torch.dtype, layout: str) -> None:
-    paged = Paged(SHAPES[0], [Asked(200, 1)], dtype, layout)
+def test_equal_scores_at_the_key_limit_have_equal_probabilities(isa: str, dtype: torch.dtype, layout: str) -> None:
+    paged = Paged(SHAPES[0], [SpanCase(200, 1)], dtype, layout)
     paged.cache[1, 0, paged.paths[0]], paged.k[:] = KEY_LIMIT, KEY_LIMIT
     paged.q[:] = 2.0**20
     paged.cache[1, 1, paged.paths[0]], paged.v[:] = 2.0, 2.0
@@ -155,7 +155,7 @@ def test_equal_scores_share_evenly_at_the_limit_of_keys(isa: str, dtype: torch.d
 
 
 @each_dtype
-def test_callers_in_two_threads_wait_for_each_other(dtype: torch.dtype) -> None:
+def test_two_threads_may_call_at_once(dtype: torch.dtype) -> None:
     paged = Paged(SHAPES[0], MIXED, dtype)
     native = attention(SETS[0], 2, paged.cache, paged.shape, BY_SLOT)
     expected = [paged.run(SETS[0], 2, layer) for layer in (0, 1)]
@@ -179,16 +179,15 @@ def test_tokens_move_as_if_all_were_read_before_any_is_written(
     expected = cache.clone()
     source, target = [move[0] for move in moves], [move[1] for move in moves]
     expected[:, :, target] = cache[:, :, source]
-    held = to_panels(cache) if layout == PANELS else cache.clone()
-    attention(isa, 1, held, Shape(kv_heads=2, group=1, dim=32, block_size=16), layout).move_slots(source, target)
-    assert same_bits(held, to_panels(expected) if layout == PANELS else expected)
+    stored = to_panels(cache) if layout == PANELS else cache.clone()
+    attention(isa, 1, stored, Shape(kv_heads=2, group=1, dim=32, block_size=16), layout).move_slots(source, target)
+    assert same_bits(stored, to_panels(expected) if layout == PANELS else expected)
 
 
 @each_set
 @each_dtype
-def test_panels_lie_as_they_are_described(isa: str, dtype: torch.dtype) -> None:
-    """What is written row by row, in blocks of 16 in some order, is what the description says."""
-    paged, other = (Paged(SHAPES[0], [Asked(0, 40), Asked(90, 3)], dtype, each) for each in (PANELS, BY_SLOT))
+def test_the_panel_layout_is_as_documented(isa: str, dtype: torch.dtype) -> None:
+    paged, other = (Paged(SHAPES[0], [SpanCase(0, 40), SpanCase(90, 3)], dtype, each) for each in (PANELS, BY_SLOT))
     other.cache.nan_to_num_(nan=1e14)
     paged.run(isa, 2)
     other.run(isa, 1)

@@ -1,4 +1,4 @@
-"""docs/cpu.md and the stub of the native module are held against what they describe."""
+"""docs/cpu.md and the stub of the native module agree with what they describe."""
 
 from __future__ import annotations
 
@@ -61,38 +61,38 @@ def test_the_table_has_every_instruction_set_the_fastest_first() -> None:
     assert f"{', '.join(NAMES[:-1])} or {NAMES[-1]}" in " ".join((STUB.parent / "options.py").read_text().split())
 
 
-def test_every_command_is_of_a_kind_that_is_checked_here() -> None:
+def test_every_command_is_checked_here() -> None:
     assert {words[0] for words in COMMANDS} == {"pip", "specserve", "curl"}
     for paths in commands("pip", "install"):
         assert all((ROOT / path / "pyproject.toml").is_file() for path in paths[1:])
 
 
 @pytest.mark.parametrize("arguments", program("serve", "generate"), ids=" ".join)
-def test_the_command_line_takes_what_is_shown(arguments: list[str]) -> None:
+def test_the_command_lines_parse(arguments: list[str]) -> None:
     options = load_configuration(build_parser().parse_args(arguments)).engine.plugin_options
     convert("cpu", CpuOptions, options.get("cpu", {}))
 
 
-def test_the_text_without_a_server_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_that_generates_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (arguments,) = program("generate")
     main(arguments)
     assert "20 tokens in " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", program("plugins"), ids=" ".join)
-def test_questions_about_the_plugin_are_answered(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plugins_commands_run(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert not main(arguments)
     assert "cpu" in capsys.readouterr().out
 
 
-def test_the_banner_reads_as_it_is_shown(toy_model: Path) -> None:
+def test_the_banner_is_as_shown(toy_model: Path) -> None:
     lines = banner(make_engine(toy_model, default_plugins=True).description)
     shown = re.findall(r"^(specserve: .*)$", DOCS, flags=re.MULTILINE)
     here = [line.replace("avx512_bf16", SETS[0]) for line in shown]
     assert here[:2] == [line for line in lines if re.match(r"specserve: (kernels|attention) ", line)]
 
 
-async def test_the_server_answers_what_serves(toy_model: Path) -> None:
+async def test_the_server_describes_what_serves(toy_model: Path) -> None:
     ((url,),) = commands("curl")
     config = EngineConfig(model=str(toy_model), **DEFAULTS | {"default_plugins": True})
     app = make_app(await AsyncEngine.start(config), ServerConfig())
@@ -112,10 +112,10 @@ def test_the_links_exist() -> None:
 
 def test_the_stub_names_what_the_module_has() -> None:
     stub = {node.name: node for node in ast.parse(STUB.read_text()).body if hasattr(node, "name")}
-    kind = stub.pop("DtypeModule")
+    dtype_module = stub.pop("DtypeModule")
     assert {*stub, "float32", "bfloat16"} == public(_native)
     for module in (_native.float32, _native.bfloat16):
-        members = {node.name: node for node in kind.body if hasattr(node, "name")}
+        members = {node.name: node for node in dtype_module.body if hasattr(node, "name")}
         assert set(members) == public(module)
         assert_same_members(members, module)
     assert_same_members(stub, _native)

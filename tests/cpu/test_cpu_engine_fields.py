@@ -1,7 +1,7 @@
-"""Every sampling field at its ends through whole engines: torch's and native kernels, with and without guesses.
+"""Every sampling field at its ends in whole engines: torch's and native kernels, with and without drafts.
 
-The toy in float32. Its logits differ between the kernel sets in their last bits; these requests were drawn once, and in
-none of their rows do two scores come as near as that.
+The toy model in float32. Its logits differ between the kernel sets in their last bits; no row of these requests has two
+scores that are as close as that.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def requests_of_every_field():
     return requests
 
 
-def outputs_of(model, requests, plugins, guesses=None):
-    drafter = guesses and NoisyDrafter(guesses, p=0.7, max_width=16, vocab_size=VOCAB_SIZE)
+def outputs_of(model, requests, plugins, future=None):
+    drafter = future and NoisyDrafter(future, p=0.7, max_width=16, vocab_size=VOCAB_SIZE)
     run = run_requests(make_engine(model, drafter, plugins=plugins, max_num_seqs=16).engine, requests)
-    assert (run.metrics.num_accepted_tokens > 100) is (guesses is not None)
+    assert (run.metrics.num_accepted_tokens > 100) is (future is not None)
     return run
 
 
@@ -46,7 +46,7 @@ def assert_near(left, right):
         assert [a.logprob, *a.top_logprobs] == pytest.approx([b.logprob, *b.top_logprobs], rel=1e-5, abs=1e-5)
 
 
-def test_both_kernel_sets_answer_alike_with_and_without_guesses(toy_model):
+def test_both_kernel_sets_decide_alike_with_and_without_drafts(toy_model):
     requests = requests_of_every_field()
     torchs, native = (outputs_of(toy_model, requests, plugins) for plugins in ((), ("cpu",)))
     assert native.tokens() == torchs.tokens()

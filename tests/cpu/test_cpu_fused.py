@@ -1,4 +1,4 @@
-"""The fused layers have the bits of the pieces called one by one, and take part in everything that the pieces do."""
+"""The fused layers have the bits of the pieces called one by one, and support all that the pieces do."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_fused_layers_have_the_bits_of_the_pieces(model: Path, isa: str, dtype: 
 
 @each_set
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_trees_are_verified_without_a_trace(toy_model: Path, isa: str, dtype: str) -> None:
+def test_draft_trees_are_lossless(toy_model: Path, isa: str, dtype: str) -> None:
     served = assert_lossless(
         toy_model,
         varied_requests(6),
@@ -79,14 +79,14 @@ def test_trees_are_verified_without_a_trace(toy_model: Path, isa: str, dtype: st
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_number_of_threads_and_the_size_of_blocks_leave_no_trace(toy_model: Path, dtype: str) -> None:
+def test_threads_and_block_size_do_not_change_the_bits(toy_model: Path, dtype: str) -> None:
     requests = varied_requests(8)
     plain = run(toy_model, requests, **options(SETS[0], dtype=dtype))
     for more in ({"threads": 2}, {"block_size": 1}, {"block_size": 64, "threads": 2}, {"max_num_seqs": 2}):
         assert same_decisions(plain, run(toy_model, requests, **options(SETS[0], dtype=dtype, **more)))
 
 
-def test_an_inner_size_that_is_no_multiple_of_the_lanes_is_served_in_pieces(tmp_path: Path) -> None:
+def test_an_intermediate_size_that_is_no_multiple_of_16_is_served_in_pieces(tmp_path: Path) -> None:
     path = write_checkpoint(tmp_path, intermediate_size=200)
     engine = make_engine(path, **options(SETS[0]))
     assert isinstance(passes(engine), TiledPass)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from native_cases import SETS, each_dtype, machine, randn, same_bits
-from paged import BY_SLOT, PANELS, Asked, Paged, Shape, attention
+from paged import BY_SLOT, PANELS, Paged, Shape, SpanCase, attention
 
 from specserve_cpu import _native
 from specserve_cpu.attention import native_module
@@ -45,7 +45,7 @@ def test_a_machine_that_cannot_be_is_refused(name: str, threads: int, message: s
         (lambda x: x[:, :5], r"x must be float32 \[any, 6\]; got float32 \[3, 5\]"),
         (lambda x: x[0], r"x must be float32 \[any, 6\]; got float32 \[6\]"),
         (lambda x: x.T.contiguous().T, r"x must be float32 \[any, 6\], contiguous"),
-        (lambda x: odd_address(x), "x must be float32 .* at an address that is a multiple of the element size"),
+        (lambda x: unaligned(x), "x must be float32 .* at an address that is a multiple of the element size"),
     ],
 )
 def test_a_linear_map_says_what_it_takes(change: Callable[[Tensor], Tensor], message: str) -> None:
@@ -87,18 +87,18 @@ def test_a_weight_that_cannot_be_packed_is_refused(weight: Tensor, bias: Tensor 
 
 
 @each_dtype
-def test_row_wise_kernels_say_what_they_take(dtype: torch.dtype) -> None:
-    native, m = native_module(dtype), machine(FAST)
-    x, gain, angles = randn(3, 2, 8, dtype=dtype), randn(8, dtype=dtype), randn(3, 1, 8)
+def test_row_wise_kernels_refuse_wrong_tensors(dtype: torch.dtype) -> None:
+    module, m = native_module(dtype), machine(FAST)
+    x, weight, angles = randn(3, 2, 8, dtype=dtype), randn(8, dtype=dtype), randn(3, 1, 8)
     refused: list[tuple[str, Callable[[], object]]] = [
-        ("weight must be", lambda: native.rms_norm(m, x, gain[0], 1e-6, x)),
-        ("x must be", lambda: native.rms_norm(m, x, gain[:6], 1e-6, x)),
-        ("out must be", lambda: native.rms_norm(m, x, gain, 1e-6, x[:, :1])),
-        ("cos must be", lambda: native.apply_rope(m, x, angles[:2], angles)),
-        ("sin must be", lambda: native.apply_rope(m, x, angles, angles[..., :6])),
-        ("an even number of columns", lambda: native.apply_rope(m, x, randn(3, 1, 7), randn(3, 1, 7))),
-        ("at most a head's", lambda: native.apply_rope(m, randn(3, 2, 6, dtype=dtype), angles, angles)),
-        ("an even number of columns", lambda: native.silu_and_multiply(m, x[:, 0, :7], x[:, 0, :3])),
+        ("weight must be", lambda: module.rms_norm(m, x, weight[0], 1e-6, x)),
+        ("x must be", lambda: module.rms_norm(m, x, weight[:6], 1e-6, x)),
+        ("out must be", lambda: module.rms_norm(m, x, weight, 1e-6, x[:, :1])),
+        ("cos must be", lambda: module.apply_rope(m, x, angles[:2], angles)),
+        ("sin must be", lambda: module.apply_rope(m, x, angles, angles[..., :6])),
+        ("an even number of columns", lambda: module.apply_rope(m, x, randn(3, 1, 7), randn(3, 1, 7))),
+        ("at most a head's", lambda: module.apply_rope(m, randn(3, 2, 6, dtype=dtype), angles, angles)),
+        ("an even number of columns", lambda: module.silu_and_multiply(m, x[:, 0, :7], x[:, 0, :3])),
     ]
     for message, call in refused:
         with pytest.raises(ValueError, match=message):
@@ -106,7 +106,7 @@ def test_row_wise_kernels_say_what_they_take(dtype: torch.dtype) -> None:
 
 
 @each_dtype
-def test_no_rows_are_no_work(dtype: torch.dtype) -> None:
+def test_an_empty_batch_is_accepted(dtype: torch.dtype) -> None:
     kernels = CpuKernels(machine(FAST, 2), str(dtype).removeprefix("torch."))
     none, angles = torch.empty(0, 2, 8, dtype=dtype), torch.empty(0, 1, 8)
     assert kernels.rms_norm(none, randn(8, dtype=dtype), 1e-6).shape == (0, 2, 8)
@@ -116,7 +116,7 @@ def test_no_rows_are_no_work(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "length", "known", "blocks", "parents"),
+    ("start", "length", "num_committed", "blocks", "parents"),
     [
         (-1, 1, 1, [0], ()),
         (0, 0, 0, [0], ()),
@@ -133,17 +133,17 @@ def test_no_rows_are_no_work(dtype: torch.dtype) -> None:
     ],
 )
 def test_a_request_that_cannot_be_planned_changes_nothing(
-    start: int, length: int, known: int, blocks: list[int], parents: tuple[int, ...]
+    start: int, length: int, num_committed: int, blocks: list[int], parents: tuple[int, ...]
 ) -> None:
     plan = _native.AttentionPlan(16, 4)
     plan.add(0, 3, 3, [1], ())
     with pytest.raises(ValueError, match=f"a request of {length} rows from token {start} does not fit"):
-        plan.add(start, length, known, blocks, parents)
+        plan.add(start, length, num_committed, blocks, parents)
     assert plan.num_rows == 3
 
 
 @pytest.mark.parametrize("sizes", [(0, 4), (16, 0), (-1, 4)])
-def test_a_plan_needs_sizes(sizes: tuple[int, int]) -> None:
+def test_a_plan_with_wrong_sizes_is_refused(sizes: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="must be at least 1"):
         _native.AttentionPlan(*sizes)
 
@@ -158,7 +158,7 @@ def test_a_plan_needs_sizes(sizes: tuple[int, int]) -> None:
         (SHAPE._replace(kv_heads=0), "num_heads must be a multiple of the KV heads; got 0 and 0"),
     ],
 )
-def test_heads_that_do_not_fit_are_refused(shape: Shape, message: str) -> None:
+def test_wrong_numbers_of_heads_are_refused(shape: Shape, message: str) -> None:
     cache = torch.zeros(1, 2, 16, shape.kv_heads, shape.dim, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match=message):
         attention(FAST, 1, cache, shape._replace(dim=8), BY_SLOT)
@@ -185,12 +185,12 @@ def test_the_cache_must_have_five_dimensions() -> None:
         ({"rows": 2}, "the plan is for 2 rows; got 3"),
     ],
 )
-def test_attention_says_what_it_takes(wrong: dict[str, Any], message: str) -> None:
-    paged = Paged(SHAPE, [Asked(0, 3)], torch.float32)
+def test_attention_refuses_wrong_arguments(wrong: dict[str, Any], message: str) -> None:
+    paged = Paged(SHAPE, [SpanCase(0, 3)], torch.float32)
     native = attention(FAST, 2, paged.cache, SHAPE, BY_SLOT)
     plan, rows = _native.AttentionPlan(16, 4), wrong.get("rows", 3)
     plan.add(0, rows, rows, wrong.get("blocks", [0]), ())
-    given = {"layer": 0, "q": paged.q, "k": paged.k, "v": paged.v, "slots": paged.own_slots, "window": 0}
+    given = {"layer": 0, "q": paged.q, "k": paged.k, "v": paged.v, "slots": paged.new_slots, "window": 0}
     given |= {"out": torch.empty_like(paged.q)} | {key: wrong[key] for key in wrong if key not in ("rows", "blocks")}
     before = paged.cache.clone()
     with pytest.raises(ValueError, match=message):
@@ -200,7 +200,7 @@ def test_attention_says_what_it_takes(wrong: dict[str, Any], message: str) -> No
     assert same_bits(before, paged.cache)
 
 
-def test_panels_say_what_they_take() -> None:
+def test_panels_refuse_wrong_sizes() -> None:
     shape = SHAPE._replace(dim=16)
     cache = torch.zeros(1, 2, 40, 2, 16)
     with pytest.raises(ValueError, match="layout must be by_slot or panels; got rows"):
@@ -223,8 +223,8 @@ def test_panels_say_what_they_take() -> None:
         native.move_slots([0, 1], [2])
 
 
-def odd_address(x: Tensor) -> Tensor:
-    """A copy of x one byte beside where its numbers should begin."""
+def unaligned(x: Tensor) -> Tensor:
+    """A copy of x at an address that is not aligned."""
     raw = bytearray(1 + x.numel() * x.element_size())
-    moved = torch.frombuffer(raw, dtype=x.dtype, offset=1, count=x.numel()).view(x.shape)
-    return moved.copy_(x)
+    copy = torch.frombuffer(raw, dtype=x.dtype, offset=1, count=x.numel()).view(x.shape)
+    return copy.copy_(x)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from native_cases import SETS, each_dtype, machine, make_unusual, randn, same_bits
-from paged import Asked, Paged, Shape
+from paged import Paged, Shape, SpanCase
 
 from specserve_cpu.kernels import CpuKernels, PackedLinear
 
@@ -21,10 +21,10 @@ pytestmark = pytest.mark.skipif(not {"avx2", "avx512"} <= set(SETS), reason="the
 SIZES = [2, 8, 14, 16, 30, 48, 100, 864]
 
 
-def both(compute: Callable[[str], list[Tensor]]) -> None:
-    """compute: what an instruction set makes of its inputs."""
-    ours, theirs = compute("avx2"), compute("avx512")
-    for a, b in zip(ours, theirs, strict=True):
+def assert_same_on_both(compute: Callable[[str], list[Tensor]]) -> None:
+    """compute: the outputs on an instruction set."""
+    avx2, avx512 = compute("avx2"), compute("avx512")
+    for a, b in zip(avx2, avx512, strict=True):
         assert same_bits(a, b)
 
 
@@ -36,7 +36,7 @@ def test_linear_maps_have_the_bits_of_avx512(dtype: torch.dtype, size: int, unus
     xs = [randn(rows, size, dtype=dtype, seed=rows) for rows in (1, 2, 3, 4, 5, 7, 37, 130)]
     if unusual:
         xs = [make_unusual(x, len(x)) for x in xs]
-    both(lambda isa: [without_signs_of_nan(PackedLinear(machine(isa), weight, bias)(x)) for x in xs])
+    assert_same_on_both(lambda isa: [without_signs_of_nan(PackedLinear(machine(isa), weight, bias)(x)) for x in xs])
 
 
 @each_dtype
@@ -44,18 +44,18 @@ def test_linear_maps_have_the_bits_of_avx512(dtype: torch.dtype, size: int, unus
 @pytest.mark.parametrize("scale", [1.0, 40.0])
 @pytest.mark.parametrize("unusual", [False, True])
 def test_row_wise_kernels_have_the_bits_of_avx512(dtype: torch.dtype, size: int, scale: float, unusual: bool) -> None:
-    x, gain = randn(50, size, dtype=dtype, scale=scale), randn(size, dtype=dtype)
+    x, weight = randn(50, size, dtype=dtype, scale=scale), randn(size, dtype=dtype)
     cos, sin = randn(50, 1, size), randn(50, 1, size, seed=1)
     if unusual:
         make_unusual(x, 1)
 
     def compute(isa: str) -> list[Tensor]:
         kernels = CpuKernels(machine(isa), str(dtype).removeprefix("torch."))
-        turned = kernels.rotary(x[:, None].contiguous(), cos, sin)
-        outs = (kernels.rms_norm(x, gain, 1e-6), turned, kernels.silu_and_multiply(x))
+        rotated = kernels.rotary(x[:, None].contiguous(), cos, sin)
+        outs = (kernels.rms_norm(x, weight, 1e-6), rotated, kernels.silu_and_multiply(x))
         return [without_signs_of_nan(out) for out in outs]
 
-    both(compute)
+    assert_same_on_both(compute)
 
 
 SHAPES = [Shape(2, 3, dim, block_size=16, window=window) for dim in (8, 16, 20, 64, 80, 128) for window in (0, 60)]
@@ -64,18 +64,18 @@ SHAPES = [Shape(2, 3, dim, block_size=16, window=window) for dim in (8, 16, 20, 
 @each_dtype
 @pytest.mark.parametrize(("shape", "layout"), [(shape, each) for shape in SHAPES for each in shape.layouts], ids=str)
 def test_attention_has_the_bits_of_avx512(dtype: torch.dtype, shape: Shape, layout: str) -> None:
-    asked = [Asked(0, 50), Asked(127, 1), Asked(250, 3, 5, (-1, 0, -1, 2, 0)), Asked(3, 2)]
+    spans = [SpanCase(0, 50), SpanCase(127, 1), SpanCase(250, 3, 5, (-1, 0, -1, 2, 0)), SpanCase(3, 2)]
 
     def compute(isa: str) -> list[Tensor]:
-        paged = Paged(shape, asked, dtype, layout)
+        paged = Paged(shape, spans, dtype, layout)
         for x, seed in ((paged.q, 1), (paged.k, 2), (paged.v, 3)):
             make_unusual(x[:20], seed)
         out = paged.run(isa)
-        return [without_signs_of_nan(out), paged.cache[1][:, paged.own_slots]]
+        return [without_signs_of_nan(out), paged.cache[1][:, paged.new_slots]]
 
-    both(compute)
+    assert_same_on_both(compute)
 
 
 def without_signs_of_nan(x: Tensor) -> Tensor:
-    """Which of two NaN an operation keeps is the compiler's choice of operands."""
+    """An operation on two NaN returns either, as the compiler orders the operands."""
     return torch.where(x.isnan(), torch.nan, x)

@@ -1,4 +1,4 @@
-"""The packed linear map: near float64, whatever the shape, and a row that never sees its neighbours."""
+"""The packed linear map: near float64 for every shape, and a row's bits do not depend on the other rows."""
 
 from __future__ import annotations
 
@@ -15,24 +15,29 @@ SHAPES = [(2, 1), (31, 16), (32, 17), (33, 48), (64, 100), (330, 15), (864, 320)
 
 @each_set
 @each_dtype
-@pytest.mark.parametrize(("ins", "outs"), SHAPES)
+@pytest.mark.parametrize(("in_features", "out_features"), SHAPES)
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_linear_map_is_near_float64(isa: str, dtype: torch.dtype, ins: int, outs: int, bias: bool) -> None:
-    weight, x = randn(outs, ins, dtype=dtype), randn(37, ins, dtype=dtype, seed=1)
-    b = randn(outs, dtype=dtype, seed=2) if bias else None
+def test_a_linear_map_is_near_float64(
+    isa: str, dtype: torch.dtype, in_features: int, out_features: int, bias: bool
+) -> None:
+    weight, x = randn(out_features, in_features, dtype=dtype), randn(37, in_features, dtype=dtype, seed=1)
+    b = randn(out_features, dtype=dtype, seed=2) if bias else None
     got = PackedLinear(machine(isa), weight, b)(x)
     exact = x.double() @ weight.double().T + (0 if b is None else b.double())
     magnitude = x.double().abs() @ weight.double().abs().T + (0 if b is None else b.double().abs())
-    assert_near(got, exact, (ins + 2) * U_SUM * magnitude, dtype)
+    assert_near(got, exact, (in_features + 2) * U_SUM * magnitude, dtype)
 
 
 def check_row(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    ins, outs = data.draw(st.integers(1, 200), "ins"), data.draw(st.integers(1, 100), "outs")
+    in_features, out_features = (
+        data.draw(st.integers(1, 200), "in_features"),
+        data.draw(st.integers(1, 100), "out_features"),
+    )
     rows = data.draw(st.integers(1, 300), "rows")
     row, seed = data.draw(st.integers(0, rows - 1), "row"), data.draw(st.integers(0, 99), "seed")
-    weight, bias = randn(outs, ins, dtype=dtype, seed=seed), randn(outs, dtype=dtype, seed=seed)
-    x = make_unusual(randn(rows, ins, dtype=dtype, seed=seed + 1), seed)
-    x[row] = randn(ins, dtype=dtype, seed=seed + 2)
+    weight, bias = randn(out_features, in_features, dtype=dtype, seed=seed), randn(out_features, dtype=dtype, seed=seed)
+    x = make_unusual(randn(rows, in_features, dtype=dtype, seed=seed + 1), seed)
+    x[row] = randn(in_features, dtype=dtype, seed=seed + 2)
     among = PackedLinear(machine(isa, data.draw(st.sampled_from((1, 2)), "threads")), weight, bias)(x)
     alone = PackedLinear(machine(isa), weight, bias)(x[row : row + 1].clone())
     assert same_bits(among[row : row + 1], alone)
@@ -66,7 +71,7 @@ def test_an_output_does_not_depend_on_the_other_outputs(isa: str, dtype: torch.d
 
 @each_set
 @each_dtype
-def test_rows_may_lie_apart(isa: str, dtype: torch.dtype) -> None:
+def test_rows_may_be_strided(isa: str, dtype: torch.dtype) -> None:
     weight, wide = randn(40, 64, dtype=dtype), randn(9, 100, dtype=dtype)
     linear = PackedLinear(machine(isa), weight, None)
     assert same_bits(linear(wide[:, 4:68]), linear(wide[:, 4:68].contiguous()))
@@ -79,7 +84,7 @@ def test_rows_may_lie_apart(isa: str, dtype: torch.dtype) -> None:
 
 @each_set
 @each_dtype
-def test_no_rows_are_no_work(isa: str, dtype: torch.dtype) -> None:
+def test_an_empty_batch_is_accepted(isa: str, dtype: torch.dtype) -> None:
     linear = PackedLinear(machine(isa, 2), randn(40, 64, dtype=dtype), None)
     assert linear(torch.empty(0, 64, dtype=dtype)).shape == (0, 40)
 

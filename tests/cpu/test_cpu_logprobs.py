@@ -1,4 +1,4 @@
-"""Native log-probabilities against float64: values, order, ties, and rows that do not know each other."""
+"""Native log-probabilities against float64: values, order, ties, and rows that are independent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from native_cases import SETS, each_set, randn, some
-from sampled import sampler
+from sampling_reference import sampler
 
 from specserve.sampling.sampler import TorchSampler
 
@@ -20,7 +20,7 @@ each_vocab = pytest.mark.parametrize("vocab_size", VOCABS)
 @each_set
 @each_vocab
 @pytest.mark.parametrize("scale", [0.01, 2.0, 30.0])
-def test_values_are_those_of_float64_rounded_once_or_nearly(isa, vocab_size, scale):
+def test_values_are_near_float64(isa, vocab_size, scale):
     logits = randn(12, vocab_size, seed=1, scale=scale)
     tokens, counts = [7 * i % vocab_size for i in range(12)], [(0, 1, 5, 20, 400, 60_000)[i % 6] for i in range(12)]
     exact = torch.log_softmax(logits.double(), -1)
@@ -32,7 +32,7 @@ def test_values_are_those_of_float64_rounded_once_or_nearly(isa, vocab_size, sca
         assert torch.allclose(values, exact[i][ids], rtol=1e-6, atol=1e-6)
         ranks = list(zip((-value for value in found.top_logprobs), found.top_ids, strict=True))
         assert ranks == sorted(ranks)
-        # beside what was found there is nothing better, but for what rounds to the same number
+        # no other token is better, up to rounding
         exact[i][list(found.top_ids)] = -math.inf
         assert not ranks or exact[i].max().item() <= found.top_logprobs[-1] + 1e-6 * max(
             1.0, abs(found.top_logprobs[-1])
@@ -43,14 +43,14 @@ def test_values_are_those_of_float64_rounded_once_or_nearly(isa, vocab_size, sca
 @given(
     values=st.lists(st.integers(-3, 3), min_size=1, max_size=60), count=st.integers(0, 70), isa=st.sampled_from(SETS)
 )
-def test_the_best_are_ordered_by_value_and_then_by_the_lower_id(values, count, isa):
+def test_the_best_tokens_are_ordered_by_value_then_by_id(values, count, isa):
     found = sampler(isa).token_logprobs(torch.tensor([values]).float(), [0], [count])[0]
     assert found.top_ids == tuple(sorted(range(len(values)), key=lambda t: (-values[t], t))[:count])
 
 
 @each_set
-def test_logits_whose_logprobs_round_to_one_number_tie(isa):
-    """Far from their peak, neighbouring floats have the same log-probability: then the lower id goes first."""
+def test_logits_with_the_same_rounded_logprob_tie(isa):
+    """Far below the maximum, neighbouring floats have the same log-probability: then the lower id comes first."""
     logits = torch.full((1, 50), -300.0)
     logits[0, 20] = 100.0
     small = torch.tensor(1.0)
@@ -65,7 +65,7 @@ def test_logits_whose_logprobs_round_to_one_number_tie(isa):
 
 @each_set
 @each_vocab
-def test_a_row_has_the_same_bits_alone_in_company_and_in_any_threads(isa, vocab_size):
+def test_a_row_has_the_same_bits_alone_in_a_batch_and_with_any_threads(isa, vocab_size):
     logits = randn(40, vocab_size, scale=3.0)
     tokens, counts = [i % vocab_size for i in range(40)], [i % 4 for i in range(40)]
     alone = [sampler(isa).token_logprobs(logits[i : i + 1], [tokens[i]], [counts[i]])[0] for i in range(40)]
@@ -76,7 +76,7 @@ def test_a_row_has_the_same_bits_alone_in_company_and_in_any_threads(isa, vocab_
 
 
 @each_set
-def test_what_is_impossible_has_minus_infinity_and_the_lowest_rank(isa):
+def test_tokens_at_minus_infinity_have_the_lowest_rank(isa):
     logits = torch.full((1, 40), -math.inf)
     logits[0, [30, 10]] = torch.tensor([1.0, 0.0])
     found = sampler(isa).token_logprobs(logits, [5], [4])[0]
@@ -85,7 +85,7 @@ def test_what_is_impossible_has_minus_infinity_and_the_lowest_rank(isa):
 
 
 @each_set
-def test_a_token_whose_logit_is_nan_is_impossible(isa):
+def test_a_nan_logit_counts_as_minus_infinity(isa):
     logits = torch.tensor([[0.0, math.nan, 1.0]])
     found = sampler(isa).token_logprobs(logits, [1], [2])[0]
     assert (found.logprob, found.top_ids) == (-math.inf, (2, 0))
@@ -93,8 +93,8 @@ def test_a_token_whose_logit_is_nan_is_impossible(isa):
 
 @each_set
 @pytest.mark.parametrize("row", [[math.nan] * 20, [-math.inf] * 20, [0.0, math.inf, math.nan] * 7])
-def test_a_broken_row_has_no_distribution_and_harms_nobody(isa, row):
+def test_a_row_without_a_distribution_does_not_affect_others(isa, row):
     logits = torch.tensor([row, [0.0] * len(row)])
-    broken, whole = sampler(isa).token_logprobs(logits, [3, 3], [2, 2])
-    assert math.isnan(broken.logprob)
-    assert whole.logprob == pytest.approx(-math.log(len(row)))
+    without, other = sampler(isa).token_logprobs(logits, [3, 3], [2, 2])
+    assert math.isnan(without.logprob)
+    assert other.logprob == pytest.approx(-math.log(len(row)))

@@ -1,4 +1,4 @@
-"""Where the layers cannot be one call the native pieces serve, with the same bits unless others compute a part."""
+"""Where the layers cannot be one call, the native pieces serve, with the same bits unless others compute a part."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def test_a_delta_is_called_between_the_pieces_which_keep_their_bits(toy_model: P
         for projection in model.projections.values():
             projection.add_delta(lambda x, out, at, lora: rows.append(len(x)))
 
-    alone = make_engine(toy_model, plugins=("cpu",), dtype=dtype)
-    beside = engine_with(toy_model, adapt, dtype=dtype)
-    assert isinstance(alone.engine.runner.passes, FusedPass)
-    assert isinstance(beside.engine.runner.passes, TiledPass)
-    assert decided(alone) == decided(beside)
+    plain = make_engine(toy_model, plugins=("cpu",), dtype=dtype)
+    with_delta = engine_with(toy_model, adapt, dtype=dtype)
+    assert isinstance(plain.engine.runner.passes, FusedPass)
+    assert isinstance(with_delta.engine.runner.passes, TiledPass)
+    assert decided(plain) == decided(with_delta)
     assert rows
 
 
-def test_a_kernel_of_somebody_else_is_called_too(toy_model: Path) -> None:
+def test_a_kernel_of_another_plugin_is_called_too(toy_model: Path) -> None:
     called = []
 
     def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

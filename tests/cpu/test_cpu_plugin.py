@@ -1,4 +1,4 @@
-"""The plugin as it is installed: what it takes over, when it steps back, and what it says."""
+"""The plugin in an engine: when it serves, when torch serves instead, and what the banner says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kernels_of(model: Path, **options: Any) -> str:
     return make_engine(model, **options).engine.runner.model.kernels.name
 
 
-def test_the_plugin_serves_unless_it_is_taken_away(toy_model: Path) -> None:
+def test_the_plugin_serves_unless_it_is_switched_off(toy_model: Path) -> None:
     assert kernels_of(toy_model, default_plugins=True) == f"cpu-{SETS[0]}"
     assert kernels_of(toy_model, plugins=("cpu",)) == f"cpu-{SETS[0]}"
     assert kernels_of(toy_model, default_plugins=True, no_plugins=("cpu",)) == "torch"
@@ -45,12 +45,12 @@ def test_an_instruction_set_may_be_chosen(toy_model: Path, isa: str) -> None:
     assert len(run_requests(engine, [REQUEST]).tokens()["a"]) == 8
 
 
-def test_an_instruction_set_that_is_not_here_is_refused_with_those_that_are(toy_model: Path) -> None:
+def test_an_unsupported_instruction_set_is_refused_with_the_supported_ones(toy_model: Path) -> None:
     with pytest.raises(ConfigError, match=rf"cpu.instruction_set: sse .*allowed are auto, {', '.join(SETS)}"):
         make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"instruction_set": "sse"}})
 
 
-def test_an_unknown_option_is_refused_with_those_that_are(toy_model: Path) -> None:
+def test_an_unknown_option_is_refused_with_the_known_ones(toy_model: Path) -> None:
     with pytest.raises(ConfigError, match="instruction_set"):
         make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"instruction_sets": "avx2"}})
 
@@ -85,7 +85,7 @@ def test_the_tokens_are_those_of_torch(toy_model: Path) -> None:
     assert run(toy_model, requests, plugins=("cpu",)).tokens() == run(toy_model, requests).tokens()
 
 
-def test_torch_gets_one_thread_while_the_native_ones_work(toy_model: Path) -> None:
+def test_torch_has_one_thread_beside_the_native_pool(toy_model: Path) -> None:
     torch.set_num_threads(2)
     engine = make_engine(toy_model, plugins=("cpu",), threads=2).engine
     assert torch.get_num_threads() == 1
@@ -99,7 +99,7 @@ def test_explain_answers_for_the_plugin(capsys: pytest.CaptureFixture[str]) -> N
     assert "kernel.cpu" in capsys.readouterr().out
 
 
-def test_heads_of_an_odd_size_would_be_left_to_sdpa_in_bfloat16() -> None:
+def test_sdpa_serves_an_odd_head_dim_in_bfloat16() -> None:
     common: dict[str, Any] = {"device": "cpu", "block_size": 16, "graphs": "none", "drafts": False, "trees": False}
     odd = AttentionNeeds(dtype="bfloat16", head_dim=33, head_bytes=66, **common)
     paged, sdpa = PagedFactory(None), SdpaFactory()

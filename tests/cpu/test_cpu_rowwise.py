@@ -1,4 +1,4 @@
-"""Norm, rotation and activation: near float64, rounded where torch rounds, a row on its own."""
+"""RMSNorm, RoPE and activation: near float64, rounded where torch rounds, and a row's bits are its own."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def kernels(isa: str, dtype: torch.dtype, threads: int = 1) -> CpuKernels:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e15])
 def test_the_norm_is_near_float64(isa: str, dtype: torch.dtype, size: int, scale: float) -> None:
-    x, gain = randn(9, size, dtype=dtype, scale=scale), randn(size, dtype=dtype, seed=1)
-    got = kernels(isa, dtype).rms_norm(x, gain, 1e-6)
+    x, weight = randn(9, size, dtype=dtype, scale=scale), randn(size, dtype=dtype, seed=1)
+    got = kernels(isa, dtype).rms_norm(x, weight, 1e-6)
     normed = x.double() / (x.double().square().mean(-1, keepdim=True) + 1e-6).sqrt()
-    exact = normed * gain.double()
-    # the normed number is rounded before it is multiplied, as in the checkpoints' own code
+    exact = normed * weight.double()
+    # normalized values are rounded before the multiplication, as in the checkpoints' own code
     assert_near(got, exact, ((size / 16 + 12) * U_SUM + U[dtype]) * exact.abs(), dtype)
 
 
 @each_set
 @each_dtype
-@pytest.mark.parametrize(("dim", "turning"), [(8, 8), (40, 40), (64, 64), (80, 20), (128, 128), (128, 2)])
-def test_the_rotation_is_near_float64(isa: str, dtype: torch.dtype, dim: int, turning: int) -> None:
-    x, cos, sin = randn(9, 3, dim, dtype=dtype), randn(9, 1, turning, seed=1), randn(9, 1, turning, seed=2)
+@pytest.mark.parametrize(("dim", "rotary_dim"), [(8, 8), (40, 40), (64, 64), (80, 20), (128, 128), (128, 2)])
+def test_rope_is_near_float64(isa: str, dtype: torch.dtype, dim: int, rotary_dim: int) -> None:
+    x, cos, sin = randn(9, 3, dim, dtype=dtype), randn(9, 1, rotary_dim, seed=1), randn(9, 1, rotary_dim, seed=2)
     got = kernels(isa, dtype).rotary(x, cos, sin)
-    wide, half = x[..., :turning].double(), turning // 2
-    turned = wide.roll(half, -1) * sin.double()
-    exact = wide * cos.double() + turned
-    assert_near(got[..., :turning], exact, 2 * U_SUM * (exact.abs() + 2 * turned.abs()), dtype)
-    assert same_bits(got[..., turning:], x[..., turning:])
+    wide, half = x[..., :rotary_dim].double(), rotary_dim // 2
+    rotated = wide.roll(half, -1) * sin.double()
+    exact = wide * cos.double() + rotated
+    assert_near(got[..., :rotary_dim], exact, 2 * U_SUM * (exact.abs() + 2 * rotated.abs()), dtype)
+    assert same_bits(got[..., rotary_dim:], x[..., rotary_dim:])
 
 
 @each_set
@@ -65,9 +65,9 @@ def test_the_activation_of_extreme_gates_is_that_of_torch(isa: str, dtype: torch
 
 @each_set
 def test_in_bfloat16_the_norm_rounds_where_torch_does(isa: str) -> None:
-    x, gain = randn(64, 320, dtype=torch.bfloat16), randn(320, dtype=torch.bfloat16, seed=1)
-    ours, theirs = kernels(isa, torch.bfloat16).rms_norm(x, gain, 1e-5), TorchKernels().rms_norm(x, gain, 1e-5)
-    assert (ours != theirs).float().mean() < 1e-3  # sums in another order, a tie now and then
+    x, weight = randn(64, 320, dtype=torch.bfloat16), randn(320, dtype=torch.bfloat16, seed=1)
+    ours, theirs = kernels(isa, torch.bfloat16).rms_norm(x, weight, 1e-5), TorchKernels().rms_norm(x, weight, 1e-5)
+    assert (ours != theirs).float().mean() < 1e-3  # sums have another order: a rounding tie is rare
 
 
 @each_set
@@ -79,10 +79,10 @@ def test_a_row_has_the_same_bits_among_any_others(isa: str, dtype: torch.dtype, 
     row, seed = data.draw(st.integers(0, rows - 1), "row"), data.draw(st.integers(0, 99), "seed")
     x = make_unusual(randn(rows, size, dtype=dtype, seed=seed), seed)
     x[row] = randn(size, dtype=dtype, seed=seed + 1)
-    gain, cos, sin = randn(size, dtype=dtype), randn(rows, 1, size, seed=1), randn(rows, 1, size, seed=2)
+    weight, cos, sin = randn(size, dtype=dtype), randn(rows, 1, size, seed=1), randn(rows, 1, size, seed=2)
     one = slice(row, row + 1)
     among, alone = kernels(isa, dtype, data.draw(st.sampled_from((1, 2)), "threads")), kernels(isa, dtype)
-    assert same_bits(among.rms_norm(x, gain, 1e-6)[one], alone.rms_norm(x[one].clone(), gain, 1e-6))
+    assert same_bits(among.rms_norm(x, weight, 1e-6)[one], alone.rms_norm(x[one].clone(), weight, 1e-6))
     assert same_bits(among.silu_and_multiply(x)[one], alone.silu_and_multiply(x[one].clone()))
     heads = x[:, None].contiguous()
     assert same_bits(among.rotary(heads, cos, sin)[one], alone.rotary(heads[one].clone(), cos[one], sin[one]))
@@ -90,12 +90,12 @@ def test_a_row_has_the_same_bits_among_any_others(isa: str, dtype: torch.dtype, 
 
 @each_set
 @each_dtype
-def test_views_are_taken_as_they_lie(isa: str, dtype: torch.dtype) -> None:
+def test_strided_views_are_accepted(isa: str, dtype: torch.dtype) -> None:
     ours, wide = kernels(isa, dtype), randn(7, 6, 32, dtype=dtype)
-    gain, cos, sin = randn(32, dtype=dtype), randn(7, 1, 32), randn(7, 1, 32, seed=1)
+    weight, cos, sin = randn(32, dtype=dtype), randn(7, 1, 32), randn(7, 1, 32, seed=1)
     for view in (wide[:, 1:4], wide[::2, ::2], wide.flip(0)[:, :1], wide.transpose(0, 1)[:, :6].transpose(0, 1)):
         rows = len(view)
-        assert same_bits(ours.rms_norm(view, gain, 1e-6), ours.rms_norm(view.contiguous(), gain, 1e-6))
-        turned = ours.rotary(view.contiguous(), cos[:rows], sin[:rows])
-        assert same_bits(ours.rotary(view, cos[:rows], sin[:rows]), turned)
+        assert same_bits(ours.rms_norm(view, weight, 1e-6), ours.rms_norm(view.contiguous(), weight, 1e-6))
+        rotated = ours.rotary(view.contiguous(), cos[:rows], sin[:rows])
+        assert same_bits(ours.rotary(view, cos[:rows], sin[:rows]), rotated)
     assert same_bits(ours.silu_and_multiply(wide[:, 1]), ours.silu_and_multiply(wide[:, 1].contiguous()))

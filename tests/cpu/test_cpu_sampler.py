@@ -1,4 +1,4 @@
-"""Native target tokens: those of the definitions and of torch, whatever is asked beside them, in whatever threads."""
+"""Native target tokens: those of the definitions and of torch, whatever the other rows and the number of threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_cases import SETS, each_set, randn
-from sampled import CUTS, admitted, allowed_tokens, least_kept, sampler, varied_rows
+from sampling_reference import CUTOFFS, admitted, cutoff, sampler, valid_tokens, varied_rows
 
 from specserve.protocols import ScoredRow
 from specserve.sampling.noise import gumbel_noise
@@ -29,8 +29,8 @@ each_vocab = pytest.mark.parametrize("vocab_size", VOCABS)
 def peaked(rows: int, vocab_size: int) -> Tensor:
     """Like a language model's: most logits far below a few."""
     x = randn(rows, vocab_size, seed=vocab_size, scale=2.5)
-    places = torch.randint(0, vocab_size, (rows, 12), generator=torch.Generator().manual_seed(1))
-    return x.scatter_add_(1, places, randn(rows, 12, seed=2).abs() * 9)
+    tokens = torch.randint(0, vocab_size, (rows, 12), generator=torch.Generator().manual_seed(1))
+    return x.scatter_add_(1, tokens, randn(rows, 12, seed=2).abs() * 9)
 
 
 @each_set
@@ -39,13 +39,13 @@ def peaked(rows: int, vocab_size: int) -> Tensor:
 def test_tokens_are_those_of_the_definitions(isa, vocab_size, make):
     logits, rows = make(80, vocab_size), varied_rows(80, vocab_size)
     for row, token in zip(rows, sampler(isa).target_tokens(logits, rows), strict=True):
-        assert token in allowed_tokens(logits[row.row].tolist(), row), row
+        assert token in valid_tokens(logits[row.row].tolist(), row), row
 
 
 @each_set
 @pytest.mark.parametrize("vocab_size", [320, 8192, 50_257])
 @pytest.mark.parametrize("make", [peaked, randn])
-def test_tokens_are_those_of_torch_except_where_two_scores_almost_meet(isa, vocab_size, make):
+def test_tokens_are_those_of_torch_unless_two_scores_are_almost_equal(isa, vocab_size, make):
     logits, rows = make(200, vocab_size), varied_rows(200, vocab_size)
     torch_scores = scores(logits, rows)
     for row, token in zip(torch_scores, sampler(isa, 2).target_tokens(logits, rows), strict=True):
@@ -56,7 +56,7 @@ def test_tokens_are_those_of_torch_except_where_two_scores_almost_meet(isa, voca
 @each_set
 @pytest.mark.parametrize("threads", [2, 3])
 @each_vocab
-def test_a_row_gets_the_same_token_alone_in_company_and_in_any_threads(isa, vocab_size, threads):
+def test_a_row_has_the_same_token_alone_in_a_batch_and_with_any_threads(isa, vocab_size, threads):
     logits, rows = peaked(40, vocab_size), varied_rows(40, vocab_size)
     before = logits.clone()
     alone = [sampler(isa).target_tokens(logits, [row])[0] for row in rows]
@@ -65,7 +65,7 @@ def test_a_row_gets_the_same_token_alone_in_company_and_in_any_threads(isa, voca
             assert each.target_tokens(logits, rows[:count]) == alone[:count]
             assert each.target_tokens(logits, rows[::-1][:count]) == alone[::-1][:count]
     assert [sampler(isa, threads).target_tokens(logits, [row])[0] for row in rows] == alone
-    assert torch.equal(logits, before), "the logits stay as they were"
+    assert torch.equal(logits, before), "the logits are unchanged"
 
 
 @each_set
@@ -73,7 +73,7 @@ def test_a_row_gets_the_same_token_alone_in_company_and_in_any_threads(isa, voca
 @pytest.mark.parametrize(
     ("temperature", "scale"), [(1.0, 0.0), (1.0, 2.0), (1.0, 12.0), (1e-5, 3.0), (0.05, 1.0), (50.0, 9.0), (1.0, 1e30)]
 )
-def test_skipping_hopeless_tokens_changes_no_bit_of_the_decision(isa, vocab_size, temperature, scale):
+def test_pruning_changes_no_token(isa, vocab_size, temperature, scale):
     logits = randn(16, vocab_size, seed=3, scale=scale)
     requests = [admitted(vocab_size, seed=i, prompt=[0], temperature=temperature) for i in range(16)]
     noise = torch.empty(16, vocab_size)
@@ -84,7 +84,7 @@ def test_skipping_hopeless_tokens_changes_no_bit_of_the_decision(isa, vocab_size
 
 
 @each_set
-def test_the_noise_is_the_cores(isa):
+def test_the_noise_is_that_of_the_core(isa):
     native = torch.empty(60_001)
     for seed in (0, 7, 2**63 + 5):
         sampler(isa).native.gumbel_noise(seed, 9, native)
@@ -111,7 +111,7 @@ def test_of_equal_maxima_the_lowest_id_wins(isa, vocab_size, threads):
         assert sampler(isa, threads).target_tokens(x[:count], greedy) == expected
 
 
-def test_one_row_of_logits_may_be_asked_for_many_times():
+def test_a_row_of_logits_may_have_many_targets():
     rows = [ScoredRow(i, row.request, row.path) for i, row in enumerate(varied_rows(40, 320))]
     logits = randn(1, 320)
     expected = [sampler(SETS[0]).target_tokens(logits, [row._replace(row=0)])[0] for row in rows]
@@ -132,42 +132,42 @@ quarters = st.lists(st.integers(-6, 6).map(lambda n: n / 4), min_size=1, max_siz
 )
 def test_exactly_what_a_full_sort_keeps_is_sampled(logits, top_k, top_p, min_p, isa):
     params = SamplingParams(temperature=1.0, top_k=top_k, top_p=top_p, min_p=min_p)
-    borders = [least_kept(logits, params, slack) for slack in (-1e-6, 1e-6)]
-    strict, generous = ({t for t, value in enumerate(logits) if value >= least - 1e-9} for least in borders)
-    # what stays has at least e^-3 / 40 of the mass: in 12 000 draws a token is missing once in 10^6 lists
+    thresholds = [cutoff(logits, params, slack) for slack in (-1e-6, 1e-6)]
+    strict, generous = ({t for t, value in enumerate(logits) if value >= threshold - 1e-9} for threshold in thresholds)
+    # each token that stays has a probability of at least e^-3 / 40: 12 000 draws miss one once in 10^6 lists
     request = admitted(len(logits), prompt=[0], temperature=1.0, top_k=top_k, top_p=top_p, min_p=min_p)
     rows = [ScoredRow(0, request, range(i)) for i in range(12_000)]  # type: ignore[arg-type]
-    found = set(sampler(isa).target_tokens(torch.tensor([logits]), rows))
-    assert strict <= found <= generous
+    sampled = set(sampler(isa).target_tokens(torch.tensor([logits]), rows))
+    assert strict <= sampled <= generous
 
 
 @each_set
-@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("cut", CUTOFFS, ids=str)
 @pytest.mark.parametrize("kind", ["distinct", "tied"])
 def test_sampled_tokens_have_the_target_distribution(isa, cut, kind):
-    """Chi-square over what a full sort keeps; nothing else is ever drawn."""
+    """Chi-square over the tokens that a full sort keeps; no others are drawn."""
     vocab_size, draws = 300, 20_000
     x = randn(vocab_size, seed=5, scale=2.0)
     x = x if kind == "distinct" else (x * 2).round() / 2
     rows = [ScoredRow(0, admitted(vocab_size, seed=i, temperature=0.9, **cut), ()) for i in range(draws)]
     counts = torch.bincount(torch.tensor(sampler(isa, 2).target_tokens(x[None], rows)), minlength=vocab_size).double()
-    warm = (x / 0.9).double()
-    least = least_kept((x / 0.9).tolist(), SamplingParams(**cut), 0.0) - 1e-4
-    expected = torch.softmax(warm.masked_fill(warm < least, -math.inf), -1) * draws
+    scaled = (x / 0.9).double()
+    threshold = cutoff((x / 0.9).tolist(), SamplingParams(**cut), 0.0) - 1e-4
+    expected = torch.softmax(scaled.masked_fill(scaled < threshold, -math.inf), -1) * draws
     assert counts[expected == 0].sum() == 0
-    often = expected >= 5
-    seldom = expected[~often].sum(), counts[~often].sum()
-    freedom = int(often.sum()) - 1 + int(seldom[0] >= 5)
-    chi_square = ((counts - expected)[often] ** 2 / expected[often]).sum().item()
-    chi_square += float((seldom[1] - seldom[0]) ** 2 / seldom[0]) if seldom[0] >= 5 else 0.0
+    common = expected >= 5
+    rare = expected[~common].sum(), counts[~common].sum()
+    freedom = int(common.sum()) - 1 + int(rare[0] >= 5)
+    chi_square = ((counts - expected)[common] ** 2 / expected[common]).sum().item()
+    chi_square += float((rare[1] - rare[0]) ** 2 / rare[0]) if rare[0] >= 5 else 0.0
     # far beyond the 99.9999 % point of chi-square
     assert chi_square <= freedom + 5 * math.sqrt(2 * freedom) + 15
 
 
 @each_set
 @pytest.mark.parametrize("shift", [-1e-3, 1e-3])
-def test_a_token_with_rare_noise_wins_by_a_hair_and_loses_by_one(isa, shift):
-    """The strongest noise of a million tokens against one that is likely and unlucky."""
+def test_a_token_with_rare_noise_wins_and_loses_by_a_thousandth(isa, shift):
+    """The largest noise of a million tokens against a token with a high logit and little noise."""
     size = 1_000_000
     noise = torch.empty(size)
     sampler(isa).native.gumbel_noise(4, 0, noise)

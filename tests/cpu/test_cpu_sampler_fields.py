@@ -1,8 +1,8 @@
-"""Every sampling field at its ends, alone and with others: the native sampler decides as torch's.
+"""Every sampling field at its ends, alone and combined: the native sampler decides as torch's.
 
 Tokens are compared through a margin: the native one's score, by torch's arithmetic, is within 1e-5 of the best score,
-relative to it. Logarithms differ in their last bits, and less than that. Greedy tokens are equal. The native sampler
-counts NaN as -inf, so torch is asked for the logits without it.
+relative to it, since logarithms differ in their last bits. Greedy tokens are equal. The native sampler
+counts NaN as -inf, so torch is spans for the logits without it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from native_cases import each_set
-from sampled import sampler
 from sampling_fields import KINDS, REPORTED, VOCABS, is_admitted, logits_of, request_of, values_of
+from sampling_reference import sampler
 
 from specserve.protocols import ScoredRow
 from specserve.sampling.sampler import GREEDY_BELOW, TorchSampler, scores
@@ -34,10 +34,10 @@ def assert_decided_as_torch_does(isa, logits, rows, threads=1):
     tokens = sampler(isa, threads).target_tokens(logits, rows)
     clean = without_nan(logits)
     expected = TorchSampler().target_tokens(clean, rows)
-    for token, wanted, row, score in zip(tokens, expected, rows, scores(clean, rows), strict=True):
+    for token, best, row, score in zip(tokens, expected, rows, scores(clean, rows), strict=True):
         noisy = row.request.params.temperature >= GREEDY_BELOW
-        near = token == wanted or (noisy and is_near_best(score, token))
-        assert near, (row.request.params, row.path, token, wanted)
+        near = token == best or (noisy and is_near_best(score, token))
+        assert near, (row.request.params, row.path, token, best)
 
 
 def is_near_best(score, token):
@@ -45,7 +45,7 @@ def is_near_best(score, token):
     return score[token].item() >= best - 1e-5 * max(1.0, abs(best))
 
 
-def test_every_field_is_driven():
+def test_every_field_is_tested():
     assert {*values_of(3), *REPORTED} == {*SamplingParams.__struct_fields__}
     for vocab_size in VOCABS:
         for field, values in values_of(vocab_size).items():
@@ -54,12 +54,12 @@ def test_every_field_is_driven():
 
 @each_set
 @each_vocab
-def test_each_field_alone_warm_and_greedy(isa, vocab_size):
+def test_each_field_alone_sampled_and_greedy(isa, vocab_size):
     requests = [
-        request_of(vocab_size, {"temperature": warm, field: value}, (0, 5, 5), generated=(7, 7))
+        request_of(vocab_size, {"temperature": temperature, field: value}, (0, 5, 5), generated=(7, 7))
         for field, values in values_of(vocab_size).items()
         for value in values
-        for warm in (1.0, 0.0)
+        for temperature in (1.0, 0.0)
         if is_admitted(vocab_size, {"max_tokens": 30, field: value})
     ]
     rows = [ScoredRow(0, request, (5 % vocab_size,) * (i % 4)) for i, request in enumerate(requests)]
@@ -81,7 +81,7 @@ def combined(draw):
 @each_set
 @few
 @given(case=combined())
-def test_fields_together_and_along_a_path(isa, case):
+def test_fields_combined_and_along_a_path(isa, case):
     vocab_size, kind, request, path = case
     assume(request is not None)
     assert_decided_as_torch_does(isa, logits_of(kind, vocab_size)[None], [ScoredRow(0, request, path)])
@@ -89,8 +89,8 @@ def test_fields_together_and_along_a_path(isa, case):
 
 @each_set
 @each_vocab
-def test_several_edits_of_one_token_come_in_their_order(isa, vocab_size):
-    """It is penalised, allowed alone, biased, and forbidden as an end and as a word."""
+def test_edits_of_one_token_apply_in_order(isa, vocab_size):
+    """A token that is penalised, allowed, biased, and forbidden as a stop token and as a bad word."""
     token = vocab_size - 1
     edits = {"repetition_penalty": 1.7, "presence_penalty": 2.0, "frequency_penalty": -2.0, "logit_bias": {token: 1.25}}
     forbidden = {"bad_words": ((token, token), (token,)), "stop_token_ids": (token,), "min_tokens": 9}
@@ -110,14 +110,14 @@ def test_log_probabilities_are_torchs(isa, vocab_size):
     tokens = [(0, vocab_size - 1, vocab_size // 2, 1 % vocab_size)[i % 4] for i in range(len(logits))]
     counts = [(0, 1, 20, 7)[(i + i // 4) % 4] for i in range(len(logits))]
     native = sampler(isa).token_logprobs(logits, tokens, counts)
-    for got, wanted in zip(native, TorchSampler().token_logprobs(without_nan(logits), tokens, counts), strict=True):
-        assert got.logprob == pytest.approx(wanted.logprob, rel=1e-5, abs=1e-5, nan_ok=True)
-        assert got.top_logprobs == pytest.approx(wanted.top_logprobs, rel=1e-5, abs=1e-5, nan_ok=True)
-        assert [t for t, _ in kept(got)] == [t for t, _ in kept(wanted)]
+    for got, expected in zip(native, TorchSampler().token_logprobs(without_nan(logits), tokens, counts), strict=True):
+        assert got.logprob == pytest.approx(expected.logprob, rel=1e-5, abs=1e-5, nan_ok=True)
+        assert got.top_logprobs == pytest.approx(expected.top_logprobs, rel=1e-5, abs=1e-5, nan_ok=True)
+        assert [t for t, _ in possible(got)] == [t for t, _ in possible(expected)]
 
 
-def kept(row):
-    """The best tokens that could be drawn: those at -inf are in no order that matters."""
+def possible(row):
+    """The best tokens with a probability above 0: the others have no order."""
     return [(token, value) for token, value in zip(row.top_ids, row.top_logprobs, strict=True) if value > -math.inf]
 
 

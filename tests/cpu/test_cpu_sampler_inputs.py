@@ -7,7 +7,7 @@ from array import array
 import pytest
 import torch
 from native_cases import SETS
-from sampled import sampler
+from sampling_reference import sampler
 
 from specserve_cpu import _native
 
@@ -21,7 +21,7 @@ from specserve_cpu import _native
         (torch.zeros(2, 0), r"logits must have columns; got \[2, 0\]"),
     ],
 )
-def test_logits_of_another_kind_are_refused(logits, message):
+def test_wrong_logits_are_refused(logits, message):
     native = sampler(SETS[0]).native
     for call in (native.argmax_tokens, lambda x: native.target_tokens(x, _native.TargetRows())):
         with pytest.raises(ValueError, match=message):
@@ -30,18 +30,18 @@ def test_logits_of_another_kind_are_refused(logits, message):
         native.token_logprobs(logits, [0, 0], [0, 0])
 
 
-def begun(row=0, index=0):
+def targets_with_row(row=0, index=0):
     targets = _native.TargetRows()
     targets.add_row(row, 0, index, 0.0, 0, 1.0, 0.0)
     return targets
 
 
 @pytest.mark.parametrize(
-    ("describe", "message"),
+    ("make_targets", "message"),
     [
-        (lambda: begun(row=2), r"row must be in \[0, 2\); got 2"),
-        (lambda: begun(row=-1), r"row must be in \[0, 2\); got -1"),
-        (lambda: begun(index=-1), "index must be at least 0; got -1"),
+        (lambda: targets_with_row(row=2), r"row must be in \[0, 2\); got 2"),
+        (lambda: targets_with_row(row=-1), r"row must be in \[0, 2\); got -1"),
+        (lambda: targets_with_row(index=-1), "index must be at least 0; got -1"),
         (lambda: _native.TargetRows().forbid(array("q", [1])), "there is no row yet: call add_row first"),
         (lambda: with_edit("forbid", array("q", [8])), r"token must be in \[0, 8\); got 8"),
         (lambda: with_edit("keep_only", array("q", [-1])), r"token must be in \[0, 8\); got -1"),
@@ -57,13 +57,13 @@ def begun(row=0, index=0):
         ),
     ],
 )
-def test_rows_and_edits_that_cannot_be_are_refused(describe, message):
+def test_wrong_rows_and_edits_are_refused(make_targets, message):
     with pytest.raises(ValueError, match=message):
-        sampler(SETS[0]).native.target_tokens(torch.zeros(2, 8), describe())
+        sampler(SETS[0]).native.target_tokens(torch.zeros(2, 8), make_targets())
 
 
 def with_edit(name, *arguments):
-    targets = begun()
+    targets = targets_with_row()
     getattr(targets, name)(*arguments)
     return targets
 
@@ -76,6 +76,6 @@ def with_edit(name, *arguments):
         ([-1, 0], [0, 0], r"token must be in \[0, 8\); got -1"),
     ],
 )
-def test_logprobs_of_what_is_not_there_are_refused(tokens, counts, message):
+def test_wrong_tokens_and_counts_are_refused(tokens, counts, message):
     with pytest.raises(ValueError, match=message):
         sampler(SETS[0]).token_logprobs(torch.zeros(2, 8), tokens, counts)

@@ -1,4 +1,4 @@
-"""The lists of an edit may come from any buffer: empty ones, at odd addresses, with gaps, read-only."""
+"""The lists of an edit may be any buffers: empty, unaligned, strided or read-only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from array import array
 import pytest
 import torch
 from native_cases import SETS, randn
-from sampled import admitted, sampler
+from sampling_reference import admitted, sampler
 
 from specserve.protocols import ScoredRow
 from specserve.sampling.edits import TorchRow
@@ -25,14 +25,14 @@ EDITS = {
 each_edit = pytest.mark.parametrize("name", EDITS)
 
 
-def begun():
+def targets_with_row():
     targets = _native.TargetRows()
     targets.add_row(0, 0, 0, 0.0, 0, 1.0, 0.0)
     return targets
 
 
 def token_after(*edits):
-    targets = begun()
+    targets = targets_with_row()
     for edit in edits:
         edit(targets)
     (token,) = sampler(SETS[0]).native.target_tokens(randn(1, VOCAB), targets)
@@ -46,31 +46,30 @@ def torch_token_after(*edits):
     return int(row.logits.argmax())
 
 
-def beside(kind, numbers):
-    """The numbers one byte beside where they should begin."""
+def unaligned(kind, numbers):
     raw = bytearray(1 + len(numbers) * ctypes.sizeof(kind))
-    lent = (kind * len(numbers)).from_buffer(raw, 1)
-    lent[:] = numbers
-    return lent
+    array_of_kind = (kind * len(numbers)).from_buffer(raw, 1)
+    array_of_kind[:] = numbers
+    return array_of_kind
 
 
-def with_gaps(kind, numbers):
+def strided(kind, numbers):
     return torch.tensor([[number, 99] for number in numbers], dtype=kind)[:, 0]
 
 
 BEST = int(randn(VOCAB).argmax())
 IDS, VALUES = [BEST, (BEST + 3) % VOCAB], [-9.0, 4.0]
 LISTS = {
-    "at odd addresses": (beside(ctypes.c_int64, IDS), beside(ctypes.c_float, VALUES)),
-    "with gaps": (with_gaps(torch.int64, IDS), with_gaps(torch.float32, VALUES)),
-    "backwards": (memoryview(array("q", IDS[::-1]))[::-1], memoryview(array("f", VALUES[::-1]))[::-1]),
+    "unaligned": (unaligned(ctypes.c_int64, IDS), unaligned(ctypes.c_float, VALUES)),
+    "strided": (strided(torch.int64, IDS), strided(torch.float32, VALUES)),
+    "reversed": (memoryview(array("q", IDS[::-1]))[::-1], memoryview(array("f", VALUES[::-1]))[::-1]),
     "read-only": (memoryview(array("q", IDS)).toreadonly(), memoryview(array("f", VALUES)).toreadonly()),
 }
 
 
 @each_edit
-@pytest.mark.parametrize("lists", [(NO_IDS, NO_VALUES), (beside(ctypes.c_int64, []), beside(ctypes.c_float, []))])
-def test_an_edit_of_no_tokens_is_taken_wherever_its_lists_lie(name, lists):
+@pytest.mark.parametrize("lists", [(NO_IDS, NO_VALUES), (unaligned(ctypes.c_int64, []), unaligned(ctypes.c_float, []))])
+def test_an_edit_of_no_tokens_is_accepted(name, lists):
     edit = EDITS[name]
     assert token_after(lambda edits: edit(edits, *lists)) == (0 if name == "keep_only" else BEST)
     assert token_after(
@@ -79,16 +78,16 @@ def test_an_edit_of_no_tokens_is_taken_wherever_its_lists_lie(name, lists):
 
 
 @each_edit
-@pytest.mark.parametrize("lie", LISTS)
-def test_lists_are_read_as_they_lie(name, lie):
+@pytest.mark.parametrize("layout", LISTS)
+def test_lists_of_any_layout_are_read(name, layout):
     edit = EDITS[name]
     expected = torch_token_after(lambda row: edit(row, array("q", IDS), array("f", VALUES)))
-    assert token_after(lambda targets: edit(targets, *LISTS[lie])) == expected
+    assert token_after(lambda targets: edit(targets, *LISTS[layout])) == expected
 
 
-def test_an_edit_that_was_refused_leaves_no_trace():
-    """Who catches the exception goes on: the lists of the next edit are its own."""
-    targets = begun()
+def test_a_refused_edit_changes_nothing():
+    """After the exception, the next edit has its own lists."""
+    targets = targets_with_row()
     for ids, values in ((array("q", [1]), array("f", [1, 2])), (array("q", [1]), array("d", [1]))):
         with pytest.raises(ValueError, match="values must be float32"):
             targets.shift(ids, values)
@@ -98,7 +97,7 @@ def test_an_edit_that_was_refused_leaves_no_trace():
 
 
 class OneTensor:
-    """Answers every row in the same memory, one byte beside where numbers should begin."""
+    """Returns every row in the same, unaligned memory."""
 
     def __init__(self):
         self.own = torch.frombuffer(bytearray(1 + 4 * VOCAB), dtype=torch.float32, offset=1)
@@ -109,7 +108,7 @@ class OneTensor:
         return self.own
 
 
-def test_a_guest_may_answer_every_row_in_the_same_memory():
+def test_a_processor_may_return_every_row_in_the_same_memory():
     request = admitted(VOCAB, temperature=0.0)
     request.processors = [OneTensor()]
     rows = [ScoredRow(0, request, (token,)) for token in range(VOCAB)]

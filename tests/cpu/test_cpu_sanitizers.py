@@ -1,6 +1,6 @@
-"""The kernels, the pool and the fused layers under the sanitizers: `native/stress`, built by CMake and run.
+"""The stress test of the native code (`native/stress`) under the sanitizers.
 
-amx_emulated is among the instruction sets: the tiles' logic is checked where no processor has them.
+With amx_emulated, which checks the code for AMX tiles on processors without them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Build(NamedTuple):
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Build]]:
-    """Both at once: they take most of the time."""
+    """Both are built at once: that takes most of the time."""
     building = {}
     for sanitizers in SANITIZERS:
         directory = tmp_path_factory.mktemp("stress")
@@ -46,8 +46,8 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Build
 @pytest.mark.parametrize("sanitizers", SANITIZERS)
 def test_the_kernels_are_clean_under_load(builds: dict[str, Build], sanitizers: str) -> None:
     directory, process = builds[sanitizers]
-    said, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, said
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
     run = subprocess.run([directory / "stress", "3"], capture_output=True, text=True, timeout=300, check=False)
     if "unexpected memory mapping" in run.stderr:
         pytest.skip("this kernel's address layout is unknown to the thread sanitizer")

@@ -1,6 +1,6 @@
-"""Rows to sample and what their tokens must be: the definitions, in plain Python numbers, one token at a time.
+"""Rows to sample, and a reference for their tokens: the definitions, in plain Python floats, one token at a time.
 
-The answer is a set: float32 may decide otherwise where two scores, or a running sum and its border, almost meet.
+The reference is a set: float32 may decide otherwise if two scores, or a running sum and its target, are almost equal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EOS = (0, 2)
-CUTS: tuple[dict[str, Any], ...] = (
+CUTOFFS: tuple[dict[str, Any], ...] = (
     {}, {"top_k": 1}, {"top_k": 5}, {"top_k": 200}, {"top_p": 0.3}, {"top_p": 0.95}, {"top_p": 0.9999}, {"min_p": 0.05},
     {"top_k": 40, "top_p": 0.9}, {"top_k": 100, "top_p": 0.8, "min_p": 0.01},
 )  # fmt: skip
@@ -59,29 +59,29 @@ def admitted(
 
 
 def varied_rows(count: int, vocab_size: int) -> list[ScoredRow]:
-    """Every cut with every kind of edit, greedy and sampled, paths of several lengths."""
+    """All cutoffs with all kinds of edits, greedy and sampled, with paths of several lengths."""
     rows = []
     for i in range(count):
-        edits = EDITS[i // len(CUTS) % len(EDITS)] if vocab_size > 11 else {}
-        params = {"temperature": (1.0, 0.7, 1.3, 0.0, 0.05)[i % 5], **CUTS[i % len(CUTS)], **edits}
+        edits = EDITS[i // len(CUTOFFS) % len(EDITS)] if vocab_size > 11 else {}
+        params = {"temperature": (1.0, 0.7, 1.3, 0.0, 0.05)[i % 5], **CUTOFFS[i % len(CUTOFFS)], **edits}
         generated = [t % vocab_size for t in range(7, 7 + i % 6)]
         request = admitted(vocab_size, seed=i << 60, prompt=[1 % vocab_size], generated=generated, **params)
         rows.append(ScoredRow(i, request, tuple(t % vocab_size for t in range(5, 5 + i % 4))))
     return rows
 
 
-def allowed_tokens(logits: Sequence[float], row: ScoredRow) -> set[int]:
-    """The tokens that are right, by the definitions; more than one only where they are a hair apart."""
+def valid_tokens(logits: Sequence[float], row: ScoredRow) -> set[int]:
+    """The valid tokens by the definitions; more than one only where scores are almost equal."""
     params, request = row.request.params, row.request
     x = processed(list(logits), request, row.path)
     if params.temperature < SLACK:
         return near_best(x, x)
-    warm = [value / params.temperature for value in x]
+    scaled = [value / params.temperature for value in x]
     index = request.num_generated + len(row.path)
-    scores = [value + gumbel(request.seed, index, t) for t, value in enumerate(warm)]
+    scores = [value + gumbel(request.seed, index, t) for t, value in enumerate(scaled)]
     strict, generous = (
-        [score if value >= least else -math.inf for score, value in zip(scores, warm, strict=True)]
-        for least in (least_kept(warm, params, -SLACK), least_kept(warm, params, SLACK))
+        [score if value >= threshold else -math.inf for score, value in zip(scores, scaled, strict=True)]
+        for threshold in (cutoff(scaled, params, -SLACK), cutoff(scaled, params, SLACK))
     )
     return near_best(generous, strict)
 
@@ -94,7 +94,7 @@ def near_best(candidates: Sequence[float], certain: Sequence[float]) -> set[int]
 
 
 def processed(x: list[float], request: Request, path: Sequence[int]) -> list[float]:
-    """Minimum length, penalties, bias, bad words; their order matters for the tokens that several touch."""
+    """Minimum length, penalties, bias, bad words: the order matters for tokens that several of them edit."""
     p, vocab = request.params, range(len(x))
     generated = [*request.tokens[request.prompt_len :], *path]
     text = [*request.tokens[: request.prompt_len], *generated]
@@ -109,19 +109,19 @@ def processed(x: list[float], request: Request, path: Sequence[int]) -> list[flo
     return [-math.inf if any((*text, t)[-len(word) :] == word for word in p.bad_words) else x[t] for t in vocab]
 
 
-def least_kept(warm: Sequence[float], params: SamplingParams, slack: float) -> float:
-    """The smallest value that stays, by sorting everything; `slack` moves the borders of the nucleus and of min-p."""
-    ranked = sorted(warm, reverse=True)
+def cutoff(scaled: Sequence[float], params: SamplingParams, slack: float) -> float:
+    """The smallest logit that stays, by a full sort, if top_p were top_p + slack; min_p likewise."""
+    ranked = sorted(scaled, reverse=True)
     best = ranked[: params.top_k] if params.top_k > 0 else ranked
-    least = best[-1]
+    threshold = best[-1]
     if params.top_p < 1.0:
         weights = [math.exp(value - best[0]) for value in best]
         running, total = 0.0, math.fsum(weights)
         for value, weight in zip(best, weights, strict=True):
-            least = value
+            threshold = value
             running += weight / total
             if running >= params.top_p + slack:
                 break
     if params.min_p > 0.0:
-        least = max(least, ranked[0] + math.log(params.min_p) - slack)
-    return least if slack <= 0 or least == -math.inf else least - SLACK * max(1.0, abs(least))
+        threshold = max(threshold, ranked[0] + math.log(params.min_p) - slack)
+    return threshold if slack <= 0 or threshold == -math.inf else threshold - SLACK * max(1.0, abs(threshold))
