@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import ModelError
-from specserve.models.json_file import read_json
+from specserve.model_files import read_json, read_optional_json
 from specserve.models.rope_config import RopeConfig, rope_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.models.json_file import RawJson
+    from specserve.model_files import RawJson
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -76,9 +76,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 def read_config(path: Path) -> ModelConfig:
     """The configuration of the model in directory `path`."""
     file = path / "config.json"
-    raw = read_json(file)
-    generation = path / "generation_config.json"
-    return parse_config(raw, read_json(generation) if generation.exists() else {}, where=str(file))
+    return parse_config(read_json(file), read_optional_json(path / "generation_config.json"), where=str(file))
 
 
 def parse_config(raw: RawJson, generation: RawJson, *, where: str) -> ModelConfig:

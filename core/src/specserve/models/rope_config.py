@@ -13,7 +13,7 @@ import msgspec
 from specserve.errors import ModelError
 
 if TYPE_CHECKING:
-    from specserve.models.json_file import RawJson
+    from specserve.model_files import RawJson
 
 DEFAULT_THETA = 10_000.0
 REQUIRED: dict[str, tuple[str, ...]] = {

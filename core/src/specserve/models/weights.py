@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from safetensors import SafetensorError, safe_open
 
 from specserve.errors import ModelError
-from specserve.models.json_file import read_json
+from specserve.model_files import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

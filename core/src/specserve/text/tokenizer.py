@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer as RustTokenizer
 
 from specserve.errors import ModelError, RequestError
+from specserve.model_files import read_optional_json
 from specserve.text.byte_level import bytes_of_token
 from specserve.text.chat_template import find_chat_template
 from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
-from specserve.text.model_files import read_json_object
 from specserve.text.text_stream import REPLACEMENT, HfTextStream
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class HfTokenizer:
             rust = RustTokenizer.from_file(str(file))
         except Exception as error:  # the library raises plain Exception
             raise ModelError(f"{file} is not a valid tokenizer: {error}.") from error
-        settings = read_json_object(path / "tokenizer_config.json")
-        generation = read_json_object(path / "generation_config.json")
-        config = read_json_object(path / "config.json")
+        settings = read_optional_json(path / "tokenizer_config.json")
+        generation = read_optional_json(path / "generation_config.json")
+        config = read_optional_json(path / "config.json")
         eos_ids = configured_eos_ids(path, generation, config) or tokenizer_eos_ids(rust, settings)
         return cls(
             rust,

@@ -15,16 +15,32 @@ RawJson: TypeAlias = dict[str, Any]
 
 
 def read_json(file: Path) -> RawJson:
-    """A JSON object from a file of the model directory."""
+    """A JSON object that a model must have. Raises ModelError."""
     try:
-        raw = json.loads(file.read_bytes())
+        return parse(file, file.read_bytes())
     except FileNotFoundError:
         raise ModelError(
             f"model directory {file.parent} has no {file.name}. A model is a directory in Hugging Face format: "
             "config.json, *.safetensors and tokenizer.json."
         ) from None
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{file} is not readable JSON: {error}. Download the file again.") from None
+    except OSError as error:
+        raise unreadable(file, error) from None
+
+
+def read_optional_json(file: Path) -> RawJson:
+    """A JSON object; empty where there is no such file. Raises ModelError."""
+    return read_json(file) if file.exists() else {}
+
+
+def parse(file: Path, content: bytes) -> RawJson:
+    try:
+        raw = json.loads(content)
+    except ValueError as error:
+        raise unreadable(file, error) from None
     if not isinstance(raw, dict):
         raise ModelError(f"{file} must hold a JSON object; got {type(raw).__name__}.")
     return raw
+
+
+def unreadable(file: Path, error: Exception) -> ModelError:
+    return ModelError(f"{file} is not readable JSON: {error}. Download the file again.")
