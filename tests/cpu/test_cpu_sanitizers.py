@@ -32,7 +32,7 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Build
     building = {}
     for sanitizers in SANITIZERS:
         directory = tmp_path_factory.mktemp("stress")
-        configure = ["cmake", "-S", str(PLUGIN), "-B", str(directory), "-DCPU_STRESS=ON", "-DCPU_SOFT_TILES=ON"]
+        configure = ["cmake", "-S", str(PLUGIN), "-B", str(directory), "-DCPU_STRESS=ON", "-DCPU_EMULATE_AMX=ON"]
         subprocess.run([*configure, f"-DCPU_SANITIZE={sanitizers}"], check=True, capture_output=True, timeout=300)
         command = ["cmake", "--build", str(directory), "--parallel", "1"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

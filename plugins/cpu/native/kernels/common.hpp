@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#ifdef SPECSERVE_CALLS  // sanitizer builds: instrumented code takes minutes to compile if it is always inlined
+#ifdef SPECSERVE_NO_ALWAYS_INLINE  // sanitizer builds: instrumented code takes minutes to compile if it is always
+                                   // inlined
 #define ALWAYS_INLINE inline
 #else
 #define ALWAYS_INLINE inline __attribute__((always_inline))
