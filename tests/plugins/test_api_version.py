@@ -67,9 +67,7 @@ def test_a_plugin_for_several_versions_is_taken_at_this_one(install: Install, st
     assert host.describe()[0]["api"] == PLUGIN_API
 
 
-@pytest.mark.parametrize(
-    "group", [f"specserve.plugins.{text}" for text in ("1", "v0", "v1", "v02")]
-)
+@pytest.mark.parametrize("group", [f"specserve.plugins.{text}" for text in ("1", "v0", "v1", "v02")])
 def test_a_group_that_names_no_version_is_refused_with_the_right_one(site: Path, start: Start, group: str) -> None:
     write_distribution(site, "dist-a", {group: {"a": "fake_a.plugin"}})
     said = rf"plugin a \(dist-a 1.0\) .*'{group}' names no version of the plugin API; it must be 'specserve.plugins'"
