@@ -1,4 +1,4 @@
-"""Does a backend fit a configuration, and which of several fits best? Only what backends state of themselves counts."""
+"""Whether an attention backend fits a configuration, and which fits best. Only their stated capabilities count."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
 
 
 def layout_for(can: AttentionCapabilities, needs: AttentionNeeds) -> KVLayout | None:
-    """How keys and values will lie: the first of its layouts that fits."""
+    """The layout of keys and values in the cache: the first of the backend's layouts that fits."""
     fitting = (layout for layout in can.kv_layouts if layout.fits(needs.block_size, needs.head_dim))
     return next(fitting, None)
 
@@ -50,21 +50,21 @@ def unknown(name: str, offers: Mapping[str, AttentionFactory]) -> str:
 
 
 def none_fits(offers: Mapping[str, AttentionFactory], needs: AttentionNeeds) -> str:
-    """With every reason against every backend."""
+    """The error where no backend fits; it lists every reason against every backend."""
     every = (f"{name}: {', '.join(misfits(each.capabilities, needs))}" for name, each in offers.items())
     return f"no backend fits ({'; '.join(every)})"
 
 
 def cuts_drafts(can: AttentionCapabilities, needs: AttentionNeeds) -> bool:
-    """Must drafts that branch be cut to chains?"""
+    """Whether draft trees must be cut to chains."""
     return needs.trees and not can.tree_mask
 
 
 def best_fit(
     offers: Mapping[str, AttentionFactory], needs: AttentionNeeds, phases: Collection[Phase]
 ) -> AttentionFactory | None:
-    """Of the backends that fit the one that loses nothing, was made for these phases and copies no keys; of equals the
-    first offered. None when none fits."""
+    """The backend that fits and, in this order of preference, loses no capability, was made for these phases and copies
+    no keys; the first offered of equals. None when none fits."""
 
     def merit(factory: AttentionFactory) -> tuple[bool, bool, int, bool]:
         can = factory.capabilities

@@ -120,8 +120,8 @@ class SdpaAttention(AttentionBackend):
         return Gather(self.reader(tiles[:1], calls[-1].length), 1, calls)
 
     def reader(self, tiles: Sequence[Tile], length: int) -> Callable[[int], KeysValues]:
-        """Reads `length` keys for each tile. Block 0 stands in where a request has no more blocks; a lone request
-        whose blocks are neighbours is read in place, whatever lies behind them being masked."""
+        """Reads `length` keys for each tile. Block 0 stands in where a request has no more blocks; a single request
+        whose blocks are contiguous is read in place; the slots behind them are masked."""
         size, count = self.cache.block_size, length // self.cache.block_size
         table: list[int] = []
         for tile in tiles:
@@ -209,13 +209,13 @@ class SdpaAttention(AttentionBackend):
         )[:tiles]
 
     def splits_lone_tile(self) -> bool:
-        """Would BLAS split the product of a lone tile among threads, and sum in another order? It does so for one tile
-        with one key head; products of several tiles or key heads go to the threads whole."""
+        """Whether BLAS would split the product of a single tile among threads, and so sum in another order. It does so
+        for one tile with one key head; products of several tiles or key heads are not split."""
         return self.spec.num_kv_heads == 1 and self.device.type == "cpu" and torch.get_num_threads() > 1
 
 
 def backend_chooser(device: torch.device) -> Callable[[], AbstractContextManager[object]]:
-    """What to hold around SDPA calls so that one arithmetic serves all rows.
+    """The context manager for SDPA calls that keeps one arithmetic for all rows.
 
     On CUDA torch picks a backend per call, by shape: flash takes no mask, cuDNN plans by shape, math goes through
     cuBLAS, whose algorithm follows the row count. The memory-efficient kernel gives every (query, head) a program

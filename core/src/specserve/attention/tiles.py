@@ -91,7 +91,7 @@ def cut_tiles(span: Span, offset: int, count: int, rows_per_tile: int) -> list[T
 
 
 def tree_tiles(span: Span, offset: int, begin: int, block_size: int, rows_per_tile: int) -> list[Tile]:
-    """The guesses from row `begin` of the span on. Consecutive guesses that are parent and child form a branch and
+    """The draft tokens from row `begin` of the span on. Consecutive ones that are parent and child form a branch and
     share tiles: the keys of its last row, in path order, begin with the keys of each row before it."""
     assert span.draft is not None
     blocks, known = span.request.blocks, span.start + span.known

@@ -1,4 +1,4 @@
-"""The rows of one forward pass, and the one place that says how many query tokens each request has.
+"""The rows of one forward pass, and the only source of the number of query tokens of each request.
 
 A `Batch` is complete when it is made, from spans whose KV blocks are allocated. Attention, LoRA planning, graph
 shapes and memory read query lengths here and nowhere else.

@@ -90,8 +90,8 @@ def positions_of(span: Span) -> Iterable[int]:
 def to_device(values: Sequence[int] | Sequence[Sequence[int]], device: torch.device) -> Tensor:
     """Integers as an int64 tensor on the device; on CUDA the copy is queued and the host does not wait.
 
-    torch's pinned allocator notes the stream of such a copy and gives the buffer out again only after it, so any
-    number may be in flight: a prompt's chunks are launched one after the other without a verdict between them.
+    torch's pinned allocator records the stream of such a copy and reuses the buffer only after it, so any number may be
+    in flight: a prompt's chunks are launched one after the other, and the host does not wait between them.
     """
     if device.type != "cuda":
         return torch.tensor(values, dtype=torch.int64)

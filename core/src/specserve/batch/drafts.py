@@ -15,12 +15,12 @@ ROOT = -1
 
 
 def parents_of(draft: Draft) -> tuple[int, ...]:
-    """The parent of every node; a chain's are the nodes before."""
+    """The parent of every node; in a chain it is the node before."""
     return draft.parents if draft.parents is not None else tuple(range(-1, len(draft.tokens) - 1))
 
 
 def is_chain(draft: Draft | None) -> bool:
-    """Is every node the child of the one before? A tree may be one too."""
+    """Whether every node is the child of the one before. A draft with explicit parents may be a chain too."""
     return draft is None or draft.parents is None or draft.parents == tuple(range(-1, len(draft.tokens) - 1))
 
 
@@ -58,7 +58,7 @@ def children_of(draft: Draft) -> dict[int, dict[int, int]]:
 
 
 def likeliest_chain(draft: Draft) -> Draft | None:
-    """The path that goes on to the child most likely to survive, the first of equals, as a chain."""
+    """The path that follows the child with the highest survival at every node (the first of equals), as a chain."""
     if draft.parents is None:
         return draft
     path: list[int] = []

@@ -1,6 +1,6 @@
-"""Which rows of a batch are under which adapter.
+"""Which rows of a batch use which adapter.
 
-Knows nothing of files, names and requests, nor of what an adapter is to the kernel set that packed it.
+Knows nothing of files, names and requests, nor of the format of a packed adapter, which is the kernel set's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Segment(NamedTuple):
-    """Rows [begin, end) and their adapter, as `KernelSet.pack_adapter` made it; None: the model as it is."""
+    """Rows [begin, end) and their adapter, as `KernelSet.pack_adapter` made it; None: the base model."""
 
     begin: int
     end: int
@@ -26,7 +26,7 @@ class LoraPlan:
     """What `adapted` gave: every projection of every layer asks for the same tiles."""
 
     def adapted(self, rows: slice) -> list[Segment]:
-        """The segments with an adapter, cut to `rows` and counted from its begin; for equal rows the same list."""
+        """The segments with an adapter, cut to `rows` and relative to its begin; equal rows get the same list."""
         key = rows.start, rows.stop
         if key not in self.cuts:
             self.cuts[key] = [

@@ -1,4 +1,4 @@
-"""A logits processor's state for one request, and the edits of a row that it may state.
+"""A logits processor's state for one request, and the edits that it may make to a row.
 
 Part of the public interface: plugins find it in `specserve.protocols`. V: vocabulary.
 """
@@ -40,7 +40,7 @@ class ProcessorState(Protocol):
     """A logits processor's state for one request.
 
     One that changes a few logits of a row may say which, in a method `edit(edits: LogitEdits, path) -> None`: a native
-    sampler then spares it the call of `apply` and the row its way through torch. Both must do the same.
+    sampler then calls neither `apply` nor torch for the row. Both methods must have the same effect.
     """
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:

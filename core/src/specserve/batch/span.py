@@ -36,5 +36,5 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def reaches_end(self) -> bool:
-        """Does this span decide at least one new token?"""
+        """Whether this span decides at least one new token."""
         return self.start + self.known == len(self.request.tokens)

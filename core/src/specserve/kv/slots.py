@@ -1,6 +1,6 @@
 """The arithmetic of paged slots. Token i of a sequence lies in block `blocks[i // size]`, at offset `i % size`.
 
-The slots of block b are [b * size, (b + 1) * size). Nobody else computes a slot or a number of blocks.
+The slots of block b are [b * size, (b + 1) * size). Only this module computes slots and numbers of blocks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def num_blocks_for(num_tokens: int, block_size: int) -> int:
-    """Blocks that hold so many tokens, the last one perhaps not full."""
+    """The number of blocks for so many tokens; the last one may be partly filled."""
     return -(-num_tokens // block_size)
 
 
