@@ -2,13 +2,13 @@
 
     SpecserveError
     ├── ConfigError            a bad option, file or combination of them: start-up stops, exit code 2
-    │   ├── PluginError        a plugin is missing, broken, or refuses its company
+    │   ├── PluginError        a plugin is missing, broken, or is incompatible with another
     │   └── ModelError         a model directory that cannot be served
     ├── RequestError           this request cannot be served; answers 400 (or `status`)
     │   ├── ModelNotFoundError 404
     │   └── QueueFullError     429
     └── EngineDeadError        the step loop died; every request gets this, /health says 503
-        └── ShuttingDownError  it was stopped on purpose; another server, or this one later, may serve the request
+        └── ShuttingDownError  it was stopped on purpose: a retry may succeed
 
 A message says who, what, what was got, what is allowed, and what to do.
 """
@@ -33,7 +33,7 @@ class ModelError(ConfigError):
 
 
 class RequestError(SpecserveError):
-    """A request that cannot be served. `param` names the offending field, in the wire's spelling."""
+    """A request that cannot be served. `param` names the offending field of the HTTP API."""
 
     status = 400
     type = "invalid_request_error"

@@ -1,6 +1,6 @@
 """Which requests the engine takes, and the reasons it gives for the others.
 
-Every limit that a client can hit is checked here, before anything is allocated; names are the wire's.
+Every limit that a client can hit is checked here, before anything is allocated. Errors name fields as in the HTTP API.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Builds an engine from a configuration and its plugins, in the order that each part needs.
 
-The model is loaded and adapted first, then drafters say what they need, then the KV cache is sized, after all weights,
-then the parts of the step loop are made. What plugins' hooks return is checked in `roles`.
+The model is loaded and adapted first, then drafters state their needs, then the KV cache is sized, when all weights are
+in memory, then the parts of the step loop are made. What plugins' hooks return is checked in `roles`.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def make_parts(c: Components) -> EngineParts:
 
 
 def arithmetic_of(c: Components) -> Arithmetic:
-    """What keys the prefix cache beside tokens: everything that bits depend on."""
+    """The part of the prefix cache's keys that is not tokens: everything that a row's bits depend on."""
     return Arithmetic(*(f"{c.kernels.kernels.name}/{name}/{c.config.dtype}" for name in c.attention.backend.arithmetic))
 
 

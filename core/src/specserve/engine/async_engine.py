@@ -1,6 +1,6 @@
 """The engine for asyncio: a thread steps it, and its outputs reach the readers of their requests.
 
-Only msgspec Structs cross the border between thread and event loop. A slow reader finds its outputs merged.
+Only msgspec Structs are passed between thread and event loop. Outputs for a slow reader are merged.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ class AsyncEngine:
             run_logged(action)
 
     async def failed(self) -> BaseException:
-        """Wait for the step loop to die; returns what killed it."""
+        """Wait until the step loop has failed; returns the exception that ended it."""
         return await asyncio.shield(self.death)
 
     async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Let running requests finish for so long, then end the thread. Whoever still waits gets an error."""
+        """Let running requests finish for so long, then end the thread. Requests that still run get an error."""
         if self.status == "ready":
             self.status = "draining"
         until = self.loop.time() + drain_seconds

@@ -1,4 +1,4 @@
-"""Which attention backend serves: the one asked for, a plugin's choice, or the best that fits.
+"""Chooses the attention backend: the one that `--attention` names, a plugin's choice, or the best that fits.
 
 A choice that cannot work is refused with all its reasons.
 """
@@ -28,7 +28,7 @@ BACKEND_PARTS = {"attributes": ("name", "arithmetic"), "methods": ("backend_for"
 
 
 class ChosenAttention(NamedTuple):
-    """A backend for the model, and who brought it."""
+    """A backend for the model, and the plugin that provides it."""
 
     backend: AttentionBackend
     owner: str
@@ -86,7 +86,7 @@ def needs_of(
 
 
 def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tuple[str, AttentionFactory]:
-    """The owner's name and the backend: --attention's, a plugin's, else the best that fits. A guest's choice and
+    """The owner's name and the backend: --attention's, a plugin's, else the best that fits. A plugin's choice and
     --attention exclude each other."""
     owners: dict[str, str] = {}
     offers: dict[str, AttentionFactory] = {}

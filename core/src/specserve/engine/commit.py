@@ -167,7 +167,7 @@ ONE_TARGET_TOKEN = (False,)
 
 
 def accepted_flags(accepted: int, count: int) -> tuple[bool, ...]:
-    """Per token: was it an accepted guess? Accepted guesses come first."""
+    """Per token: whether it was an accepted draft token. Accepted ones come first."""
     if count == 1 and not accepted:
         return ONE_TARGET_TOKEN
     return (True,) * accepted + (False,) * (count - accepted)

@@ -1,4 +1,4 @@
-"""What the banner and /v1/plugins say of an engine."""
+"""The description of an engine in the banner and in /v1/plugins."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Asks the drafters after each step and gives each request its best draft for the next.
 
 Several drafters compose: the cheapest (as measured) is asked first, and a costlier one only for requests
-whose best draft so far promises fewer accepted tokens than the costlier drafter usually achieves. All proposals are
+whose best draft so far has fewer expected accepted tokens than the costlier drafter usually achieves. All proposals are
 scored against the tokens that the target then gave, verified or not. A drafter that was not asked for many steps is
 asked once anyway, so that its first misses do not exclude it for good. Guards keep faults away from the requests.
 """

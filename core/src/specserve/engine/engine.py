@@ -1,6 +1,6 @@
 """The engine: the step loop's five stages and the requests they serve. Synchronous, one thread at a time.
 
-Everything it is made of is given to it complete (see `specserve.engine.assembly`); the async front lives in
+It gets its parts complete (see `specserve.engine.assembly`); its asyncio interface is in
 `specserve.engine.async_engine`. In the core only `assembly` imports this module.
 """
 
@@ -195,7 +195,7 @@ class Engine:
         metrics.kv_cache_usage = scheduler.pool.usage
 
     def run(self, requests: Iterable[GenerateRequest], on_output: Callable[[RequestOutput], None]) -> None:
-        """Serve these requests to their end, synchronously: for tests, benches and scripts."""
+        """Serve these requests to their end, synchronously: for tests, benchmarks and scripts."""
         for request in requests:
             self.check(request)
             try:
@@ -211,7 +211,7 @@ class Engine:
         return [metric for observer in self.parts.guarded_observers for metric in observer.metrics()]
 
     def check_integrity(self) -> None:
-        """The conservation laws; `AssertionError` names the one that broke."""
+        """Check the invariants; `AssertionError` names the one that does not hold."""
         self.scheduler.check_integrity()
         queued = {r.id for r in [*self.scheduler.running, *self.scheduler.waiting]}
         assert set(self.requests) == queued, "the engine and its scheduler know different requests"

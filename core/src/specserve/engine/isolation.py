@@ -1,4 +1,4 @@
-"""Computes a step's spans, and when that raises finds the request to blame.
+"""Computes a step's spans, and when that raises finds the request that caused it.
 
 The spans of a step do not depend on each other, so any subset of them may be computed alone, to the same bits.
 A step that raises is bisected until the requests are found that raise alone; a request that raises with its guesses
@@ -37,7 +37,7 @@ class Computed(NamedTuple):
 
 
 class StepIsolation:
-    """`check_device` raises when the device itself is lost: then no request is to blame, and the error passes."""
+    """`check_device` raises when the device itself is lost: then no request is the cause, and the error propagates."""
 
     def __init__(
         self,

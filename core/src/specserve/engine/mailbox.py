@@ -24,7 +24,7 @@ class Mailbox:
     def put(self, content: RequestOutput | EngineDeadError) -> None:
         if isinstance(self.content, RequestOutput):
             if self.content.finish_reason is not None:
-                return  # complete: the death of the engine does not concern this reader any more
+                return  # complete: a failure of the engine does not affect this reader any more
             if isinstance(content, RequestOutput):
                 content = self.content.merge(content)
         self.content = content

@@ -55,7 +55,7 @@ def probe_batches(builder: BatchBuilder, context: int, points: list[int]) -> lis
 def best_times(runner: Runner, batches: list[Batch], wait: Callable[[], None]) -> list[float]:
     """Seconds of the fastest pass of each batch."""
     best = [math.inf] * len(batches)
-    for turn in range(ROUNDS_OF_FEW_ROWS):  # round robin, so that a busy moment of the machine spoils no single point
+    for turn in range(ROUNDS_OF_FEW_ROWS):  # round robin: a short load on the machine then distorts no single point
         for i, batch in enumerate(batches):
             if turn >= ROUNDS and batch.num_rows > FEW_ROWS:
                 break

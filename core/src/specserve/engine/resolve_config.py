@@ -1,4 +1,4 @@
-"""Settles what a configuration leaves open: every "auto" and None that depends on this machine or the checkpoint."""
+"""Resolves what a configuration leaves open: every "auto" and None that depends on this machine or the checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def resolve_config(config: EngineConfig, checkpoint_dtype: str) -> EngineConfig:
-    """The same configuration with threads and dtype settled. ConfigError where this machine cannot serve it."""
+    """The same configuration with threads and dtype resolved. ConfigError where this machine cannot serve it."""
     if config.graphs != "none":
         raise ConfigError(f"--graphs {config.graphs}: this version records no graphs yet. Use --graphs none.")
     threads = config.threads or usable_cores()
@@ -24,7 +24,7 @@ def resolve_config(config: EngineConfig, checkpoint_dtype: str) -> EngineConfig:
 
 
 def usable_cores() -> int:
-    """Cores that this process may run on, where the system tells; else all."""
+    """Cores that this process may run on, where the system reports them; else all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

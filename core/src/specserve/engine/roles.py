@@ -1,7 +1,7 @@
 """What plugins' hooks return when the engine is built: checked against its protocol, and guarded.
 
-One function per role. A role that only one plugin may own is asked for through `PluginHost.single`, which refuses two.
-Knows nothing about the order in which roles are needed: that is `assembly`'s.
+One function per role. A role with one owner is collected by `PluginHost.single`, which refuses two.
+Knows nothing about the order in which roles are needed: `assembly` owns it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SAMPLER_METHODS = ("argmax_tokens", "target_tokens", "token_logprobs")
 
 
 class OwnedKernels(NamedTuple):
-    """The kernel set, the plugin that brought it, and its sampler, guarded where it is not the core's own."""
+    """The kernel set, the plugin that provides it, and its sampler, guarded where it is not the core's own."""
 
     owner: str
     kernels: KernelSet
@@ -52,7 +52,7 @@ class OwnedKernels(NamedTuple):
 
 
 class OwnedVerifier(NamedTuple):
-    """The verifier and the plugin that brought it."""
+    """The verifier and the plugin that provides it."""
 
     owner: str
     verifier: Verifier
@@ -95,7 +95,7 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
 
 
 def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> DraftPlanner | None:
-    """A plugin's planner, guarded; None where no plugin brings one."""
+    """A plugin's planner, guarded; None where no plugin provides one."""
     answer = host.single("make_draft_planner", config=config)
     if answer is None:
         return None
@@ -133,7 +133,7 @@ def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple
 
 
 def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserver]:
-    """Each is asked for its metrics once, so that invalid samples are found at start-up."""
+    """Calls `metrics` of each once, so that invalid samples are found at start-up."""
     observers = []
     for owner, observer in host.collect("make_observer", config=config):
         check_members(owner, gave("make_observer", observer), observer, "Observer", methods=("observe", "metrics"))
@@ -171,7 +171,7 @@ def gave(hook: str, answer: object) -> str:
 
 
 def step_roles(kernels: OwnedKernels, attention: ChosenAttention, verifier: OwnedVerifier) -> list[Role]:
-    """The plugins' parts that every step goes through, to name a culprit."""
+    """The plugins' parts that every step calls; a step's error is attributed to one of them."""
     roles = [
         Role(kernels.kernels, kernels.owner, "kernels", ("specserve.models.projection", "specserve.models.decoder")),
         Role(kernels.kernels.sampler, kernels.owner, "sampler", ("specserve.guards.sampler",)),

@@ -1,6 +1,6 @@
-"""Runs a batch through the model, and takes the hidden states that somebody needs on the way.
+"""Runs a batch through the model, and collects the hidden states that drafters need.
 
-Knows nothing of requests, drafts or sampling, nor how a pass is cut into calls: a kernel set may fuse the layers, and
+Knows nothing of requests, drafts or sampling, nor how a pass is split into calls: a kernel set may fuse the layers, and
 where it does not they are called piece by piece.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """`hidden_layers`: which layers' outputs somebody needs; layer n's output is key n + 1, the embedding key 0."""
+    """`hidden_layers`: the layers whose outputs are needed; layer n's output has key n + 1, the embedding key 0."""
 
     def __init__(
         self,

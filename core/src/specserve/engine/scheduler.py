@@ -1,4 +1,4 @@
-"""Which spans the next step computes, and what its verdict changes.
+"""Chooses the spans that the next step computes, and updates the queues and blocks after it.
 
 Continuous batching under one token budget: running requests that need one token come first, then prompt chunks,
 then waiting requests as long as slots, budget and KV blocks last, then guesses in what is left. Requests
@@ -99,7 +99,7 @@ class Scheduler:
             needed = num_blocks_for(len(request.tokens) + 1, self.block_size) - len(matched)
             matched_idle = sum(self.pool.holders[b] == 0 for b in matched)
             if self.running and not self.pool.can_allocate(needed + matched_idle):
-                break  # it would preempt others; alone it fits, which `check_request` has made sure of
+                break  # it would preempt others; alone it fits, which `check_request` has checked
             del self.waiting[0]
             insort(self.running, request, key=lambda r: r.rank)
             self.start(request, matched)

@@ -1,4 +1,4 @@
-"""How large the KV cache is: what was asked for, or what the configured requests can fill at most."""
+"""The size of the KV cache: the configured one, or what the configured requests can fill at most."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def free_memory(device: str) -> int:
 
 
 def host_memory() -> int:
-    """MemAvailable where the kernel tells it, else half of all memory."""
+    """MemAvailable where the kernel reports it, else half of all memory."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))

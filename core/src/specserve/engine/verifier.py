@@ -1,9 +1,9 @@
-"""Drafter-invariant verification: what the target says decides, whatever was guessed.
+"""Drafter-invariant verification: the target model decides every token, whatever was drafted.
 
 For each span that reaches the end of its request's tokens, the target token of the last committed row is
-computed; while it equals a child in the draft, that child is accepted and its own row is asked. Where none
-does, the target token is the bonus. So a request's tokens are those of plain decoding by construction; a
-draft only decides how many of them one step finds. Stops cut here, token by token.
+computed; while it equals a child in the draft, that child is accepted and its row gives the next target token. Where
+no child does, the target token is the bonus token. So a request's tokens are those of plain decoding by construction; a
+draft only decides how many of them one step finds. Tokens are truncated at stops here, token by token.
 """
 
 from __future__ import annotations
