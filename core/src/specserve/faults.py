@@ -1,7 +1,7 @@
 """Faults of plugins' parts and of requests: counted by plugin, part and reason, and logged once.
 
-What a request's own part raises is a `RequestFault` and ends that request. What a plugin's part raises costs what the
-part would have done; after `limit` faulty calls in a row the part is switched off. Knows nothing about what the parts
+An exception from a request's own part is a `RequestFault` and ends that request. Where a plugin's part raises, its
+result is left out; after `limit` faulty calls in a row the part is switched off. Knows nothing about what the parts
 do. No torch.
 """
 
@@ -46,7 +46,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def error_summary(error: BaseException) -> str:
-    """What happened, for people. Never raises, whatever the error's own text does."""
+    """The error as readable text. Never raises, even where the error's own `__str__` does."""
     if isinstance(error, BadAnswerError):
         return str(error)
     text = error_text(error)
@@ -54,7 +54,7 @@ def error_summary(error: BaseException) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """The error's own text, empty where even that raises."""
+    """The error's own text, empty where its `__str__` raises."""
     try:
         return str(error)
     except FAULTS:
@@ -93,7 +93,7 @@ class FaultLog:
 
 @dataclass(slots=True, eq=False)
 class PluginPart:
-    """One part that a plugin brought: safe to call, and counted."""
+    """One part of a plugin: safe to call, and its faults are counted."""
 
     plugin: str
     name: str

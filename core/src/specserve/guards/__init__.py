@@ -1,1 +1,1 @@
-"""What plugins bring, made safe to call: a fault costs what the part would have done, or ends one request."""
+"""Plugins' parts, made safe to call: a fault leaves out the part's result, or ends one request."""

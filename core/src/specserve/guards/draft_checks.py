@@ -55,7 +55,7 @@ def only(values: tuple[object, ...], *types: type) -> bool:
 
 
 def numbers(values: object, name: str) -> tuple[int, ...]:
-    """A tuple of Python numbers from a sequence or a one-dimensional tensor."""
+    """As a tuple of Python numbers: a sequence or a one-dimensional tensor."""
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, (tuple, list)):
         raise DraftFault(f"{name} is not one-dimensional")

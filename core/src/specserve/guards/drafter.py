@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 ADAPTATION = 0.05
 PROBE_INTERVAL = 16
-"""Steps without being asked after which a competing drafter is asked whatever the other drafts promise."""
+"""Steps without being asked after which a competing drafter is asked whatever the other drafts are expected to gain."""
 T = TypeVar("T")
 
 
@@ -82,7 +82,7 @@ class GuardedDrafter:
         began = time.perf_counter()
         proposed = self.call(partial(self.proposals, batch, output, verdict, limits)) or ()
         for i, draft in enumerate(proposed):
-            if draft is not None:  # limits[i] is ours: the drafter was given a copy
+            if draft is not None:  # limits[i] cannot have changed: the drafter was given a copy
                 valid[i] = self.call(partial(self.normal_form, batch.spans[i].request, draft, limits[i]))
         if wanted:
             self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
@@ -99,7 +99,7 @@ class GuardedDrafter:
         return proposed
 
     def normal_form(self, request: Request, draft: Draft, limit: int) -> Draft | None:
-        """The draft in normal form, without guesses beyond the request's end; its last token comes as the bonus."""
+        """The draft in normal form, without guesses beyond the request's end; its last token is the bonus token."""
         valid = check_draft(draft, limit, self.vocab_size)
         if valid is not None:
             valid = shallow(valid, request.max_len - len(request.tokens) - 1)
@@ -118,7 +118,7 @@ class GuardedDrafter:
             self.mean_hits += max(ADAPTATION, 1 / self.num_scored) * (hits - self.mean_hits)
 
     def is_due(self) -> bool:
-        """Was it not asked for so long that its measurements are out of date?"""
+        """Whether it was not asked for so many steps that its measurements are out of date."""
         return self.steps_unasked >= PROBE_INTERVAL
 
     def call(self, action: Callable[[], T]) -> T | None:

@@ -1,6 +1,6 @@
-"""A plugin's LoRA planner, whose faults stay with the requests under an adapter.
+"""A plugin's LoRA planner, whose faults affect only requests with an adapter.
 
-A request under an adapter must never be served by the base model: where the plan fails, the request ends. Batches
+A request with an adapter must never be served by the base model: where the plan fails, the request ends. Batches
 without adapters need no plan. Knows nothing about what a plan holds.
 """
 
@@ -35,8 +35,8 @@ class GuardedLoraPlanner:
         return answer
 
     def failed(self, batch: Batch, error: BaseException) -> None:
-        """Nothing where no adapter is concerned. Otherwise raises: for one request as its fault, for several so that
-        the step is tried again with fewer of them."""
+        """Nothing where no request has an adapter. Otherwise raises: for one request a RequestFault, for several an
+        error after which the step is tried again with fewer of them."""
         if not any(strip_salt(span.request.namespace) for span in batch.spans):
             if self.part.enabled:
                 self.part.failed(error, "; no request of this batch is under an adapter")

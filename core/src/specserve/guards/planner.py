@@ -52,7 +52,7 @@ class GuardedPlanner:
         if len(chosen) != len(requests):
             raise BadAnswerError("chose for another number of requests")
         return [
-            # a planner hands on what guards have checked; only what it made itself is checked again
+            # drafts that it passes on unchanged were checked before; only those that it made are checked again
             draft if draft is None or draft is r.draft else check_draft(draft, self.most, self.vocab_size)
             for r, draft in zip(requests, chosen, strict=True)
         ]

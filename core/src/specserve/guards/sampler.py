@@ -1,6 +1,6 @@
-"""A plugin's sampler, whose answers are checked before anything is decided by them.
+"""A plugin's sampler, whose results are checked before they are used.
 
-The core's own sampler is not checked. A wrong answer is a fault of the step, which is then tried with fewer requests.
+The core's own sampler is not checked. An invalid result is a fault of the step, which is tried with fewer requests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A plugin's verifier, whose verdicts are checked before anything is committed.
 
-The built-in verifier is right by construction and is not checked. A wrong verdict is a fault of the step, which is
+The built-in verifier is right by construction and is not checked. An invalid verdict is a fault of the step, which is
 then tried with fewer requests. Knows nothing about how tokens are decided.
 """
 
