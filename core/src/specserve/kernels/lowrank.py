@@ -1,4 +1,4 @@
-"""What adapters add to a projection, in plain matrix products."""
+"""The low-rank additions of adapters to a projection, in plain matrix products."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ class TileSizes(NamedTuple):
     num_stages: int
 
 
-# 64 rows are the least that Hopper's wgmma takes; narrow columns give a decode step enough programs to keep the
-# memory busy, which is what it waits for.
+# 64 rows are the least that Hopper's wgmma takes; narrow columns give a decode step enough programs to saturate the
+# memory bandwidth, which limits it.
 HALF = TileSizes(rows=64, columns=32, depth=128, num_warps=4, num_stages=3)
 FULL = TileSizes(rows=32, columns=32, depth=32, num_warps=4, num_stages=2)
 TILES = {torch.bfloat16: HALF, torch.float16: HALF, torch.float32: FULL}
@@ -149,7 +149,7 @@ class CudaKernels:
     """`specserve.protocols.KernelSet` on CUDA, for float32, bfloat16 and float16.
 
     Rotation and activation are Triton too, not torch: element-wise torch calls choose between vectorised and strided
-    binaries by shape and alignment, and nothing promises that all of them contract a multiply-add alike.
+    binaries by shape and alignment, and nothing guarantees that all of them contract a multiply-add alike.
     """
 
     name = "triton"

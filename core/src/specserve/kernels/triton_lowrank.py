@@ -2,7 +2,7 @@
 
 Owns the table of addresses of adapters' weights, and the tiling of segments. A row's bits follow from its own values:
 no tile holds rows of two segments, depth and rank are reduced in order, there are no atomics. Rounds where the torch
-twin, `lowrank.add_to_all_rows`, does. Imports Triton.
+version, `lowrank.add_to_all_rows`, does. Imports Triton.
 """
 # mypy: disable-error-code="untyped-decorator"
 # (triton ships no types)
@@ -130,7 +130,7 @@ class Entry(NamedTuple):
 
 
 class PackedAdapter:
-    """The weights and their addresses, by which the kernels read them. `number` is unique in the process."""
+    """The weights, and their addresses for the kernels. `number` is unique in the process."""
 
     numbers = count()
 

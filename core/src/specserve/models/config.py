@@ -1,4 +1,4 @@
-"""What config.json and generation_config.json say, in one spelling.
+"""The contents of config.json and generation_config.json, under one set of names.
 
 Owns the supported architectures and their unwritten rules (Qwen2's biases, which layers have a window); accepts
 unknown keys; knows nothing about tensors. Every error is a ModelError that names the file.
@@ -31,7 +31,7 @@ FLOAT_DTYPES = ("float32", "bfloat16", "float16")
 
 
 class GenerationDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """Sampling values that the model's authors recommend; None where they say nothing."""
+    """Sampling values that the model's authors recommend; None where they recommend none."""
 
     do_sample: bool | None = None
     temperature: float | None = None
@@ -127,7 +127,7 @@ def _refuse_unsupported(raw: RawJson, where: str) -> None:
 
 
 def _sizes(raw: RawJson, family: str) -> RawJson:
-    """Sizes by our names. A missing one is left out, so that the conversion names it in its error."""
+    """Sizes by the names of ModelConfig. A missing one is left out, so that the conversion names it in its error."""
     names = {
         "vocab_size": "vocab_size",
         "hidden_size": "hidden_size",

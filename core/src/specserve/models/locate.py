@@ -22,7 +22,7 @@ def locate_model(name: str) -> Path:
     """The directory of the model `name`: a name that an installed package offers, a directory, or a hub id.
 
     An offered name wins over a directory of that name (`./demo` means the directory), so that the default
-    model does not depend on where the command is typed.
+    model does not depend on the working directory.
     """
     offered = entry_points(group=GROUP)
     if name in offered.names:

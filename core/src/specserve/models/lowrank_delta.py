@@ -1,4 +1,4 @@
-"""What adapters add to one projection of the model."""
+"""The additions of adapters to one projection of the model."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 class LowRankDelta:
-    """The delta of one projection: to every segment what its adapter adds there. A kernel set that fuses layers may
-    know it and take the plan itself."""
+    """The delta of one projection: every segment gets the addition of its adapter. A kernel set that fuses layers may
+    recognise this class and compute the additions itself."""
 
     def __init__(self, projection: str, kernels: KernelSet) -> None:
         self.projection, self.kernels = projection, kernels

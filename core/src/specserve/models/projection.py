@@ -61,7 +61,7 @@ class Projection:
         self.deltas += (delta,)
 
     def set_kernel(self, kernel: Kernel, owner: str) -> None:
-        """Replace the kernel. Only one owner may: which of two runs must not depend on the order of plugins."""
+        """Replace the kernel. Only one owner may: otherwise the kernel would depend on the order of plugins."""
         if self.kernel_owner not in (DEFAULT_OWNER, owner):
             raise PluginError(
                 f"{owner} cannot set the kernel of projection {self.name}: {self.kernel_owner} has set it already. "
@@ -81,7 +81,7 @@ class Projection:
     def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
         """x: [T, in] -> [T, out], a fresh tensor."""
         out = self._kernel(x, self.weight, self.bias)
-        if out.shape != (len(x), self.out_features):  # what broadcasts would reach the rows of other requests
+        if out.shape != (len(x), self.out_features):  # a broadcast would reach the rows of other requests
             raise BadAnswerError("gave a product of another shape than rows and outputs")
         for delta in self.deltas:
             delta(x, out, at.rows, at.lora)

@@ -38,11 +38,11 @@ def supported_length(config: ModelConfig) -> int:
 
 
 def rotary_table(config: ModelConfig, max_model_len: int) -> RotaryTable:
-    """The tables for positions below `max_model_len`; float32 whatever the model's dtype is."""
+    """The tables for positions below `max_model_len`, in float32 for every dtype of the model."""
     frequencies, scale = inverse_frequencies(config, max_model_len)
     angles = torch.outer(torch.arange(max_model_len, dtype=torch.float32), frequencies)
     cos, sin = angles.cos() * scale, angles.sin() * scale
-    # The first half of x meets the second half rolled into its place, with a minus (rotate-half form).
+    # Rotate-half form: to x*cos the first half adds the second half times -sin, the second half the first times sin.
     return RotaryTable(torch.cat((cos, cos), -1).unsqueeze(1), torch.cat((-sin, sin), -1).unsqueeze(1))
 
 

@@ -1,7 +1,7 @@
-"""Rotary settings of config.json in one spelling.
+"""Rotary settings of config.json, under one set of names.
 
-Reads the new form (`rope_parameters`) and the old one (`rope_theta` and `rope_scaling`); refuses types it does not
-know, because a wrong rotation still produces fluent text. Knows nothing about tables: `specserve.models.rope` does.
+Reads the new form (`rope_parameters`) and the old one (`rope_theta` and `rope_scaling`); refuses unknown types,
+because a wrong rotation still produces fluent text. Knows nothing about tables: `specserve.models.rope` does.
 """
 
 from __future__ import annotations
@@ -63,6 +63,6 @@ def rope_fields(raw: RawJson, where: str) -> RawJson:
         # Phi-style files keep the pretraining length outside; there it has priority.
         if raw.get(name) is not None and (name not in fields or name == "original_max_position_embeddings"):
             fields[name] = raw[name]
-    if rope_type == "default":  # all families here rotate whole heads then, whatever the file says of a part
+    if rope_type == "default":  # all families here rotate whole heads then, even if the file sets a partial factor
         fields.pop("partial_rotary_factor", None)
     return fields | {"rope_type": rope_type}

@@ -1,8 +1,8 @@
 """A forward pass piece by piece: row-wise pieces in tiles, attention over all rows in between.
 
-Owns the tile (nobody else knows the number): with kernels whose bits depend on the row count, every row-wise piece is
-given exactly `row_tile` rows, padded, so that a row's arithmetic is the same in a prefill of 500 rows and in a decode
-of one. Knows nothing of requests, drafts or sampling.
+Owns the tile height, which only this module uses: with kernels whose bits depend on the row count, every row-wise piece
+is given exactly `row_tile` rows, padded, so that a row's arithmetic is the same in a prefill of 500 rows and in a
+decode of one. Knows nothing of requests, drafts or sampling.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TiledPass:
         rotations = [model.rotation(positions[tile]) for tile in tiles]
         xs = [x[tile] for tile in tiles]
         places = [BatchRows(tile, batch.lora) for tile in tiles]
-        # rows beyond T are padding: whatever they hold, no other row sees it
+        # rows beyond T are padding: no other row reads them
         attended = x.new_zeros((len(positions), model.num_heads, model.head_dim))
         for layer in range(begin, end):
             pieces = [
@@ -49,7 +49,7 @@ class TiledPass:
             ]
             q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
             out = self.attention.forward(layer, q, k, v, plan)
-            if out.shape != q.shape:  # what broadcasts would reach the rows of other requests
+            if out.shape != q.shape:  # a broadcast would reach the rows of other requests
                 raise BadAnswerError("gave attention of another shape than the queries")
             attended[:T] = out
             xs = [

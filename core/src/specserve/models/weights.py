@@ -1,6 +1,6 @@
 """Reading a checkpoint's tensors from safetensors files, single or sharded.
 
-Owns the file formats and their errors; never unpickles (a pickle runs code of whoever wrote it). Shapes are
+Owns the file formats and their errors; never unpickles (a pickle can run any code). Shapes are
 checked from the headers before anything is allocated. Knows nothing about what the tensors mean.
 """
 
@@ -33,7 +33,7 @@ DOWNLOAD_AGAIN = "Download the model again."
 
 
 class TensorHeader(Protocol):
-    """What safetensors says of a tensor without reading it."""
+    """The header of a tensor, without its data."""
 
     def get_shape(self) -> list[int]: ...
 
@@ -127,7 +127,7 @@ class Checkpoint:
 
 
 def _listing(path: Path) -> dict[str, Iterable[str] | None]:
-    """File names with the tensors that the index puts there; None: whatever the file holds."""
+    """File names with the tensors that the index puts there; None: all tensors of the file."""
     if (path / INDEX).exists():
         return _index(path)
     if (path / SINGLE).exists():
