@@ -22,7 +22,7 @@ def make_kernels(device: str, dtype: str) -> KernelSet | None:
 
 
 def cuda_kernels() -> KernelSet:
-    """Imported here: Triton is there only where a CUDA build of torch brought it."""
+    """Imports here: only CUDA builds of torch install Triton."""
     try:
         from specserve.kernels.triton_kernels import CudaKernels
     except ModuleNotFoundError as error:

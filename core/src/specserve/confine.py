@@ -1,6 +1,6 @@
 """Paths that clients name, confined to one directory that the operator names. Symbolic links are resolved first.
 
-A path outside is refused without a look whether it exists. Knows nothing of what is read there.
+A path outside is refused without checking whether it exists. Knows nothing of what is read there.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import msgspec
 from specserve.config import EngineConfig
 
 PLUGIN_API = 1
-"""The version of the plugin API that this specserve has; docs/plugins.md says what a version promises."""
+"""The version of the plugin API that this specserve has; docs/plugins.md says what may change within a version."""
 
 Check = Callable[[frozenset[str], EngineConfig], str | None]
 """`check(enabled, config)`: the reason for a refusal, or None. `enabled` holds the names of all enabled plugins and all
@@ -74,7 +74,7 @@ class PluginDeclaration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InProcessPlugin(NamedTuple):
-    """A plugin that is given as an object and belongs to no distribution, such as those of tests."""
+    """A plugin that is given as an object and belongs to no distribution, as in tests."""
 
     plugin: object
     """A module or another object with hook implementations."""

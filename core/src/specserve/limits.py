@@ -1,7 +1,7 @@
 """Every limit on what one request may ask for, and nothing else: `engine.admission` and `server` enforce them.
 
-docs/server.md lists them. What the model or the configuration limits is elsewhere: context length, KV cache, queue,
-size of a body.
+docs/server.md lists them. Limits that follow from the model or the configuration are elsewhere: context length, KV
+cache, queue, size of a body.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Counters of one engine, as plain numbers that the step loop bumps and any thread may read.
+"""Counters of one engine, as plain numbers that the step loop increments and any thread may read.
 
 Knows no exposition format: `specserve.server.metrics` turns them into Prometheus text under the names that
 existing dashboards scrape.

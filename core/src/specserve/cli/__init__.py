@@ -31,7 +31,7 @@ examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """Prints errors in one line, without the usage: that of `serve` alone fills a screen."""
+    """Prints errors in one line, without the usage: the usage of `serve` alone fills a screen."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(EXIT_CONFIG, f"specserve: error: {message}; see {self.prog} --help.\n")

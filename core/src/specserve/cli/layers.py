@@ -61,7 +61,7 @@ def given_flags(args: Namespace, names: Sequence[str]) -> dict[str, object]:
 
 
 def append_names(names: object, more: list[str]) -> object:
-    """Each name once. What is no list is left for `convert` to refuse."""
+    """Each name once. A value that is not a list is left to `convert`, which refuses it."""
     return list(dict.fromkeys([*names, *more])) if isinstance(names, list) else names
 
 

@@ -46,7 +46,7 @@ def check_plugins(args: Namespace, installed: Mapping[str, PluginDeclaration]) -
 
 
 def check_named(config: EngineConfig, installed: Mapping[str, PluginDeclaration]) -> Report:
-    """What start-up would say to exactly these plugins and the default ones."""
+    """The findings of start-up with exactly these plugins and the default ones."""
     try:
         decision = decide(config, installed)
     except PluginError as error:
