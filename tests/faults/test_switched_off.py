@@ -181,3 +181,22 @@ def test_nobody_is_asked_for_a_request_that_its_processor_has_ended(toy_model):
     outcome = run_requests(engine, requests)
     assert {output.finish_reason for output in outcome.outputs.values()} == {"error"}
     assert engine.drafting.proposals == {}
+
+
+class RaisesOnce(NoAdapters):
+    """A LoRA planner, given as an object, whose first batch of several requests raises."""
+
+    raised = False
+
+    def plan(self, batch):
+        if len(batch.spans) > 1 and not self.raised:
+            self.raised = True
+            raise ValueError("no")
+        return super().plan(batch)
+
+
+def test_a_step_that_a_lora_planner_broke_once_is_its_fault(toy_model):
+    engine = engine_with(toy_model, make_lora_planner=lambda: RaisesOnce())
+    requests = [under_an_adapter(str(i)) for i in range(2)]
+    assert all(output.finish_reason == "length" for output in run_requests(engine, requests).outputs.values())
+    assert list(engine.metrics.faults.counts) == [("faulty", "LoRA planner", "raised ValueError")]

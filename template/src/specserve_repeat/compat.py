@@ -1,4 +1,4 @@
-"""What holds where this plugin meets a feature. Imports nothing heavy: the commands that explain read it."""
+"""What this plugin declares about features of others. Imports nothing heavy: `specserve plugins` reads it."""
 
 from specserve.declare import Compatible
 

@@ -167,9 +167,9 @@ class SdpaAttention(AttentionBackend):
                 parts += [self.attend(call, window, queries, keys, values) for call in gather.calls]
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
         rows = self.untiled(out[..., : spec.head_dim], plan.output_rows)
-        return (
-            rows.add_(q.mul(0).sum(-1, keepdim=True)) if self.reads_next_row else rows
-        )  # NaN where a query is not finite
+        if self.reads_next_row:
+            rows.add_(q.mul(0).sum(-1, keepdim=True))  # NaN where a query is not finite
+        return rows
 
     def tiled(self, q: Tensor, rows: Tensor | None) -> Tensor:
         """q: [T, heads, head_dim] -> [tiles, kv_heads, query rows, head_dim]; short tiles repeat their first row.

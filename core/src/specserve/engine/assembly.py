@@ -125,7 +125,8 @@ def make_parts(c: Components) -> EngineParts:
     config, host, tokenizer, cache = c.config, c.host, c.tokenizer, c.cache
     hidden_layers = {layer for drafter in c.drafters for layer in drafter.needs.hidden_layers}
     runner = Runner(c.model, c.kernels.kernels, c.attention.backend, hidden_layers)
-    builder = BatchBuilder(config.block_size, c.device, make_lora_planner(config, host))
+    lora = make_lora_planner(config, host)
+    builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = make_planner(config, host, c.model.vocab_size) or default_planner(c, runner, builder)
     metrics = EngineMetrics(faults=host.faults)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
@@ -145,7 +146,7 @@ def make_parts(c: Components) -> EngineParts:
         limits=EngineLimits(c.model.vocab_size, c.model.max_model_len, cache_tokens, tokenizer.eos_token_ids),
         max_waiting=config.max_waiting,
         checks=request_checks(host),
-        blame=Blame([*step_roles(c.kernels, c.attention, verifier), *host.roles()], host.packages()),
+        blame=Blame([*step_roles(c.kernels, c.attention, verifier, lora), *host.roles()], host.packages()),
         check_device=torch.cuda.synchronize if config.device == "cuda" else bool,
     )
 

@@ -136,7 +136,8 @@ class AsyncEngine:
         until = self.loop.time() + drain_seconds
         while self.mailboxes and self.thread.is_alive() and self.loop.time() < until:
             await asyncio.sleep(0.01)
-        await asyncio.to_thread(self.thread.stop)
+        self.thread.request_stop()
+        await asyncio.to_thread(self.thread.join)
         self.fail_everyone(ShuttingDownError("the server is shutting down before this request was done; try again"))
 
     def deliver(self, opened: list[Mailbox], outputs: list[RequestOutput]) -> None:

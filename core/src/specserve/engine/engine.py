@@ -1,7 +1,7 @@
 """The engine: the step loop's five stages and the requests they serve. Synchronous, one thread at a time.
 
 It gets its parts complete (see `specserve.engine.assembly`); its asyncio interface is in
-`specserve.engine.async_engine`. In the core only `assembly` imports this module.
+`specserve.engine.async_engine`. Only `assembly` imports this module at run time.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, DraftPlanner, KernelSet, Sampler, Verifier
+    from specserve.protocols import Drafter, DraftPlanner, KernelSet, LoraPlanner, Sampler, Verifier
 
 KERNEL_METHODS = (
     "linear", "prepare_linear", "rms_norm", "rotary", "silu_and_multiply", "pack_adapter", "add_low_rank", "fuse",
@@ -56,6 +56,14 @@ class OwnedVerifier(NamedTuple):
 
     owner: str
     verifier: Verifier
+
+
+class OwnedLoraPlanner(NamedTuple):
+    """The planner, the plugin that brought it, and its guarded method `plan`."""
+
+    owner: str
+    planner: LoraPlanner | None
+    plan: Callable[[Batch], LoraPlan | None]
 
 
 def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
@@ -149,14 +157,15 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserv
     return observers
 
 
-def make_lora_planner(config: EngineConfig, host: PluginHost) -> Callable[[Batch], LoraPlan | None]:
-    """The method `plan` of a plugin's planner, or one that never plans."""
+def make_lora_planner(config: EngineConfig, host: PluginHost) -> OwnedLoraPlanner:
+    """A plugin's planner, guarded; without one, no batch has a plan."""
     answer = host.single("make_lora_planner", config=config)
     if answer is None:
-        return no_lora
+        return OwnedLoraPlanner(BUILTIN, None, no_lora)
     owner, planner = answer
     check_members(owner, gave("make_lora_planner", planner), planner, "LoraPlanner", methods=("plan",))
-    return GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner")).plan
+    guarded = GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner"))
+    return OwnedLoraPlanner(owner, planner, guarded.plan)
 
 
 def request_checks(host: PluginHost) -> list[GuardedRequestCheck]:
@@ -170,12 +179,15 @@ def gave(hook: str, answer: object) -> str:
     return f"answers {hook} with a {type(answer).__name__}"
 
 
-def step_roles(kernels: OwnedKernels, attention: ChosenAttention, verifier: OwnedVerifier) -> list[Role]:
+def step_roles(
+    kernels: OwnedKernels, attention: ChosenAttention, verifier: OwnedVerifier, lora: OwnedLoraPlanner
+) -> list[Role]:
     """The plugins' parts that every step calls; a step's error is attributed to one of them."""
     roles = [
         Role(kernels.kernels, kernels.owner, "kernels", ("specserve.models.projection", "specserve.models.decoder")),
         Role(kernels.kernels.sampler, kernels.owner, "sampler", ("specserve.guards.sampler",)),
         Role(attention.backend, attention.owner, "attention", ("specserve.models.tiled", "specserve.engine.runner")),
         Role(verifier.verifier, verifier.owner, "verifier", ("specserve.guards.verifier",)),
+        Role(lora.planner, lora.owner, "LoRA planner"),
     ]
     return [role for role in roles if role.plugin != BUILTIN]

@@ -1,6 +1,6 @@
 """The thread that steps the engine, and the commands that it runs between steps.
 
-Nothing else touches the engine while it runs. Outputs go to the event loop by one `call_soon_threadsafe` per step.
+Nothing else changes the engine while it runs. Outputs go to the event loop by one `call_soon_threadsafe` per step.
 """
 
 from __future__ import annotations
@@ -56,9 +56,12 @@ class StepThread:
     def add(self, request: GenerateRequest, mailbox: Mailbox) -> None:
         self.send(lambda: self.add_to_engine(request, mailbox))
 
-    def stop(self) -> None:
-        """End the thread behind the commands that were sent before; blocks until it has ended."""
+    def request_stop(self) -> None:
+        """End the thread behind the commands that were sent before."""
         self.send(self.stop_requested.set)
+
+    def join(self) -> None:
+        """Block until the thread has ended."""
         self.thread.join()
 
     # --- the thread ---------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def describe_plugins(
 ) -> list[PluginEntry]:
     """Enabled plugins in their order, then those that are switched off, then the other installed ones."""
     enabled = [enabled_entry(plugin, decision.resolution) for plugin in plugins if plugin.name != BUILTIN]
-    names = {plugin.name for plugin in plugins}
+    names = {entry.name for entry in enabled}
     reasons = decision.switched_off
     disabled = [entry(declared, reason=reasons.get(name)) for name, declared in installed.items() if name not in names]
     return enabled + sorted(disabled, key=lambda entry: (entry.reason is None, entry.name))

@@ -1,4 +1,4 @@
-"""Adapters as data that kernel sets compute, the low-rank parts of LoRA (Hu et al., 2021), and whose rows are whose.
+"""Adapters as data for kernel sets, the low-rank parts of LoRA (Hu et al., 2021), and the planner that finds their rows.
 
 Letters: r rank.
 """
