@@ -1,1 +1,1 @@
-"""Plugins: found, judged by their declarations, loaded, and called through hooks."""
+"""Plugins: discovered, checked for compatibility by their declarations, loaded, and called through hooks."""

@@ -1,4 +1,4 @@
-"""Parts of error messages: the nearest name, what an exception says, who a plugin is, how to start without it."""
+"""Parts of error messages: the nearest name, an exception's text, a plugin's version, how to start without a plugin."""
 
 from __future__ import annotations
 

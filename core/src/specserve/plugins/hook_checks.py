@@ -57,7 +57,7 @@ def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> Non
 
 
 def undeclared_features(plugin: LoadedPlugin) -> list[str]:
-    """What a plugin does without declaring it: other plugins cannot say whether they are compatible with it."""
+    """Features of hooks that a plugin implements without declaring them: no other plugin can declare compatibility."""
     if plugin.declaration is None:
         return []
     return [

@@ -17,7 +17,7 @@ T = TypeVar("T")
 def check_members(
     owner: str, found: str, value: object, kind: str, *, attributes: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> None:
-    """Raise PluginError where `value` lacks a member of the protocol `kind`. `found` says how the plugin gave it."""
+    """Raise PluginError where `value` lacks a member of the protocol `kind`. `found`: the error's verb and object."""
     if missing := missing_members(value, attributes, methods):
         raise PluginError(
             f"{owner} {found}, which is no {kind}: it lacks {', '.join(missing)}. "

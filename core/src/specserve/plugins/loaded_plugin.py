@@ -45,5 +45,5 @@ class LoadedPlugin:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """What a plugin raised, out of the error that `call` made of it."""
+    """The exception that a plugin raised, from the error that `call` made of it."""
     return error.__cause__ if isinstance(error, PluginError) and error.__cause__ is not None else error

@@ -1,7 +1,7 @@
 """Registers one plugin with pluggy and makes its options.
 
-Each plugin has a pluggy manager of its own: every result then has an owner, every plugin gets its own `options`, and
-no plugin can wrap another's hook implementations.
+Each plugin has a pluggy manager of its own: every result can then be attributed to its plugin, every plugin gets its
+own `options`, and no plugin can wrap another's hook implementations.
 """
 
 from __future__ import annotations

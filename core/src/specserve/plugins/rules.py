@@ -1,7 +1,7 @@
 """Decides from declarations alone whether plugins work together: a pure function of data and configuration.
 
-Knows nothing about hooks or plugin code. Two plugins meet in every pair of features that they provide. A conflict that
-either of them declares refuses; otherwise one of the two must have declared each pair compatible.
+Knows nothing about hooks or plugin code. A conflict that either of two plugins declares refuses; otherwise, for every
+pair of features that they provide, one of the two must have declared the other's feature compatible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def resolve(enabled: Sequence[PluginDeclaration], config: EngineConfig) -> Resolution:
-    """Judge every pair of plugins, and every plugin against the core's own features.
+    """The findings on every pair of plugins, and on every plugin with the core's own features.
 
     Raises PluginError for a declaration that cannot be used: unknown tokens, constants that do not import.
     """
