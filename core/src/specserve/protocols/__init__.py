@@ -1,6 +1,6 @@
 """The interfaces that plugins implement and built-in parts implement alike.
 
-Only shapes and promises; no implementation and, at run time, no torch. Letters: T rows of a batch or tile,
+Only signatures and contracts; no implementation and, at run time, no torch. Letters: T rows of a batch or tile,
 H hidden size, V vocabulary.
 """
 

@@ -1,4 +1,4 @@
-"""Attention over the paged KV cache, and what a backend says of itself."""
+"""Attention over the paged KV cache, and the capabilities that a backend states."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     paged: bool
     """It reads keys and values where they lie; False: it gathers copies first."""
     tree_mask: bool
-    """A guess may see its own path and not its siblings; where this is False, drafts are cut to chains."""
+    """A draft token attends to its own path and not to its siblings; where this is False, drafts are cut to chains."""
     ragged: bool
     """The requests of a batch may have different numbers of rows."""
     row_invariant: bool
@@ -51,7 +51,7 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...]
     dtypes: tuple[str, ...]
     head_bytes: dict[str, int] = {}
-    """By device: the size of a head in bytes must be a multiple of this; of 1 where nothing is said."""
+    """By device: the size of a head in bytes must be a multiple of this; of 1 where a device is missing."""
     kv_layouts: tuple[KVLayout, ...] = (BY_SLOT,)
     """The fastest first; the first that fits the blocks and the model is used."""
     graphs: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a configuration and its model ask of the backends."""
+    """The requirements of a configuration and its model on the backends."""
 
     device: str
     dtype: str
@@ -91,7 +91,7 @@ class AttentionSpec(msgspec.Struct, frozen=True):
 class Arithmetic(NamedTuple):
     """Names for the order of a backend's operations: positions of equal names, and equal tokens, have equal bits.
 
-    Keys the prefix cache: a prompt takes up only blocks that it would have computed so itself.
+    Part of the prefix cache's keys: a prompt reuses only blocks that it would have computed with the same bits.
     """
 
     prompt: str
@@ -111,8 +111,8 @@ class AttentionBackend(Protocol):
         return Arithmetic(self.name, self.name)
 
     def backend_for(self, batch: Batch) -> AttentionBackend:
-        """Who serves the batch: this one, or one of those it is composed of, where that serves every row. A kernel set
-        may have fused the model's layers with the latter."""
+        """The backend that serves the batch: this one, or one of those it is composed of, where that serves every row.
+        A kernel set may have fused the model's layers with the latter."""
         return self
 
     def plan(self, batch: Batch) -> Any:
@@ -129,7 +129,7 @@ class AttentionBackend(Protocol):
 
 @runtime_checkable
 class AttentionFactory(Protocol):
-    """A backend before it knows the model."""
+    """Builds a backend for a model; has its name and capabilities before a model is loaded."""
 
     name: str
     capabilities: AttentionCapabilities

@@ -1,4 +1,4 @@
-"""What computes a model's rows, and what a plugin may change of a model."""
+"""The arithmetic of a model, and the parts of a model that plugins may change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class KernelSet(Protocol):
     """From logits to tokens, on the device where `linear` leaves them."""
     row_tile: int | None
     """Every call gets exactly so many rows, padded, so that a row's bits cannot depend on its neighbours; None when the
-    kernels promise that by construction and take any number of rows."""
+    kernels guarantee that by construction and take any number of rows."""
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x: [T, in], weight: [out, in] -> [T, out]."""
@@ -52,21 +52,21 @@ class KernelSet(Protocol):
 
     def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
         """x: [T, in]; to the rows of each segment of out: [T, out] what its adapter adds to the projection. Rows in no
-        segment stay as they are, and a row's bits do not depend on the segments beside its own."""
+        segment stay as they are, and a row's bits do not depend on the other segments."""
         ...
 
     def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
-        """The decoder's layers in calls of this set's own, with the bits of its pieces; None: they are called one by
-        one. Asked after all projections are sealed, once for every backend that may serve a batch. A set declines
-        where a projection has deltas that it does not know, or where it does not know the attention backend."""
+        """The decoder's layers fused into calls of this set, with the same bits as its pieces; None: the pieces are
+        called. Called after all projections are sealed, once for every backend that may serve a batch. A set declines
+        where a projection has deltas of an unknown kind, or the attention backend is unknown to it."""
         ...
 
 
 class ForwardPass(Protocol):
-    """The way of a batch's rows through the model, in as many calls as hidden states are tapped."""
+    """A forward pass of a batch's rows, split into calls where hidden states are collected."""
 
     def embed(self, batch: Batch) -> Tensor:
-        """[T or more, H]: rows beyond T are padding that the other methods know."""
+        """[T or more, H]: rows beyond T are padding that the other methods expect."""
         ...
 
     def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
@@ -101,7 +101,7 @@ class Projection(Protocol):
 
     @property
     def deltas(self) -> Sequence[Delta]:
-        """A kernel that fuses this projection with its neighbours must decline where it does not know one of them."""
+        """A kernel that fuses this projection with others must decline where one of them is of an unknown kind."""
         ...
 
     def add_delta(self, delta: Delta) -> None: ...

@@ -1,4 +1,4 @@
-"""What the engine and the server need around the model: text, names of models, metrics."""
+"""Interfaces around the model: tokenizer, names of models, metrics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class Observer(Protocol):
-    """Reads every step after its commit, to learn or to count."""
+    """Gets every step after its commit, for statistics and metrics."""
 
     def observe(self, batch: Batch, verdict: Verdict) -> None: ...
 
@@ -33,7 +33,7 @@ class Observer(Protocol):
 
 
 class ResolvedModel(msgspec.Struct, frozen=True):
-    """What a request's `model` names: the adapter's version keys caches through `namespace`."""
+    """The model that a request names. Caches are keyed by `namespace`, which contains the adapter's version."""
 
     name: str
     parent: str | None

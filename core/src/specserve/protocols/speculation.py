@@ -1,4 +1,4 @@
-"""Guessing, planning what to verify, and deciding."""
+"""Drafters, draft planners and verifiers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drafter(Protocol):
-    """Guesses the next tokens of every request. A wrong guess costs time and never changes a token."""
+    """Drafts the next tokens of every request. A wrong draft token costs time and never changes an output token."""
 
     name: str
     needs: DrafterNeeds
@@ -50,7 +50,7 @@ class Drafter(Protocol):
 
 
 class DraftPlanner(Protocol):
-    """Decides how much to guess and how much of what was guessed to verify."""
+    """Decides how many tokens to draft and which of them to verify."""
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         """The most nodes worth drafting for each request."""
@@ -69,7 +69,7 @@ class DraftPlanner(Protocol):
 
 
 class Verifier(Protocol):
-    """Turns logits into decisions. The default is drafter-invariant; a lossy one must say so."""
+    """Decides tokens from logits. The default is drafter-invariant; a lossy one sets `lossless = False`."""
 
     name: str
     lossless: bool
