@@ -1,4 +1,4 @@
-"""The shared vocabulary: what a client asks, what a drafter guesses, what a step finds.
+"""The shared types: requests and their parameters, drafts, and the results of a step.
 
 Everything here is frozen and complete when it is made. No torch at run time: `specserve --help` and the
 compatibility commands read this module too.

@@ -42,7 +42,7 @@ class TorchRow:
         self.logits[self.ids(ids)] = NEVER
 
     def ids(self, numbers: array[int]) -> Tensor:
-        """Checked on the host: a negative one would be a token from the end, and one too many harms a whole device."""
+        """Checked on the host: a negative one would count from the end, and one too large makes a CUDA device fail."""
         given = self.view(numbers, torch.int64)
         if len(given):
             least, most = (int(x) for x in given.aminmax())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LANES = 64
-"""Columns are padded to this, so that vectorised logarithms never meet a ragged tail (their bits would differ)."""
+"""Columns are padded to this, so that vectorised logarithms have no remainder loop, whose bits would differ."""
 W_MAX = 1.0 - 2.0**-24
 
 

@@ -2,7 +2,7 @@
 
 argmax(processed logit / temperature + Gumbel noise), ties to the lower id; greedy has no noise. Every
 operation of `TorchSampler` is either exact per element or runs row by row inside torch, so a row's token cannot
-depend on which rows are asked for together (tests/sampling holds it to that).
+depend on the other rows of the call (tests/sampling checks it).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: 
 
 
 async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners: list[web.AppRunner]) -> None:
-    """The routes of plugins first, so that a server that says it is ready has them."""
+    """The routes of plugins first, so that a server that reports ready has them."""
     app = web.Application()
     for _ in engine.plugins.collect("add_routes", app=app, engine=engine):
         pass
@@ -86,7 +86,7 @@ async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners
 async def stop_engine(state: ServerState, plugin_runners: list[web.AppRunner]) -> None:
     if state.loading is not None:
         state.loading.cancel()
-        # Whoever awaited the task has its error already.
+        # The coroutine that awaited the task has its error already.
         with suppress(asyncio.CancelledError, Exception):
             await state.loading
     for runner in plugin_runners:

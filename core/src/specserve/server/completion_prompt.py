@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class EncodedPrompt(NamedTuple):
     token_ids: tuple[int, ...]
     echo_text: str
-    """Empty where echo is not asked."""
+    """Empty without `echo`."""
 
 
 def encode_prompts(engine: EngineClient, body: CompletionBody) -> list[EncodedPrompt]:

@@ -23,7 +23,7 @@ def clamp_logprob(logprob: float) -> float:
 
 
 def top_logprobs(entry: TokenLogprobs, num_logprobs: int) -> zip[tuple[int, float]]:
-    """The likeliest (token id, log-probability); an entry has more than asked where echo and prompt_logprobs differ."""
+    """The likeliest (token id, log-probability); an entry has extra ones where echo and prompt_logprobs differ."""
     return zip(entry.top_ids[:num_logprobs], entry.top_logprobs[:num_logprobs], strict=True)
 
 

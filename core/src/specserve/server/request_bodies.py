@@ -40,7 +40,7 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
-    """Our extension: per-request control of speculation."""
+    """An extension of specserve: per-request control of speculation."""
 
     enabled: bool | None = None
     max_draft_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_TOKENS)] | None = None

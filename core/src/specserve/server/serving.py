@@ -78,7 +78,7 @@ async def full_response(engine: EngineClient, prepared: PreparedRequest) -> Json
 
 
 async def stream_response(events: EventStream, engine: EngineClient, prepared: PreparedRequest) -> None:
-    """Chunks, then usage where asked. An error becomes an event; one that precedes the first event, such as a full
+    """Chunks, then usage where requested. An error becomes an event; one that precedes the first event, such as a full
     queue, is raised and has a status of its own."""
     try:
         await send_chunks(events, engine, prepared)

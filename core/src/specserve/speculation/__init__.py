@@ -1,1 +1,1 @@
-"""What to guess and how much to verify: calibration of survival, step costs, back-off, the default planner."""
+"""How many tokens to draft and to verify: calibration of survival, step costs, back-off, the default planner."""

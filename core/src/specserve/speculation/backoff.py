@@ -36,7 +36,7 @@ class RequestRecord:
 
 
 class DraftBackoff:
-    """Decides in every step which requests the drafters are asked for."""
+    """Decides in every step for which requests the drafters are called."""
 
     def __init__(self) -> None:
         self.records: dict[str, RequestRecord] = {}
@@ -54,7 +54,7 @@ class DraftBackoff:
         self.step += 1
         if self.step < self.backed_off_until and requests == self.backed_off:
             return [False] * len(requests)
-        if len(self.records) > 2 * len(requests) + SPARE_RECORDS:  # records of requests whose end was not seen
+        if len(self.records) > 2 * len(requests) + SPARE_RECORDS:  # records of requests that have ended
             self.records = {r.id: self.records[r.id] for r in requests if r.id in self.records}
         self.num_active = 0
         selected = [self.is_selected(request.id) for request in requests]
@@ -88,7 +88,7 @@ class DraftBackoff:
             self.backed_off_until = 0
 
     def revive(self, request_id: str) -> None:
-        """Ask this request again in the next step: its guesses may pay now."""
+        """Select this request in the next step: its draft tokens may save time now."""
         record = self.records.get(request_id)
         if record is not None:
             record.grace_steps = max(record.grace_steps, GRACE_STEPS)

@@ -92,7 +92,7 @@ class StepCosts:
             seen = self.num_drafted_steps[size] = self.num_drafted_steps.get(size, 0) + 1
             rate = max(rate, 1 / (1 + feature * feature) / (seen + 1))
             self.per_guess[size] = min(max(0.0, each + rate * error * feature / REFERENCE_GUESSES), self.table[0])
-        else:  # without the drift, a cost that was once too high would never be measured again
+        else:  # without this decay, a cost that was once too high would never be measured again
             self.per_guess[size] = each + PRIOR_RATE * (self.prior_per_guess - each)
 
 

@@ -1,5 +1,5 @@
-"""Test kit for the core and for plugin authors: a toy model, engines in a line, scripted drafters, an
-independent reference, and the assertion that matters: `assert_lossless`.
+"""Test kit for the core and for plugin authors: a toy model, engines made in one line, scripted drafters, an
+independent reference, and the assertion `assert_lossless`.
 
 Start with `specserve.testing.engines` and `specserve.testing.drafters`; the pytest fixtures come with the
 package (`toy_model`).

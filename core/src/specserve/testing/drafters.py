@@ -1,6 +1,6 @@
 """Three drafters whose quality is known: always right, never right, right with a chosen probability.
 
-They are told the expected output, request by request, so that acceptance counts can be checked exactly.
+They get the expected output of each request, so that acceptance counts can be checked exactly.
 `noisy` draws its shapes, widths and mistakes from a seed: chains, trees, duplicate siblings, no draft at all.
 """
 
@@ -64,7 +64,7 @@ class OracleDrafter(ScriptedDrafter):
 
 
 class WrongDrafter(OracleDrafter):
-    """Never right: the expected token plus one, all along."""
+    """Never right: the expected token plus one at every position."""
 
     name = "wrong"
 
@@ -119,7 +119,7 @@ class NoisyDrafter(ScriptedDrafter):
 
 
 class DrafterPlugin:
-    """An in-process plugin that brings one drafter, and the planner to verify it with."""
+    """An in-process plugin with one drafter and, if given, a planner."""
 
     def __init__(self, make: Callable[[], object], planner: object | None = None) -> None:
         from specserve.hookspecs import hookimpl

@@ -91,14 +91,14 @@ def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
 
 
 def watch(engine: Engine, observer: Observer) -> None:
-    """Let an observer hear of every step from now on, as if a plugin named `test` had brought it."""
+    """Add an observer of every step from now on, as if it belonged to a plugin named `test`."""
     cast("list[GuardedObserver]", engine.parts.guarded_observers).append(
         GuardedObserver("test", observer, engine.metrics.faults)
     )
 
 
 def run_requests(engine: Engine, requests: Iterable[GenerateRequest]) -> Run:
-    """Serve them to their end and check the engine's conservation laws."""
+    """Serve them to their end and check the engine's invariants."""
     outputs: dict[str, Output] = {}
 
     def on_output(step: RequestOutput) -> None:

@@ -1,6 +1,6 @@
 """Stop strings, found in text that grows token by token.
 
-One rule says where a stop string ends a text: for the verifier, which looks for the token that completes it, and for
+One rule decides where a stop string ends a text: for the verifier, which looks for the token that completes it, and for
 the detokenizer, which cuts the text. Buffers fewer characters than the longest stop string has.
 """
 
