@@ -1,4 +1,4 @@
-"""What the demo asks for: one text that repeats its prompt and one that hardly repeats anything.
+"""The requests of the demo: one whose text repeats its prompt and one whose text hardly repeats anything.
 
 Prompts end within a line: after a line break of its own the model would have to begin in the middle of a token.
 """
@@ -55,7 +55,7 @@ class Case(NamedTuple):
     fields: dict[str, Any]
 
     def body(self, *, speculate: bool) -> dict[str, Any]:
-        """One with and one without speculation share neither cached prefixes nor drafts: each is as if asked first."""
+        """Requests with and without speculation share neither cached prefixes nor drafts."""
         return {
             "prompt": self.prompt,
             "ignore_eos": True,

@@ -1,6 +1,6 @@
 """One streamed completion as a client sees it: its text, painted as it arrives, and how fast it came.
 
-Knows the wire and nothing else of the server.
+Knows the HTTP API and nothing else of the server.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DemoError(Exception):
 
 @dataclass(slots=True)
 class Streamed:
-    """What came so far. Times are seconds of time.perf_counter."""
+    """The response so far. Times are seconds of time.perf_counter."""
 
     asked: float
     first: float = 0.0
@@ -61,7 +61,7 @@ class Streamed:
 
 
 async def stream(session: aiohttp.ClientSession, url: str, body: dict[str, Any], show: Show) -> Streamed:
-    """Ask, and hand `show` every piece of text with whether it was an accepted guess."""
+    """Send the request; call `show` with each piece of text and whether it is an accepted draft token."""
     streamed = Streamed(time.perf_counter())
     async with session.post(f"{url}/v1/completions", json=body) as answer:
         if answer.status != 200:

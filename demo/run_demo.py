@@ -39,7 +39,7 @@ async def main(options: list[str]) -> int:
                 [*SPECSERVE, "serve", "--port", "0", *options],
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C comes to the demo alone: a server that is quicker would look broken
+                start_new_session=True,  # Ctrl-C reaches only the demo: a server that stops first looks like a failure
             )
         try:
             url = await wait_until_ready(server, log)
@@ -102,7 +102,7 @@ async def find_drafters(session: aiohttp.ClientSession, url: str) -> list[str]:
 
 
 def check_equal(plain: Streamed, drafted: Streamed) -> None:
-    """What specserve promises."""
+    """Raise DemoError unless the texts with and without drafts are equal."""
     if (plain.token_ids, plain.text) != (drafted.token_ids, drafted.text):
         raise DemoError(
             f"drafts changed the text, which must never happen. Without them:\n{plain.text}\nWith them:\n{drafted.text}"
@@ -131,7 +131,7 @@ def report_both(plain: Streamed, drafted: Streamed) -> None:
 
 
 async def stop(server: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, and the exit code 0 that it promises."""
+    """Send SIGTERM and check for exit code 0."""
     server.send_signal(signal.SIGTERM)
     try:
         code = await asyncio.to_thread(server.wait, STOP_SECONDS)

@@ -4,7 +4,7 @@ Run: `python train_model.py OUTPUT_DIR --minutes 120 [--resume]` after `train_to
 
 Owns the architecture's numbers, the schedule and the checkpoint format. The schedule is a function of
 time, not of steps (constant rate, then a linear cool-down over the last fifth), so the script fits any
-machine and any patience. A checkpoint is written every few minutes; `touch OUTPUT_DIR/cool-down` starts
+machine and any time limit. A checkpoint is written every few minutes; `touch OUTPUT_DIR/cool-down` starts
 the cool-down at once.
 """
 
