@@ -38,7 +38,7 @@ class WorkerThread {
     void spin_for_blocks();
     void run_blocks(size_t thread);
 
-    // Written by parallel_for() while no block is unclaimed, read by whoever has claimed one.
+    // Written by parallel_for() while no block is unclaimed, read by threads that have claimed one.
     const Work* work_ = nullptr;
     size_t num_blocks_ = 0;
     std::exception_ptr errors_[2];

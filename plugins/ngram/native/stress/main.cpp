@@ -1,4 +1,4 @@
-// The index under load, for the sanitizers: `stress [seconds]`. Needs no Python. Exit status 0: every promise held.
+// The index under load, for the sanitizers: `stress [seconds]`. Needs no Python. Exit status 0: every invariant held.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,4 +1,4 @@
-// What the stress program runs. Each scenario aborts where the index breaks a promise.
+// What the stress program runs. Each scenario aborts where the index violates an invariant.
 #pragma once
 
 #include "stress/workload.hpp"

@@ -4,7 +4,7 @@ FlashAttention 2 reads pages of 256 tokens and their multiples only, so the keys
 block before each layer's call; contiguous blocks are read in place. It takes no mask, so it cannot serve draft trees.
 Never run on a device so far: see docs/gpu.md.
 
-`row_invariant` is stated from the source and not from measurement. torch promises with `num_splits=1` that neighbours
+`row_invariant` is stated from the source and not from measurement. torch guarantees with `num_splits=1` that neighbours
 change no bit. Key blocks are counted from a sequence's first key, one program reads them in one order, and a masked
 block adds exact zeros, so chunked prefill should change no bit either. `window_size` always has 0 on the right, and
 `max_k` is never below the window: otherwise a call of single rows or short sequences would take another kernel.

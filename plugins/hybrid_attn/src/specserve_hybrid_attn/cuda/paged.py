@@ -69,7 +69,7 @@ class PagedFactory:
         paged=True,
         tree_mask=True,
         ragged=True,
-        row_invariant=True,  # by construction, not measured: the engine promises nothing on CUDA yet
+        row_invariant=True,  # by construction, not measured: the engine guarantees nothing on CUDA yet
         block_sizes=BLOCK_SIZES,
         devices=("cuda",),
         dtypes=("float32", "bfloat16", "float16"),
