@@ -1,6 +1,6 @@
-"""Which part of the core knows which others, for types too: a room is a package, or a module that plugins import.
+"""Which components of the core import which, for types too: a component is a package, or a module that plugins import.
 
-A room may import what stands in its line and nothing else, and every line lists only rooms above it.
+A component may import what its line lists and nothing else, and every line lists only components above it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from import_graph import imports_of, modules
 
-ROOMS = {
+COMPONENTS = {
     "root": "",  # types, config, errors, faults, metrics and other modules without a folder
     "declare": "root",
     "kv": "root",
@@ -39,7 +39,7 @@ USED_BY_PLUGINS = {
 OF_THE_PLUGIN_API = {"declare", "hookspecs", "builtin"}
 
 
-def room_of(module: str) -> str:
+def component_of(module: str) -> str:
     distribution, *rest = module.split(".")
     if distribution != "specserve":
         return distribution
@@ -49,29 +49,29 @@ def room_of(module: str) -> str:
     return rest[0] if rest and (is_package or rest[0] in OF_THE_PLUGIN_API) else "root"
 
 
-def arrows_from(room: str) -> dict[str, set[str]]:
-    """Rooms that a room imports, each with the imports that do it."""
+def imports_by_target(component: str) -> dict[str, set[str]]:
+    """The components that `component` imports, with the import statements of each."""
     found: dict[str, set[str]] = {}
     for module in modules():
-        if room_of(module) == room:
+        if component_of(module) == component:
             for name, _ in imports_of(module):
-                if name in modules() and room_of(name) != room:
-                    found.setdefault(room_of(name), set()).add(f"{module} imports {name}")
+                if name in modules() and component_of(name) != component:
+                    found.setdefault(component_of(name), set()).add(f"{module} imports {name}")
     return found
 
 
-def test_every_room_is_in_the_order():
-    assert {room_of(module) for module in modules()} == {*ROOMS, *USED_BY_PLUGINS, "specserve_demo"}
+def test_every_component_is_in_the_order():
+    assert {component_of(module) for module in modules()} == {*COMPONENTS, *USED_BY_PLUGINS, "specserve_demo"}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_comes_after_all_that_it_may_import(room):
-    assert set(ROOMS[room].split()) <= set(list(ROOMS)[: list(ROOMS).index(room)])
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_comes_after_all_that_it_may_import(component):
+    assert set(COMPONENTS[component].split()) <= set(list(COMPONENTS)[: list(COMPONENTS).index(component)])
 
 
-@pytest.mark.parametrize("room", ROOMS | USED_BY_PLUGINS)
-def test_a_room_imports_only_what_it_may(room):
-    allowed = (ROOMS | USED_BY_PLUGINS)[room].split()
-    found = arrows_from(room)
+@pytest.mark.parametrize("component", COMPONENTS | USED_BY_PLUGINS)
+def test_a_component_imports_only_what_it_may(component):
+    allowed = (COMPONENTS | USED_BY_PLUGINS)[component].split()
+    found = imports_by_target(component)
     assert not [imports for target, imports in found.items() if target not in allowed]
-    assert set(allowed) <= found.keys(), "a line lists no room that is not imported"
+    assert set(allowed) <= found.keys(), "a line lists no component that is not imported"
