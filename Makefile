@@ -21,7 +21,7 @@ export GOMP_SPINCOUNT ?= 20000
 
 .PHONY: demo serve test test-all fuzz lint wheels bench bench-peers gpu-check native-where-possible clean
 
-# The demo and the server run without the native plugins where they cannot be built; the tests need them.
+# The demo and the server run without the native plugins where these cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
 
 demo: native-where-possible
@@ -36,7 +36,7 @@ test: $(VENV)/.dev
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest --durations=10 -m "not gpu"
 
-# One thread where a trial does not ask for more: its models are tiny.
+# One thread unless a trial sets more: its models are tiny.
 SECONDS ?= 600
 SEED ?= 1
 fuzz: export OMP_NUM_THREADS := 1
@@ -87,7 +87,7 @@ $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
 	@$(PIP) install -q -e core -e demo
 	@touch $@
 
-# Their Python is found where it lies; what is built goes into $(VENV).
+# Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram
 $(VENV)/.cpu: $(call native_sources,cpu)
