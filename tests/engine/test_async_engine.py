@@ -1,4 +1,4 @@
-"""The engine for asyncio: the outputs of the synchronous one, whoever reads them and however slowly."""
+"""The engine for asyncio: the outputs of the synchronous one, for slow readers too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who computes what in a step: ranks, budgets, preemption, and the room that guesses get."""
+"""Which request computes what in a step: ranks, budgets, preemption, and the rows left for draft tokens."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Brings:
         return self.factories
 
 
-def guest(*factories, name="guest"):
+def backends_plugin(*factories, name="guest"):
     declaration = PluginDeclaration(name=name, provides={"attention.backend": "a test's"})
     return {name: InProcessPlugin(Brings(*factories), declaration)}
 
@@ -58,7 +58,7 @@ def test_the_first_layout_that_fits_is_used(toy_model):
     one = Sees("one", dtypes=("float32",), kv_layouts=(wide, odd, own, BY_SLOT))
     two = Sees("two", dtypes=("float32",), kv_layouts=(BY_SLOT, own))
     three = Sees("three", dtypes=("float32",))
-    backends = guest(one, two, three)
+    backends = backends_plugin(one, two, three)
     for prefill, decode in (("one", "two"), ("two", "one"), ("one", "three"), ("one", "one"), ("three", "three")):
         hybrid_engine(toy_model, settings={"prefill": prefill, "decode": decode}, extra=backends)
     assert seen == [own, own, BY_SLOT, BY_SLOT, BY_SLOT, BY_SLOT, own, BY_SLOT]
@@ -67,14 +67,14 @@ def test_the_first_layout_that_fits_is_used(toy_model):
 def test_backends_that_share_no_layout_are_refused_together(toy_model):
     mine, yours = (Offer(name, dtypes=("float32",), kv_layouts=(KVLayout(name),)) for name in ("mine", "yours"))
     with pytest.raises(ConfigError, match=r"hybrid\(prefill=mine, decode=yours\).*none of its KV layouts: \(none that"):
-        hybrid_engine(toy_model, settings={"prefill": "mine", "decode": "yours"}, extra=guest(mine, yours))
+        hybrid_engine(toy_model, settings={"prefill": "mine", "decode": "yours"}, extra=backends_plugin(mine, yours))
 
 
 @pytest.mark.parametrize("chosen", ["auto", "chains"])
 def test_drafts_are_cut_to_chains_where_siblings_cannot_be_masked(toy_model, chosen):
     """SDPA would mask them; under the false claim no draft with branches may reach it."""
     requests = varied_requests(16)
-    backend = guest(Offer("chains", tree_mask=False, dtypes=("float32",), block_sizes=(16,)))
+    backend = backends_plugin(Offer("chains", tree_mask=False, dtypes=("float32",), block_sizes=(16,)))
     plain = make_engine(toy_model, extra=backend, attention=chosen).engine
     expected = run_requests(plain, requests)
     drafter = NoisyDrafter(expected.tokens(), p=0.7, max_width=8, vocab_size=TOY_VOCAB, seed=0)
@@ -96,7 +96,7 @@ def shapes(batch):
 
 
 def test_a_backend_without_the_bit_rule_is_reported(toy_model):
-    loose = make_engine(toy_model, extra=guest(Offer("loose", row_invariant=False)), attention="loose")
+    loose = make_engine(toy_model, extra=backends_plugin(Offer("loose", row_invariant=False)), attention="loose")
     assert loose.description["row_invariant"] is False
     assert make_engine(toy_model).description["row_invariant"] is True
 
@@ -106,16 +106,16 @@ def test_partial_and_doubled_backends_are_their_plugins_fault(toy_model):
         name = "nothing"
 
     with pytest.raises(PluginError, match=r"guest brings a Nothing for attention.* lacks capabilities, build"):
-        make_engine(toy_model, extra=guest(Nothing()))
+        make_engine(toy_model, extra=backends_plugin(Nothing()))
 
     class Empty(Offer):
         def build(self, spec, cache, device, dtype):
             return Nothing()
 
     with pytest.raises(PluginError, match=r"no AttentionBackend: it lacks arithmetic, backend_for, plan, forward"):
-        make_engine(toy_model, extra=guest(Empty("empty")), attention="empty")
+        make_engine(toy_model, extra=backends_plugin(Empty("empty")), attention="empty")
     with pytest.raises(PluginError, match="guest and builtin both bring an attention backend named 'sdpa'"):
-        make_engine(toy_model, extra=guest(Offer("sdpa")))
+        make_engine(toy_model, extra=backends_plugin(Offer("sdpa")))
 
 
 def test_unknown_backends_are_refused_with_what_there_is(toy_model):

@@ -66,7 +66,7 @@ class SharedText {
     // `capacity` in tokens; a generation is full with capacity / generations of them.
     SharedText(Ranking ranking, uint64_t capacity, uint32_t generations);
 
-    // Created on demand; lives while it is held outside or has text.
+    // Created on demand; freed when it is not held outside and has no text.
     std::shared_ptr<Namespace> acquire(const std::string& name);
     void release(std::shared_ptr<Namespace> name_space);
     // The generation that the namespace appends to; begun if there is none. May evict old ones.
