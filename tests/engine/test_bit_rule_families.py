@@ -1,4 +1,4 @@
-"""The bit rule and the promise on models of every shape: MHA, MQA, and sizes that are no multiple of anything."""
+"""The bit rule and losslessness on models of every shape: MHA, MQA, and sizes that are no multiple of anything."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_two_drafters_change_nothing_and_the_right_one_wins(toy_model):
     expected = plain.tokens()
     both = run_both(toy_model, requests, WrongDrafter(expected, 4, TOY_VOCAB), OracleDrafter(expected, 4))
     assert both.decided() == plain.decided()
-    # the first drafts of both look alike; once scored, the wrong drafter's promise nothing
+    # the first drafts of both look alike; once scored, the wrong drafter's are expected to gain nothing
     assert both.metrics.num_accepted_tokens / both.metrics.num_draft_tokens > 0.6
 
 

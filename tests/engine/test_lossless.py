@@ -1,4 +1,4 @@
-"""The promise: a request gives the same tokens, log-probabilities and end with and without speculation."""
+"""Losslessness: a request gives the same tokens, log-probabilities and end with and without speculation."""
 
 from __future__ import annotations
 

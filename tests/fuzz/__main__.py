@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1, help="how often it is replayed")
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="where cases are saved")
     arguments = parser.parse_args()
-    logging.disable(logging.CRITICAL)  # evil drafters make the engine complain thousands of times
+    logging.disable(logging.CRITICAL)  # invalid drafts make the engine log thousands of lines
     torch.set_num_threads(1)
     gc.freeze()  # a collection after every trial need not look at what was imported
     if arguments.replay is not None:

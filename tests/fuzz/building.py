@@ -127,7 +127,7 @@ def build_reference(
     attention: Mapping[str, Any],
     processor: Processor | None,
 ) -> Built:
-    """The same kernels and attention backends, and nothing else. Native kernels promise their bits for any threads."""
+    """The same kernels and attention backends, and nothing else. Native kernels have the same bits with any threads."""
     setup = arithmetic_plugins(changed(plan, hybrid=attention["hybrid"]), adapters, 64, processor)
     return build(
         model,

@@ -1,4 +1,4 @@
-"""What a broken promise looks like: a kind, which the minimiser keeps, and one line for a person."""
+"""A failure of a trial: a kind, which the minimiser keeps, and one line of explanation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import traceback
 
 
 class Failure(Exception):
-    """The promise is broken. `kind` is short and has no numbers in it."""
+    """A guarantee was violated. `kind` is short and has no numbers in it."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)

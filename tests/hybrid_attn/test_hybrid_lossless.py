@@ -1,4 +1,4 @@
-"""The promise under every choice of backends: guesses change nothing, whichever backend computes what.
+"""Losslessness under every choice of backends: drafts change nothing, whichever backend computes what.
 
 The backends of a CPU differ in their last bits, which the log-probabilities show: a position that went to the wrong
 backend would be seen.

@@ -1,4 +1,4 @@
-"""The promise under adapters: guesses change nothing, in chains and trees, greedy and sampled, with any neighbours."""
+"""Losslessness under adapters: drafts change nothing, in chains and trees, greedy and sampled, with any neighbours."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class World(NamedTuple):
 
 
 def draw_requests(plan: Plan, world: World) -> None:
-    """`world.answer` is told of every request that was drawn; again where it was changed for its answer's sake."""
+    """`world.answer` is called with every request that was drawn; again where it was changed because of its answer."""
     rng = stream(plan.seed, plan.number, "requests")
     longest, vocab_size = world.longest - 1, world.vocab_size
     prefixes = [tuple(rng.randrange(vocab_size) for _ in range(rng.randint(2, max(2, longest - 4)))) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""The synchronous front: requests arrive before their step, some are aborted, and laws are checked after every step."""
+"""The synchronous front: requests arrive before their step, some are aborted; every step checks invariants."""
 
 from __future__ import annotations
 
