@@ -1,4 +1,4 @@
-"""Adapters as data for kernel sets, the low-rank parts of LoRA (Hu et al., 2021), and the planner that finds their rows.
+"""Adapters as data for kernel sets, the low-rank parts of LoRA (Hu et al., 2021), and what finds the rows of each.
 
 Letters: r rank.
 """
