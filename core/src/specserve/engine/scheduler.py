@@ -1,9 +1,9 @@
 """Chooses the spans that the next step computes, and updates the queues and blocks after it.
 
 Continuous batching under one token budget: running requests that need one token come first, then prompt chunks,
-then waiting requests as long as slots, budget and KV blocks last, then guesses in what is left. Requests
+then waiting requests as long as slots, budget and KV blocks last, then draft tokens in what is left. Requests
 rank by (priority, arrival). When a committed token finds no block, the lowest-ranking running request is
-preempted and recomputed later; a guess never preempts a request.
+preempted and recomputed later; a draft token never preempts a request.
 """
 
 from __future__ import annotations
@@ -124,9 +124,10 @@ class Scheduler:
     def allocate(self, request: Request, count: int, lengths: dict[Request, int]) -> bool:
         """Give the request blocks for `count` more tokens. Preempts the lowest-ranking requests where blocks are
         missing and removes them from `lengths`; False if the request itself was preempted."""
-        missing = num_blocks_for(request.computed + count, self.block_size) - len(request.blocks)
-        if missing <= 0:
+        end = request.computed + count
+        if end <= len(request.blocks) * self.block_size:
             return True
+        missing = num_blocks_for(end, self.block_size) - len(request.blocks)
         while not self.pool.can_allocate(missing):
             victim = self.running[-1]
             self.preempt(victim)
@@ -150,10 +151,10 @@ class Scheduler:
         self.pool.release(request.blocks)
         request.blocks = []
 
-    # --- guesses ------------------------------------------------------------------------------------
+    # --- draft tokens -------------------------------------------------------------------------------
 
     def make_spans(self, lengths: dict[Request, int], budget: int) -> list[Span]:
-        """Spans of the committed tokens, with the guesses that the planner chooses behind those that reach the end."""
+        """Spans of the committed tokens, with the planner's choice of draft tokens behind those that reach the end."""
         ends = [r for r, n in lengths.items() if r.computed + n == len(r.tokens)]
         drafts: dict[Request, Draft | None] = {}
         if any(r.draft is not None for r in ends):
@@ -184,15 +185,16 @@ class Scheduler:
 
     def settle(self, span: Span, num_in_place: int) -> None:
         """The span is computed and its new tokens are appended: advance `computed`, free the blocks of rejected
-        guesses, publish full blocks. `num_in_place`: accepted guesses whose keys and values lie where they belong.
+        draft tokens, publish full blocks. `num_in_place`: accepted draft tokens whose keys and values lie where they
+        belong.
 
         The last token never counts as computed: as a bonus token it has no keys and values yet, and as an accepted
-        guess it must not either, so that caches are the same with and without speculation.
+        draft token it must not either, so that caches are the same with and without speculation.
         """
         request = span.request
         request.computed = min(span.start + span.known + num_in_place, len(request.tokens) - 1)
         request.draft = None
-        if span.drafted:  # blocks that only held guesses would preempt a request in the next step
+        if span.drafted:  # blocks that only held draft tokens would preempt a request in the next step
             needed = num_blocks_for(len(request.tokens), self.block_size)
             self.pool.release(request.blocks[needed:])
             del request.blocks[needed:]
@@ -212,7 +214,7 @@ class Scheduler:
 
 
 def num_scored_rows(request: Request, length: int, drafted: int) -> int:
-    """How many trailing rows get logits: the guesses and the last committed token, or more of a scored prompt."""
+    """How many trailing rows get logits: the draft tokens and the last committed token, or more of a scored prompt."""
     scored = drafted + 1 if request.computed + length == len(request.tokens) else 0
     if request.params.prompt_logprobs is not None:
         first = max(request.num_prompt_scored, request.computed)
