@@ -35,7 +35,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """CPU threads; None: the number of cores this process may use."""
     max_num_seqs: int = 64
     max_num_batched_tokens: int = 512
-    """The budget of one step: decode and prefill rows and guesses together."""
+    """The budget of one step: decode and prefill rows and draft tokens together."""
     max_model_len: int | None = None
     """Context length; None: the model's own, at most 32768."""
     max_waiting: int = 1024

@@ -53,7 +53,7 @@ class EngineMetrics:
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     accepted_per_position: Counter[int] = field(default_factory=Counter)
-    """How often the guess at depth d (0 first) was accepted."""
+    """How often the draft token at depth d (0 first) was accepted."""
     drafter_faults: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By (drafter, reason)."""
     drafters_disabled: set[str] = field(default_factory=set)

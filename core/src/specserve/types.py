@@ -23,7 +23,7 @@ class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = True
     max_draft_tokens: int | None = None
-    """At most this many guesses per verify step; None leaves it to the planner."""
+    """At most this many draft tokens per verify step; None leaves it to the planner."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A tree of guessed tokens that hangs from the last committed token.
+    """A tree of draft tokens after the last committed token.
 
     `parents[i]` is the node before node i, -1 for the root; a parent precedes its children; None is a
     chain. `survival[i]` estimates P(node i and its ancestors are all accepted), in [0, 1]; None: unknown.
@@ -126,7 +126,7 @@ class SpeculationFigures(msgspec.Struct, frozen=True):
     num_draft_tokens: int
     num_accepted_draft_tokens: int
     acceptance_histogram: tuple[int, ...]
-    """[a] counts the verify steps that accepted a guesses."""
+    """[a] counts the verify steps that accepted a draft tokens."""
 
 
 class RequestOutput(msgspec.Struct, frozen=True):
@@ -141,7 +141,7 @@ class RequestOutput(msgspec.Struct, frozen=True):
     logprobs: tuple[TokenLogprobs, ...] | None = None
     prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
     accepted: tuple[bool, ...] = ()
-    """Per token: was it a guess that the target confirmed?"""
+    """Per token: whether it was an accepted draft token."""
     stop_string: str | None = None
     """The stop string that ended the request."""
     cached_tokens: int = 0

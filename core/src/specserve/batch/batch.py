@@ -14,15 +14,15 @@ from specserve.batch.span import Span
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):
-    """spans in row order; rows of a span are contiguous: its committed tokens, then its guesses in node order."""
+    """spans in row order; rows of a span are contiguous: its committed tokens, then its draft tokens in node order."""
 
     spans: tuple[Span, ...]
     input_ids: Tensor
     """[T] int64."""
     positions: Tensor
-    """[T] int64: a guess at depth d of a request with n committed tokens has position n - 1 + d."""
+    """[T] int64: a draft token at depth d of a request with n committed tokens has position n - 1 + d."""
     slots: Tensor
-    """[T] int64: where each row's KV goes; guess j of a request goes to slot n + j of its blocks."""
+    """[T] int64: where each row's KV goes; draft token j of a request goes to slot n + j of its blocks."""
     scored_rows: Tensor | None
     """[S] int64 rows that get logits; None when all do."""
     query_lens: tuple[int, ...]

@@ -74,13 +74,13 @@ class BatchBuilder:
 
 
 def tokens_of(span: Span) -> list[int]:
-    """The committed tokens of a span, then its guesses."""
+    """The committed tokens of a span, then its draft tokens."""
     tokens = span.request.tokens[span.start : span.start + span.known]
     return tokens if span.draft is None else [*tokens, *span.draft.tokens]
 
 
 def positions_of(span: Span) -> Iterable[int]:
-    """A guess at depth d behind n committed tokens has position n - 1 + d."""
+    """A draft token at depth d behind n committed tokens has position n - 1 + d."""
     if is_chain(span.draft) or span.draft is None:
         return range(span.start, span.start + span.length)
     end = span.start + span.known

@@ -44,7 +44,7 @@ class ProcessorState(Protocol):
     """
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
-        """logits: [V] float32, may be changed in place; `path`: the guesses from the committed tokens to this row."""
+        """logits: [V] float32, may be changed in place; `path`: the draft tokens before this row."""
         ...
 
     def commit(self, tokens: Sequence[int]) -> None:

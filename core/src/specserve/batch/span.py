@@ -9,7 +9,7 @@ from specserve.types import Draft
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Compute tokens [start, start+length) of a request; the last `drafted` of them are guesses.
+    """Compute tokens [start, start+length) of a request; the last `drafted` of them are draft tokens.
 
     Prefill is (n, 0), decode (1, 0), verify (1+k, k). `scored` trailing rows get logits: 0 while the
     committed tokens are not all computed, drafted+1 afterwards, every row when the prompt is scored.
@@ -21,7 +21,7 @@ class Span(msgspec.Struct, frozen=True):
     drafted: int
     scored: int
     draft: Draft | None = None
-    """The guesses that this step verifies."""
+    """The draft tokens that this step verifies."""
     proposed: Draft | None = None
     """What the drafter had proposed; the planner chose `draft` from it and learns from all of it."""
 

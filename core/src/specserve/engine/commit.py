@@ -115,8 +115,8 @@ class Committer:
             self.metrics.faults.count(*self.blame.find(fault.error, "request"), fault.error, consequence)
 
     def move_accepted(self, batch: Batch, verdict: Verdict) -> bool:
-        """Move the keys and values of accepted guesses to the first guess slots of their span. False where that failed:
-        they are computed again."""
+        """Move the keys and values of accepted draft tokens to the first draft slots of their span. False where that
+        failed: they are computed again."""
         source: list[int] = []
         target: list[int] = []
         size = self.scheduler.block_size

@@ -1,8 +1,8 @@
 """Computes a step's spans, and when that raises finds the request that caused it.
 
 The spans of a step do not depend on each other, so any subset of them may be computed alone, to the same bits.
-A step that raises is bisected until the requests are found that raise alone; a request that raises with its guesses
-is tried without them. All others go on with the tokens that they would have had. Owns no request.
+A step that raises is bisected until the requests are found that raise alone; a request that raises with its draft
+tokens is tried without them. All others go on with the tokens that they would have had. Owns no request.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ POINTS = (1, 4, 8, 16, 32, 33, 64, 65, 128, 256)
 CONTEXT = 256
 ROUNDS = 4
 FEW_ROWS, ROUNDS_OF_FEW_ROWS = 16, 12
-"""Passes of few rows are short, and small differences between them decide whether a guess pays."""
+"""Passes of few rows are short, and small differences between them decide whether a draft token pays."""
 
 
 def measure_costs(

@@ -53,7 +53,7 @@ class DraftWalk:
         return self.first + 1 + self.node
 
     def advance(self, token: int) -> bool:
-        """The target token is `token`: move to the child that guessed it. False where no child did."""
+        """The target token is `token`: move to the child with that token. False where there is none."""
         self.tokens.append(token)
         if self.children is not None:
             child = self.children.get(self.node, {}).get(token)

@@ -2,7 +2,7 @@
 
 A drafter that raises or breaks its contract costs that step's speculation: the fault is counted by drafter
 and reason and logged once; after `fault_limit` faulty steps in a row the drafter is switched off. The guard also
-measures what a draft costs and how many of its guesses are accepted.
+measures what a draft costs and how many of its draft tokens are accepted.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class GuardedDrafter:
         self.seconds_per_draft = 0.0
         """Seconds to draft for one request, a moving average."""
         self.mean_hits = float("inf")
-        """Right guesses per draft, a moving average; infinite while unknown, so that a new drafter is asked."""
+        """Right draft tokens per draft, a moving average; infinite while unknown, so that a new drafter is asked."""
         self.num_scored = self.steps_unasked = 0
 
     def start(self, request: Request) -> None:
@@ -99,7 +99,7 @@ class GuardedDrafter:
         return proposed
 
     def normal_form(self, request: Request, draft: Draft, limit: int) -> Draft | None:
-        """The draft in normal form, without guesses beyond the request's end; its last token is the bonus token."""
+        """The draft in normal form, without draft tokens beyond the request's end; its last is the bonus."""
         valid = check_draft(draft, limit, self.vocab_size)
         if valid is not None:
             valid = shallow(valid, request.max_len - len(request.tokens) - 1)
@@ -110,7 +110,7 @@ class GuardedDrafter:
         return msgspec.structs.replace(valid, source=self.name)
 
     def score(self, hits: int) -> None:
-        """A draft of this drafter had `hits` right guesses along one path."""
+        """A draft of this drafter had `hits` right draft tokens along one path."""
         self.num_scored += 1
         if self.num_scored == 1:
             self.mean_hits = hits

@@ -81,7 +81,7 @@ class KVCache:
         """slots: [T] int64; keys, values: [T, kv_heads, head_dim].
 
         The cache holds finite numbers only. A masked key weighs 0, and 0 * NaN is NaN: a request whose numbers
-        overflow would reach others through recycled blocks, and a rejected guess its own request.
+        overflow would reach others through recycled blocks, and a rejected draft token its own request.
         """
         k, v = self.slots[layer]
         k.index_copy_(0, slots, finite(keys).clamp_(-self.key_limit, self.key_limit))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ScoredRow(NamedTuple):
-    """A row of logits to decide: its index in the logits, its request, and the guesses before it."""
+    """A row of logits to decide: its index in the logits, its request, and the draft tokens before it."""
 
     row: int
     request: Request

@@ -1,6 +1,6 @@
 """Counter-based Gumbel noise: g(seed, index, token), the same on every call, device and batch shape.
 
-Public: a drafter that samples its own guesses as argmax(draft logit + the same noise) agrees with the
+Public: a drafter that samples its own draft tokens as argmax(draft logit + the same noise) agrees with the
 target with probability near 1 - TV (the maximal-coupling argument for Gumbel-max sampling).
 
 Row keys come from `seeds.row_key`; token t of a row mixes `key + (t + 1) * GAMMA`. The top 32 bits h make

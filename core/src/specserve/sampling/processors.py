@@ -1,7 +1,7 @@
 """The core's logits processors: each keeps a request's state and edits a row along a draft's path.
 
-A processor sees one row of raw logits and the guessed tokens between the committed ones and that row, so a
-row gets the logits it would get if those guesses were already committed. Each changes a few
+A processor sees one row of raw logits and the draft tokens between the committed ones and that row, so a
+row gets the logits it would get if those draft tokens were already committed. Each changes a few
 tokens of the vocabulary and states which; the sampler applies the edits. Nothing here knows of batches.
 """
 

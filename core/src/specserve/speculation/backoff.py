@@ -1,6 +1,6 @@
-"""Back-off from drafting, request by request: what its guesses saved against what asking the drafters costs.
+"""Back-off from drafting, request by request: what its draft tokens saved against what asking the drafters costs.
 
-Asking takes time even when nothing is verified. A request whose guesses saved less than that is asked only at an
+Asking takes time even when nothing is verified. A request whose draft tokens saved less than that is asked only at an
 interval, all such requests in the same steps, so that text which begins to repeat is noticed. Owns these records;
 knows nothing about drafts or how the savings are measured.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SAVINGS_DECAY = 0.9
 """Weight of earlier steps in the moving average of savings, per step in which the request is asked."""
 FIRST_GRACE_STEPS, GRACE_STEPS = 4, 1
-"""Steps in which a request is asked whatever that saves: a new request, and one that had a guess accepted."""
+"""Steps in which a request is asked whatever that saves: a new request, and one that had a draft token accepted."""
 MIN_INTERVAL, MAX_INTERVAL = 16, 32
 """Steps between two questions while asking does not pay; the interval doubles each time up to the maximum."""
 COST_DECAY = 0.95
@@ -81,7 +81,7 @@ class DraftBackoff:
         return True
 
     def record_savings(self, request_id: str, seconds: float) -> None:
-        """The guesses of a step saved `seconds`; negative where they cost more than they saved."""
+        """The draft tokens of a step saved `seconds`; negative where they cost more than they saved."""
         record = self.records.get(request_id)
         if record is not None:
             record.saved += (1 - SAVINGS_DECAY) * seconds

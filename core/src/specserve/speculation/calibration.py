@@ -1,8 +1,8 @@
 """Calibration of survival estimates against what was accepted.
 
-Every proposal, verified or not, is scored against the tokens that the target then gave: a guess whose ancestors
+Every proposal, verified or not, is scored against the tokens that the target then gave: a draft token whose ancestors
 were all right is a hit or a miss as soon as the token at its depth is known. A stated survival of 0.7 is corrected
-to the rate at which this drafter's guesses with such estimates were right; without estimates, rates go by depth.
+to the rate at which this drafter's draft tokens with such estimates were right; without estimates, rates go by depth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PRIOR_TRIALS = 8.0
 DECAY = 0.995
 """Weight of earlier trials, per trial: about the last 200 trials count."""
 PRIOR_RATE = 0.6
-"""Without an estimate: the prior probability that a guess is right when its parent was."""
+"""Without an estimate: the prior probability that a draft token is right when its parent was."""
 BUCKETS = 10
 
 
@@ -75,7 +75,7 @@ class Calibration:
 
 
 def hits_of(draft: Draft, tokens: Sequence[int]) -> int:
-    """How many guesses along one path from the root were right, as far as `tokens` tell."""
+    """How many draft tokens along one path from the root were right, as far as `tokens` tell."""
     node, children = ROOT, children_of(draft)
     for depth, token in enumerate(tokens):
         child = children.get(node, {}).get(token)

@@ -2,7 +2,7 @@
 
 The table is never a straight line: tiles and graph buckets make it a staircase. It holds forward passes of one
 request; a real step also attends for every request, plans, samples and walks drafts. That overhead is learned as
-steps run, by batch size: a part of every plain step, and a part per guess.
+steps run, by batch size: a part of every plain step, and a part per draft token.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
 
 LEARNING_RATE, PRIOR_RATE = 0.1, 0.005
-"""Step of the moving averages; and of the drift back to the prior while a batch size runs without guesses."""
+"""Step of the moving averages; and of the drift back to the prior while a batch size runs without draft tokens."""
 REFERENCE_GUESSES = 2
-"""A step with this many guesses corrects the plain overhead and the cost per guess equally."""
+"""A step with this many draft tokens corrects the plain overhead and the cost per draft token equally."""
 PRIOR_PER_DRAFT, PRIOR_PER_GUESS = 0.15, 0.03
-"""Prior overhead of speculation, in steps of one row: of any draft at all, and of each guess."""
+"""Prior overhead of speculation, in steps of one row: of any draft at all, and of each draft token."""
 
 
 class StepCosts:
@@ -34,9 +34,9 @@ class StepCosts:
         self.plain: dict[int, float] = {}
         """By batch size class (see `size_class`): seconds of a plain step beyond the table."""
         self.per_guess: dict[int, float] = {}
-        """By size class: seconds of a guess beyond the table."""
+        """By size class: seconds of a draft token beyond the table."""
         self.num_drafted_steps: dict[int, int] = {}
-        """By size class: steps with guesses so far; the first of them count for more."""
+        """By size class: steps with draft tokens so far; the first of them count for more."""
 
     def interpolated(self, rows: int) -> float:
         at = max(1, bisect_left(self.rows, rows))
@@ -46,14 +46,14 @@ class StepCosts:
         return s0 + (s1 - s0) * (rows - r0) / (r1 - r0)
 
     def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
-        """Of a step with so many rows for so many requests; the last `guesses` rows are guesses."""
+        """Of a step with so many rows for so many requests; the last `guesses` rows are draft tokens."""
         plain = max(self.table_at(rows) + self.plain_at(size_class(requests)), self.min_seconds)
         if not guesses:
             return plain
         return plain + self.per_draft + guesses * self.per_guess.get(size_class(requests), self.prior_per_guess)
 
     def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
-        """`seconds` of a step of so many rows and 0, 1, ... `most` guesses more."""
+        """`seconds` of a step of so many rows and 0, 1, ... `most` draft tokens more."""
         size = size_class(requests)
         plain, each = self.plain_at(size), self.per_guess.get(size, self.prior_per_guess)
         overhead = plain + self.per_draft
@@ -84,11 +84,11 @@ class StepCosts:
         expected = self.seconds(batch.num_rows, requests, guesses)
         error = min(seconds, 2 * expected) - expected
         each = self.per_guess.get(size, self.prior_per_guess)
-        # a normalised gradient step on both parameters: even if every step has guesses, the plain overhead is learned
+        # a normalised gradient step on both parameters: the plain overhead is learned even if every step drafts
         feature = guesses / REFERENCE_GUESSES
         rate = LEARNING_RATE / (1 + feature * feature)
         self.plain[size] += rate * error
-        if guesses:  # a guess's row costs no more than a whole step of one row
+        if guesses:  # a draft token's row costs no more than a whole step of one row
             seen = self.num_drafted_steps[size] = self.num_drafted_steps.get(size, 0) + 1
             rate = max(rate, 1 / (1 + feature * feature) / (seen + 1))
             self.per_guess[size] = min(max(0.0, each + rate * error * feature / REFERENCE_GUESSES), self.table[0])

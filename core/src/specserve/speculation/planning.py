@@ -1,10 +1,10 @@
-"""How many of the proposed guesses to verify: the default planner.
+"""How many of the proposed draft tokens to verify: the default planner.
 
-Let S be the sum of the survival estimates of a request's verified guesses. The request then gains 1 + S tokens in
+Let S be the sum of the survival estimates of a request's verified draft tokens. The request then gains 1 + S tokens in
 the time that a step of that many rows takes. The planner maximises the sum of the logarithms of the requests'
-speeds, which is proportionally fair (Kelly, 1997): a step may take longer only as far as the requests that guess
-gain more than the others lose. Guesses are sorted by gain; each prefix of that order contains the parents of its
-guesses, so the best prefix is the best choice. The empty prefix is allowed. Step times come from a table measured
+speeds, which is proportionally fair (Kelly, 1997): a step may take longer only as far as the requests with drafts
+gain more than the others lose. Draft tokens are sorted by gain; each prefix of that order contains the parents of its
+draft tokens, so the best prefix is the best choice. The empty prefix is allowed. Step times come from a table measured
 at start-up and corrected by real steps; survival comes from the drafter, corrected by `Calibration`.
 """
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 MIN_GAIN = 0.02
 """Gain, in logarithms of one request's speed, below which nothing is verified: it lies within the estimates' error."""
 PLAIN_STEP_INTERVAL = 4
-"""While no request is asked for guesses, one plain step in this many updates the step costs."""
+"""While no request is asked for draft tokens, one plain step in this many updates the step costs."""
 PROBE_INTERVAL = 32
-"""One guess is verified in one of this many steps in which none seems to pay, so that the estimates keep up."""
+"""One draft token is verified in one of this many steps in which none seems to pay, so that the estimates keep up."""
 
 
 def most_useful(request: Request, max_draft_tokens: int) -> int:
@@ -109,7 +109,7 @@ class CostPlanner:
             return [None] * len(requests)
         for request in requests:
             if request.draft is not None and request.draft.survival is None:
-                self.backoff.revive(request.id)  # without estimates, only asking shows whether guesses are right
+                self.backoff.revive(request.id)  # without estimates, only asking shows whether draft tokens are right
         count = self.best_count([-gain for gain, _, _ in ranked], len(requests), base_rows)
         nodes: list[list[int]] = [[] for _ in requests]
         for _, i, node in ranked[:count]:
@@ -122,7 +122,7 @@ class CostPlanner:
         return chosen
 
     def best_count(self, gains: Sequence[float], num_requests: int, base_rows: int) -> int:
-        """How many of the sorted guesses to verify; `gains`: the logarithmic gain of each."""
+        """How many of the sorted draft tokens to verify; `gains`: the logarithmic gain of each."""
         seconds = self.costs.by_guesses(base_rows, num_requests, len(gains))
         losses = [num_requests * log(each / seconds[0]) for each in seconds]
         objective = list(map(sub, accumulate(gains, initial=0.0), losses))
@@ -150,7 +150,7 @@ class CostPlanner:
             self.choose_seconds = 0.0
 
     def record_savings(self, batch: Batch, verdict: Verdict) -> None:
-        """An accepted guess saves the time of a plain step per request; each verified guess costs its row."""
+        """An accepted draft token saves the time of a plain step per request; each verified one costs its row."""
         num_requests, costs = len(batch.spans), self.costs
         guesses = sum(span.drafted for span in batch.spans)
         if not guesses:

@@ -78,7 +78,7 @@ class WrongDrafter(OracleDrafter):
 
 
 class NoisyDrafter(ScriptedDrafter):
-    """Each guess is right with probability p; widths 0..max_width; a tree every other time, with siblings
+    """Each draft token is right with probability p; widths 0..max_width; a tree every other time, with siblings
     around the right token in random order."""
 
     name = "noisy"
