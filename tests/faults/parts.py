@@ -230,7 +230,7 @@ def of_lora_planner():
         planner = Misbehaving(NoAdapters(), "plan", behaviour, has_culprit)
         return in_process("faulty", make_lora_planner=lambda: planner)
 
-    return Part(make, True, answers=False)
+    return Part(make, True)
 
 
 PARTS = {

@@ -200,3 +200,13 @@ def test_a_step_that_a_lora_planner_broke_once_is_its_fault(toy_model):
     requests = [under_an_adapter(str(i)) for i in range(2)]
     assert all(output.finish_reason == "length" for output in run_requests(engine, requests).outputs.values())
     assert list(engine.metrics.faults.counts) == [("faulty", "LoRA planner", "raised ValueError")]
+
+
+def test_a_plan_that_is_no_plan_ends_only_the_request_under_an_adapter(toy_model):
+    planner = Misbehaving(NoAdapters(), "plan", lambda *_: "rubbish")
+    engine = engine_with(toy_model, make_lora_planner=lambda: planner)
+    base = [toy_request(str(i), range(1, 9)) for i in range(4)]
+    outcome = run_requests(engine, [*base[:2], under_an_adapter("tuned"), *base[2:]])
+    assert "gave something else than a LoraPlan" in outcome.outputs["tuned"].steps[-1].error
+    outcome.outputs.pop("tuned")
+    assert outcome.decided() == run(toy_model, base).decided()

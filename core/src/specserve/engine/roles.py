@@ -188,6 +188,6 @@ def step_roles(
         Role(kernels.kernels.sampler, kernels.owner, "sampler", ("specserve.guards.sampler",)),
         Role(attention.backend, attention.owner, "attention", ("specserve.models.tiled", "specserve.engine.runner")),
         Role(verifier.verifier, verifier.owner, "verifier", ("specserve.guards.verifier",)),
-        Role(lora.planner, lora.owner, "LoRA planner"),
+        Role(lora.planner, lora.owner, "LoRA planner", ("specserve.guards.lora_planner",)),
     ]
     return [role for role in roles if role.plugin != BUILTIN]

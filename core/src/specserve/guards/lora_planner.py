@@ -1,19 +1,19 @@
 """A plugin's LoRA planner, whose faults affect only requests with an adapter.
 
 A request with an adapter must never be served by the base model: where the plan fails, the request ends. Batches
-without adapters need no plan. Knows nothing about what a plan holds.
+without adapters need no plan.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.batch.lora_plan import LoraPlan
 from specserve.faults import FAULTS, BadAnswerError, RequestFault
 from specserve.namespaces import strip_salt
 
 if TYPE_CHECKING:
     from specserve.batch.batch import Batch
-    from specserve.batch.lora_plan import LoraPlan
     from specserve.faults import PluginPart
     from specserve.protocols import LoraPlanner
 
@@ -28,6 +28,8 @@ class GuardedLoraPlanner:
             return None
         try:
             answer = self.planner.plan(batch)
+            if not isinstance(answer, LoraPlan | None):
+                raise BadAnswerError("gave something else than a LoraPlan")
         except FAULTS as error:
             self.failed(batch, error)
             return None
