@@ -42,6 +42,26 @@ def outcome(check, *arguments):
     return "ok"
 
 
+def ptx_for_sm90(kernel, pointers, integers, constants, *, floats=(), free=(), **options):
+    """The PTX for sm_90 as a CUDA launch would make it: aligned pointers, integers in multiples of 16 unless `free`."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    kinds = dict.fromkeys(constants, "constexpr") | pointers
+    kinds |= dict.fromkeys(integers, "i32") | dict.fromkeys(floats, "fp32")
+    aligned = [name for name in (*pointers, *integers) if name not in free]
+    source = ASTSource(
+        fn=kernel,
+        signature={name: kinds[name] for name in kernel.arg_names},
+        constexprs={name: constants[name] for name in kernel.arg_names if name in constants},
+        attrs={(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned},
+    )
+    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    assert len(built.asm["cubin"]) > 1000
+    return built.asm["ptx"]
+
+
 def mend_the_interpreter():
     """Triton 3.6 makes loop bounds of arrays of one number by int(), which numpy refuses from 2.4 on."""
     from triton.runtime import interpreter

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
 import torch
 
-from triton_runs import outcome
+from triton_runs import outcome, ptx_for_sm90
 
-
-def compiled(kernel, pointers, integers, constants, **options):
-    """The PTX for sm_90 as a CUDA launch would make it: aligned pointers, sizes in multiples of 16."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    kinds = dict.fromkeys(constants, "constexpr") | pointers | dict.fromkeys(integers, "i32") | {"eps": "fp32"}
-    free = {"num_rows"}  # never specialised on
-    aligned = [name for name in (*pointers, *integers) if name not in free]
-    source = ASTSource(
-        fn=kernel,
-        signature={name: kinds[name] for name in kernel.arg_names},
-        constexprs=constants,
-        attrs={(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned},
-    )
-    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    assert len(built.asm["cubin"]) > 1000
-    return built.asm["ptx"]
+compiled = partial(ptx_for_sm90, floats=("eps",), free=("num_rows",))
+"""The number of rows is never specialised on."""
 
 
 def linear_ptx(dtype, kind):

@@ -12,28 +12,7 @@ import re
 import torch
 
 from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
-from triton_runs import outcome
-
-
-def compiled(kernel, pointers, integers, floats, constants, free=(), **options):
-    """The PTX for sm_90 as a CUDA launch would make it: aligned pointers, strides in multiples of 16."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    kinds = dict.fromkeys(constants, "constexpr") | pointers
-    kinds |= dict.fromkeys(integers, "i32") | dict.fromkeys(floats, "fp32")
-    aligned = [name for name in (*pointers, *integers) if name not in free]
-    source = ASTSource(
-        fn=kernel,
-        signature={name: kinds[name] for name in kernel.arg_names},
-        constexprs={name: constants[name] for name in kernel.arg_names if name in constants},
-        attrs={(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned},
-    )
-    built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
-    assert len(built.asm["cubin"]) > 1000
-    return built.asm["ptx"]
-
+from triton_runs import outcome, ptx_for_sm90
 
 KINDS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16"}
 
@@ -49,17 +28,17 @@ def paged_ptx(name, dtype, head_dim=128, group=4):
     if name == "write":
         pointers = dict.fromkeys(("keys", "values", "key_cache", "value_cache"), p) | {"slots": "*i64"}
         strides = ("key_row_stride", "key_head_stride", "value_row_stride", "value_head_stride")
-        return compiled(kernels.write_kernel, pointers, strides, ("key_limit",), heads, num_warps=1)
+        return ptx_for_sm90(kernels.write_kernel, pointers, strides, heads, floats=("key_limit",), num_warps=1)
     results = dict.fromkeys(("partial_out", "partial_max", "partial_sum"), "*fp32") | {"tiles": "*i64"}
     if name == "merge":
         constants = heads | tile_sizes
-        return compiled(kernels.merge_kernel, results | {"out": p}, (), (), constants, num_warps=config.num_warps)
+        return ptx_for_sm90(kernels.merge_kernel, results | {"out": p}, (), constants, num_warps=config.num_warps)
     pointers = dict.fromkeys(("q", "key_cache", "value_cache"), p) | results
     pointers |= dict.fromkeys(("block_ids", "paths", "items"), "*i64")
     constants = heads | tile_sizes | {"BLOCK_SIZE": 16, "BLOCK_N": config.block_n}
-    return compiled(
-        kernels.attend_kernel, pointers, ("q_row_stride", "q_head_stride", "window"), ("scale",), constants,
-        free=("window",), num_warps=config.num_warps, num_stages=config.num_stages,
+    return ptx_for_sm90(
+        kernels.attend_kernel, pointers, ("q_row_stride", "q_head_stride", "window"), constants,
+        floats=("scale",), free=("window",), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
 
 
