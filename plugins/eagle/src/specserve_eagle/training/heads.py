@@ -1,0 +1,171 @@
+"""The heads that can be trained: EAGLE-3, EAGLE-1 and MTP over a target's hidden states.
+
+Each owns what it reads of the target, how it begins and which tensors it becomes. Where shapes allow, a head begins as
+the target's last layer behind a map that passes the target's last hidden state through.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from specserve_eagle.training.modules import Eagle3Layer, HeadShape, Norm, PlainLayer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.models.decoder import DecoderModel
+    from specserve_eagle.training.modules import Rotation
+    from specserve_eagle.training.target import Features, Target
+
+    Cache = list[tuple[Tensor, Tensor]]
+
+
+class Head(nn.Module):
+    """One interface for all: `first` gives the hidden states of step 0, `forward` a step's own and its logits."""
+
+    kind: str
+    layers: tuple[int, ...] = ()
+    """Layers of the target whose outputs it reads."""
+    draft_ids: Tensor | None
+    """[D] int64: the target's ids of the draft vocabulary, ascending; None: the whole vocabulary."""
+
+    def __init__(self, draft_ids: Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("draft_ids", draft_ids)
+
+    def first(self, features: Features) -> Tensor:
+        """[B, T, H] from the target."""
+        raise NotImplementedError
+
+    def forward(self, embedded: Tensor, hidden: Tensor, rotation: Rotation, earlier: Cache) -> tuple[Tensor, Tensor]:
+        """embedded: [B, N, H] of the tokens after; -> own hidden states [B, N, H], logits [B, N, V or D]."""
+        raise NotImplementedError
+
+
+def default_layers(num_layers: int) -> tuple[int, int, int]:
+    """The layers whose outputs EAGLE-3 reads, as all engines choose them where a checkpoint names none."""
+    return 2, num_layers // 2, num_layers - 3
+
+
+class Eagle3Head(Head):
+    kind = "eagle3"
+
+    def __init__(self, target: Target, shape: HeadShape, draft_ids: Tensor) -> None:
+        super().__init__(draft_ids)
+        config = target.config
+        self.layers = default_layers(config.num_layers)
+        self.fc = nn.Linear(3 * config.hidden_size, shape.hidden_size, bias=False)
+        self.midlayer = Eagle3Layer(shape)
+        self.norm = Norm(shape.hidden_size, shape.norm_eps)
+        self.lm_head = nn.Linear(shape.hidden_size, len(draft_ids), bias=False)
+        self.begin_as(target.model, draft_ids)
+
+    @torch.no_grad()
+    def begin_as(self, model: DecoderModel, draft_ids: Tensor) -> None:
+        size = model.hidden_size
+        pass_through(self.fc, 2 * size)
+        begin_layer(self.midlayer, model)
+        self.midlayer.hidden_norm.weight.copy_(model.layers[-1].input_norm)
+        self.norm.weight.copy_(model.final_norm)
+        self.lm_head.weight.copy_(model.lm_head.weight[draft_ids])
+
+    def first(self, features: Features) -> Tensor:
+        return self.fc(torch.cat([features.hidden[layer] for layer in self.layers], -1))
+
+    def forward(self, embedded: Tensor, hidden: Tensor, rotation: Rotation, earlier: Cache) -> tuple[Tensor, Tensor]:
+        hidden = self.midlayer(embedded, hidden, rotation, earlier)
+        return hidden, self.lm_head(self.norm(hidden))
+
+
+class Eagle1Head(Head):
+    """The target's head reads the layer's output as it is."""
+
+    kind = "eagle"
+
+    def __init__(self, target: Target, shape: HeadShape) -> None:
+        super().__init__()
+        self.fc = nn.Linear(2 * shape.hidden_size, shape.hidden_size, bias=False)
+        self.layer = PlainLayer(shape, input_norm=False)
+        self.target_head = FrozenHead(target.model)
+        with torch.no_grad():
+            pass_through(self.fc, shape.hidden_size)
+            begin_layer(self.layer, target.model)
+
+    def first(self, features: Features) -> Tensor:
+        return features.final
+
+    def forward(self, embedded: Tensor, hidden: Tensor, rotation: Rotation, earlier: Cache) -> tuple[Tensor, Tensor]:
+        x = self.fc(torch.cat((embedded, hidden.to(embedded.dtype)), -1))
+        hidden = self.layer(x, rotation, earlier)
+        return hidden, self.target_head(hidden)
+
+
+class MtpHead(Head):
+    """Multi-token prediction as in DeepSeek-V3 (2024), its layer applied recursively."""
+
+    kind = "mtp"
+
+    def __init__(self, target: Target, shape: HeadShape) -> None:
+        super().__init__()
+        self.enorm = Norm(shape.hidden_size, shape.norm_eps)
+        self.hnorm = Norm(shape.hidden_size, shape.norm_eps)
+        self.eh_proj = nn.Linear(2 * shape.hidden_size, shape.hidden_size, bias=False)
+        self.layer = PlainLayer(shape, input_norm=True)
+        self.norm = Norm(shape.hidden_size, shape.norm_eps)
+        self.target_head = FrozenHead(target.model)
+        with torch.no_grad():
+            pass_through(self.eh_proj, shape.hidden_size)
+            begin_layer(self.layer, target.model)
+            self.layer.input_layernorm.weight.copy_(target.model.layers[-1].input_norm)
+            self.norm.weight.copy_(target.model.final_norm)
+
+    def first(self, features: Features) -> Tensor:
+        return features.final
+
+    def forward(self, embedded: Tensor, hidden: Tensor, rotation: Rotation, earlier: Cache) -> tuple[Tensor, Tensor]:
+        x = self.eh_proj(torch.cat((self.enorm(embedded), self.hnorm(hidden.to(embedded.dtype))), -1))
+        hidden = self.layer(x, rotation, earlier)
+        return hidden, self.target_head(self.norm(hidden))
+
+
+class FrozenHead:
+    """The target's output head; not a module, so that it is neither trained nor saved."""
+
+    def __init__(self, model: DecoderModel) -> None:
+        self.weight = model.lm_head.weight.float()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight.to(x.dtype))
+
+
+def pass_through(linear: nn.Linear, begin: int) -> None:
+    """The map that gives the inputs from `begin` on as they are, with a little of all others."""
+    size = linear.out_features
+    nn.init.normal_(linear.weight, std=0.02)
+    linear.weight[:, begin : begin + size] += torch.eye(size, device=linear.weight.device)
+
+
+def begin_layer(layer: Eagle3Layer | PlainLayer, model: DecoderModel) -> None:
+    """Begin as the target's last layer as far as shapes allow, elsewhere at random with small outputs."""
+    for module in layer.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=0.02)
+    last = model.layers[-1]
+    parts = last.qkv_proj.parts
+    for name in ("q_proj", "k_proj", "v_proj"):
+        mine, theirs = getattr(layer.self_attn, name).weight, last.qkv_proj.weight[parts[name]]
+        width = theirs.shape[1]  # the inputs of EAGLE-3 end with the hidden state
+        copy_if_equal(mine[:, -width:], theirs)
+    copy_if_equal(layer.self_attn.o_proj.weight, last.o_proj.weight)
+    copy_if_equal(layer.mlp.gate_proj.weight, last.gate_up_proj.weight[last.gate_up_proj.parts["gate_proj"]])
+    copy_if_equal(layer.mlp.up_proj.weight, last.gate_up_proj.weight[last.gate_up_proj.parts["up_proj"]])
+    copy_if_equal(layer.mlp.down_proj.weight, last.down_proj.weight)
+    copy_if_equal(layer.post_attention_layernorm.weight, last.post_attention_norm)
+
+
+def copy_if_equal(mine: Tensor, theirs: Tensor) -> None:
+    if mine.shape == theirs.shape:
+        mine.copy_(theirs)

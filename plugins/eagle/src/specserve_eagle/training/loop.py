@@ -1,0 +1,158 @@
+"""The training loop: optimisers, schedule, checkpoints, progress. Knows nothing about heads but their losses.
+
+The schedule is a function of the share of the budget that is spent, in optimiser steps or in minutes: constant rates
+after a short warm-up, then a linear cool-down over the last fifth.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import torch
+from torch import nn
+
+from specserve.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve_eagle.training.text import Windows
+    from specserve_eagle.training.unroll import Unrolled
+
+WARM_UP_STEPS = 50
+COOL_DOWN = 0.2
+LAST_SCALE = 0.02
+CLIP = 1.0
+MUON_RATE, ADAM_RATE = 0.01, 2e-3
+SAVE_SECONDS = 240.0
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """When training ends: at whichever comes first."""
+
+    max_steps: int | None = None
+    minutes: float | None = None
+
+    def spent(self, steps: int, seconds: float) -> float:
+        """The share that is spent, 1 at the end."""
+        shares = [0.0]
+        if self.max_steps is not None:
+            shares.append(steps / self.max_steps)
+        if self.minutes is not None:
+            shares.append(seconds / (60 * self.minutes))
+        return max(shares)
+
+
+class Progress(msgspec.Struct):
+    """How far a run is; saved with every checkpoint."""
+
+    step: int = 0
+    seconds: float = 0.0
+    loss: float = 0.0
+    greedy: list[float] = []
+    overlap: list[float] = []
+
+    def update(self, seen: Unrolled) -> None:
+        """Moving averages over about the last 50 steps."""
+        keep = min(0.98, self.step / (self.step + 1))
+        self.step += 1
+        self.loss = keep * self.loss + (1 - keep) * float(seen.loss)
+        self.greedy = averaged(self.greedy, seen.greedy, keep)
+        self.overlap = averaged(self.overlap, seen.overlap, keep)
+
+
+def averaged(old: list[float], new: list[Tensor], keep: float) -> list[float]:
+    return [keep * a + (1 - keep) * float(b) for a, b in zip(old or [0.0] * len(new), new, strict=True)]
+
+
+def rate_scale(step: int, spent: float) -> float:
+    """What the base rates are multiplied by."""
+    warm = min(1.0, (step + 1) / WARM_UP_STEPS)
+    return warm * min(1.0, max(LAST_SCALE, (1.0 - spent) / COOL_DOWN))
+
+
+def make_optimizers(module: nn.Module) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices within the head, AdamW for norms and the output head (Jordan et al., 2024)."""
+    matrices, rest = [], []
+    for name, parameter in module.named_parameters():
+        is_table = name.endswith(("lm_head.weight", "embed_tokens.weight"))
+        (matrices if parameter.ndim == 2 and not is_table else rest).append(parameter)
+    muon = torch.optim.Muon(matrices, lr=MUON_RATE, momentum=0.95, weight_decay=0.01, adjust_lr_fn="original")
+    adam = torch.optim.AdamW(rest, lr=ADAM_RATE, betas=(0.9, 0.95), weight_decay=0.0)
+    for optimizer in (muon, adam):
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return [muon, adam]
+
+
+class Trainer:
+    """`loss_of(ids)` computes a batch; `on_step(progress, spent)` shows it; `save()` writes the head."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss_of: Callable[[Tensor], Unrolled],
+        folder: Path,
+        *,
+        device: str,
+        on_step: Callable[[Progress, float], object],
+        save: Callable[[Progress], object],
+    ) -> None:
+        self.module, self.loss_of, self.state_file = module, loss_of, folder / "train_state.pt"
+        self.device, self.on_step, self.save = device, on_step, save
+        self.optimizers = make_optimizers(module)
+        self.progress = Progress()
+
+    def resume(self) -> None:
+        """Go on from the last checkpoint. ConfigError where there is none."""
+        if not self.state_file.exists():
+            raise ConfigError(f"--resume: no checkpoint at {self.state_file}. Start without --resume.")
+        state = torch.load(self.state_file, weights_only=True, map_location=self.device)
+        self.module.load_state_dict(state["module"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.progress = msgspec.convert(state["progress"], Progress)
+
+    def run(self, windows: Windows, budget: Budget) -> Progress:
+        """Train until the budget is spent; the head and a checkpoint are written every few minutes and at the end."""
+        progress = self.progress
+        batches: Iterator[Tensor] = windows.batches(skip=progress.step)
+        began = saved = time.monotonic()
+        before = progress.seconds
+        while (spent := budget.spent(progress.step, progress.seconds)) < 1.0:
+            self.step(next(batches).to(self.device), rate_scale(progress.step, spent))
+            progress.seconds = before + time.monotonic() - began
+            self.on_step(progress, spent)
+            if time.monotonic() - saved > SAVE_SECONDS:
+                saved = time.monotonic()
+                self.checkpoint()
+        self.checkpoint()
+        return progress
+
+    def step(self, ids: Tensor, scale: float) -> None:
+        with torch.autocast(self.device, torch.bfloat16):
+            seen = self.loss_of(ids)
+        seen.loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.module.parameters(), CLIP)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["base_lr"] * scale
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.progress.update(seen)
+
+    def checkpoint(self) -> None:
+        state = {
+            "module": self.module.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "progress": msgspec.to_builtins(self.progress),
+        }
+        partial = self.state_file.with_suffix(".partial")
+        torch.save(state, partial)
+        partial.replace(self.state_file)
+        self.save(self.progress)

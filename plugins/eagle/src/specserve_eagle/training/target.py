@@ -1,0 +1,84 @@
+"""The frozen target model as a teacher: hidden states and logits of whole windows of text.
+
+The decoder is the core's, with torch's kernels; attention is dense and causal over a window, without a paged cache.
+Letters: B windows, T tokens of each, H hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.loader import load_model
+from specserve.models.projection import NO_BATCH
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve.models.decoder import DecoderModel
+
+
+class Features(NamedTuple):
+    """What a head learns from: of every token of [B, T]."""
+
+    hidden: dict[int, Tensor]
+    """[B, T, H] by layer: 0 is the embedding, n the output of layer n - 1."""
+    final: Tensor
+    """[B, T, H], behind the final norm."""
+    logits: Tensor
+    """[B, T, V] in the model's dtype."""
+
+
+class Target:
+    """A frozen model whose layers' outputs can be read."""
+
+    def __init__(self, model: DecoderModel) -> None:
+        self.model = model
+        self.config = model.config
+
+    @classmethod
+    def load(cls, path: Path, device: str, dtype: str = "auto") -> Target:
+        return cls(load_model(path, kernels=TorchKernels(), dtype=dtype, device=device))
+
+    @torch.no_grad()
+    def features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
+        """ids: [B, T] int64."""
+        model, (B, T) = self.model, ids.shape
+        rotation = model.rotation(torch.arange(T, device=ids.device).repeat(B))
+        masks = {window: window_mask(T, window, ids.device) for window in set(model.sliding_windows)}
+        x = model.embed(ids.flatten())
+        hidden: dict[int, Tensor] = {}
+        for layer in range(model.num_layers):
+            if layer in layers:
+                hidden[layer] = x.view(B, T, -1).clone()
+            q, k, v = model.attention_input(layer, x, rotation, NO_BATCH)
+            attended = dense_attention(q, k, v, (B, T), masks[model.sliding_windows[layer]], model.scale)
+            x = model.attention_output(layer, x, attended, NO_BATCH)
+        if model.num_layers in layers:
+            hidden[model.num_layers] = x.view(B, T, -1).clone()
+        final = model.kernels.rms_norm(x, model.final_norm, model.config.norm_eps)
+        return Features(hidden, final.view(B, T, -1), model.lm_head(final).view(B, T, -1))
+
+
+def window_mask(length: int, window: int | None, device: torch.device) -> Tensor | None:
+    """[T, T], True where a token sees another; None: every token sees all before it."""
+    if window is None or window >= length:
+        return None
+    ones = torch.ones(length, length, dtype=torch.bool, device=device)
+    return ones.tril() & ones.triu(1 - window)
+
+
+def dense_attention(
+    q: Tensor, k: Tensor, v: Tensor, shape: tuple[int, int], mask: Tensor | None, scale: float
+) -> Tensor:
+    """q: [B * T, heads, d], k and v: [B * T, kv_heads, d] -> [B * T, heads, d]."""
+    q, k, v = (t.reshape(*shape, *t.shape[1:]).transpose(1, 2) for t in (q, k, v))
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+    )
+    return out.transpose(1, 2).flatten(0, 1)
