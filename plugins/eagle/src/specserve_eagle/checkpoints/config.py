@@ -1,0 +1,167 @@
+"""The numbers of a draft head, whatever format its config.json has.
+
+Owns the differences between the formats' keys. The decoder layer's own numbers are read by the core, so a head has the
+same rules for sizes, rotation and dtypes as a model. Knows nothing about shapes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.errors import ModelError
+from specserve.model_files import read_json
+from specserve.models.config import parse_config
+from specserve.models.rope_config import RopeConfig
+from specserve.models.weights import Checkpoint
+from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
+from specserve_eagle.checkpoints.detect import kind_of
+from specserve_eagle.checkpoints.family import family_of, refuse_unsupported
+from specserve_eagle.checkpoints.hidden_layers import hidden_layers
+from specserve_eagle.checkpoints.layout import HeadKind, Layout, layout_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from specserve.model_files import RawJson
+    from specserve.models.config import ModelConfig
+
+OUTER_KEYS = ("dtype", "torch_dtype", "quantization_config")
+"""Keys that the speculators format keeps outside of the layer's own config."""
+
+
+class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A draft head's numbers. Letters of the shapes: H hidden_size, V vocab_size, D draft_vocab_size."""
+
+    kind: HeadKind
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    rope: RopeConfig
+    max_position_embeddings: int
+    vocab_size: int
+    """The target's."""
+    draft_vocab_size: int
+    """vocab_size where the head proposes every token."""
+    target_hidden_size: int
+    hidden_layers: tuple[int, ...]
+    """The target's hidden states that the head reads: 0 is the embedding, n the output of layer n - 1. EAGLE-1/2 and
+    MTP read the last one behind the target's final norm."""
+    norm_before_residual: bool
+    """EAGLE-3: the residual of layer 0 is the hidden state behind hidden_norm, not before it."""
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    fc_bias: bool
+    embedding_first: bool
+    """`fc` reads [embedding ; hidden state]; otherwise the hidden state comes first."""
+    dtype: str
+
+    @property
+    def rotary_dim(self) -> int:
+        """How many of a head's dimensions are rotated."""
+        return int(self.head_dim * self.rope.partial_rotary_factor)
+
+    @property
+    def feeds_back_norm(self) -> bool:
+        """The head's own hidden state is fed back behind its final norm, as the target's first one is.
+
+        True for MTP, as in vLLM and SGLang. EAGLE-3 feeds back the state before the norm; EAGLE-1/2 have no norm.
+        """
+        return self.kind == "mtp"
+
+
+def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
+    """The configuration of the head in directory `path`, checked against its target. Raises ModelError."""
+    where = str(path / "config.json")
+    raw = read_json(path / "config.json")
+    kind = kind_of(path)
+    if kind == "standalone":
+        raise ModelError(f"{path} is a whole model, not a head: {where} has no draft head beside its layers.")
+    names = Checkpoint(path).names
+    layout = layout_of(names, kind)
+    if layout is None:
+        raise ModelError(f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc or mtp_layers.0.*.")
+    refuse_unsupported(raw, names, where)
+    layer = _layer(raw, where)
+    if kind == "mtp":
+        _check_mtp(raw, layer, target, where)
+    config = _head_config(raw, layer, layout, target, where)
+    config = msgspec.structs.replace(config, fc_bias=_fc_bias(raw, names, layout))
+    check_target(config, raw, names, layout, target)
+    return config
+
+
+def _layer(raw: RawJson, where: str) -> ModelConfig:
+    """The decoder layer's numbers, read as those of a plain model of the same family."""
+    inner = raw.get("transformer_layer_config")
+    if inner is None and raw.get("model_type") == "eagle" and isinstance(raw.get("model"), dict):
+        inner = raw["model"]  # vLLM's wrapper; keys outside have priority
+        raw = inner | {key: value for key, value in raw.items() if key not in ("architectures", "model_type")}
+        inner = None
+    family = family_of(raw, where)
+    merged = raw if inner is None else inner | {key: raw[key] for key in OUTER_KEYS if key in raw}
+    window = {} if "sliding_window" in merged else {"sliding_window": None}
+    model = parse_config(merged | window | {"architectures": [], "model_type": family}, {}, where=where)
+    if any(window is not None for window in model.sliding_windows):
+        raise ModelError(f"{where}: a head whose attention has a sliding window is not supported.")
+    own_bias = merged.get("qkv_bias")  # the original EAGLE's key
+    return model if own_bias is None else msgspec.structs.replace(model, qkv_bias=bool(own_bias))
+
+
+def _head_config(raw: RawJson, layer: ModelConfig, layout: Layout, target: ModelConfig, where: str) -> HeadConfig:
+    eagle3 = layout.kind == "eagle3"
+    fields = {name: getattr(layer, name) for name in HeadConfig.__struct_fields__ if hasattr(layer, name)}
+    fields |= {
+        "kind": layout.kind,
+        "num_layers": 1 if layout.kind == "mtp" else layer.num_layers,
+        "draft_vocab_size": raw.get("draft_vocab_size") or layer.vocab_size if eagle3 else layer.vocab_size,
+        "target_hidden_size": raw.get("target_hidden_size") or layer.hidden_size,
+        "hidden_layers": hidden_layers(raw, target.num_layers, where) if eagle3 else (target.num_layers,),
+        "norm_before_residual": eagle3 and _norm_before_residual(raw, where),
+        "fc_bias": False,
+        "embedding_first": layout.embedding_first,
+    }
+    fields["rope"] = msgspec.to_builtins(layer.rope)
+    try:
+        config = msgspec.convert(fields, HeadConfig)
+    except msgspec.ValidationError as error:
+        raise ModelError(f"{where}: {error}. Correct the file or download it again.") from None
+    if not 1 <= config.draft_vocab_size <= config.vocab_size:
+        raise ModelError(
+            f"{where}: draft_vocab_size must be between 1 and vocab_size ({config.vocab_size}); "
+            f"got {config.draft_vocab_size}."
+        )
+    return config
+
+
+def _check_mtp(raw: RawJson, layer: ModelConfig, target: ModelConfig, where: str) -> None:
+    count = raw.get("num_nextn_predict_layers", raw.get("mtp_num_hidden_layers", 1))
+    if count != 1:
+        raise ModelError(
+            f"{where}: an MTP head of {count!r} layers is not supported. Supported: num_nextn_predict_layers 1, whose "
+            "layer is applied again for every further token."
+        )
+    if layer.num_layers not in (1, target.num_layers):  # 1 where the head is exported as a model of its own
+        raise ModelError(
+            f"{where}: the MTP head was trained for a target of {layer.num_layers} layers; this one has "
+            f"{target.num_layers}. {ANOTHER_TARGET}"
+        )
+
+
+def _norm_before_residual(raw: RawJson, where: str) -> bool:
+    given = raw.get("norm_before_residual", None if "speculators_model_type" in raw else False)
+    if not isinstance(given, bool):  # engines assume different values where the speculators format leaves it out
+        raise ModelError(f"{where}: norm_before_residual must be true or false; got {given!r}. Correct the file.")
+    return given
+
+
+def _fc_bias(raw: RawJson, names: frozenset[str], layout: Layout) -> bool:
+    """A bias that the file has, or that the speculators format promises: original files do not mention it."""
+    return bool(raw.get("fusion_bias")) or any(name in names for name in layout.candidates("fc.bias"))

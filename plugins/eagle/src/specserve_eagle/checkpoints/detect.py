@@ -1,0 +1,70 @@
+"""Which kind of draft model a directory holds, from config.json and the names of its tensors.
+
+Names decide where config.json does not: the original EAGLE checkpoints call themselves plain Llamas.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from specserve.errors import ModelError
+from specserve.model_files import read_json
+from specserve.models.config import ARCHITECTURES
+from specserve.models.weights import Checkpoint
+from specserve_eagle.checkpoints.layout import HeadKind, layout_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from specserve.model_files import RawJson
+
+DraftKind: TypeAlias = HeadKind | Literal["standalone"]
+SPECULATORS: dict[str, HeadKind] = {"eagle": "eagle", "eagle3": "eagle3", "mtp": "mtp"}
+
+
+def kind_of(path: Path) -> DraftKind:
+    """The kind of the draft model in directory `path`. Raises ModelError where it is none."""
+    raw = read_json(path / "config.json")
+    names = Checkpoint(path).names
+    if (kind := _declared(raw, path) or _by_names(names)) is not None:
+        return kind
+    if "model.embed_tokens.weight" in names and any(name in ARCHITECTURES for name in architectures(raw)):
+        return "standalone"
+    raise ModelError(
+        f"{path} holds no draft model that is known: config.json names {', '.join(architectures(raw)) or 'nothing'}, "
+        f"and the first of {len(names)} tensors is {min(names, default='missing')}. Supported: EAGLE-1/2 (tensor "
+        "fc.weight), EAGLE-3 (LlamaForCausalLMEagle3, Eagle3LlamaForCausalLM), MTP (eh_proj, mtp.* or mtp_layers.*), "
+        f"the speculators format ({', '.join(SPECULATORS)}), and as stand-alone models {', '.join(ARCHITECTURES)}."
+    )
+
+
+def architectures(raw: RawJson) -> list[str]:
+    """The names in `architectures`, or the model type where there are none."""
+    names = raw.get("architectures") or [raw.get("model_type")]
+    return [str(name) for name in names if name]
+
+
+def _declared(raw: RawJson, path: Path) -> HeadKind | None:
+    declared = raw.get("speculators_model_type")
+    if declared is not None:
+        if declared not in SPECULATORS:
+            raise ModelError(
+                f"{path / 'config.json'}: speculators_model_type {declared!r} is not supported. "
+                f"Supported: {', '.join(SPECULATORS)}."
+            )
+        return SPECULATORS[declared]
+    for name in architectures(raw):
+        if "eagle3" in name.lower():
+            return "eagle3"
+        if "eagle" in name.lower():
+            return "eagle"
+    return None
+
+
+def _by_names(names: frozenset[str]) -> HeadKind | None:
+    if layout_of(names, "mtp") is not None:
+        return "mtp"
+    plain = {name.removeprefix("model.") for name in names}
+    if {"midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight"} & plain:
+        return "eagle3"
+    return "eagle" if "fc.weight" in plain else None

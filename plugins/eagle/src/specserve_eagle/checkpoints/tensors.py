@@ -1,0 +1,152 @@
+"""A head's tensors by canonical name: which there must be, of which shape and type, and where a file has them.
+
+Everything is checked from the headers when the checkpoint is opened; `take` reads data. A tensor that is missing, and
+one that is not expected, are errors: either shows only as low acceptance where it is let pass.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.errors import ModelError
+from specserve.models.weights import ITEM_SIZES, Checkpoint
+from specserve_eagle.checkpoints.layout import layout_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve_eagle.checkpoints.config import HeadConfig
+    from specserve_eagle.checkpoints.layout import Layout
+
+BUFFERS = ("rotary_emb.inv_freq",)
+"""What old exporters write beside the weights; it holds nothing new."""
+MAP_TYPES = {"d2t": ("I64", "I32"), "t2d": ("BOOL", "U8")}
+TARGET_TENSOR = re.compile(r"model\.(?:embed_tokens|norm)\.weight|lm_head\.weight|model\.layers\.(\d+)\..+")
+
+
+class Expected(NamedTuple):
+    """What a file may hold under one canonical name."""
+
+    shape: tuple[int, ...]
+    required: bool = True
+
+
+class HeadCheckpoint(Checkpoint):
+    """The tensors of one head. `take` and `has` know canonical names; see `specserve_eagle.checkpoints.layout`."""
+
+    def __init__(self, path: Path, config: HeadConfig, layout: Layout) -> None:
+        super().__init__(path)
+        self._found: dict[str, str] = {}
+        for canonical, expected in expected_tensors(config).items():
+            self._find(canonical, expected, layout)
+        self._refuse_superfluous(config)
+
+    @property
+    def canonical_names(self) -> frozenset[str]:
+        """What `take` can read."""
+        return frozenset(self._found)
+
+    def has(self, canonical: str) -> bool:
+        """Whether the head brings that tensor itself; where it lacks embed_tokens or lm_head, the target's is meant."""
+        return canonical in self._found
+
+    def take(self, canonical: str) -> Tensor:
+        """The tensor, read from disk."""
+        return super().take(self._found[canonical])
+
+    def _find(self, canonical: str, expected: Expected, layout: Layout) -> None:
+        candidates = layout.candidates(canonical)
+        for name in candidates:
+            if name in self.names:
+                self._check(name, expected.shape, MAP_TYPES.get(canonical, tuple(ITEM_SIZES)))
+                self._found[canonical] = name
+                return
+        if expected.required:
+            self._header(candidates[0])  # raises the error for a missing tensor
+
+    def _check(self, name: str, shape: tuple[int, ...], types: tuple[str, ...]) -> None:
+        header = self._header(name)
+        if (got := tuple(header.get_shape())) != shape:
+            raise ModelError(
+                f"{self._file(name)}: tensor {name} has shape {list(got)}, but config.json says {list(shape)}. "
+                "The weights and config.json are not of the same head."
+            )
+        if (kind := header.get_dtype()) not in types:
+            raise ModelError(
+                f"{self._file(name)}: tensor {name} has type {kind}; allowed: {', '.join(types)}. "
+                "Use the unquantised checkpoint."
+            )
+
+    def _refuse_superfluous(self, config: HeadConfig) -> None:
+        known = set(self._found.values())
+        extra = {name for name in self.names - known if not name.endswith(BUFFERS) and not _is_targets(name, config)}
+        if extra:
+            first = min(extra)
+            raise ModelError(
+                f"{self._file(first)}: tensor {first} is not part of the {config.kind} head that config.json describes "
+                f"({len(extra)} such tensors). What is left out costs acceptance: correct config.json, or convert the "
+                "head to a supported format."
+            )
+
+
+def open_head(path: Path, config: HeadConfig) -> HeadCheckpoint:
+    """The head's checkpoint in directory `path`, checked from its headers. Raises ModelError."""
+    layout = layout_of(Checkpoint(path).names, config.kind)
+    assert layout is not None, "read_head_config found the layout"
+    return HeadCheckpoint(path, config, layout)
+
+
+def _is_targets(name: str, config: HeadConfig) -> bool:
+    """A tensor of the target, in whose checkpoint an MTP head may be."""
+    match = TARGET_TENSOR.fullmatch(name) if config.kind == "mtp" else None
+    return match is not None and (match[1] is None or int(match[1]) < config.hidden_layers[0])
+
+
+def expected_tensors(config: HeadConfig) -> dict[str, Expected]:
+    """Every canonical name with its shape."""
+    H, V, D, T = config.hidden_size, config.vocab_size, config.draft_vocab_size, config.target_hidden_size
+    eagle3, reduced = config.kind == "eagle3", D < V
+    tensors = {
+        "fc": Expected((H, len(config.hidden_layers) * T if eagle3 else H + T)),
+        "embed_tokens": Expected((V, H), required=H != T),
+        "lm_head": Expected((D, H), required=reduced),
+    }
+    if config.fc_bias:
+        tensors["fc.bias"] = Expected((H,))
+    if config.kind == "mtp":
+        tensors |= dict.fromkeys(("enorm", "hnorm"), Expected((H,)))
+    if config.kind != "eagle":
+        tensors["norm"] = Expected((H,))
+    if eagle3:
+        tensors |= {"d2t": Expected((D,), required=reduced), "t2d": Expected((V,), required=False)}
+    for layer in range(config.num_layers):
+        tensors |= {f"layers.{layer}.{name}": expected for name, expected in _layer(config, layer).items()}
+    return tensors
+
+
+def _layer(config: HeadConfig, layer: int) -> dict[str, Expected]:
+    H, inner = config.hidden_size, config.intermediate_size
+    q_size, kv_size = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    inputs = 2 * H if config.kind == "eagle3" and layer == 0 else H
+    linears = {
+        "q_proj": (q_size, inputs, config.qkv_bias),
+        "k_proj": (kv_size, inputs, config.qkv_bias),
+        "v_proj": (kv_size, inputs, config.qkv_bias),
+        "o_proj": (H, q_size, config.o_bias),
+        "gate_proj": (inner, H, config.mlp_bias),
+        "up_proj": (inner, H, config.mlp_bias),
+        "down_proj": (H, inner, config.mlp_bias),
+    }
+    norms = {"post_attention_norm": H}
+    if config.kind != "eagle" or layer > 0:
+        norms["input_norm"] = H
+    if inputs != H:
+        norms["hidden_norm"] = H
+    if config.qk_norm:
+        norms |= {"q_norm": config.head_dim, "k_norm": config.head_dim}
+    tensors = {name: Expected((size,)) for name, size in norms.items()}
+    tensors |= {name: Expected((rows, columns)) for name, (rows, columns, _) in linears.items()}
+    return tensors | {f"{name}.bias": Expected((rows,)) for name, (rows, _, biased) in linears.items() if biased}
