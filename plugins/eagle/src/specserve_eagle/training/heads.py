@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from specserve_eagle.checkpoints.hidden_layers import default_layers
 from specserve_eagle.training.modules import Eagle3Layer, HeadShape, Norm, PlainLayer
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ class Head(nn.Module):
     """One interface for all: `first` gives the hidden states of step 0, `forward` a step's own and its logits."""
 
     kind: str
+    shape: HeadShape
     layers: tuple[int, ...] = ()
     """Layers of the target whose outputs it reads."""
     draft_ids: Tensor | None
     """[D] int64: the target's ids of the draft vocabulary, ascending; None: the whole vocabulary."""
 
-    def __init__(self, draft_ids: Tensor | None = None) -> None:
+    def __init__(self, shape: HeadShape, draft_ids: Tensor | None = None) -> None:
         super().__init__()
+        self.shape = shape
         self.register_buffer("draft_ids", draft_ids)
 
     def first(self, features: Features) -> Tensor:
@@ -45,16 +48,12 @@ class Head(nn.Module):
         raise NotImplementedError
 
 
-def default_layers(num_layers: int) -> tuple[int, int, int]:
-    """The layers whose outputs EAGLE-3 reads, as all engines choose them where a checkpoint names none."""
-    return 2, num_layers // 2, num_layers - 3
-
-
 class Eagle3Head(Head):
     kind = "eagle3"
+    draft_ids: Tensor
 
     def __init__(self, target: Target, shape: HeadShape, draft_ids: Tensor) -> None:
-        super().__init__(draft_ids)
+        super().__init__(shape, draft_ids)
         config = target.config
         self.layers = default_layers(config.num_layers)
         self.fc = nn.Linear(3 * config.hidden_size, shape.hidden_size, bias=False)
@@ -68,12 +67,13 @@ class Eagle3Head(Head):
         size = model.hidden_size
         pass_through(self.fc, 2 * size)
         begin_layer(self.midlayer, model)
-        self.midlayer.hidden_norm.weight.copy_(model.layers[-1].input_norm)
-        self.norm.weight.copy_(model.final_norm)
+        copy_norm(self.midlayer.hidden_norm, model.layers[-1].input_norm)
+        copy_norm(self.norm, model.final_norm)
         self.lm_head.weight.copy_(model.lm_head.weight[draft_ids])
 
     def first(self, features: Features) -> Tensor:
-        return self.fc(torch.cat([features.hidden[layer] for layer in self.layers], -1))
+        combined: Tensor = self.fc(torch.cat([features.hidden[layer] for layer in self.layers], -1))
+        return combined
 
     def forward(self, embedded: Tensor, hidden: Tensor, rotation: Rotation, earlier: Cache) -> tuple[Tensor, Tensor]:
         hidden = self.midlayer(embedded, hidden, rotation, earlier)
@@ -86,7 +86,7 @@ class Eagle1Head(Head):
     kind = "eagle"
 
     def __init__(self, target: Target, shape: HeadShape) -> None:
-        super().__init__()
+        super().__init__(shape)
         self.fc = nn.Linear(2 * shape.hidden_size, shape.hidden_size, bias=False)
         self.layer = PlainLayer(shape, input_norm=False)
         self.target_head = FrozenHead(target.model)
@@ -104,12 +104,13 @@ class Eagle1Head(Head):
 
 
 class MtpHead(Head):
-    """Multi-token prediction as in DeepSeek-V3 (2024), its layer applied recursively."""
+    """Multi-token prediction as in DeepSeek-V3 (2024), its layer applied recursively: every step reads a hidden state
+    behind a final norm, the first the target's, the others the head's own."""
 
     kind = "mtp"
 
     def __init__(self, target: Target, shape: HeadShape) -> None:
-        super().__init__()
+        super().__init__(shape)
         self.enorm = Norm(shape.hidden_size, shape.norm_eps)
         self.hnorm = Norm(shape.hidden_size, shape.norm_eps)
         self.eh_proj = nn.Linear(2 * shape.hidden_size, shape.hidden_size, bias=False)
@@ -119,26 +120,26 @@ class MtpHead(Head):
         with torch.no_grad():
             pass_through(self.eh_proj, shape.hidden_size)
             begin_layer(self.layer, target.model)
-            self.layer.input_layernorm.weight.copy_(target.model.layers[-1].input_norm)
-            self.norm.weight.copy_(target.model.final_norm)
+            copy_norm(self.layer.input_layernorm, target.model.layers[-1].input_norm)
+            copy_norm(self.norm, target.model.final_norm)
 
     def first(self, features: Features) -> Tensor:
         return features.final
 
     def forward(self, embedded: Tensor, hidden: Tensor, rotation: Rotation, earlier: Cache) -> tuple[Tensor, Tensor]:
         x = self.eh_proj(torch.cat((self.enorm(embedded), self.hnorm(hidden.to(embedded.dtype))), -1))
-        hidden = self.layer(x, rotation, earlier)
-        return hidden, self.target_head(self.norm(hidden))
+        hidden = self.norm(self.layer(x, rotation, earlier))
+        return hidden, self.target_head(hidden)
 
 
 class FrozenHead:
-    """The target's output head; not a module, so that it is neither trained nor saved."""
+    """The target's output head in the target's dtype; not a module, so that it is neither trained nor saved."""
 
     def __init__(self, model: DecoderModel) -> None:
-        self.weight = model.lm_head.weight.float()
+        self.weight = model.lm_head.weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight.to(x.dtype))
+        return nn.functional.linear(x.to(self.weight.dtype), self.weight)
 
 
 def pass_through(linear: nn.Linear, begin: int) -> None:
@@ -164,6 +165,12 @@ def begin_layer(layer: Eagle3Layer | PlainLayer, model: DecoderModel) -> None:
     copy_if_equal(layer.mlp.up_proj.weight, last.gate_up_proj.weight[last.gate_up_proj.parts["up_proj"]])
     copy_if_equal(layer.mlp.down_proj.weight, last.down_proj.weight)
     copy_if_equal(layer.post_attention_layernorm.weight, last.post_attention_norm)
+
+
+def copy_norm(norm: nn.Module, weight: Tensor | None) -> None:
+    assert isinstance(norm, Norm), "the layer has a norm there"
+    assert weight is not None, "so has every whole model"
+    norm.weight.copy_(weight)
 
 
 def copy_if_equal(mine: Tensor, theirs: Tensor) -> None:

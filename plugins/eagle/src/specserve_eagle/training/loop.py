@@ -7,6 +7,7 @@ after a short warm-up, then a linear cool-down over the last fifth.
 from __future__ import annotations
 
 import time
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,6 +31,7 @@ LAST_SCALE = 0.02
 CLIP = 1.0
 MUON_RATE, ADAM_RATE = 0.01, 2e-3
 SAVE_SECONDS = 240.0
+STATE_FILE = "train_state.pt"
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +63,7 @@ class Progress(msgspec.Struct):
         """Moving averages over about the last 50 steps."""
         keep = min(0.98, self.step / (self.step + 1))
         self.step += 1
-        self.loss = keep * self.loss + (1 - keep) * float(seen.loss)
+        self.loss = keep * self.loss + (1 - keep) * float(seen.loss.detach())
         self.greedy = averaged(self.greedy, seen.greedy, keep)
         self.overlap = averaged(self.overlap, seen.overlap, keep)
 
@@ -78,7 +80,8 @@ def rate_scale(step: int, spent: float) -> float:
 
 def make_optimizers(module: nn.Module) -> list[torch.optim.Optimizer]:
     """Muon for the matrices within the head, AdamW for norms and the output head (Jordan et al., 2024)."""
-    matrices, rest = [], []
+    matrices: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
     for name, parameter in module.named_parameters():
         is_table = name.endswith(("lm_head.weight", "embed_tokens.weight"))
         (matrices if parameter.ndim == 2 and not is_table else rest).append(parameter)
@@ -103,20 +106,32 @@ class Trainer:
         on_step: Callable[[Progress, float], object],
         save: Callable[[Progress], object],
     ) -> None:
-        self.module, self.loss_of, self.state_file = module, loss_of, folder / "train_state.pt"
+        self.module, self.loss_of, self.state_file = module, loss_of, folder / STATE_FILE
         self.device, self.on_step, self.save = device, on_step, save
         self.optimizers = make_optimizers(module)
         self.progress = Progress()
+        self.stopped = False
 
     def resume(self) -> None:
         """Go on from the last checkpoint. ConfigError where there is none."""
         if not self.state_file.exists():
             raise ConfigError(f"--resume: no checkpoint at {self.state_file}. Start without --resume.")
-        state = torch.load(self.state_file, weights_only=True, map_location=self.device)
-        self.module.load_state_dict(state["module"])
-        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(saved)
-        self.progress = msgspec.convert(state["progress"], Progress)
+        try:
+            state = torch.load(self.state_file, weights_only=True, map_location=self.device)
+            self.module.load_state_dict(state["module"])
+            for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+                optimizer.load_state_dict(saved)
+            self.progress = msgspec.convert(state["progress"], Progress)
+        except (OSError, RuntimeError, ValueError, LookupError, EOFError, UnpicklingError) as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(
+                f"--resume: the checkpoint {self.state_file} is not of this head, or is damaged: {reason}. "
+                "Give the options that it was begun with, or another --out."
+            ) from None
+
+    def stop(self) -> None:
+        """End after the step that runs now, with a checkpoint."""
+        self.stopped = True
 
     def run(self, windows: Windows, budget: Budget) -> Progress:
         """Train until the budget is spent; the head and a checkpoint are written every few minutes and at the end."""
@@ -127,7 +142,9 @@ class Trainer:
         while (spent := budget.spent(progress.step, progress.seconds)) < 1.0:
             self.step(next(batches).to(self.device), rate_scale(progress.step, spent))
             progress.seconds = before + time.monotonic() - began
-            self.on_step(progress, spent)
+            self.on_step(progress, budget.spent(progress.step, progress.seconds))
+            if self.stopped:
+                break
             if time.monotonic() - saved > SAVE_SECONDS:
                 saved = time.monotonic()
                 self.checkpoint()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.models.config import ModelConfig
+    from specserve_eagle.checkpoints import HeadConfig
 
 
 class HeadShape(NamedTuple):
@@ -31,7 +32,7 @@ class HeadShape(NamedTuple):
     norm_eps: float
 
     @classmethod
-    def of(cls, config: ModelConfig) -> HeadShape:
+    def of(cls, config: ModelConfig | HeadConfig) -> HeadShape:
         return cls(
             config.hidden_size,
             config.intermediate_size,
@@ -81,7 +82,8 @@ class Attention(nn.Module):
             out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
             out = unrolled_attention(q, earlier)
-        return self.o_proj(out.transpose(1, 2).flatten(2))
+        projected: Tensor = self.o_proj(out.transpose(1, 2).flatten(2))
+        return projected
 
 
 def unrolled_attention(q: Tensor, steps: list[tuple[Tensor, Tensor]]) -> Tensor:
@@ -120,7 +122,8 @@ class Mlp(nn.Module):
         self.down_proj = nn.Linear(shape.intermediate_size, shape.hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        out: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return out
 
 
 class Eagle3Layer(nn.Module):
@@ -137,7 +140,8 @@ class Eagle3Layer(nn.Module):
     def forward(self, embedded: Tensor, x: Tensor, rotation: Rotation, earlier: list[tuple[Tensor, Tensor]]) -> Tensor:
         both = torch.cat((self.input_layernorm(embedded), self.hidden_norm(x)), -1)
         x = x + self.self_attn(both, rotation, earlier)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out
 
 
 class PlainLayer(nn.Module):
@@ -152,4 +156,5 @@ class PlainLayer(nn.Module):
 
     def forward(self, x: Tensor, rotation: Rotation, earlier: list[tuple[Tensor, Tensor]]) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), rotation, earlier)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return out

@@ -48,6 +48,10 @@ class Target:
     @torch.no_grad()
     def features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
         """ids: [B, T] int64."""
+        with torch.autocast(ids.device.type, enabled=False):  # the arithmetic that serves it
+            return self._features(ids, layers)
+
+    def _features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:
         model, (B, T) = self.model, ids.shape
         rotation = model.rotation(torch.arange(T, device=ids.device).repeat(B))
         masks = {window: window_mask(T, window, ids.device) for window in set(model.sliding_windows)}
@@ -61,6 +65,7 @@ class Target:
             x = model.attention_output(layer, x, attended, NO_BATCH)
         if model.num_layers in layers:
             hidden[model.num_layers] = x.view(B, T, -1).clone()
+        assert model.final_norm is not None, "a whole model has a final norm"
         final = model.kernels.rms_norm(x, model.final_norm, model.config.norm_eps)
         return Features(hidden, final.view(B, T, -1), model.lm_head(final).view(B, T, -1))
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.errors import ConfigError
+from specserve.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,30 +17,91 @@ if TYPE_CHECKING:
 
     from specserve.text.tokenizer import HfTokenizer
 
+HELD_OUT_ONE_IN = 20
 
-def read_texts(patterns: Sequence[str]) -> list[str]:
+
+def read_texts(patterns: Sequence[str], option: str = "--data") -> list[str]:
     """The UTF-8 files that the paths and globs name, in a fixed order. ConfigError for a pattern without a file."""
     texts = []
     for pattern in patterns:
         files = sorted(path for path in map(Path, glob.glob(pattern, recursive=True)) if path.is_file())
         if not files:
-            raise ConfigError(f"--data {pattern}: no file matches. Give a path, or a quoted glob such as 'src/**/*.py'.")
-        for file in files:
-            try:
-                texts.append(file.read_text(encoding="utf-8"))
-            except UnicodeDecodeError:
-                raise ConfigError(f"--data {file}: the file is not UTF-8 text. Leave it out or convert it.") from None
+            raise ConfigError(
+                f"{option} {pattern}: no file matches. Give a path, or a quoted glob such as 'src/**/*.py'."
+            )
+        texts += [read_text(file, option) for file in files]
     return [text for text in texts if text.strip()]
 
 
-def token_stream(texts: Sequence[str], tokenizer: HfTokenizer) -> Tensor:
-    """All texts one after the other, an end-of-text token before each where the model has one."""
+def read_text(file: Path, option: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{option} {file}: the file is not UTF-8 text. Leave it out or convert it.") from None
+    except OSError as error:
+        raise ConfigError(f"{option} {file}: the file cannot be read: {error.strerror}.") from None
+
+
+def token_stream(texts: Sequence[str], tokenizer: HfTokenizer, vocab_size: int) -> Tensor:
+    """All texts one after the other, an end-of-text token before each where the model has one. ModelError where the
+    tokenizer gives ids that the model does not have."""
     separator = list(tokenizer.eos_token_ids[:1])
     ids: list[int] = []
     for text in texts:
         ids += separator
         ids += tokenizer.encode(text)
-    return torch.tensor(ids + separator)
+    stream = torch.tensor(ids + separator, dtype=torch.int64)
+    if len(stream) and (highest := int(stream.max())) >= vocab_size:
+        raise ModelError(
+            f"the target's tokenizer gives token {highest}, but the model has {vocab_size} tokens. "
+            "tokenizer.json and config.json are not of the same model."
+        )
+    return stream
+
+
+def most_frequent(stream: Tensor, vocab_size: int, count: int) -> Tensor:
+    """[count] int64: the ids of the tokens that occur most often in the stream, ascending."""
+    counts = torch.bincount(stream, minlength=vocab_size)
+    return counts.argsort(descending=True, stable=True)[:count].sort().values
+
+
+class Split(NamedTuple):
+    train: Tensor
+    """[tokens]."""
+    held_out: Tensor
+    """[windows, length]."""
+
+
+def split_windows(stream: Tensor, length: int) -> Split:
+    """Hold out every twentieth window of a stream, at least one; the rest is one stream again."""
+    count = len(stream) // length
+    if count < 3:
+        raise too_little("--data", len(stream), 3, length)
+    windows = stream[: count * length].view(count, length)
+    held = torch.arange(count) % HELD_OUT_ONE_IN == min(count, HELD_OUT_ONE_IN) - 1
+    return Split(torch.cat((windows[~held].flatten(), stream[count * length :])), windows[held])
+
+
+def all_windows(stream: Tensor, length: int, option: str) -> Tensor:
+    """[windows, length] of a held-out stream."""
+    count = len(stream) // length
+    if not count:
+        raise too_little(option, len(stream), 1, length)
+    return stream[: count * length].view(count, length)
+
+
+def spread(windows: Tensor, count: int) -> Tensor:
+    """At most `count` of the windows, at equal distances."""
+    if len(windows) <= count:
+        return windows
+    return windows[torch.linspace(0, len(windows) - 1, count).long()]
+
+
+def too_little(option: str, tokens: int, windows: int, length: int) -> ConfigError:
+    return ConfigError(
+        f"{option} has {tokens} tokens, and at least {windows} windows of {length} are needed. "
+        "Give more text, or a smaller --length."
+    )
 
 
 class Windows:
@@ -49,10 +110,7 @@ class Windows:
     def __init__(self, stream: Tensor, length: int, batch: int, seed: int) -> None:
         self.stream, self.length, self.batch, self.seed = stream, length, batch, seed
         if len(stream) < 2 * length:
-            raise ConfigError(
-                f"--data has {len(stream)} tokens, and training needs at least two windows of {length}. "
-                "Give more text, or a smaller --length."
-            )
+            raise too_little("--data", len(stream), 2, length)
 
     def batches(self, skip: int = 0) -> Iterator[Tensor]:
         epoch = 0
@@ -61,9 +119,10 @@ class Windows:
             offset = int(torch.randint(self.length, (1,), generator=generator))
             count = (len(self.stream) - offset) // self.length
             windows = self.stream[offset : offset + count * self.length].view(count, self.length)
-            for chosen in torch.randperm(count, generator=generator).split(self.batch):
+            order = torch.randperm(count, generator=generator)
+            for begin in range(0, count, self.batch):
                 if skip:
                     skip -= 1
                 else:
-                    yield windows[chosen]
+                    yield windows[order[begin : begin + self.batch]]
             epoch += 1

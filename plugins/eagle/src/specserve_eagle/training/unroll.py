@@ -1,7 +1,8 @@
 """The loss of an unrolled head, and what it would accept.
 
 Step j predicts the token j + 2 after a pair's position. Its loss is the cross-entropy to the target's own distribution,
-weighted 0.8^j (Li et al., 2025). Letters: B windows, N positions of each, V target vocabulary, D draft vocabulary.
+weighted 0.8^j (Li et al., 2025). Letters: B windows, T tokens of each, N positions that every step has, V target
+vocabulary, D draft vocabulary.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import torch.nn.functional as F
 from specserve_eagle.training.modules import Rotation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from specserve_eagle.training.heads import Head
-    from specserve_eagle.training.target import Target
+    from specserve_eagle.training.target import Features, Target
 
 STEP_WEIGHT = 0.8
 
@@ -32,41 +35,65 @@ class Unrolled(NamedTuple):
     """By step: 1 - the total variation between both distributions, what sampled drafts are accepted with."""
 
 
+class Teacher(NamedTuple):
+    """What the target wants drafted after each token."""
+
+    probabilities: Tensor
+    """[B, T, D], of the draft vocabulary's tokens: they may add up to less than 1."""
+    best: Tensor
+    """[B, T], the draft id of the most likely token; -1 where the draft vocabulary lacks it."""
+
+
 def unroll(head: Head, target: Target, ids: Tensor, num_steps: int) -> Unrolled:
     """ids: [B, T] int64."""
     features = target.features(ids, head.layers)
-    N = ids.shape[1] - num_steps - 1
-    embedding = target.model.embedding
-    table = target.model.rotary
-    hidden = head.first(features)[:, :N]
-    earlier: list[tuple[Tensor, Tensor]] = []
+    teacher = teacher_of(features.logits, head.draft_ids)
     total, greedy, overlap = torch.zeros((), device=ids.device), [], []
-    for step in range(num_steps):
-        positions = slice(step, step + N)
-        embedded = F.embedding(ids[:, 1 + step : 1 + step + N], embedding)
-        rotation = Rotation(table.cos[positions, 0], table.sin[positions, 0])
-        hidden, logits = head(embedded, hidden, rotation, earlier)
-        wanted = features.logits[:, 1 + step : 1 + step + N]
-        probabilities, best = target_distribution(wanted, head.draft_ids)
-        log_q = logits.float().log_softmax(-1)
-        total = total - STEP_WEIGHT**step * (probabilities * log_q).sum(-1).mean()
+    for step, logits in enumerate(unrolled_logits(head, target, features, ids, num_steps)):
+        log_q, wanted = logits.float().log_softmax(-1), at_step(teacher, step, logits.shape[1])
+        total = total + STEP_WEIGHT**step * cross_entropy(log_q, wanted)
         with torch.no_grad():
-            greedy.append((log_q.argmax(-1) == best).float().mean())
-            overlap.append(torch.minimum(log_q.exp(), probabilities).sum(-1).mean())
+            greedy.append((log_q.argmax(-1) == wanted.best).float().mean())
+            overlap.append(torch.minimum(log_q.exp(), wanted.probabilities).sum(-1).mean())
     return Unrolled(total, greedy, overlap)
 
 
+def unrolled_logits(head: Head, target: Target, features: Features, ids: Tensor, num_steps: int) -> Iterator[Tensor]:
+    """Of every step the logits [B, N, D], N = T - num_steps - 1: those at [:, p] draft token p + step + 2 of the text,
+    from hidden states that the target gave up to p and tokens of the text up to p + step + 1."""
+    N = ids.shape[1] - num_steps - 1
+    table = target.model.rotary
+    hidden = head.first(features)[:, :N]
+    earlier: list[tuple[Tensor, Tensor]] = []
+    for step in range(num_steps):
+        positions = slice(step, step + N)
+        embedded = F.embedding(ids[:, 1 + step : 1 + step + N], target.model.embedding)
+        rotation = Rotation(table.cos[positions, 0], table.sin[positions, 0])
+        hidden, logits = head(embedded, hidden, rotation, earlier)
+        yield logits
+
+
 @torch.no_grad()
-def target_distribution(logits: Tensor, draft_ids: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The target's probabilities of the draft vocabulary's tokens [B, N, D], which may add up to less than 1, and the
-    draft id of its most likely token [B, N], -1 where the draft vocabulary lacks it."""
-    probabilities = logits.float().softmax(-1)
-    best = probabilities.argmax(-1)
+def teacher_of(logits: Tensor, draft_ids: Tensor | None, temperature: float = 1.0) -> Teacher:
+    """logits: [B, T, V] of the target."""
+    probabilities = (logits.float() / temperature).softmax(-1)
+    best = logits.argmax(-1)
     if draft_ids is None:
-        return probabilities, best
+        return Teacher(probabilities, best)
     of_target = torch.full((logits.shape[-1],), -1, device=logits.device)
     of_target[draft_ids] = torch.arange(len(draft_ids), device=logits.device)
-    return probabilities[..., draft_ids], of_target[best]
+    return Teacher(probabilities[..., draft_ids], of_target[best])
+
+
+def at_step(teacher: Teacher, step: int, num_positions: int) -> Teacher:
+    """The teacher of what a step drafts at each of its positions."""
+    at = slice(1 + step, 1 + step + num_positions)
+    return Teacher(teacher.probabilities[:, at], teacher.best[:, at])
+
+
+def cross_entropy(log_q: Tensor, wanted: Teacher) -> Tensor:
+    """Mean over the positions, in nats."""
+    return -(wanted.probabilities * log_q).sum(-1).mean()
 
 
 def acceptance_length(rates: list[float]) -> float:
