@@ -1,0 +1,129 @@
+"""Draft models in the public formats that other engines load.
+
+- EAGLE-3: LlamaForCausalLMEagle3. Engines take the embedding from the target where embed_tokens is absent, and layers
+  2, L/2 and L-3 where no layers are named; ids that name them are counted differently by different engines.
+- EAGLE: the original layout. The bias of `fc` is zero: some engines have one, others leave it out.
+- MTP: the layer is numbered on from the target's layers, as in DeepSeek-V3's checkpoints.
+- Stand-alone: a plain Llama with the target's tokenizer.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors.torch import save_file
+
+from specserve.model_files import RawJson, read_json
+from specserve.models.config import read_config
+from specserve_eagle.training.folder import write_atomically
+from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
+from specserve_eagle.training.standalone import DraftLlama
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve.models.config import ModelConfig
+    from specserve_eagle.training.modules import HeadShape
+
+    Module = Eagle3Head | Eagle1Head | MtpHead | DraftLlama
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "generation_config.json",
+)
+COPIED_KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "max_position_embeddings", "vocab_size")
+ROPE_KEYS = ("partial_rotary_factor", "original_max_position_embeddings")
+
+
+def export(module: Module, target_dir: Path, folder: Path) -> None:
+    """Write model.safetensors and config.json, each atomically; the tokenizer too beside a stand-alone model."""
+    target = read_config(target_dir)
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in public_tensors(module, target).items()}
+    config = public_config(module, target, read_json(target_dir / "config.json"))
+    write_atomically(folder / "model.safetensors", lambda file: save_file(tensors, file, metadata={"format": "pt"}))
+    write_atomically(folder / "config.json", lambda file: file.write_text(json.dumps(config, indent=2) + "\n"))
+    if isinstance(module, DraftLlama):
+        for name in TOKENIZER_FILES:
+            if (target_dir / name).is_file():
+                shutil.copyfile(target_dir / name, folder / name)
+
+
+def public_tensors(module: Module, target: ModelConfig) -> dict[str, Tensor]:
+    """Weights in bfloat16 under their public names, with the tables of a draft vocabulary."""
+    state = {name: tensor.to(torch.bfloat16) for name, tensor in module.state_dict().items() if name != "draft_ids"}
+    match module:
+        case Eagle3Head():
+            return state | vocabulary_tables(module.draft_ids, target.vocab_size)
+        case Eagle1Head():
+            named = {name.replace("layer.", "layers.0.", 1) if name.startswith("layer.") else name: tensor
+                     for name, tensor in state.items()}  # fmt: skip
+            return named | {"fc.bias": torch.zeros(target.hidden_size, dtype=torch.bfloat16)}
+        case MtpHead():
+            prefix = f"model.layers.{target.num_layers}."
+            final = {"norm.weight": "shared_head.norm.weight"}
+            return {prefix + final.get(name, name.removeprefix("layer.")): tensor for name, tensor in state.items()}
+        case DraftLlama():
+            return {name if name.startswith("lm_head.") else f"model.{name}": tensor for name, tensor in state.items()}
+
+
+def vocabulary_tables(draft_ids: Tensor, vocab_size: int) -> dict[str, Tensor]:
+    """d2t: what is added to a draft id to give the target's; t2d: whether a target's id is in the draft vocabulary."""
+    ids = draft_ids.cpu()
+    mask = torch.zeros(vocab_size, dtype=torch.bool)
+    mask[ids] = True
+    return {"d2t": ids - torch.arange(len(ids)), "t2d": mask}
+
+
+def public_config(module: Module, target: ModelConfig, raw: RawJson) -> RawJson:
+    """`raw`: the target's config.json."""
+    config = layer_config(module.shape, raw) | rope_config(target, raw)
+    match module:
+        case Eagle3Head():
+            own = {"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": len(module.draft_ids)}
+            own |= {"target_hidden_size": target.hidden_size, "norm_before_residual": False}
+        case Eagle1Head():
+            own = {"architectures": ["LlamaForCausalLM"], "bias": True}
+        case MtpHead():
+            own = {"architectures": ["LlamaForCausalLMNextN"], "num_hidden_layers": target.num_layers}
+            own |= {"num_nextn_predict_layers": 1}
+        case DraftLlama():
+            own = {"architectures": ["LlamaForCausalLM"], "num_hidden_layers": len(module.layers)}
+            own |= {"tie_word_embeddings": module.tied}
+    return config | own
+
+
+def layer_config(shape: HeadShape, raw: RawJson) -> RawJson:
+    sizes = {
+        "model_type": "llama",
+        "hidden_size": shape.hidden_size,
+        "intermediate_size": shape.intermediate_size,
+        "num_hidden_layers": 1,
+        "num_attention_heads": shape.num_heads,
+        "num_key_value_heads": shape.num_kv_heads,
+        "head_dim": shape.head_dim,
+        "hidden_act": "silu",
+        "rms_norm_eps": shape.norm_eps,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": False,
+        "torch_dtype": "bfloat16",
+    }
+    return sizes | {key: raw[key] for key in COPIED_KEYS if key in raw}
+
+
+def rope_config(target: ModelConfig, raw: RawJson) -> RawJson:
+    """The target's rotation under the older keys, which all engines read."""
+    scaling = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    scaling.pop("rope_theta", None)
+    is_scaled = target.rope.rope_type != "default"
+    found = {"rope_theta": target.rope.rope_theta, "rope_scaling": scaling if is_scaled else None}
+    return found | {key: raw[key] for key in ROPE_KEYS if key in raw}

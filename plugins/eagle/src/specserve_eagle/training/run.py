@@ -1,0 +1,140 @@
+"""One training run: from options to a draft model in its directory, and its acceptance on held-out text.
+
+Owns the order: whatever can be wrong is found before weights are loaded, as far as it can be.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.models.config import read_config
+from specserve.models.locate import locate_model
+from specserve.text.tokenizer import HfTokenizer
+from specserve_eagle.training.bar import Bar
+from specserve_eagle.training.evaluate import Sampling, teacher_forced
+from specserve_eagle.training.export import export
+from specserve_eagle.training.folder import prepare_folder
+from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
+from specserve_eagle.training.loop import Budget, Trainer
+from specserve_eagle.training.modules import HeadShape
+from specserve_eagle.training.options import (
+    DEFAULT_DRAFT_VOCAB,
+    check_against,
+    check_options,
+    head_identity,
+)
+from specserve_eagle.training.reopen import reopen
+from specserve_eagle.training.standalone import DEFAULT_LAYERS, DraftLlama, distill, standalone_shape
+from specserve_eagle.training.target import Target
+from specserve_eagle.training.text import (
+    Split,
+    Windows,
+    all_windows,
+    most_frequent,
+    read_texts,
+    split_windows,
+    spread,
+    token_stream,
+)
+from specserve_eagle.training.unroll import unroll
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from torch import Tensor
+
+    from specserve_eagle.training.evaluate import Acceptance
+    from specserve_eagle.training.export import Module
+    from specserve_eagle.training.options import TrainOptions
+    from specserve_eagle.training.unroll import Unrolled
+
+FINAL_WINDOWS = 64
+"""Held-out windows of the estimate at the end."""
+
+
+def train(options: TrainOptions) -> Acceptance:
+    """Train, write the draft model to `options.out`, and estimate its greedy acceptance on held-out windows."""
+    check_options(options)
+    path = locate_model(options.target)
+    config = read_config(path)
+    check_against(options, config)
+    tokenizer = HfTokenizer.from_dir(path)
+    prepare_folder(options.out, head_identity(options, config), resume=options.resume)
+    split = read_split(options, tokenizer, config.vocab_size)
+    windows = Windows(split.train, options.length, options.batch, options.seed)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed)
+    target = Target.load(path, options.device)
+    module = make_module(options, target, split.train).to(options.device)
+    with Bar(options.head) as bar:
+        trainer = Trainer(
+            module,
+            loss_function(options, target, module),
+            options.out,
+            device=options.device,
+            on_step=bar.show,
+            save=lambda _: export(module, path, options.out),
+        )
+        if options.resume:
+            trainer.resume()
+        with stopped_by_interrupt(trainer):
+            trainer.run(windows, Budget(max_steps=options.max_steps, minutes=options.minutes))
+    held_out = spread(split.held_out, FINAL_WINDOWS)
+    return teacher_forced(reopen(options.out, target), target, held_out, Sampling(), options.batch)
+
+
+def read_split(options: TrainOptions, tokenizer: HfTokenizer, vocab_size: int) -> Split:
+    """The stream to train on and the windows that are held out."""
+    stream = token_stream(read_texts(options.data), tokenizer, vocab_size)
+    if not options.eval_data:
+        return split_windows(stream, options.length)
+    held_out = token_stream(read_texts(options.eval_data, "--eval-data"), tokenizer, vocab_size)
+    return Split(stream, all_windows(held_out, options.length, "--eval-data"))
+
+
+def make_module(options: TrainOptions, target: Target, stream: Tensor) -> Module:
+    config = target.config
+    if options.head == "standalone":
+        shape = standalone_shape(config, options.hidden_size, options.intermediate_size)
+        return DraftLlama(config.vocab_size, shape, options.layers or DEFAULT_LAYERS, tied=not options.untied)
+    shape = HeadShape.of(config)
+    shape = shape._replace(intermediate_size=options.intermediate_size or shape.intermediate_size)
+    if options.head == "eagle":
+        return Eagle1Head(target, shape)
+    if options.head == "mtp":
+        return MtpHead(target, shape)
+    count = min(options.draft_vocab or DEFAULT_DRAFT_VOCAB, config.vocab_size)
+    return Eagle3Head(target, shape, most_frequent(stream, config.vocab_size, count))
+
+
+def loss_function(options: TrainOptions, target: Target, module: Module) -> Callable[[Tensor], Unrolled]:
+    if options.compile:
+        module.compile()
+    if isinstance(module, DraftLlama):
+        return partial(distill, module, target)
+    return lambda ids: unroll(module, target, ids, options.unroll)
+
+
+@contextmanager
+def stopped_by_interrupt(trainer: Trainer) -> Iterator[None]:
+    """The first Ctrl-C ends training after the step that runs, with a checkpoint; the second ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        trainer.stop()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
