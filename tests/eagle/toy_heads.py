@@ -6,6 +6,7 @@ A head is a dict of canonical names, as the reference computes with it; a format
 from __future__ import annotations
 
 import json
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from specserve.models.config import parse_config
 from specserve.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -51,7 +53,7 @@ class Format(NamedTuple):
     kind: str
     config: dict[str, Any]
     layer: str
-    names: dict[str, str] = {}
+    names: Mapping[str, str] = MappingProxyType({})
     inside: bool = False
     """The tensors are added to a whole target checkpoint."""
 
@@ -118,7 +120,7 @@ def random_head(kind: str, *, seed: int = 0, own_tables: bool = False) -> Tensor
     generator = torch.Generator().manual_seed(seed)
 
     def weight(rows: int, columns: int) -> Tensor:
-        return torch.randn(rows, columns, generator=generator) / columns**0.5
+        return torch.randn(rows, columns, generator=generator).div(columns**0.5)
 
     def norm(size: int = H) -> Tensor:
         return 1 + 0.2 * torch.randn(size, generator=generator)

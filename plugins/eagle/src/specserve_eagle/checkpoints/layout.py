@@ -46,12 +46,14 @@ MTP_LAYERS_MODULES = {
     "hnorm": "hidden_layernorm",
     "norm": "final_layernorm",
 }
-SHARED = {"embed_tokens": ("model.embed_tokens", "embed_tokens"), "lm_head": ("lm_head",)}
+SHARED: dict[str, tuple[str, ...]] = {"embed_tokens": ("model.embed_tokens", "embed_tokens"), "lm_head": ("lm_head",)}
+WITHIN_TARGET = "model.norm.weight"
+"""A tensor that a checkpoint has where an MTP head lies within its target's."""
 MTP_LAYERS = re.compile(r"(model\.|)mtp_layers\.0\.input_proj\.weight")
 
 
 class Layout(NamedTuple):
-    """One format's names. A module that `modules` lacks has its canonical name."""
+    """One format's names. A module that `modules` lacks has its canonical name; one without names is in no file."""
 
     kind: HeadKind
     modules: dict[str, tuple[str, ...]]
@@ -97,8 +99,8 @@ def layout_of(names: Iterable[str], kind: HeadKind) -> Layout | None:
 
 
 def _mtp_layout(held: frozenset[str]) -> Layout | None:
-    # Copies of the target's embedding and head beside it; within its checkpoint these names are the target's own.
-    shared: dict[str, tuple[str, ...]] = {} if "model.norm.weight" in held else SHARED
+    # Beside the target's checkpoint these are the head's copies; within it they are the target's own.
+    shared = dict.fromkeys(SHARED, ()) if WITHIN_TARGET in held else SHARED
     if "mtp.fc.weight" in held:  # Qwen3-Next
         return Layout("mtp", shared | _prefixed("mtp.", QWEN_MODULES), "mtp.layers.0.")
     for name in sorted(held):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import ModelError
 from specserve.models.weights import ITEM_SIZES, Checkpoint
-from specserve_eagle.checkpoints.layout import layout_of
+from specserve_eagle.checkpoints.layout import WITHIN_TARGET, layout_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +82,9 @@ class HeadCheckpoint(Checkpoint):
 
     def _refuse_superfluous(self, config: HeadConfig) -> None:
         known = set(self._found.values())
-        extra = {name for name in self.names - known if not name.endswith(BUFFERS) and not _is_targets(name, config)}
+        extra = {name for name in self.names - known if not name.endswith(BUFFERS)}
+        if config.kind == "mtp" and WITHIN_TARGET in self.names:
+            extra = {name for name in extra if not _is_targets(name, config)}
         if extra:
             first = min(extra)
             raise ModelError(
@@ -100,8 +102,8 @@ def open_head(path: Path, config: HeadConfig) -> HeadCheckpoint:
 
 
 def _is_targets(name: str, config: HeadConfig) -> bool:
-    """A tensor of the target, in whose checkpoint an MTP head may be."""
-    match = TARGET_TENSOR.fullmatch(name) if config.kind == "mtp" else None
+    """A tensor of the target, in whose checkpoint the MTP head is."""
+    match = TARGET_TENSOR.fullmatch(name)
     return match is not None and (match[1] is None or int(match[1]) < config.hidden_layers[0])
 
 
