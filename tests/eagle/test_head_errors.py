@@ -52,6 +52,15 @@ def test_every_missing_tensor_is_named(tmp_path, form):
         refused(change_tensors(path, **{theirs: None}), f"{re.escape(theirs)} is missing")
 
 
+@pytest.mark.parametrize(("form", "name"), [("eagle", "fc.bias"), ("speculators-eagle", "fusion_fc.bias")])
+def test_a_bias_that_config_json_promises_must_be_there(tmp_path, form, name):
+    refused(change_tensors(write_head(tmp_path, form, bias=True), **{name: None}), f"{name} is missing")
+
+
+def test_attention_biases_that_config_json_promises_must_be_there(tmp_path):
+    refused(write_head(tmp_path, "specforge", attention_bias=True), "q_proj.bias is missing")
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_superfluous_tensor_is_named(tmp_path, form):
     kind = FORMATS[form].kind
@@ -182,6 +191,7 @@ def test_more_than_one_mtp_layer_is_refused(tmp_path, form):
 @pytest.mark.parametrize(
     ("form", "changes", "match"),
     [
+        ("deepseek-beside", {"architectures": ["MistralForCausalLM"]}, "sliding window is not supported"),
         ("deepseek-beside", {"kv_lora_rank": 64}, "kv_lora_rank = 64 .multi-head latent attention"),
         ("qwen-beside", {"num_experts": 8}, "num_experts = 8 .a mixture of experts"),
         ("specforge", {"fc_norm": True}, "fc_norm = True"),
@@ -197,6 +207,7 @@ def test_more_than_one_mtp_layer_is_refused(tmp_path, form):
         ("specforge", {"sliding_window": 16, "architectures": ["MistralForCausalLMEagle3"]}, "sliding window"),
         ("specforge", {"rope_scaling": {"rope_type": "new", "factor": 2.0}}, "rotary type 'new' is not supported"),
         ("specforge", {"draft_vocab_size": V + 1}, "draft_vocab_size must be between 1 and vocab_size"),
+        ("speculators-eagle3", {"quantization_config": {"quant_method": "fp8"}}, "quantised weights .fp8"),
         ("speculators-eagle3", {"norm_before_residual": None}, "norm_before_residual must be true or false"),
         (
             "speculators-eagle3",

@@ -43,6 +43,22 @@ def test_only_mimo_puts_the_hidden_state_first(tmp_path):
     assert [form for form, config in configs.items() if not config.embedding_first] == ["mimo"]
 
 
+def test_the_speculators_format_keeps_the_dtype_outside_of_the_layer(tmp_path):
+    config = read_head_config(write_head(tmp_path, "speculators-eagle3", torch_dtype="bfloat16"), toy_target())
+    assert config.dtype == "bfloat16"
+
+
+def test_only_a_config_that_says_so_has_its_norm_before_the_residual(tmp_path):
+    configs = {form: read_head_config(write_head(tmp_path / form, form), toy_target()) for form in EAGLE3_FORMATS}
+    assert [form for form, config in configs.items() if config.norm_before_residual] == ["speculators-eagle3"]
+
+
+def test_the_rotation_is_the_one_that_config_json_names(tmp_path):
+    scaling = {"rope_type": "linear", "factor": 4.0}
+    rope = read_head_config(write_head(tmp_path, "specforge", rope_scaling=scaling, rope_theta=5e5), toy_target()).rope
+    assert (rope.rope_type, rope.factor, rope.rope_theta) == ("linear", 4.0, 5e5)
+
+
 def test_a_head_may_have_its_own_embedding_and_output_head(tmp_path):
     for form in ("specforge", "eagle", "deepseek-beside", "nextn"):
         head = random_head(FORMATS[form].kind, own_tables=True)

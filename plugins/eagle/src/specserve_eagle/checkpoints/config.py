@@ -89,7 +89,7 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     if layout is None:
         raise ModelError(f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc or mtp_layers.0.*.")
     refuse_unsupported(raw, names, where)
-    layer = _layer(raw, where)
+    layer = _layer(raw, kind, where)
     if kind == "mtp":
         _check_mtp(raw, layer, target, where)
     config = _head_config(raw, layer, layout, target, where)
@@ -98,7 +98,7 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     return config
 
 
-def _layer(raw: RawJson, where: str) -> ModelConfig:
+def _layer(raw: RawJson, kind: HeadKind, where: str) -> ModelConfig:
     """The decoder layer's numbers, read as those of a plain model of the same family."""
     inner = raw.get("transformer_layer_config")
     if inner is None and raw.get("model_type") == "eagle" and isinstance(raw.get("model"), dict):
@@ -107,7 +107,8 @@ def _layer(raw: RawJson, where: str) -> ModelConfig:
         inner = None
     family = family_of(raw, where)
     merged = raw if inner is None else inner | {key: raw[key] for key in OUTER_KEYS if key in raw}
-    window = {} if "sliding_window" in merged else {"sliding_window": None}
+    # EAGLE has no windows; where a target leaves the key out, its family decides for its MTP layer too.
+    window = {} if kind == "mtp" or "sliding_window" in merged else {"sliding_window": None}
     model = parse_config(merged | window | {"architectures": [], "model_type": family}, {}, where=where)
     if any(window is not None for window in model.sliding_windows):
         raise ModelError(f"{where}: a head whose attention has a sliding window is not supported.")
@@ -163,5 +164,6 @@ def _norm_before_residual(raw: RawJson, where: str) -> bool:
 
 
 def _fc_bias(raw: RawJson, names: frozenset[str], layout: Layout) -> bool:
-    """A bias that the file has, or that the speculators format promises: original files do not mention it."""
-    return bool(raw.get("fusion_bias")) or any(name in names for name in layout.candidates("fc.bias"))
+    """A bias that the file has or that config.json promises; original config.json files seldom mention it."""
+    promised = raw.get("fusion_bias") is True or raw.get("bias") is True
+    return promised or any(name in names for name in layout.candidates("fc.bias"))

@@ -113,7 +113,7 @@ def expected_tensors(config: HeadConfig) -> dict[str, Expected]:
     eagle3, reduced = config.kind == "eagle3", D < V
     tensors = {
         "fc": Expected((H, len(config.hidden_layers) * T if eagle3 else H + T)),
-        "embed_tokens": Expected((V, H), required=H != T),
+        "embed_tokens": Expected((V, H), required=False),
         "lm_head": Expected((D, H), required=reduced),
     }
     if config.fc_bias:
