@@ -145,7 +145,11 @@ def test_target_ids_in_place_of_offsets_are_refused(tmp_path):
 
 @pytest.mark.parametrize("form", ["specforge", "eagle", "qwen-beside", "speculators-eagle3", "speculators-mtp"])
 def test_a_head_for_another_vocabulary_is_refused(tmp_path, form):
-    refused(write_head(tmp_path, form), "vocabulary of the head: 64 tokens.*trained for another target", vocab_size=96)
+    refused(
+        write_head(tmp_path, form),
+        "config.json: vocabulary of the head: 64 tokens.*trained for another target",
+        vocab_size=96,
+    )
 
 
 @pytest.mark.parametrize("form", ["eagle", "deepseek-beside", "speculators-eagle"])

@@ -20,22 +20,24 @@ if TYPE_CHECKING:
 ANOTHER_TARGET = "The head was trained for another target; use one that was trained for this model."
 
 
-def check_target(config: HeadConfig, raw: RawJson, names: frozenset[str], layout: Layout, target: ModelConfig) -> None:
+def check_target(
+    config: HeadConfig, raw: RawJson, names: frozenset[str], layout: Layout, target: ModelConfig, where: str
+) -> None:
     """ModelError where the head cannot be this target's."""
     if config.vocab_size != target.vocab_size:
-        _differ("vocabulary", f"{config.vocab_size} tokens", f"{target.vocab_size}")
+        _differ(where, "vocabulary", f"{config.vocab_size} tokens", f"{target.vocab_size}")
     if config.target_hidden_size != target.hidden_size:
-        _differ("target_hidden_size", str(config.target_hidden_size), f"hidden states of {target.hidden_size}")
+        _differ(where, "target_hidden_size", str(config.target_hidden_size), f"hidden states of {target.hidden_size}")
     for part in ("embed_tokens", "lm_head"):
         if config.hidden_size != target.hidden_size and not _has(names, layout, part) and _needs(config, part):
             raise ModelError(
-                f"The head has hidden_size {config.hidden_size} and no {part} of its own, and the target's is "
+                f"{where}: the head has hidden_size {config.hidden_size} and no {part} of its own, and the target's is "
                 f"{target.hidden_size} wide. {ANOTHER_TARGET}"
             )
     if config.kind != "eagle3" and config.hidden_size != target.hidden_size:
-        _differ("hidden_size", str(config.hidden_size), f"hidden states of {target.hidden_size}")
-    _check_depth(raw, layout, target)
-    _check_verifier(raw, target)
+        _differ(where, "hidden_size", str(config.hidden_size), f"hidden states of {target.hidden_size}")
+    _check_depth(layout, target, where)
+    _check_verifier(raw, target, where)
 
 
 def _needs(config: HeadConfig, part: str) -> bool:
@@ -46,19 +48,19 @@ def _has(names: frozenset[str], layout: Layout, part: str) -> bool:
     return any(name in names for name in layout.candidates(part))
 
 
-def _check_depth(raw: RawJson, layout: Layout, target: ModelConfig) -> None:
+def _check_depth(layout: Layout, target: ModelConfig, where: str) -> None:
     """An MTP layer is numbered on from its target's layers, or 0 where it was exported by itself."""
     if layout.layer_index not in (None, 0, target.num_layers):
-        _differ("MTP layer", f"number {layout.layer_index}", f"{target.num_layers} layers, which end before it")
+        _differ(where, "MTP layer", f"number {layout.layer_index}", f"{target.num_layers} layers, which end before it")
 
 
-def _check_verifier(raw: RawJson, target: ModelConfig) -> None:
+def _check_verifier(raw: RawJson, target: ModelConfig, where: str) -> None:
     verifier = (raw.get("speculators_config") or {}).get("verifier") or {}
     families = {ARCHITECTURES[name] for name in verifier.get("architectures") or [] if name in ARCHITECTURES}
     if families and target.family not in families:
         named = verifier.get("name_or_path") or "a model"
-        _differ("verifier", f"{named} of family {', '.join(sorted(families))}", f"family {target.family}")
+        _differ(where, "verifier", f"{named} of family {', '.join(sorted(families))}", f"family {target.family}")
 
 
-def _differ(what: str, got: str, expected: str) -> None:
-    raise ModelError(f"{what} of the head: {got}; of the target: {expected}. {ANOTHER_TARGET}")
+def _differ(where: str, what: str, got: str, expected: str) -> None:
+    raise ModelError(f"{where}: {what} of the head: {got}; of the target: {expected}. {ANOTHER_TARGET}")

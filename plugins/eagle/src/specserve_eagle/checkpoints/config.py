@@ -94,7 +94,7 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
         _check_mtp(raw, layer, target, where)
     config = _head_config(raw, layer, layout, target, where)
     config = msgspec.structs.replace(config, fc_bias=_fc_bias(raw, names, layout))
-    check_target(config, raw, names, layout, target)
+    check_target(config, raw, names, layout, target, where)
     return config
 
 
