@@ -18,6 +18,8 @@ FORMAT = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining} {postfix}"
 SHOWN_DRAFT = 3
 """Draft tokens of the acceptance length that is shown."""
 LOG_SECONDS = 30.0
+FIRST_SECONDS = 0.01
+"""Nothing is shown before the first step: an error may come instead."""
 
 
 class Bar:
@@ -25,7 +27,9 @@ class Bar:
 
     def __init__(self, head: str) -> None:
         interval = 0.5 if sys.stderr.isatty() else LOG_SECONDS
-        self._bar = tqdm(total=1.0, desc=head, bar_format=FORMAT, mininterval=interval, dynamic_ncols=True)
+        self._bar = tqdm(
+            total=1.0, desc=head, bar_format=FORMAT, mininterval=interval, dynamic_ncols=True, delay=FIRST_SECONDS
+        )
 
     def show(self, progress: Progress, spent: float) -> None:
         rates = (progress.greedy * SHOWN_DRAFT)[:SHOWN_DRAFT] if len(progress.greedy) == 1 else progress.greedy

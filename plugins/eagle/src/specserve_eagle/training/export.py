@@ -14,7 +14,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from specserve.model_files import RawJson, read_json
 from specserve.models.config import read_config
@@ -49,7 +49,8 @@ def export(module: Module, target_dir: Path, folder: Path) -> None:
     target = read_config(target_dir)
     tensors = {name: tensor.contiguous().cpu() for name, tensor in public_tensors(module, target).items()}
     config = public_config(module, target, read_json(target_dir / "config.json"))
-    write_atomically(folder / "model.safetensors", lambda file: save_file(tensors, file, metadata={"format": "pt"}))
+    content = save(tensors, metadata={"format": "pt"})
+    write_atomically(folder / "model.safetensors", lambda file: file.write_bytes(content))
     write_atomically(folder / "config.json", lambda file: file.write_text(json.dumps(config, indent=2) + "\n"))
     if isinstance(module, DraftLlama):
         for name in TOKENIZER_FILES:
