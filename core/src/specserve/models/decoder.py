@@ -33,9 +33,10 @@ class Rotation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
-    """Weights of one layer. The head norms are None where the family has none."""
+    """Weights of one layer. Norms that the architecture does not have are None. With `side_norm`, qkv_proj reads
+    [normed side input ; normed x], as the layer of EAGLE-3 does (Li et al., 2025)."""
 
-    input_norm: Tensor
+    input_norm: Tensor | None
     qkv_proj: Projection
     q_norm: Tensor | None
     k_norm: Tensor | None
@@ -43,15 +44,16 @@ class DecoderLayer:
     post_attention_norm: Tensor
     gate_up_proj: Projection
     down_proj: Projection
+    side_norm: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DecoderWeights:
-    """embedding: [V, H]; final_norm: [H]."""
+    """embedding: [V, H]; final_norm: [H], None where the head reads the last layer's output as it is."""
 
     embedding: Tensor
     layers: tuple[DecoderLayer, ...]
-    final_norm: Tensor
+    final_norm: Tensor | None
     lm_head: Projection
     projections: Mapping[str, Projection]
     """Every projection by name, those of the layers and the head."""
@@ -91,12 +93,16 @@ class DecoderModel:
         return Rotation(self.rotary.cos.index_select(0, positions), self.rotary.sin.index_select(0, positions))
 
     def attention_input(
-        self, layer: int, x: Tensor, rotation: Rotation, at: BatchRows
+        self, layer: int, x: Tensor, rotation: Rotation, at: BatchRows, side: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors."""
+        """x, side: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors."""
         weights, kernels, eps = self.layers[layer], self.kernels, self.config.norm_eps
         num_q, num_kv, _ = self._qkv_heads
-        qkv = weights.qkv_proj(kernels.rms_norm(x, weights.input_norm, eps), at)
+        normed = self.normed(x, weights.input_norm)
+        if weights.side_norm is not None:
+            assert side is not None, "the layer reads a side input"
+            normed = torch.cat((self.normed(side, weights.side_norm), normed), -1)
+        qkv = weights.qkv_proj(normed, at)
         qkv = qkv.view(-1, num_q + 2 * num_kv, self.head_dim)
         if weights.q_norm is not None and weights.k_norm is not None:
             q, k, v = qkv.split_with_sizes(self._qkv_heads, 1)
@@ -116,4 +122,8 @@ class DecoderModel:
 
     def head(self, x: Tensor) -> Tensor:
         """x: [T, H], the last layer's output -> logits [T, V] float32."""
-        return self.lm_head(self.kernels.rms_norm(x, self.final_norm, self.config.norm_eps)).float()
+        return self.lm_head(self.normed(x, self.final_norm)).float()
+
+    def normed(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """x itself where there is no norm."""
+        return x if weight is None else self.kernels.rms_norm(x, weight, self.config.norm_eps)

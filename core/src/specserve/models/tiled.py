@@ -7,6 +7,7 @@ decode of one. Knows nothing of requests, drafts or sampling.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,11 +16,28 @@ from specserve.faults import BadAnswerError
 from specserve.models.projection import BatchRows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend
+    from specserve.protocols import AttentionBackend, ForwardPass, KernelSet
+
+
+NO_TAPS: Mapping[int, Tensor] = MappingProxyType({})
+
+
+def copy_tap(taps: Mapping[int, Tensor], layer: int, x: Tensor) -> None:
+    """Copy the rows of x, without padding, to the tap of this layer if there is one."""
+    if layer in taps:
+        taps[layer].copy_(x[: len(taps[layer])])
+
+
+def forward_pass(model: DecoderModel, kernels: KernelSet, attention: AttentionBackend) -> ForwardPass:
+    """The kernel set's own pass over the layers where it can fuse them, else piece by piece."""
+    fused = kernels.fuse(model, attention)
+    return TiledPass(model, attention, kernels.row_tile) if fused is None else fused
 
 
 class TiledPass:
@@ -31,21 +49,24 @@ class TiledPass:
     def embed(self, batch: Batch) -> Tensor:
         return self.model.embed(self.pad(batch.input_ids))
 
-    def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
-        if begin == end:
-            return x
+    def layers(
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, side: Tensor | None = None
+    ) -> Tensor:
         model, T = self.model, batch.num_rows
         positions = self.pad(batch.positions)
         tiles = self.tiles(len(positions))
         rotations = [model.rotation(positions[tile]) for tile in tiles]
         xs = [x[tile] for tile in tiles]
+        sides = [None if side is None else side[tile] for tile in tiles]
         places = [BatchRows(tile, batch.lora) for tile in tiles]
         # rows beyond T are padding: no other row reads them
         attended = x.new_zeros((len(positions), model.num_heads, model.head_dim))
-        for layer in range(begin, end):
+        for layer in range(model.num_layers):
+            if layer in taps:
+                copy_tap(taps, layer, joined(xs))
             pieces = [
-                model.attention_input(layer, rows, rotation, at)
-                for rows, rotation, at in zip(xs, rotations, places, strict=True)
+                model.attention_input(layer, rows, rotation, at, beside)
+                for rows, rotation, at, beside in zip(xs, rotations, places, sides, strict=True)
             ]
             q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
             out = self.attention.forward(layer, q, k, v, plan)
@@ -55,7 +76,9 @@ class TiledPass:
             xs = [
                 model.attention_output(layer, rows, attended[at.rows], at) for rows, at in zip(xs, places, strict=True)
             ]
-        return joined(xs)
+        out = joined(xs)
+        copy_tap(taps, model.num_layers, out)
+        return out
 
     def logits(self, x: Tensor, batch: Batch) -> Tensor:
         if batch.num_scored == 0:
@@ -72,6 +95,17 @@ class TiledPass:
     def tiles(self, num_rows: int) -> list[slice]:
         tile = self.row_tile or num_rows
         return [slice(begin, begin + tile) for begin in range(0, num_rows, tile)]
+
+
+def in_tiles(row_tile: int | None, function: Callable[..., Tensor], *rows: Tensor) -> Tensor:
+    """A row-wise function of one or several tensors of equally many rows, given exactly `row_tile` rows at a time."""
+    count = len(rows[0])
+    if row_tile is None:
+        return function(*rows)
+    missing = -count % row_tile
+    full = [torch.cat((x, x.new_zeros((missing, *x.shape[1:])))) if missing else x for x in rows]
+    tiles = [slice(begin, begin + row_tile) for begin in range(0, count, row_tile)]
+    return joined([function(*(x[tile] for x in full)) for tile in tiles])[:count]
 
 
 def joined(parts: list[Tensor] | tuple[Tensor, ...]) -> Tensor:

@@ -63,14 +63,18 @@ class KernelSet(Protocol):
 
 
 class ForwardPass(Protocol):
-    """A forward pass of a batch's rows, split into calls where hidden states are collected."""
+    """A forward pass of a batch's rows."""
 
     def embed(self, batch: Batch) -> Tensor:
         """[T or more, H]: rows beyond T are padding that the other methods expect."""
         ...
 
-    def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
-        """x: the input of layer `begin` -> that of layer `end`; `plan`: the attention backend's of this batch."""
+    def layers(
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = ..., side: Tensor | None = None
+    ) -> Tensor:
+        """x: what `embed` gave -> the last layer's output, of the same shape; `plan`: the attention backend's of this
+        batch. taps: [T, H] tensors to which the inputs of these layers are copied, and for the number of layers the
+        last output. side: of x's shape, for layers with a side norm."""
         ...
 
     def logits(self, x: Tensor, batch: Batch) -> Tensor:

@@ -41,12 +41,14 @@ class PagedAttention {
    public:
     // cache: [layers, 2, slots, KV heads, head_dim]; a layout in panels interleaves neighbouring slots
     PagedAttention(std::shared_ptr<Machine> machine, Array cache, const std::string& layout, int num_heads, float scale,
-                   float key_limit)
+                   float key_limit, int min_key)
         : machine_(std::move(machine)), cache_(std::move(cache)),
           data_(checked_data<S>(cache_, "cache", {kAny, 2, kAny, kAny, kAny})),
           heads_{num_heads, static_cast<int>(cache_.shape(3)), static_cast<int>(cache_.shape(4))},
-          key_limit_(key_limit), layout_(find_layout(layout)),
-          attention_(kernel_table<S>(machine_->kernels), layout_, heads_, scale) {
+          key_limit_(key_limit), min_key_(min_key), layout_(find_layout(layout)),
+          attention_(kernel_table<S>(machine_->kernels), layout_, heads_, scale, min_key) {
+        if (min_key < 0)
+            throw std::invalid_argument("min_key must be at least 0; got " + std::to_string(min_key) + ".");
         if (heads_.num_kv_heads < 1 || heads_.num_heads < 1 || heads_.num_heads % heads_.num_kv_heads)
             throw std::invalid_argument("num_heads must be a multiple of the KV heads; got " +
                                         std::to_string(num_heads) + " and " + std::to_string(heads_.num_kv_heads) +
@@ -116,6 +118,7 @@ class PagedAttention {
     int num_layers() const { return static_cast<int>(cache_.shape(0)); }
     const HeadShape& heads() const { return heads_; }
     float key_limit() const { return key_limit_; }
+    int min_key() const { return min_key_; }
     int tile_rows() const { return rows_per_tile(heads_); }
 
    private:
@@ -131,6 +134,7 @@ class PagedAttention {
     S* data_;
     HeadShape heads_;
     float key_limit_;
+    int min_key_;
     KVLayout<S> layout_;
     std::mutex mutex_;  // calls share the workspaces of attention_
     Attention<S> attention_;

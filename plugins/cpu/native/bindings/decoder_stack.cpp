@@ -1,4 +1,5 @@
 // The decoder's layers in one call.
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,18 +21,19 @@ class PyDecoderStack {
    public:
     using HeadSizes = std::tuple<int, int, int>;  // query heads, KV heads, head_dim
     using Segments = std::vector<PackedSegment<S>>;
+    using Taps = std::vector<std::tuple<int, Array>>;
 
     // Without `attention`, another backend runs between `pre_attention` and `post_attention`, and `forward` throws.
     PyDecoderStack(std::shared_ptr<Machine> machine, std::optional<std::shared_ptr<PagedAttention<S>>> attention,
-                   HeadSizes heads, std::vector<LayerWeights<S>> layers, Array final_norm,
+                   HeadSizes heads, std::vector<LayerWeights<S>> layers, std::optional<Array> final_norm,
                    std::shared_ptr<PackedLinear<S>> lm_head, Array cos, Array sin, float eps, float scale)
         : machine_(std::move(machine)), attention_(attention ? std::move(*attention) : nullptr),
           layers_(std::move(layers)), final_norm_(std::move(final_norm)), lm_head_(std::move(lm_head)),
           cos_(std::move(cos)), sin_(std::move(sin)), hidden_size_(lm_head_->linear().in_features),
           shape_(make_shape(heads, eps, scale)), stack_(make_stack()) {}
 
-    void forward(const Array& x, const Array& positions, const Array& slots, const AttentionPlan& plan, int begin,
-                 int end, const Segments& adapters) {
+    void forward(const Array& x, const Array& positions, const Array& slots, const AttentionPlan& plan,
+                 const Segments& adapters, const std::optional<Array>& side, const Taps& taps) {
         S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
@@ -42,24 +44,25 @@ class PyDecoderStack {
         check_plan(plan, rows, attention_->num_slots(), attention_->layout().page_slots);
         check_slots(row_slots, rows, attention_->num_slots());
         auto segments = checked_segments(adapters, rows);
-        if (begin < 0 || begin > end || end > static_cast<int>(layers_.size()))
-            throw std::invalid_argument("layers must be a range within [0, " + std::to_string(layers_.size()) +
-                                        "]; got [" + std::to_string(begin) + ", " + std::to_string(end) + "].");
+        const S* side_rows = checked_side(side, rows);
+        auto outputs = checked_taps(taps, rows);
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
-        if (rows && begin < end) stack_.forward(hidden, row_positions, row_slots, plan, begin, end, segments);
+        if (rows) stack_.forward(hidden, row_positions, row_slots, plan, segments, side_rows, outputs);
     }
 
-    void pre_attention(int layer, const Array& x, const Array& positions, const Segments& adapters, const Array& qkv) {
+    void pre_attention(int layer, const Array& x, const Array& positions, const Segments& adapters,
+                       const std::optional<Array>& side, const Array& qkv) {
         const S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
         S* out = checked_data<S>(qkv, "qkv", {rows, shape_.qkv_size()});
         check_layer(layer);
         auto segments = checked_segments(adapters, rows);
+        const S* side_rows = checked_side(side, rows);
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
-        if (rows) stack_.pre_attention(layer, hidden, row_positions, static_cast<int>(rows), segments, out);
+        if (rows) stack_.pre_attention(layer, hidden, row_positions, static_cast<int>(rows), segments, side_rows, out);
     }
 
     void post_attention(int layer, const Array& x, const Array& attention_out, const Segments& adapters) {
@@ -106,6 +109,7 @@ class PyDecoderStack {
         shape.eps = eps;
         shape.scale = scale;
         shape.key_limit = attention_ ? attention_->key_limit() : 0.0f;
+        shape.min_key = attention_ ? attention_->min_key() : 0;
         shape.rotary_dim = rotary_dim;
         shape.cos = cos;
         shape.sin = checked_data<float>(sin_, "sin", {static_cast<int64_t>(cos_.shape(0)), 1, rotary_dim});
@@ -123,7 +127,7 @@ class PyDecoderStack {
             if (attention_) layers.back().cache = attention_->cache_layer(i);
         }
         const KernelTable<S>& table = kernel_table<S>(machine_->kernels);
-        const S* final_norm = checked_data<S>(final_norm_, "final norm", {hidden_size_});
+        const S* final_norm = checked_norm<S>(final_norm_, hidden_size_);
         return DecoderStack<S>(table, attention_ ? attention_->layout() : table.by_slot, machine_->pool, shape_,
                                std::move(layers), final_norm, lm_head_->linear());
     }
@@ -135,6 +139,26 @@ class PyDecoderStack {
                 throw std::invalid_argument("positions must be in [0, " + std::to_string(cos_.shape(0)) + "); got " +
                                             std::to_string(data[i]) + ".");
         return data;
+    }
+
+    const S* checked_side(const std::optional<Array>& side, int64_t rows) const {
+        bool is_read = std::any_of(layers_.begin(), layers_.end(),
+                                   [](const LayerWeights<S>& layer) { return layer.side_norm.has_value(); });
+        if (is_read != side.has_value())
+            throw std::invalid_argument(is_read ? "side must be given: a layer has a side norm."
+                                                : "side must be None: no layer has a side norm.");
+        return side ? checked_data<S>(*side, "side", {rows, hidden_size_}) : nullptr;
+    }
+
+    std::vector<LayerTap<S>> checked_taps(const Taps& taps, int64_t rows) const {
+        std::vector<LayerTap<S>> outputs;
+        for (const auto& [layer, out] : taps) {
+            if (layer < 0 || layer > static_cast<int>(layers_.size()))
+                throw std::invalid_argument("taps must be of layers in [0, " + std::to_string(layers_.size()) +
+                                            "]; got " + std::to_string(layer) + ".");
+            outputs.push_back({layer, checked_data<S>(out, "tap", {rows, hidden_size_})});
+        }
+        return outputs;
     }
 
     void check_layer(int layer) const {
@@ -160,7 +184,7 @@ class PyDecoderStack {
     std::shared_ptr<Machine> machine_;
     std::shared_ptr<PagedAttention<S>> attention_;
     std::vector<LayerWeights<S>> layers_;
-    Array final_norm_;
+    std::optional<Array> final_norm_;
     std::shared_ptr<PackedLinear<S>> lm_head_;
     std::mutex mutex_;
     Array cos_, sin_;
@@ -176,22 +200,25 @@ void bind_decoder_stack(nb::module_& m) {
     nb::class_<LayerWeights<S>>(m, "LayerWeights")
         .def(
             "__init__",
-            [](LayerWeights<S>* self, Array input_norm, std::shared_ptr<PackedLinear<S>> qkv,
-               std::optional<Array> q_norm, std::optional<Array> k_norm, std::shared_ptr<PackedLinear<S>> o,
-               Array post_norm, std::shared_ptr<PackedLinear<S>> gate_up, std::shared_ptr<PackedLinear<S>> down,
-               int window) {
-                new (self) LayerWeights<S>{std::move(input_norm), std::move(post_norm), std::move(q_norm),
-                                           std::move(k_norm),     std::move(qkv),       std::move(o),
-                                           std::move(gate_up),    std::move(down),      window};
+            [](LayerWeights<S>* self, std::optional<Array> input_norm, std::optional<Array> side_norm,
+               std::shared_ptr<PackedLinear<S>> qkv, std::optional<Array> q_norm, std::optional<Array> k_norm,
+               std::shared_ptr<PackedLinear<S>> o, Array post_norm, std::shared_ptr<PackedLinear<S>> gate_up,
+               std::shared_ptr<PackedLinear<S>> down, int window) {
+                new (self) LayerWeights<S>{std::move(input_norm), std::move(side_norm),
+                                           std::move(q_norm),     std::move(k_norm),
+                                           std::move(post_norm),  std::move(qkv),
+                                           std::move(o),          std::move(gate_up),
+                                           std::move(down),       window};
             },
-            nb::kw_only(), nb::arg("input_norm"), nb::arg("qkv"), nb::arg("q_norm").none(), nb::arg("k_norm").none(),
-            nb::arg("o"), nb::arg("post_norm"), nb::arg("gate_up"), nb::arg("down"), nb::arg("window"));
+            nb::kw_only(), nb::arg("input_norm").none(), nb::arg("side_norm").none(), nb::arg("qkv"),
+            nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("post_norm"), nb::arg("gate_up"),
+            nb::arg("down"), nb::arg("window"));
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")
         .def(nb::init<std::shared_ptr<Machine>, std::optional<std::shared_ptr<PagedAttention<S>>>,
-                      typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, Array,
+                      typename PyDecoderStack<S>::HeadSizes, std::vector<LayerWeights<S>>, std::optional<Array>,
                       std::shared_ptr<PackedLinear<S>>, Array, Array, float, float>(),
              nb::kw_only(), nb::arg("machine"), nb::arg("attention").none(), nb::arg("heads"), nb::arg("layers"),
-             nb::arg("final_norm"), nb::arg("lm_head"), nb::arg("cos"), nb::arg("sin"), nb::arg("eps"),
+             nb::arg("final_norm").none(), nb::arg("lm_head"), nb::arg("cos"), nb::arg("sin"), nb::arg("eps"),
              nb::arg("scale"))
         .def("forward", &PyDecoderStack<S>::forward)
         .def("pre_attention", &PyDecoderStack<S>::pre_attention)

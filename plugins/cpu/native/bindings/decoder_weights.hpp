@@ -12,8 +12,8 @@ namespace specserve {
 
 template <typename S>
 struct LayerWeights {
-    Array input_norm, post_norm;
-    std::optional<Array> q_norm, k_norm;
+    std::optional<Array> input_norm, side_norm, q_norm, k_norm;
+    Array post_norm;
     std::shared_ptr<PackedLinear<S>> qkv, o, gate_up, down;
     int window;
 };
@@ -33,6 +33,12 @@ const S* checked_norm(const Array& weight, int size) {
     return checked_data<S>(weight, "norm weight", {size});
 }
 
+// Null if there is no such norm.
+template <typename S>
+const S* checked_norm(const std::optional<Array>& weight, int size) {
+    return weight ? checked_norm<S>(*weight, size) : nullptr;
+}
+
 // Without a cache.
 template <typename S>
 DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderShape& shape) {
@@ -43,9 +49,10 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
                                     std::to_string(inter) + ".");
     DecoderLayer<S> layer{};
     layer.input_norm = checked_norm<S>(weights.input_norm, hidden);
-    layer.qkv = checked_linear(*weights.qkv, "qkv", shape.qkv_size(), hidden);
-    layer.q_norm = weights.q_norm ? checked_norm<S>(*weights.q_norm, head_dim) : nullptr;
-    layer.k_norm = weights.k_norm ? checked_norm<S>(*weights.k_norm, head_dim) : nullptr;
+    layer.side_norm = checked_norm<S>(weights.side_norm, hidden);
+    layer.qkv = checked_linear(*weights.qkv, "qkv", shape.qkv_size(), layer.side_norm ? 2 * hidden : hidden);
+    layer.q_norm = checked_norm<S>(weights.q_norm, head_dim);
+    layer.k_norm = checked_norm<S>(weights.k_norm, head_dim);
     layer.o = checked_linear(*weights.o, "o", hidden, shape.q_size());
     layer.post_norm = checked_norm<S>(weights.post_norm, hidden);
     layer.gate_up = checked_linear(*weights.gate_up, "gate_up", 2 * inter, hidden);

@@ -57,6 +57,7 @@ INLINE void softmax_rows(const AttentionArgs<S>& args, const AttentionScratch<S>
         S* probs = scratch.probs + ptrdiff_t{q} * kSegmentKeys;
         int high = args.kv_lens[q] - args.first_key, low = args.window ? high - args.window : 0;
         high = high < args.num_keys ? high : args.num_keys;
+        if (low < args.min_key - args.first_key) low = args.min_key - args.first_key;
         low = low > 0 ? low : 0;
         if (low >= high) {  // all keys are masked: `merge_segments` skips the query
             out.row_max[q] = kNegInf;

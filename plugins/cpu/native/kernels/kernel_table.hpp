@@ -64,6 +64,7 @@ struct AttentionArgs {
     const S* queries;    // [num_queries][head_dim]; num_queries = rows * query heads per KV head
     const int* kv_lens;  // [num_queries]: how many keys of its sequence a query sees
     int window;          // sliding window: it sees only the last so many of them; 0 for all
+    int min_key;         // keys before this position of the sequence are hidden
     int num_queries;
     const S* keys;  // the KV head's first element in the layer's cache
     const S* values;

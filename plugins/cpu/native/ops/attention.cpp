@@ -61,7 +61,7 @@ void Attention<S>::attend_segment(const Tile& tile, int kv_head, int segment, co
                                   PartialAttention out) const {
     int num_queries = tile.num_rows * heads_.group_size();
     layout_.attend_segment(
-        {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, in.window,
+        {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, in.window, min_key_,
          num_queries, in.cache.keys + head_offset(kv_head), in.cache.values + head_offset(kv_head), slots,
          in.cache.slot_size(), segment * kSegmentKeys, segment_keys(tile, segment), heads_.head_dim, scale_, next},
         out, workspace.scratch);

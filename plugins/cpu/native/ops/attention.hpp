@@ -21,8 +21,9 @@ inline int rows_per_tile(const HeadShape& heads) { return std::max(1, kTileQueri
 template <typename S>
 class Attention {
    public:
-    Attention(const KernelTable<S>& table, KVLayout<S> layout, HeadShape heads, float scale)
-        : table_(table), layout_(layout), heads_(heads), scale_(scale) {}
+    // min_key: keys of earlier positions are hidden, as if a request began there.
+    Attention(const KernelTable<S>& table, KVLayout<S> layout, HeadShape heads, float scale, int min_key = 0)
+        : table_(table), layout_(layout), heads_(heads), scale_(scale), min_key_(min_key) {}
 
     // Allocates the memory for a batch. Called before the job, by one thread.
     void prepare(const AttentionPlan& plan, int num_threads);
@@ -76,6 +77,7 @@ class Attention {
     KVLayout<S> layout_;
     HeadShape heads_;
     float scale_;
+    int min_key_;
 
     int max_queries_ = 0;  // of the largest tile so far
     size_t partial_bytes_ = 0;

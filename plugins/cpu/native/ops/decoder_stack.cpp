@@ -8,7 +8,7 @@ namespace specserve {
 namespace {
 constexpr int kRedundantRows = 8;  // up to so many rows each thread normalizes all: cheaper than one more barrier
 constexpr int kMaxPhases = 10;     // of a layer
-constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
+constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16, kRowsPerCopyTask = 64;
 }  // namespace
 
 template <typename S>
@@ -16,10 +16,10 @@ DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, s
                               DecoderShape shape, std::vector<DecoderLayer<S>> layers, const S* final_norm,
                               Linear<S> lm_head)
     : table_(table), layout_(layout), pool_(std::move(pool)), shape_(shape), layers_(std::move(layers)),
-      final_norm_(final_norm), lm_head_(lm_head), attention_(table, layout, shape.heads, shape.scale),
+      final_norm_(final_norm), lm_head_(lm_head), attention_(table, layout, shape.heads, shape.scale, shape.min_key),
       thread_normed_(static_cast<size_t>(pool_->size())) {
     for (std::vector<S>& normed : thread_normed_)
-        normed.resize(static_cast<size_t>(kRedundantRows * shape.hidden_size));
+        normed.resize(static_cast<size_t>(kRedundantRows * 2 * shape.hidden_size));
 }
 
 template <typename S>
@@ -28,7 +28,7 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
     auto grow = [rows](std::vector<S>& buffer, int size) {
         if (buffer.size() < rows * static_cast<size_t>(size)) buffer.resize(rows * static_cast<size_t>(size));
     };
-    grow(normed_, shape_.hidden_size);
+    grow(normed_, 2 * shape_.hidden_size);
     grow(qkv_, shape_.qkv_size());
     grow(attention_out_, shape_.q_size());
     grow(activated_, shape_.intermediate_size);
@@ -41,24 +41,53 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
 
 template <typename S>
 void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
-                              int begin, int end, const Segments& segments) {
-    Inputs in{x, positions, slots, &plan, plan.num_rows()};
+                              const Segments& segments, const S* side, const std::vector<LayerTap<S>>& taps) {
+    Inputs in{x, side, positions, slots, &plan, plan.num_rows()};
     prepare(in.rows, segments);
     attention_.prepare(plan, pool_->size());
-    pool_->run((end - begin) * kMaxPhases, [&](Team& team) {
-        for (int l = begin; l < end; ++l)
-            segments.empty() ? run_fused_layer(team, l, end, in) : run_unfused_layer(team, l, begin, end, in);
+    int num_layers = static_cast<int>(layers_.size());
+    pool_->run(num_layers * kMaxPhases + static_cast<int>(taps.size()), [&](Team& team) {
+        for (int l = 0; l < num_layers; ++l) {
+            copy_taps(team, l, in, taps);
+            segments.empty() ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
+        }
+        copy_taps(team, num_layers, in, taps);
     });
+}
+
+template <typename S>
+void DecoderStack<S>::copy_taps(Team& team, int layer, const Inputs& in, const std::vector<LayerTap<S>>& taps) const {
+    ptrdiff_t width = shape_.hidden_size;
+    for (const LayerTap<S>& tap : taps)
+        if (tap.layer == layer)
+            team.parallel_for(ceil_div(in.rows, kRowsPerCopyTask), [&](int task) {
+                int begin = task * kRowsPerCopyTask, count = std::min(kRowsPerCopyTask, in.rows - begin);
+                std::memcpy(tap.out + begin * width, in.x + begin * width,
+                            static_cast<size_t>(count * width) * sizeof(S));
+            });
+}
+
+// Rows [begin, begin + count) of a normalized input. A missing norm leaves the rows as they are.
+template <typename S>
+void DecoderStack<S>::normalize(const NormedInput& in, int begin, int count, S* out) const {
+    int hidden = shape_.hidden_size;
+    ptrdiff_t width = in.width(hidden);
+    auto part = [&](const S* x, const S* weight, S* to) {
+        Rows<const S> from{x + ptrdiff_t{begin} * hidden, hidden, count};
+        if (weight) return table_.rms_norm(from, weight, shape_.eps, hidden, {to, width, count});
+        for (int r = 0; r < count; ++r)
+            std::memcpy(to + r * width, from.data + r * from.stride, static_cast<size_t>(hidden) * sizeof(S));
+    };
+    if (in.side_weight) part(in.side, in.side_weight, out);
+    part(in.x, in.weight, in.side_weight ? out + hidden : out);
 }
 
 // Returns a function that gives the tasks of the next phase the normalized rows. Few rows each thread normalizes for
 // itself, at its first task: a late thread without a task must not read x, which others may write in a later phase.
 template <typename S>
-auto DecoderStack<S>::lazy_rms_norm(Team& team, const S* x, const S* weight, int rows) {
-    ptrdiff_t width = shape_.hidden_size;
-    auto norm = [=, this](int begin, int count, S* out) {
-        table_.rms_norm({x + begin * width, width, count}, weight, shape_.eps, shape_.hidden_size, {out, width, count});
-    };
+auto DecoderStack<S>::lazy_rms_norm(Team& team, NormedInput in, int rows) {
+    ptrdiff_t width = in.width(shape_.hidden_size);
+    auto norm = [=, this](int begin, int count, S* out) { normalize(in, begin, count, out); };
     bool is_done = rows > kRedundantRows;
     S* out = is_done ? normed_.data() : thread_normed_[static_cast<size_t>(team.thread_index())].data();
     if (is_done)
@@ -109,16 +138,17 @@ PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, in
 }
 
 template <typename S>
-void DecoderStack<S>::run_fused_layer(Team& team, int index, int end_layer, const Inputs& in) {
+void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
     int rows = in.rows;
     ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size;
     ptrdiff_t q_size = shape_.q_size(), qkv_size = shape_.qkv_size();
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
-    const Linear<S>& next = index + 1 < end_layer ? layers_[static_cast<size_t>(index) + 1].qkv : lm_head_;
+    size_t following = static_cast<size_t>(index) + 1;
+    const Linear<S>& next = following < layers_.size() ? layers_[following].qkv : lm_head_;
     int qkv_panels = layer.qkv.num_panels(), o_panels = layer.o.num_panels();
     int gate_panels = layer.gate_up.num_panels() / 2, down_panels = layer.down.num_panels();
 
-    auto attention_in = lazy_rms_norm(team, in.x, layer.input_norm, rows);
+    auto attention_in = lazy_rms_norm(team, attention_input(layer, in.x, in.side), rows);
     team.parallel_for_ranges(qkv_panels, [&](int begin, int end) {
         table_.linear(layer.qkv, attention_in(), panel_range(team, begin, end, qkv_panels, layer.o, o_panels),
                       {qkv_.data(), qkv_size, rows});
@@ -139,7 +169,7 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, int end_layer, cons
         table_.linear_add(layer.o, attention_out, panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),
                           {in.x, hidden, rows});
     });
-    auto mlp_in = lazy_rms_norm(team, in.x, layer.post_norm, rows);
+    auto mlp_in = lazy_rms_norm(team, {in.x, layer.post_norm, nullptr, nullptr}, rows);
     team.parallel_for_ranges(gate_panels, [&](int begin, int end) {
         table_.linear_swiglu(layer.gate_up, mlp_in(),
                              panel_range(team, begin, end, gate_panels, layer.down, down_panels),
@@ -156,11 +186,9 @@ template <typename S>
 void DecoderStack<S>::logits(const S* x, const int64_t* rows, int count, float* out) {
     size_t width = static_cast<size_t>(shape_.hidden_size);
     if (normed_.size() < static_cast<size_t>(count) * width) normed_.resize(static_cast<size_t>(count) * width);
-    for (int i = 0; i < count; ++i) {
-        const S* row = x + (rows ? rows[i] : i) * static_cast<ptrdiff_t>(width);
-        table_.rms_norm({row, shape_.hidden_size, 1}, final_norm_, shape_.eps, shape_.hidden_size,
-                        {normed_.data() + static_cast<size_t>(i) * width, shape_.hidden_size, 1});
-    }
+    for (int i = 0; i < count; ++i)
+        normalize({x, final_norm_, nullptr, nullptr}, static_cast<int>(rows ? rows[i] : i), 1,
+                  normed_.data() + static_cast<size_t>(i) * width);
     pool_->run(1, [&](Team& team) {
         team.parallel_for_ranges(lm_head_.num_panels(), [&](int begin, int end) {
             table_.linear_logits(lm_head_, {normed_.data(), shape_.hidden_size, count}, {begin, end},

@@ -18,7 +18,8 @@ namespace specserve {
 
 template <typename S>
 struct DecoderLayer {
-    const S* input_norm;
+    const S* input_norm;  // null if the layer has none
+    const S* side_norm;   // not null: qkv reads [normed side input ; normed x]
     Linear<S> qkv;
     const S* q_norm;  // null if the model has no QK norm
     const S* k_norm;
@@ -34,12 +35,20 @@ struct DecoderShape {
     int hidden_size, intermediate_size;
     HeadShape heads;
     float eps, scale, key_limit;
+    int min_key;  // see Attention
     int rotary_dim;
     const float* cos;  // [positions][rotary_dim]
     const float* sin;
 
     int q_size() const { return heads.num_heads * heads.head_dim; }
     int qkv_size() const { return (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim; }
+};
+
+// Where to copy the input of a layer, or the output of the last: [rows][hidden_size].
+template <typename S>
+struct LayerTap {
+    int layer;
+    S* out;
 };
 
 template <typename S>
@@ -50,12 +59,14 @@ class DecoderStack {
     DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, std::shared_ptr<ThreadPool> pool, DecoderShape shape,
                  std::vector<DecoderLayer<S>> layers, const S* final_norm, Linear<S> lm_head);
 
-    // Layers [begin, end). x: [rows][hidden_size], updated in place.
-    void forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int begin, int end,
-                 const Segments& segments);
+    // All layers. x: [rows][hidden_size], updated in place. side: [rows][hidden_size], read by layers that have a side
+    // norm.
+    void forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
+                 const Segments& segments, const S* side, const std::vector<LayerTap<S>>& taps);
 
     // The parts of a layer around another attention backend. qkv: [rows][queries, keys, values], with RoPE applied.
-    void pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments, S* qkv);
+    void pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
+                       const S* side, S* qkv);
     void post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments);
 
     // logits[i] is of row rows[i], or of row i if `rows` is null.
@@ -65,25 +76,36 @@ class DecoderStack {
     using Team = ThreadPool::Team;
     struct Inputs {
         S* x;
+        const S* side;
         const int64_t* positions;
         const int64_t* slots;
         const AttentionPlan* plan;
         int rows;
     };
     void prepare(int rows, const Segments& segments);
-    void run_fused_layer(Team& team, int layer, int end, const Inputs& in);
-    void run_unfused_layer(Team& team, int layer, int begin, int end, const Inputs& in);
+    void copy_taps(Team& team, int layer, const Inputs& in, const std::vector<LayerTap<S>>& taps) const;
+    void run_fused_layer(Team& team, int layer, const Inputs& in);
+    void run_unfused_layer(Team& team, int layer, const Inputs& in);
     static PanelRange panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
                                   int next_panels);
-    auto lazy_rms_norm(Team& team, const S* x, const S* weight, int rows);
+    // The normalized input of a linear map: rows of `width` numbers.
+    struct NormedInput {
+        const S *x, *weight;
+        const S *side, *side_weight;  // null if there is no side input
+
+        int width(int hidden) const { return side_weight ? 2 * hidden : hidden; }
+    };
+    static NormedInput attention_input(const DecoderLayer<S>& layer, const S* x, const S* side) {
+        return {x, layer.input_norm, side, layer.side_norm};
+    }
+    void normalize(const NormedInput& in, int begin, int count, S* out) const;
+    auto lazy_rms_norm(Team& team, NormedInput in, int rows);
     void apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head, S* qkv) const;
     void store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const;
 
     // Unfused:
-    void project_qkv(Team& team, int layer, bool is_first, const S* x, const int64_t* positions, int rows, S* qkv,
-                     const int64_t* slots);
-    void finish_layer(Team& team, int layer, S* x, const S* attention_out, int rows, const S* next_norm);
-    void rms_norm(const S* weight, const S* x, int begin, int count);
+    void project_qkv(Team& team, int layer, bool is_first, const Inputs& in, S* qkv);
+    void finish_layer(Team& team, int layer, const Inputs& in, const S* attention_out, const DecoderLayer<S>* next);
     template <typename Task>
     void for_each_adapter_run(Team& team, int layer, int rows, Task task);
     void add_adapter(const AdapterLayer<S>* adapter, LowRank<S> AdapterLayer<S>::* projection, Rows<const S> x, S* out,

@@ -27,24 +27,18 @@ void DecoderStack<S>::add_adapter(const AdapterLayer<S>* adapter, LowRank<S> Ada
     if (adapter) add_low_rank(table_, adapter->*projection, x, {out, out_features, x.count});
 }
 
+// qkv of in.x, with RoPE applied. The previous layer has normalized x unless this one is the first of the call. Stores
+// keys and values in the cache if in.slots is not null.
 template <typename S>
-void DecoderStack<S>::rms_norm(const S* weight, const S* x, int begin, int count) {
-    ptrdiff_t hidden = shape_.hidden_size;
-    table_.rms_norm({x + begin * hidden, hidden, count}, weight, shape_.eps, shape_.hidden_size,
-                    {normed_.data() + begin * hidden, hidden, count});
-}
-
-// qkv of x, with RoPE applied. The previous layer has normalized x unless this one is the first of the call. Stores
-// keys and values in the cache if `slots` is not null.
-template <typename S>
-void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const S* x, const int64_t* positions, int rows,
-                                  S* qkv, const int64_t* slots) {
+void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Inputs& in, S* qkv) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
-    ptrdiff_t hidden = shape_.hidden_size, width = shape_.qkv_size();
+    NormedInput input = attention_input(layer, in.x, in.side);
+    ptrdiff_t hidden = input.width(shape_.hidden_size), width = shape_.qkv_size();
+    int rows = in.rows;
     S* normed = normed_.data();
     if (is_first)
         for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>*) {
-            rms_norm(layer.input_norm, x, begin, count);
+            normalize(input, begin, count, normed + begin * hidden);
         });
     team.parallel_for_ranges(layer.qkv.num_panels(), [&](int begin, int end) {
         table_.linear(layer.qkv, {normed, hidden, rows}, {begin, end}, {qkv, width, rows});
@@ -54,17 +48,21 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const S*
                     shape_.qkv_size());
         for (int r = begin; r < begin + count; ++r) {
             for (int h = 0; h < shape_.heads.num_kv_heads; ++h) {
-                apply_qk_norm_and_rope(layer, positions[r], h, qkv + r * width);
-                if (slots) store_kv(layer, slots[r], h, qkv + r * width);
+                apply_qk_norm_and_rope(layer, in.positions[r], h, qkv + r * width);
+                if (in.slots) store_kv(layer, in.slots[r], h, qkv + r * width);
             }
         }
     });
 }
 
-// From attention's output to the layer's output in x; normalizes that for the next layer if `next_norm` is not null.
+// From attention's output to the layer's output in in.x; normalizes that for the next layer if there is one.
 template <typename S>
-void DecoderStack<S>::finish_layer(Team& team, int index, S* x, const S* attention_out, int rows, const S* next_norm) {
+void DecoderStack<S>::finish_layer(Team& team, int index, const Inputs& in, const S* attention_out,
+                                   const DecoderLayer<S>* next) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+    NormedInput mlp_in{in.x, layer.post_norm, nullptr, nullptr};
+    S* x = in.x;
+    int rows = in.rows;
     ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size, q_size = shape_.q_size();
     S *normed = normed_.data(), *branch = branch_.data(), *gate_up = gate_up_.data(), *activated = activated_.data();
     team.parallel_for_ranges(layer.o.num_panels(), [&](int begin, int end) {
@@ -74,7 +72,7 @@ void DecoderStack<S>::finish_layer(Team& team, int index, S* x, const S* attenti
         add_adapter(adapter, &AdapterLayer<S>::o, {attention_out + begin * q_size, q_size, count},
                     branch + begin * hidden, shape_.hidden_size);
         table_.add_inplace(branch + begin * hidden, x + begin * hidden, count * shape_.hidden_size);
-        rms_norm(layer.post_norm, x, begin, count);
+        normalize(mlp_in, begin, count, normed + begin * hidden);
     });
     team.parallel_for_ranges(layer.gate_up.num_panels(), [&](int begin, int end) {
         table_.linear(layer.gate_up, {normed, hidden, rows}, {begin, end}, {gate_up, 2 * inter, rows});
@@ -93,30 +91,34 @@ void DecoderStack<S>::finish_layer(Team& team, int index, S* x, const S* attenti
         add_adapter(adapter, &AdapterLayer<S>::down, {activated + begin * inter, inter, count}, branch + begin * hidden,
                     shape_.hidden_size);
         table_.add_inplace(branch + begin * hidden, x + begin * hidden, count * shape_.hidden_size);
-        if (next_norm) rms_norm(next_norm, x, begin, count);
+        if (!next) return;
+        NormedInput input = attention_input(*next, x, in.side);
+        normalize(input, begin, count, normed + begin * input.width(shape_.hidden_size));
     });
 }
 
 template <typename S>
-void DecoderStack<S>::run_unfused_layer(Team& team, int index, int begin, int end, const Inputs& in) {
+void DecoderStack<S>::run_unfused_layer(Team& team, int index, const Inputs& in) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
-    project_qkv(team, index, index == begin, in.x, in.positions, in.rows, qkv_.data(), in.slots);
+    size_t following = static_cast<size_t>(index) + 1;
+    project_qkv(team, index, index == 0, in, qkv_.data());
     attention_.run(team, *in.plan, qkv_.data(), shape_.qkv_size(), layer.cache, layer.window, attention_out_.data());
-    finish_layer(team, index, in.x, attention_out_.data(), in.rows,
-                 index + 1 < end ? layers_[static_cast<size_t>(index) + 1].input_norm : nullptr);
+    finish_layer(team, index, in, attention_out_.data(), following < layers_.size() ? &layers_[following] : nullptr);
 }
 
 template <typename S>
 void DecoderStack<S>::pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
-                                    S* qkv) {
+                                    const S* side, S* qkv) {
     prepare(rows, segments);
-    pool_->run(3, [&](Team& team) { project_qkv(team, layer, true, x, positions, rows, qkv, nullptr); });
+    Inputs in{const_cast<S*>(x), side, positions, nullptr, nullptr, rows};  // it is only read
+    pool_->run(3, [&](Team& team) { project_qkv(team, layer, true, in, qkv); });
 }
 
 template <typename S>
 void DecoderStack<S>::post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments) {
     prepare(rows, segments);
-    pool_->run(6, [&](Team& team) { finish_layer(team, layer, x, attention_out, rows, nullptr); });
+    Inputs in{x, nullptr, nullptr, nullptr, nullptr, rows};
+    pool_->run(6, [&](Team& team) { finish_layer(team, layer, in, attention_out, nullptr); });
 }
 
 template class DecoderStack<Bf16>;

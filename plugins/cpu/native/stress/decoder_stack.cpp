@@ -40,10 +40,14 @@ struct Batch {
 template <typename S>
 struct Model {
     Model(Random& random, HeadShape shape)
-        : heads(shape), hidden(between(random, 1, 30) * 2), inter(16 * between(random, 1, 3)) {
+        : heads(shape), hidden(between(random, 1, 30) * 2), inter(16 * between(random, 1, 3)),
+          has_side(between(random, 0, 1)) {
         int qkv = (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, q = heads.num_heads * heads.head_dim;
-        for (auto [out_features, in_features] :
-             {std::pair{qkv, hidden}, {hidden, q}, {2 * inter, hidden}, {hidden, inter}, {kVocab, hidden}}) {
+        for (auto [out_features, in_features] : {std::pair{qkv, has_side ? 2 * hidden : hidden},
+                                                 {hidden, q},
+                                                 {2 * inter, hidden},
+                                                 {hidden, inter},
+                                                 {kVocab, hidden}}) {
             std::vector<S> weight = random_numbers<S>(random, static_cast<size_t>(out_features * in_features));
             linears.emplace_back(weight.data(), weight.data(), out_features, in_features);
         }
@@ -52,17 +56,22 @@ struct Model {
     }
 
     DecoderStack<S> stack(const Kernels& kernels, const KVLayout<S>& layout, std::shared_ptr<ThreadPool> pool,
-                          KVCacheLayer<S> cache, int window) const {
+                          KVCacheLayer<S> cache, int window, int min_key) const {
         DecoderLayer<S> layer{};
         layer.input_norm = layer.k_norm = layer.post_norm = norm.data();
         layer.q_norm = window ? norm.data() : nullptr;
+        if (has_side) {
+            layer.side_norm = norm.data();
+            layer.input_norm = nullptr;
+        }
         layer.qkv = linears[0].linear();
         layer.o = linears[1].linear();
         layer.gate_up = linears[2].linear();
         layer.down = linears[3].linear();
         layer.cache = cache;
         layer.window = window;
-        DecoderShape shape{hidden, inter, heads, 1e-5f, 0.2f, 1e15f, heads.head_dim, angles.data(), angles.data()};
+        DecoderShape shape{hidden, inter,   heads,          1e-5f,         0.2f,
+                           1e15f,  min_key, heads.head_dim, angles.data(), angles.data()};
         return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {layer, layer}, norm.data(),
                                linears[4].linear());
     }
@@ -70,6 +79,7 @@ struct Model {
     static constexpr int kPositions = 300, kVocab = 37;
     HeadShape heads;
     int hidden, inter;
+    bool has_side;  // every layer reads a side input, and does not normalize the other
     std::vector<PackedWeights<S>> linears;
     std::vector<S> norm;
     std::vector<float> angles;
@@ -136,7 +146,7 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     HeadShape heads{0, between(random, 1, 3), in_panels ? between(random, 1, 3) * kLanes : between(random, 1, 20) * 2};
     heads.num_heads = heads.num_kv_heads * between(random, 1, 4);
     int block_size = in_panels ? between(random, 1, 2) * layout.page_slots : between(random, 1, 20);
-    int window = between(random, 0, 1) * between(random, 1, 200);
+    int window = between(random, 0, 1) * between(random, 1, 200), min_key = between(random, 0, 1);
     Random same_random = random;
     Batch batch(random, block_size, rows_per_tile(heads)), other(same_random, block_size, between(random, 1, 9));
     Model<S> model(random, heads);
@@ -148,27 +158,32 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     Adapters<S> adapters(random, model);
     auto segments = between(random, 0, 1) ? adapters.segments(random, rows) : typename DecoderStack<S>::Segments{};
     std::vector<int64_t> last_row{rows - 1};
+    std::vector<S> side = random_numbers<S>(random, x.size());
+    const S* side_rows = model.has_side ? side.data() : nullptr;
+    std::vector<S> tapped(x.size()), other_tapped(x.size()), last(x.size());
     std::vector<float> logits(model.kVocab), other_logits(static_cast<size_t>(rows) * model.kVocab);
 
-    DecoderStack<S> many = model.stack(
-        kernels, layout, pool, {cache.data(), cache.data() + cache_size, heads.num_kv_heads, heads.head_dim}, window);
-    many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, 0, 2, segments);
+    DecoderStack<S> many =
+        model.stack(kernels, layout, pool,
+                    {cache.data(), cache.data() + cache_size, heads.num_kv_heads, heads.head_dim}, window, min_key);
+    many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, segments, side_rows,
+                 {{1, tapped.data()}, {2, last.data()}});
     many.logits(x.data(), last_row.data(), 1, logits.data());
-    DecoderStack<S> one =
-        model.stack(kernels, layout, std::make_shared<ThreadPool>(1),
-                    {other_cache.data(), other_cache.data() + cache_size, heads.num_kv_heads, heads.head_dim}, window);
-    one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, 0, 1,
-                split_by_row<S>(segments));
-    one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, 1, 2,
-                split_by_row<S>(segments));
+    DecoderStack<S> one = model.stack(
+        kernels, layout, std::make_shared<ThreadPool>(1),
+        {other_cache.data(), other_cache.data() + cache_size, heads.num_kv_heads, heads.head_dim}, window, min_key);
+    one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, split_by_row<S>(segments),
+                side_rows, {{1, other_tapped.data()}});
     one.logits(other_x.data(), nullptr, rows, other_logits.data());
     std::string isa = kernels.name;
     require(same_bits(x.data(), other_x.data(), x.size()), isa + ": hidden states depend on threads or tiles");
+    require(same_bits(tapped.data(), other_tapped.data(), x.size()), isa + ": taps depend on threads or tiles");
+    require(same_bits(x.data(), last.data(), x.size()), isa + ": the last tap is not the output");
     require(same_bits(cache.data(), other_cache.data(), cache.size()), isa + ": the caches differ");
     std::vector<S> fused = random_numbers<S>(random, x.size()), unfused = fused;
-    many.forward(fused.data(), batch.positions.data(), batch.slots.data(), batch.plan, 0, 2, {});
-    many.forward(unfused.data(), batch.positions.data(), batch.slots.data(), batch.plan, 0, 2,
-                 {{0, rows, &adapters.zero}});
+    many.forward(fused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {}, side_rows, {});
+    many.forward(unfused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {{0, rows, &adapters.zero}},
+                 side_rows, {});
     require(same_bits(fused.data(), unfused.data(), x.size()), isa + ": unfused layers have other bits");
     require(same_bits(logits.data(), other_logits.data() + (rows - 1) * model.kVocab, logits.size()),
             isa + ": logits depend on the other rows");

@@ -77,10 +77,17 @@ class DtypeModule:
 
     class PagedAttention:
         """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place. layout: by_slot, or panels, which
-        interleaves sixteen neighbouring slots."""
+        interleaves sixteen neighbouring slots. Keys of positions before `min_key` are hidden from every query."""
 
         def __init__(
-            self, machine: Machine, cache: Tensor, layout: str, num_heads: int, scale: float, key_limit: float
+            self,
+            machine: Machine,
+            cache: Tensor,
+            layout: str,
+            num_heads: int,
+            scale: float,
+            key_limit: float,
+            min_key: int = 0,
         ) -> None: ...
         def forward(
             self,
@@ -104,12 +111,14 @@ class DtypeModule:
         def rows_per_tile(self) -> int: ...
 
     class LayerWeights:
-        """The weights of a layer. q_norm and k_norm are None if the model has no QK norm."""
+        """The weights of a layer. q_norm and k_norm are None if the model has no QK norm. With a side norm, qkv has
+        twice the inputs: the normed side input, then the normed input."""
 
         def __init__(
             self,
             *,
-            input_norm: Tensor,
+            input_norm: Tensor | None,
+            side_norm: Tensor | None,
             qkv: DtypeModule.PackedLinear,
             q_norm: Tensor | None,
             k_norm: Tensor | None,
@@ -132,7 +141,7 @@ class DtypeModule:
             attention: DtypeModule.PagedAttention | None,
             heads: tuple[int, int, int],
             layers: Sequence[DtypeModule.LayerWeights],
-            final_norm: Tensor,
+            final_norm: Tensor | None,
             lm_head: DtypeModule.PackedLinear,
             cos: Tensor,
             sin: Tensor,
@@ -145,12 +154,14 @@ class DtypeModule:
             positions: Tensor,
             slots: Tensor,
             plan: AttentionPlan,
-            begin: int,
-            end: int,
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
+            side: Tensor | None,
+            taps: Sequence[tuple[int, Tensor]],
             /,
         ) -> None:
-            """x: [T, hidden], the input of layer `begin`, becomes that of layer `end`; positions, slots: [T] int64."""
+            """x: [T, hidden], the input of the first layer, becomes the output of the last; positions, slots: [T]
+            int64; side: [T, hidden]. taps: layers whose input, and the number of layers for the last output, is copied
+            to [T, hidden]."""
 
         def pre_attention(
             self,
@@ -158,6 +169,7 @@ class DtypeModule:
             x: Tensor,
             positions: Tensor,
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
+            side: Tensor | None,
             qkv: Tensor,
             /,
         ) -> None:

@@ -42,7 +42,7 @@ class CpuPagedAttention(AttentionBackend):
     def __init__(self, machine: _native.Machine, spec: AttentionSpec, cache: KVCache, dtype: torch.dtype) -> None:
         self.spec, self.cache, self.dtype = spec, cache, dtype
         self.native = native_module(dtype).PagedAttention(
-            machine, cache.data, spec.kv_layout.name, spec.num_heads, spec.scale, cache.key_limit
+            machine, cache.data, spec.kv_layout.name, spec.num_heads, spec.scale, cache.key_limit, spec.first_key
         )
         if spec.kv_layout != BY_SLOT:
             cache.mover = self.move_slots
@@ -84,6 +84,7 @@ class PagedFactory:
         devices=("cpu",),
         dtypes=("float32", "bfloat16"),
         head_bytes={"cpu": 4},  # bfloat16 dot products take pairs
+        first_keys=True,
         kv_layouts=(PANELS, BY_SLOT),
         made_for=PHASES,
     )

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specserve.models.lowrank_delta import LowRankDelta
+from specserve.models.tiled import NO_TAPS, copy_tap
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.linear import PackedLinear
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
     from specserve import protocols
@@ -50,9 +53,18 @@ class NativePass:
 class FusedPass(NativePass):
     """All layers in one call, with cpu_paged."""
 
-    def layers(self, x: Tensor, batch: Batch, plan: PagedPlan, begin: int, end: int) -> Tensor:
-        adapters = native_segments(batch.lora)
-        self.stack.forward(dlpack(x), dlpack(batch.positions), dlpack(batch.slots), plan.native, begin, end, adapters)
+    def layers(
+        self, x: Tensor, batch: Batch, plan: PagedPlan, taps: Mapping[int, Tensor] = NO_TAPS, side: Tensor | None = None
+    ) -> Tensor:
+        self.stack.forward(
+            dlpack(x),
+            dlpack(batch.positions),
+            dlpack(batch.slots),
+            plan.native,
+            native_segments(batch.lora),
+            None if side is None else dlpack(side),
+            [(layer, dlpack(out)) for layer, out in taps.items()],
+        )
         return x
 
 
@@ -66,14 +78,21 @@ class SplitPass(NativePass):
         self.attention = attention
         self.head_counts = (model.num_heads, model.num_kv_heads, model.num_kv_heads)
 
-    def layers(self, x: Tensor, batch: Batch, plan: Any, begin: int, end: int) -> Tensor:
+    def layers(
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, side: Tensor | None = None
+    ) -> Tensor:
         adapters = native_segments(batch.lora)
-        for layer in range(begin, end):
+        for layer in range(self.model.num_layers):
+            copy_tap(taps, layer, x)
+            beside = None if side is None else dlpack(side)
             qkv = x.new_empty((len(x), sum(self.head_counts), self.model.head_dim))
-            self.stack.pre_attention(layer, dlpack(x), dlpack(batch.positions), adapters, dlpack(qkv.flatten(1)))
+            self.stack.pre_attention(
+                layer, dlpack(x), dlpack(batch.positions), adapters, beside, dlpack(qkv.flatten(1))
+            )
             q, k, v = qkv.split_with_sizes(self.head_counts, 1)
             attention_out = self.attention.forward(layer, q, k, v, plan).flatten(1)
             self.stack.post_attention(layer, dlpack(x), dlpack(attention_out.contiguous()), adapters)
+        copy_tap(taps, self.model.num_layers, x)
         return x
 
 
@@ -116,6 +135,7 @@ def layer_weights(
 ) -> _native.DtypeModule.LayerWeights:
     return module.LayerWeights(
         input_norm=layer.input_norm,
+        side_norm=layer.side_norm,
         qkv=native_linear(layer.qkv_proj),
         q_norm=layer.q_norm,
         k_norm=layer.k_norm,
