@@ -89,6 +89,7 @@ $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
+PURE := plugins/eagle plugins/hybrid_attn plugins/lora
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram
 $(VENV)/.cpu: $(call native_sources,cpu)
 $(VENV)/.ngram: $(call native_sources,ngram)
@@ -103,10 +104,10 @@ native-where-possible: $(VENV)/.product
 	    then $(MAKE) --no-print-directory $(NATIVE); \
 	    else echo "== going on without: the text is the same, it only comes slower"; fi
 
-$(VENV)/.dev: pyproject.toml template/pyproject.toml plugins/hybrid_attn/pyproject.toml plugins/lora/pyproject.toml $(VENV)/.product | $(NATIVE)
+$(VENV)/.dev: pyproject.toml template/pyproject.toml $(PURE:%=%/pyproject.toml) $(VENV)/.product | $(NATIVE)
 	@echo "== installing the development group, the plugins without native code and the plugin template"
 	@$(PIP) install -q --upgrade "pip>=25.1"
-	@$(PIP) install -q --group dev -e plugins/hybrid_attn -e plugins/lora -e template
+	@$(PIP) install -q --group dev $(PURE:%=-e %) -e template
 	@touch $@
 
 clean:

@@ -62,6 +62,14 @@ class Distribution(NamedTuple):
 
 PUBLISHED = tuple(
     Distribution(ROOT / folder)
-    for folder in ("core", "demo", "plugins/cpu", "plugins/hybrid_attn", "plugins/lora", "plugins/ngram")
+    for folder in (
+        "core",
+        "demo",
+        "plugins/cpu",
+        "plugins/eagle",
+        "plugins/hybrid_attn",
+        "plugins/lora",
+        "plugins/ngram",
+    )
 )
 """Not `template/`, which is to be copied."""

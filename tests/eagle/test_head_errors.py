@@ -7,7 +7,6 @@ import re
 
 import pytest
 import torch
-from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from toy_heads import (
     FORMATS,
     LAYERS,
@@ -27,6 +26,7 @@ from toy_heads import (
 
 from specserve.errors import ModelError
 from specserve.testing.toy import write_checkpoint
+from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 
 
 def open_toy(path, **target):

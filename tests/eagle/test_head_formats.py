@@ -6,11 +6,11 @@ import json
 
 import pytest
 import torch
-from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from toy_heads import FORMATS, LAYERS, ONE, SAFETENSORS, D, H, V, random_head, toy_target, write_head
 
 from specserve.models.weights import INDEX
 from specserve.testing.toy import write_checkpoint
+from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 
 EAGLE3_FORMATS = [name for name, form in FORMATS.items() if form.kind == "eagle3"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from specserve_eagle.checkpoints.hidden_layers import hidden_layers
 
 from specserve.errors import ModelError
+from specserve_eagle.checkpoints.hidden_layers import hidden_layers
 
 L = 32
 DEFAULT = (2, 16, 29)

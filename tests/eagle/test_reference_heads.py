@@ -7,10 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from reference_heads import FORWARDS, draft_greedily, eagle3_forward, eagle_forward, mtp_forward, rms_norm
-from specserve_eagle.checkpoints import read_head_config
 from torch import nn
 from toy_heads import HEADS, INNER, KV_HEADS, D, H, V, random_head, toy_target, write_head
 from transformers import LlamaConfig, LlamaForCausalLM
+
+from specserve_eagle.checkpoints import read_head_config
 
 N = 12
 FORM = {"eagle3": "specforge", "eagle": "eagle", "mtp": "deepseek-beside"}

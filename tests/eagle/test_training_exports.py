@@ -7,16 +7,16 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file
+from training_cases import KINDS, LAYERS, VOCAB, make_head, stream, write_target
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from specserve.models.config import read_config
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from specserve_eagle.training.evaluate import step_logits
 from specserve_eagle.training.export import export
 from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.standalone import draft_logits
 from specserve_eagle.training.target import Target
-from training_cases import KINDS, LAYERS, VOCAB, make_head, stream, write_target
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-from specserve.models.config import read_config
 
 HEADS = ("eagle3", "eagle", "mtp")
 IDS = stream(40).view(2, 20)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from training_cases import KINDS, LAYERS, VOCAB, make_head, stream, write_target
+from transformers import AutoModelForCausalLM
+
 from specserve_eagle.training.loop import make_optimizers
 from specserve_eagle.training.modules import Rotation
 from specserve_eagle.training.standalone import distill
 from specserve_eagle.training.target import Target
 from specserve_eagle.training.unroll import acceptance_length, unroll, unrolled_logits
-from training_cases import KINDS, LAYERS, VOCAB, make_head, stream, write_target
-from transformers import AutoModelForCausalLM
 
 IDS = stream(40).view(2, 20)
 HEADS = ("eagle3", "eagle", "mtp")

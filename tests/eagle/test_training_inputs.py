@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from specserve_eagle.cli import main
 from training_cases import TEXT, write_target
+
+from specserve_eagle.cli import main
 
 BUDGET = ("--max-steps", "2")
 

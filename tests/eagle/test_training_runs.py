@@ -7,14 +7,14 @@ import signal
 
 import pytest
 import torch
+from training_cases import KINDS, TEXT, make_head, make_trainer, options, stream, write_target
+
+from specserve.errors import ConfigError
 from specserve_eagle.training.evaluate import Acceptance, Sampling, accepted_by_step, teacher_forced
 from specserve_eagle.training.loop import Budget, rate_scale
 from specserve_eagle.training.run import stopped_by_interrupt, train
 from specserve_eagle.training.target import Target
 from specserve_eagle.training.text import Windows, split_windows
-from training_cases import KINDS, TEXT, make_head, make_trainer, options, stream, write_target
-
-from specserve.errors import ConfigError
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from specserve.testing.engines import make_engine, run_requests
 
 def assert_gone(engine, live, num_others=0):
     engine.check_integrity()
-    assert not live.blocks
+    assert all(live not in queue for queue in (engine.scheduler.running, engine.scheduler.waiting))
     assert live.finish_reason == "abort"
     assert len(engine.requests) == num_others
     assert engine.metrics.request_success["abort"] == 1

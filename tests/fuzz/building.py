@@ -104,7 +104,6 @@ def build_tested(
         files.model,
         setup,
         num_blocks=num_blocks,
-        draft_layers=sum(drafter.needs.kv_layers for drafter in drafters.values()),
         threads=plan.threads,
         max_num_seqs=plan.max_num_seqs,
         max_num_batched_tokens=plan.budget,
@@ -153,12 +152,10 @@ def attention_of(built: Built) -> dict[str, Any]:
     return {"attention": "auto", "hybrid": {"prefill": backend.prompt.name, "decode": backend.generated.name}}
 
 
-def build(
-    model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, draft_layers: int = 0, **fields: Any
-) -> Built:
+def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, **fields: Any) -> Built:
     """`fields` are those of EngineConfig."""
     sizes, block_size = read_config(path), fields["block_size"]
-    layers, dtype = sizes.num_layers + draft_layers, getattr(torch, model.dtype)
+    layers, dtype = sizes.num_layers, getattr(torch, model.dtype)
     bytes_per_block = KVCache.bytes_per_block(layers, block_size, sizes.num_kv_heads, sizes.head_dim, dtype)
     config = EngineConfig(
         model=str(path),

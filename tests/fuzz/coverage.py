@@ -66,7 +66,7 @@ SHARES: dict[float, tuple[str, ...]] = {
     ),
     0.02: (
         *("weights peaked", "weights flat", "weights ties", "weights poison", "weights tiny", "weights hopeless"),
-        *("rope partial", "drafter with KV layers", "drafters 0", "drafters 3", "drafter switched off"),
+        *("rope partial", "drafters 0", "drafters 3", "drafter switched off"),
         *("accepted from oracle", "observer switched off", "planner switched off", "stored in another dtype"),
     ),
     0.008: (

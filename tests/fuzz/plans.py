@@ -51,7 +51,6 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     noisy_p: float = 0.7
     hidden_layers: tuple[int, ...] = ()
     """Which the fuzzer's drafters ask for."""
-    kv_layers: int = 0
     planner: Literal["cost", "all", "chaos"] = "all"
     processor: Literal["apply", "edit"] | None = None
     faulty: tuple[str, ...] = ()

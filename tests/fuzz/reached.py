@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from fuzz.parts.plugins import OWN_DRAFTERS
 from specserve.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -61,8 +60,6 @@ def engine_kinds(plan: EnginePlan) -> Iterator[str]:
         if plan.corpus:
             yield "ngram corpus"
     yield "one thread" if plan.threads == 1 else "several threads"
-    if set(OWN_DRAFTERS) & set(plan.drafters) and plan.kv_layers:
-        yield "drafter with KV layers"
 
 
 def request_kinds(request: RequestPlan) -> Iterator[str]:

@@ -28,7 +28,7 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
     if set(OWN) & set(drafters) and not model.is_demo and rng.random() < 0.4:
         layers = model.config["num_hidden_layers"]
         wanted = rng.sample(range(-1, layers + 1), rng.randint(1, layers + 1))
-        fields |= {"hidden_layers": tuple(sorted(wanted)), "kv_layers": rng.choice((0, 0, 1))}
+        fields["hidden_layers"] = tuple(sorted(wanted))
     return fields
 
 

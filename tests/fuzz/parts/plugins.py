@@ -42,7 +42,7 @@ def in_process(name: str, provides: Mapping[str, str], **answers: Any) -> InProc
 
 
 def make_drafter(name: str, plan: EnginePlan, futures: Mapping[str, Sequence[int]], vocab_size: int) -> Oracle:
-    needs = DrafterNeeds(hidden_layers=plan.hidden_layers, kv_layers=plan.kv_layers)
+    needs = DrafterNeeds(hidden_layers=plan.hidden_layers)
     rng = random.Random(f"{plan.seed}/{name}")
     if name == "oracle":
         return Oracle(futures, needs, rng)

@@ -143,7 +143,7 @@ class SdpaAttention(AttentionBackend):
         keys = torch.arange(padded, device=self.device)
         masks: dict[int | None, Tensor] = {}
         for window in self.windows:
-            hidden = keys >= seen
+            hidden = (keys >= seen) | (keys < self.spec.first_key)
             if window is not None:
                 hidden |= keys < seen - window
             mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, float("-inf"))
@@ -240,6 +240,7 @@ class SdpaFactory:
         devices=("cpu", "cuda"),
         dtypes=("float32", "bfloat16", "float16"),
         head_bytes={"cuda": HEAD_BYTES},
+        first_keys=True,
     )
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> SdpaAttention:

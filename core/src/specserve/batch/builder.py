@@ -44,7 +44,7 @@ class BatchBuilder:
             row_offsets.append(len(ids))
             scored_offsets.append(len(scored))
             start, length, blocks = span.start, span.length, span.request.blocks
-            if length == 1:  # plain decoding: the most frequent case
+            if length == 1 and span.draft is None:  # plain decoding: the most frequent case
                 ids.append(span.request.tokens[start])
                 positions.append(start)
                 slots.append(slot_of(blocks, start, size))

@@ -15,6 +15,7 @@ from specserve.batch.builder import BatchBuilder
 from specserve.batch.drafts import likeliest_chain
 from specserve.engine.admission import EngineLimits
 from specserve.engine.choose_attention import ChosenAttention, make_attention
+from specserve.engine.connect_drafters import connect_drafters, draft_bytes
 from specserve.engine.description import describe
 from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
@@ -116,8 +117,9 @@ def load_components(
     for projection in model.projections.values():
         projection.seal(kernels.kernels.prepare_linear)
     drafters = make_drafters(config, host, model)
-    cache = make_cache(config, model, sum(drafter.needs.kv_layers for drafter in drafters))
+    cache = make_cache(config, model, draft_bytes(config, model, drafters))
     attention = make_attention(config, host, model, cache, device, drafters)
+    connect_drafters(config, host, model, kernels.kernels, cache, drafters)
     return Components(config, host, device, tokenizer, kernels, model, drafters, cache, attention)
 
 

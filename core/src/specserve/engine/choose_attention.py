@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+import torch
+
 from specserve.attention.fitting import best_fit, cuts_drafts, layout_for, misfits, none_fits, unknown
 from specserve.errors import ConfigError, PluginError
 from specserve.plugins.interface_checks import as_list, check_members, check_type
@@ -15,13 +18,11 @@ from specserve.protocols import PHASES, AttentionCapabilities, AttentionNeeds, A
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
-
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import AttentionBackend, AttentionFactory, Drafter
+    from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers
 
 FACTORY_PARTS = {"attributes": ("name", "capabilities"), "methods": ("build",)}
 BACKEND_PARTS = {"attributes": ("name", "arithmetic"), "methods": ("backend_for", "plan", "forward")}
@@ -50,38 +51,67 @@ def make_attention(
     device: torch.device,
     drafters: Sequence[Drafter],
 ) -> ChosenAttention:
-    needs = needs_of(config, host, model, drafters)
+    """Of the target."""
+    needs = needs_of(config, model.head_dim, drafts=bool(drafters), trees=has_trees(host, drafters))
+    spec = AttentionSpec(
+        model.num_heads, model.num_kv_heads, model.head_dim, model.scale, cache.block_size, model.sliding_windows
+    )
+    return build(host, config, needs, spec, (cache, device))
+
+
+def make_draft_attention(
+    config: EngineConfig, host: PluginHost, layers: DraftLayers, cache: KVCache, device: torch.device
+) -> ChosenAttention:
+    """Of a draft model, by the same rules. All its rows are of the phase decode."""
+    needs = needs_of(config, layers.head_dim, drafts=False, trees=layers.has_trees)
+    first_key = int(layers.reads_hidden)
+    needs = msgspec.structs.replace(needs, first_key=first_key, phases=("decode",))
+    spec = AttentionSpec(
+        layers.num_heads,
+        layers.num_kv_heads,
+        layers.head_dim,
+        layers.scale,
+        cache.block_size,
+        layers.sliding_windows,
+        first_key=first_key,
+    )
+    return build(host, config, needs, spec, (cache, device))
+
+
+def build(
+    host: PluginHost,
+    config: EngineConfig,
+    needs: AttentionNeeds,
+    spec: AttentionSpec,
+    place: tuple[KVCache, torch.device],
+) -> ChosenAttention:
+    """Choose a backend and build it over the cache on the device."""
+    cache, device = place
     owner, factory = choose(config, host, needs)
     if reasons := misfits(factory.capabilities, needs):
-        raise ConfigError(f"attention {factory.name} cannot serve this configuration: {'; '.join(reasons)}.")
+        whose = "this configuration" if needs.phases == PHASES else "the layers of a draft model"
+        raise ConfigError(f"attention {factory.name} cannot serve {whose}: {'; '.join(reasons)}.")
     layout = layout_for(factory.capabilities, needs)
     assert layout is not None, "a backend without a layout is a misfit"
-    spec = AttentionSpec(
-        model.num_heads,
-        model.num_kv_heads,
-        model.head_dim,
-        model.scale,
-        cache.block_size,
-        model.sliding_windows,
-        layout,
-    )
-    backend = factory.build(spec, cache, device, model.dtype)
+    backend = factory.build(msgspec.structs.replace(spec, kv_layout=layout), cache, device, cache.data.dtype)
     check(owner, backend, BACKEND_PARTS, "AttentionBackend")
     return ChosenAttention(backend, owner, factory.capabilities.row_invariant, cuts_drafts(factory.capabilities, needs))
 
 
-def needs_of(
-    config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
-) -> AttentionNeeds:
+def has_trees(host: PluginHost, drafters: Sequence[Drafter]) -> bool:
+    return bool(drafters) and "draft.tree" in host.features
+
+
+def needs_of(config: EngineConfig, head_dim: int, *, drafts: bool, trees: bool) -> AttentionNeeds:
     return AttentionNeeds(
         device=config.device,
         dtype=config.dtype,
         block_size=config.block_size,
-        head_dim=model.head_dim,
-        head_bytes=model.head_dim * model.dtype.itemsize,
+        head_dim=head_dim,
+        head_bytes=head_dim * getattr(torch, config.dtype).itemsize,
         graphs=config.graphs,
-        drafts=bool(drafters),
-        trees=bool(drafters) and "draft.tree" in host.features,
+        drafts=drafts,
+        trees=trees,
     )
 
 
@@ -112,7 +142,7 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
         if config.attention not in offers:
             raise ConfigError(f"--attention: {unknown(config.attention, offers)}.")
         return owners[config.attention], offers[config.attention]
-    best = best_fit(offers, needs, PHASES)
+    best = best_fit(offers, needs, needs.phases)
     if best is None:
         raise ConfigError(f"--attention auto: {none_fits(offers, needs)}.")
     return owners[best.name], best

@@ -23,7 +23,7 @@ from specserve.guards.verifier import GuardedVerifier
 from specserve.plugins.blame import CORE, Role
 from specserve.plugins.interface_checks import as_list, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import DrafterNeeds, DraftLayers
 from specserve.sampling.processors import MinTokensProcessor
 
 if TYPE_CHECKING:
@@ -92,6 +92,10 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
         )  # fmt: skip
         check_type(owner, "its drafter's name", drafter.name, str)
         check_type(owner, "its drafter's needs", drafter.needs, DrafterNeeds)
+        if drafter.needs.layers is not None:
+            what = f"{gave('make_drafter', drafter)} that needs layers"
+            check_members(owner, what, drafter, "ModelDrafter", methods=("connect",))
+            check_type(owner, "the layers that its drafter needs", drafter.needs.layers, DraftLayers)
         for layer in drafter.needs.hidden_layers:
             if not -model.num_layers - 1 <= layer <= model.num_layers:
                 raise PluginError(

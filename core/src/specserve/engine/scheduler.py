@@ -58,9 +58,10 @@ class Scheduler:
         insort(self.waiting, request, key=lambda r: r.rank)
 
     def remove(self, request: Request) -> None:
-        """Forget a request that ended or was aborted, and free its blocks."""
+        """Forget a request that ended or was aborted, and free its blocks. It keeps their list: before the next step is
+        scheduled, drafters may complete what they have of published blocks."""
         (self.running if request in self.running else self.waiting).remove(request)
-        self.release_blocks(request)
+        self.pool.release(request.blocks)
 
     # --- choosing spans -----------------------------------------------------------------------------
 
@@ -140,16 +141,13 @@ class Scheduler:
     def preempt(self, request: Request) -> None:
         """Free the request's blocks; it waits and is recomputed later, to the same bits."""
         self.running.remove(request)
-        self.release_blocks(request)
+        self.pool.release(request.blocks)
+        request.blocks = []
         request.computed = request.num_published = 0
         request.draft = None
         request.num_preemptions += 1
         self.metrics.num_preemptions += 1
         self.add(request)
-
-    def release_blocks(self, request: Request) -> None:
-        self.pool.release(request.blocks)
-        request.blocks = []
 
     # --- draft tokens -------------------------------------------------------------------------------
 

@@ -17,11 +17,12 @@ from specserve.protocols.attention import (
     KVLayout,
     Phase,
 )
+from specserve.protocols.draft_model import DraftLayers, DraftRows, DraftRuntime, DraftSequence, Feed
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
 from specserve.protocols.sampling import LogitsProcessor, Sampler, ScoredRow
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
-from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, Verifier
+from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, ModelDrafter, Verifier
 
 __all__ = [
     "BY_SLOT",
@@ -35,9 +36,14 @@ __all__ = [
     "AttentionNeeds",
     "AttentionSpec",
     "Delta",
+    "DraftLayers",
     "DraftPlanner",
+    "DraftRows",
+    "DraftRuntime",
+    "DraftSequence",
     "Drafter",
     "DrafterNeeds",
+    "Feed",
     "ForwardPass",
     "KVLayout",
     "KernelSet",
@@ -46,6 +52,7 @@ __all__ = [
     "LoraPlanner",
     "LowRankPart",
     "Metric",
+    "ModelDrafter",
     "Observer",
     "Phase",
     "ProcessorState",

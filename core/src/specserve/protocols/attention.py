@@ -54,6 +54,8 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """By device: the size of a head in bytes must be a multiple of this; of 1 where a device is missing."""
     kv_layouts: tuple[KVLayout, ...] = (BY_SLOT,)
     """The fastest first; the first that fits the blocks and the model is used."""
+    first_keys: bool = False
+    """It can hide the first keys of every request (`AttentionSpec.first_key`)."""
     graphs: tuple[str, ...] = ()
     made_for: tuple[Phase, ...] = ()
     """Where an automatic choice prefers it."""
@@ -72,6 +74,10 @@ class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Is a drafter enabled?"""
     trees: bool
     """Do its drafts have branches?"""
+    first_key: int = 0
+    """The first position that has a key: 1 where a draft model has no key for the first token."""
+    phases: tuple[Phase, ...] = PHASES
+    """What is served: all phases of the target, or decode alone for every row of a draft model."""
 
 
 class AttentionSpec(msgspec.Struct, frozen=True):
@@ -86,6 +92,8 @@ class AttentionSpec(msgspec.Struct, frozen=True):
     """Per layer: how many keys a query sees, itself included; None for all."""
     kv_layout: KVLayout = BY_SLOT
     """Where it is another than by slot, the backend moves tokens itself (see `KVCache.mover`)."""
+    first_key: int = 0
+    """Keys of earlier positions are hidden from every query."""
 
 
 class Arithmetic(NamedTuple):

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from specserve.protocols.draft_model import DraftLayers
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
+    from specserve.protocols.draft_model import DraftRuntime
     from specserve.types import Draft, ForwardOutput, Verdict
 
 
@@ -20,8 +23,8 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     hidden_layers: tuple[int, ...] = ()
     """Layers whose output it reads in `ForwardOutput.hidden`; 0 is the embedding, num_layers the final norm's input,
     which may be written -1 here. The keys there are never negative."""
-    kv_layers: int = 0
-    """Layers of its own in the paged KV cache, after the target's."""
+    layers: DraftLayers | None = None
+    """Decoder layers of its own; `connect` then hands it their cache and attention."""
 
 
 class Drafter(Protocol):
@@ -40,12 +43,21 @@ class Drafter(Protocol):
         """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted.
 
         Called after the verdict's tokens were appended to the requests. Spans of requests that ended in this step
-        are still there: `stop` was called for them, their blocks are gone, their limit is 0.
+        are still there: `stop` was called for them and their limit is 0. Their blocks are free, and keep their content
+        until the next step is scheduled.
         """
         ...
 
     def stop(self, request: Request) -> None:
         """The request ended, for whatever reason."""
+        ...
+
+
+class ModelDrafter(Drafter, Protocol):
+    """A drafter that states `needs.layers`."""
+
+    def connect(self, runtime: DraftRuntime) -> None:
+        """Called once, before any request."""
         ...
 
 

@@ -20,15 +20,19 @@ ALIASES: tuple[Phase, ...] = ("prefill", "decode")
 """Phases that the option `verify` may name instead of a backend."""
 
 
-def choose(options: HybridOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds) -> HybridFactory:
+def choose(
+    options: HybridOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds
+) -> AttentionFactory:
     """Raises ConfigError with every reason against every phase's choice."""
     names = names_by_phase(options, available, needs)
-    problems = [problem for phase in PHASES for problem in problems_of(phase, names[phase], available, needs)]
+    problems = [problem for phase in needs.phases for problem in problems_of(phase, names[phase], available, needs)]
     if problems:
         raise ConfigError(
             f"hybrid_attn cannot serve this configuration: {'; '.join(dict.fromkeys(problems))}. "
             "Choose with --set hybrid_attn.prefill, .decode and .verify, or leave them at auto."
         )
+    if needs.phases == ("decode",):  # a draft model
+        return available[names["decode"]]
     phase: Phase = "verify" if needs.drafts else "decode"
     return HybridFactory(available[names["prefill"]], available[names[phase]], phase)
 

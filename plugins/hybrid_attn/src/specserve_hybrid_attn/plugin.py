@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.protocols import AttentionFactory, AttentionNeeds
-    from specserve_hybrid_attn.factory import HybridFactory
 
 
 @hookimpl
@@ -33,5 +32,5 @@ def attention_backends(config: EngineConfig) -> Iterable[AttentionFactory]:
 @hookimpl
 def select_attention(
     options: HybridOptions, available: Mapping[str, AttentionFactory], needs: AttentionNeeds
-) -> HybridFactory:
+) -> AttentionFactory:
     return choose(options, available, needs)

@@ -1,0 +1,43 @@
+"""What is known of a draft model's part of each KV block: whether it is complete, and its last hidden state.
+
+A block that the prefix cache hands out again is used by the draft layers only where they had completed it for the same
+tokens. The hidden state of its last position is what the pair at the next position needs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.batch.request import Request
+
+
+class BlockNotes:
+    """`states`: [num_blocks, W], or None where no hidden states are read."""
+
+    def __init__(self, states: Tensor | None) -> None:
+        self.states = states
+        self.hash_of: dict[int, bytes] = {}
+        """Block -> chain hash of the tokens for which it is complete."""
+
+    def seal(self, request: Request, index: int) -> None:
+        """The request's block number `index` is complete in the draft layers."""
+        if index < len(request.hashes):
+            self.hash_of[request.blocks[index]] = request.hashes[index]
+
+    def has_first(self, request: Request, count: int) -> bool:
+        """Whether the request's first `count` blocks, which the prefix cache gave it, are all complete."""
+        pairs = zip(request.blocks[:count], request.hashes[:count], strict=False)
+        return len(request.hashes) >= count and all(self.hash_of.get(block) == h for block, h in pairs)
+
+    def save_state(self, block: int, row: Tensor) -> None:
+        """row: [W], the hidden state of the block's last position."""
+        assert self.states is not None
+        self.states[block] = row
+
+    def state(self, block: int) -> Tensor:
+        """[1, W], a copy."""
+        assert self.states is not None
+        return self.states[block : block + 1].clone()

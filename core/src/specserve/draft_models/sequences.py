@@ -1,0 +1,63 @@
+"""What a draft model has of one request: which positions, which hidden states wait, which of its blocks are complete.
+
+Positions below `num_fed` have keys and values in the draft layers. Where the layers read hidden states, those of the
+positions [num_fed - 1, num_computed) wait: the pair of hidden state p and token p + 1 is fed at position p + 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from specserve.batch.request import Request
+from specserve.types import GenerateRequest
+
+if TYPE_CHECKING:
+    from specserve.draft_models.hidden_rows import HiddenRows
+
+
+@dataclass(slots=True, eq=False)
+class FedSequence:
+    """`specserve.protocols.DraftSequence`. `view` is the request as draft batches read it: the same tokens, and blocks
+    that go on behind those of the request."""
+
+    request: Request
+    view: Request
+    num_fed: int = 0
+    num_computed: int = -1
+    """Positions below this were computed by the target and committed; -1 before the first step."""
+    num_sealed: int = 0
+    """Leading blocks that are complete in the draft layers and noted as such."""
+    num_preemptions: int = 0
+    waiting: list[HiddenRows] = field(default_factory=list)
+    is_complete: bool = True
+    """Whether the draft layers have, or can be fed, every position; nothing is drafted where they cannot."""
+
+    @classmethod
+    def of(cls, request: Request) -> FedSequence:
+        return cls(request, view_of(request), num_preemptions=request.num_preemptions)
+
+    def was_restarted(self, start: int) -> bool:
+        """Whether a step from position `start` on does not continue this sequence."""
+        return start != self.num_computed or self.request.num_preemptions != self.num_preemptions
+
+    def restart(self, num_fed: int, num_blocks: int) -> None:
+        """Continue behind `num_blocks` blocks of the prefix cache."""
+        self.num_fed, self.num_sealed = num_fed, num_blocks
+        self.num_preemptions = self.request.num_preemptions
+        self.waiting = []
+        self.is_complete = True
+
+    def give_up(self) -> None:
+        """Draft no more for this request: a later pass could not see all that is before."""
+        self.is_complete = False
+        self.waiting = []
+
+
+def view_of(request: Request) -> Request:
+    """A request that shares the tokens of another and has blocks of its own. All its positions count as generated:
+    draft layers are served by one attention backend."""
+    wire = GenerateRequest(request_id=request.id, prompt_token_ids=(), namespace=request.namespace)
+    view = Request.admit(wire, seed=request.seed, arrival=request.arrival, order=request.order, max_len=request.max_len)
+    view.tokens = request.tokens
+    return view

@@ -1,0 +1,70 @@
+"""Gives drafters with layers of their own a cache beside the target's, attention over it and a runtime.
+
+Their part of every block, the hidden state that a block keeps and the blocks of draft tokens are within the KV memory
+that the configuration allows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from specserve.draft_models.block_notes import BlockNotes
+from specserve.draft_models.runtime import DraftMemory, DraftModelRuntime, scratch_blocks
+from specserve.engine.choose_attention import make_draft_attention
+from specserve.engine.size_cache import CacheShape, DraftBytes, allocate
+from specserve.kv.cache import KVCache
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.config import EngineConfig
+    from specserve.models.decoder import DecoderModel
+    from specserve.plugins.host import PluginHost
+    from specserve.protocols import Drafter, DraftLayers, KernelSet, ModelDrafter
+
+
+def shape_of(layers: DraftLayers) -> CacheShape:
+    return CacheShape(len(layers.sliding_windows), layers.num_kv_heads, layers.head_dim)
+
+
+def draft_bytes(config: EngineConfig, model: DecoderModel, drafters: Sequence[Drafter]) -> DraftBytes:
+    """What the layers of all drafters take."""
+    per_block = fixed = 0
+    for drafter in drafters:
+        if (layers := drafter.needs.layers) is not None:
+            shape = shape_of(layers)
+            keys = KVCache.bytes_per_block(*shape[:1], config.block_size, *shape[1:], model.dtype)
+            state = len(drafter.needs.hidden_layers) * model.hidden_size * model.dtype.itemsize
+            per_block += keys + state * layers.reads_hidden
+            fixed += keys * num_scratch(config, layers)
+    return DraftBytes(per_block, fixed)
+
+
+def num_scratch(config: EngineConfig, layers: DraftLayers) -> int:
+    return config.max_num_seqs * scratch_blocks(layers, config.block_size)
+
+
+def connect_drafters(
+    config: EngineConfig,
+    host: PluginHost,
+    model: DecoderModel,
+    kernels: KernelSet,
+    cache: KVCache,
+    drafters: Sequence[Drafter],
+) -> None:
+    for drafter in drafters:
+        if (layers := drafter.needs.layers) is None:
+            continue
+        num_layers = model.num_layers + 1
+        hidden_layers = [layer % num_layers for layer in drafter.needs.hidden_layers]
+        num_blocks = cache.num_blocks + num_scratch(config, layers)
+        own = allocate(config, shape_of(layers), num_blocks, model.dtype, model.device)
+        attention = make_draft_attention(config, host, layers, own, model.device)
+        states = None
+        if layers.reads_hidden:
+            width = len(hidden_layers) * model.hidden_size
+            states = torch.zeros((cache.num_blocks, width), dtype=model.dtype, device=model.device)
+        memory = DraftMemory(attention.backend, BlockNotes(states), config.block_size, cache.num_blocks, model.device)
+        cast("ModelDrafter", drafter).connect(DraftModelRuntime(layers, hidden_layers, kernels, memory))

@@ -1,0 +1,32 @@
+"""Loads what `eagle.model` names: a head of any known format, or a stand-alone model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.errors import ConfigError
+from specserve.models.locate import locate_model
+from specserve_eagle.checkpoints.detect import kind_of
+from specserve_eagle.load_head import load_head
+from specserve_eagle.standalone import StandaloneModel
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+    from specserve.models.decoder import DecoderModel
+    from specserve_eagle.options import EagleOptions
+    from specserve_eagle.passes import DraftModel, Lookahead
+
+
+def load_draft_model(
+    config: EngineConfig, options: EagleOptions, target: DecoderModel, lookahead: Lookahead
+) -> DraftModel:
+    """Everything that can be wrong is found here, before the KV cache is sized."""
+    if options.model is None:
+        raise ConfigError(
+            "eagle.model is not set: which draft head or draft model? Pass --set eagle.model=PATH, a directory with "
+            "config.json and safetensors."
+        )
+    path = locate_model(options.model)
+    if kind_of(path) == "standalone":
+        return StandaloneModel.load(path, config, target, lookahead)
+    return load_head(path, target, lookahead)

@@ -1,0 +1,143 @@
+"""From a head's checkpoint to a `Head`: its layers as a decoder of their own.
+
+Where the checkpoint has no embedding or no output head, the target's are shared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.models.config import ModelConfig
+from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
+from specserve.models.projection import Projection
+from specserve.models.rope import RotaryTable, rotary_table
+from specserve.protocols import DraftLayers
+from specserve_eagle.checkpoints.config import read_head_config
+from specserve_eagle.checkpoints.tensors import open_head
+from specserve_eagle.checkpoints.vocabulary import draft_ids
+from specserve_eagle.heads import Eagle1Head, Eagle3Head, Head, HeadWeights, MtpHead
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve_eagle.checkpoints.config import HeadConfig
+    from specserve_eagle.checkpoints.tensors import HeadCheckpoint
+    from specserve_eagle.passes import Lookahead
+
+HEADS: dict[str, type[Head]] = {"eagle": Eagle1Head, "eagle3": Eagle3Head, "mtp": MtpHead}
+
+
+def load_head(path: Path, target: DecoderModel, lookahead: Lookahead) -> Head:
+    """Raises ModelError for whatever does not fit the target."""
+    config = read_head_config(path, target.config)
+    checkpoint = open_head(path, config)
+    ids = draft_ids(checkpoint, config)
+    builder = HeadBuilder(config, checkpoint, target)
+    decoder = builder.decoder()
+    layers = DraftLayers(
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        scale=decoder.scale,
+        sliding_windows=decoder.sliding_windows,
+        reads_hidden=True,
+        has_trees=lookahead.has_trees,
+        max_draft_rows=lookahead.num_rows,
+        max_len=target.max_model_len,
+    )
+    on_device = None if ids is None else ids.to(target.device)
+    return HEADS[config.kind](config, decoder, builder.weights(), target, layers, on_device)
+
+
+class HeadBuilder:
+    """Reads the tensors in the target's dtype, onto its device."""
+
+    def __init__(self, config: HeadConfig, checkpoint: HeadCheckpoint, target: DecoderModel) -> None:
+        self.config, self.checkpoint, self.target = config, checkpoint, target
+        self.kernels = target.kernels
+        self.projections: dict[str, Projection] = {}
+
+    def decoder(self) -> DecoderModel:
+        config, target = self.config, self.target
+        numbers = decoder_config(config)
+        rotary = rotary_table(numbers, target.max_model_len)
+        weights = DecoderWeights(
+            self.tensor("embed_tokens") if self.checkpoint.has("embed_tokens") else target.embedding,
+            tuple(self.layer(index) for index in range(config.num_layers)),
+            self.optional("norm"),
+            self.lm_head(),
+            projections=self.projections,
+        )
+        table = RotaryTable(rotary.cos.to(target.device), rotary.sin.to(target.device))
+        return DecoderModel(numbers, self.kernels, weights, table)
+
+    def weights(self) -> HeadWeights:
+        if self.config.kind == "eagle3":
+            hnorm = self.tensor("layers.0.hidden_norm") if self.config.norm_before_residual else None
+            return HeadWeights(self.projection("fc"), None, hnorm)
+        return HeadWeights(self.projection("fc"), self.optional("enorm"), self.optional("hnorm"))
+
+    def layer(self, index: int) -> DecoderLayer:
+        def name(part: str) -> str:
+            return f"layers.{index}.{part}"
+
+        reads_side = self.checkpoint.has(name("hidden_norm"))  # EAGLE-3: input_norm is the embedding's
+        input_norm = self.optional(name("hidden_norm" if reads_side else "input_norm"))
+        return DecoderLayer(
+            input_norm=None if reads_side and self.config.norm_before_residual else input_norm,
+            side_norm=self.tensor(name("input_norm")) if reads_side else None,
+            qkv_proj=self.projection(name("qkv_proj"), name("q_proj"), name("k_proj"), name("v_proj")),
+            q_norm=self.optional(name("q_norm")),
+            k_norm=self.optional(name("k_norm")),
+            o_proj=self.projection(name("o_proj")),
+            post_attention_norm=self.tensor(name("post_attention_norm")),
+            gate_up_proj=self.projection(name("gate_up_proj"), name("gate_proj"), name("up_proj")),
+            down_proj=self.projection(name("down_proj")),
+        )
+
+    def lm_head(self) -> Projection:
+        return self.projection("lm_head") if self.checkpoint.has("lm_head") else self.target.lm_head
+
+    def projection(self, name: str, *parts: str) -> Projection:
+        """`parts` stacked as one product; the tensor `name` where there are none."""
+        names = parts or (name,)
+        weight = torch.cat([self.tensor(part) for part in names])
+        biases = [self.tensor(f"{part}.bias") for part in names if self.checkpoint.has(f"{part}.bias")]
+        made = Projection(name, weight, torch.cat(biases) if biases else None, self.kernels.linear)
+        made.seal(self.kernels.prepare_linear)
+        self.projections[name] = made
+        return made
+
+    def optional(self, name: str) -> Tensor | None:
+        return self.tensor(name) if self.checkpoint.has(name) else None
+
+    def tensor(self, name: str) -> Tensor:
+        return self.checkpoint.take(name).to(self.target.device, self.target.dtype)
+
+
+def decoder_config(config: HeadConfig) -> ModelConfig:
+    """The head's layers as a model's numbers."""
+    return ModelConfig(
+        family="llama",
+        vocab_size=config.draft_vocab_size,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        norm_eps=config.norm_eps,
+        max_position_embeddings=config.max_position_embeddings,
+        qkv_bias=config.qkv_bias,
+        o_bias=config.o_bias,
+        mlp_bias=config.mlp_bias,
+        qk_norm=config.qk_norm,
+        tied=False,
+        dtype=config.dtype,
+        rope=config.rope,
+        sliding_windows=(None,) * config.num_layers,
+    )

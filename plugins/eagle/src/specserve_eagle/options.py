@@ -1,0 +1,46 @@
+"""The options of eagle, by the names that users of speculative decoding know, and the checks that involve several."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from specserve.errors import ConfigError
+
+MAX_STEPS, MAX_TOPK, MAX_DRAFT_TOKENS = 16, 16, 256
+
+
+class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`--set eagle.model=PATH --set eagle.steps=3`."""
+
+    model: str | None = None
+    """The draft head or draft model: a directory or a registered name. A target with MTP layers may be its own."""
+    steps: Annotated[int, Meta(ge=1, le=MAX_STEPS)] | Literal["auto"] = "auto"
+    """Passes of the draft model per step, which is the depth of a draft; auto goes on while another pass pays."""
+    topk: Annotated[int, Meta(ge=1, le=MAX_TOPK)] = 1
+    """Children of a draft token; 1 drafts a chain."""
+    draft_tokens: Annotated[int, Meta(ge=2, le=MAX_DRAFT_TOKENS)] | None = None
+    """Rows that a request verifies per step at most, the last committed token among them; None: steps + 1 for a chain,
+    and as many as pay for a tree."""
+
+    def __post_init__(self) -> None:
+        if self.steps == "auto" or self.draft_tokens is None:
+            return
+        if self.topk == 1 and self.draft_tokens != self.steps + 1:
+            raise ConfigError(
+                f"draft_tokens of a chain is steps + 1; got steps = {self.steps} and draft_tokens = "
+                f"{self.draft_tokens}. Leave draft_tokens out, or set topk above 1 for a tree."
+            )
+        widest = 1 + self.topk + (self.steps - 1) * self.topk**2
+        if self.draft_tokens > widest:
+            raise ConfigError(
+                f"draft_tokens must be at most {widest}, the nodes of a tree with steps = {self.steps} and topk = "
+                f"{self.topk}; got {self.draft_tokens}. Lower draft_tokens, or raise steps or topk."
+            )
+
+    @property
+    def max_steps(self) -> int:
+        """The deepest draft."""
+        return MAX_STEPS if self.steps == "auto" else self.steps

@@ -1,0 +1,29 @@
+"""eagle's hooks: the drafter over the head or model that `eagle.model` names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.hookspecs import hookimpl
+from specserve_eagle.choosing import TokenChooser
+from specserve_eagle.drafter import EagleDrafter
+from specserve_eagle.load import load_draft_model
+from specserve_eagle.options import EagleOptions
+from specserve_eagle.passes import Lookahead
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+    from specserve.models.decoder import DecoderModel
+
+
+class EaglePlugin:
+    @hookimpl
+    def plugin_options(self) -> type[EagleOptions]:
+        return EagleOptions
+
+    @hookimpl
+    def make_drafter(self, model: DecoderModel, config: EngineConfig, options: EagleOptions) -> EagleDrafter:
+        lookahead = Lookahead(options.max_steps, options.topk > 1)
+        draft_model = load_draft_model(config, options, model, lookahead)
+        chooser = TokenChooser(model.kernels.sampler, model.vocab_size, draft_model.draft_ids)
+        return EagleDrafter(draft_model, chooser, options.max_steps)
