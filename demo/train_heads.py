@@ -13,11 +13,16 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from corpus import read_corpus
-from specserve_eagle.training.evaluate import Acceptance
 from specserve_eagle.training.options import TrainOptions
 from specserve_eagle.training.run import train
+
+if TYPE_CHECKING:
+    from specserve_eagle.training.evaluate import Acceptance
 
 MODEL = Path(__file__).parent / "src" / "specserve_demo" / "model"
 DRAFT_VOCAB = 3072
@@ -39,7 +44,7 @@ def write_texts(folder: Path, name: str, texts: list[str]) -> str:
 
 def options_for(name: str, texts: tuple[str, str], args: argparse.Namespace) -> TrainOptions:
     training, held_out = texts
-    return TrainOptions(
+    common = TrainOptions(
         target=str(MODEL),
         head=name,
         data=(training,),
@@ -50,8 +55,8 @@ def options_for(name: str, texts: tuple[str, str], args: argparse.Namespace) -> 
         threads=args.threads,
         compile=args.compile,
         resume=args.resume,
-        **RECIPES[name],
     )
+    return msgspec.structs.replace(common, **RECIPES[name])
 
 
 def figures(name: str, acceptance: Acceptance) -> str:
