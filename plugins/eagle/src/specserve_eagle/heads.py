@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from specserve.models.decoder import DecoderModel
     from specserve.models.projection import Projection
     from specserve.protocols import AttentionBackend, DraftLayers, DraftRuntime, Feed, ForwardPass
-    from specserve_eagle.checkpoints.config import HeadConfig
+    from specserve_eagle.checkpoints.head_config import HeadConfig
 
 
 class LayerInput(NamedTuple):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve_eagle.checkpoints.config import HeadConfig
+    from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
     from specserve_eagle.passes import Lookahead
 

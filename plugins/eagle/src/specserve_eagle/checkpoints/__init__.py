@@ -4,8 +4,9 @@ Everything that can be wrong is found from config.json and the files' headers, b
 about how a head computes.
 """
 
-from specserve_eagle.checkpoints.config import HeadConfig, read_head_config
+from specserve_eagle.checkpoints.config import read_head_config
 from specserve_eagle.checkpoints.detect import kind_of
+from specserve_eagle.checkpoints.head_config import HeadConfig
 from specserve_eagle.checkpoints.tensors import HeadCheckpoint, open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
 

@@ -14,7 +14,7 @@ from specserve.models.config import ARCHITECTURES
 if TYPE_CHECKING:
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
-    from specserve_eagle.checkpoints.config import HeadConfig
+    from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.layout import Layout
 
 ANOTHER_TARGET = "The head was trained for another target; use one that was trained for this model."

@@ -1,4 +1,4 @@
-"""The numbers of a draft head, whatever format its config.json has.
+"""Reads the numbers of a draft head, whatever format its config.json has.
 
 Owns the differences between the formats' keys. The decoder layer's own numbers are read by the core, so a head has the
 same rules for sizes, rotation and dtypes as a model. Knows nothing about shapes.
@@ -13,68 +13,23 @@ import msgspec
 from specserve.errors import ModelError
 from specserve.model_files import read_json
 from specserve.models.config import parse_config
-from specserve.models.rope_config import RopeConfig
 from specserve.models.weights import Checkpoint
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
 from specserve_eagle.checkpoints.detect import kind_of
 from specserve_eagle.checkpoints.family import family_of, refuse_unsupported
+from specserve_eagle.checkpoints.head_config import HeadConfig
 from specserve_eagle.checkpoints.hidden_layers import hidden_layers
-from specserve_eagle.checkpoints.layout import HeadKind, Layout, layout_of
+from specserve_eagle.checkpoints.layout import layout_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
+    from specserve_eagle.checkpoints.layout import HeadKind, Layout
 
 OUTER_KEYS = ("dtype", "torch_dtype", "quantization_config")
 """Keys that the speculators format keeps outside of the layer's own config."""
-
-
-class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A draft head's numbers. Letters of the shapes: H hidden_size, V vocab_size, D draft_vocab_size."""
-
-    kind: HeadKind
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    norm_eps: float
-    rope: RopeConfig
-    max_position_embeddings: int
-    vocab_size: int
-    """The target's."""
-    draft_vocab_size: int
-    """vocab_size where the head proposes every token."""
-    target_hidden_size: int
-    hidden_layers: tuple[int, ...]
-    """The target's hidden states that the head reads: 0 is the embedding, n the output of layer n - 1. EAGLE-1/2 and
-    MTP read the last one behind the target's final norm."""
-    norm_before_residual: bool
-    """EAGLE-3: the residual of layer 0 is the hidden state behind hidden_norm, not before it."""
-    qkv_bias: bool
-    o_bias: bool
-    mlp_bias: bool
-    qk_norm: bool
-    fc_bias: bool
-    embedding_first: bool
-    """`fc` reads [embedding ; hidden state]; otherwise the hidden state comes first."""
-    dtype: str
-
-    @property
-    def rotary_dim(self) -> int:
-        """How many of a head's dimensions are rotated."""
-        return int(self.head_dim * self.rope.partial_rotary_factor)
-
-    @property
-    def feeds_back_norm(self) -> bool:
-        """The head's own hidden state is fed back behind its final norm, as the target's first one is.
-
-        True for MTP, as in vLLM and SGLang. EAGLE-3 feeds back the state before the norm; EAGLE-1/2 have no norm.
-        """
-        return self.kind == "mtp"
 
 
 def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:

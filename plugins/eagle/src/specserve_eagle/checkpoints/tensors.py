@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve_eagle.checkpoints.config import HeadConfig
+    from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.layout import Layout
 
 BUFFERS = ("rotary_emb.inv_freq",)

@@ -14,7 +14,7 @@ from specserve.errors import ModelError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve_eagle.checkpoints.config import HeadConfig
+    from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
 
 

@@ -1,0 +1,54 @@
+"""The numbers of a draft head, by one name each. Knows nothing about files."""
+
+from __future__ import annotations
+
+import msgspec
+
+from specserve.models.rope_config import RopeConfig
+from specserve_eagle.checkpoints.layout import HeadKind
+
+
+class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A draft head's numbers. Letters of the shapes: H hidden_size, V vocab_size, D draft_vocab_size."""
+
+    kind: HeadKind
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    rope: RopeConfig
+    max_position_embeddings: int
+    vocab_size: int
+    """The target's."""
+    draft_vocab_size: int
+    """vocab_size where the head proposes every token."""
+    target_hidden_size: int
+    hidden_layers: tuple[int, ...]
+    """The target's hidden states that the head reads: 0 is the embedding, n the output of layer n - 1. EAGLE-1/2 and
+    MTP read the last one behind the target's final norm."""
+    norm_before_residual: bool
+    """EAGLE-3: the residual of layer 0 is the hidden state behind hidden_norm, not before it."""
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    fc_bias: bool
+    embedding_first: bool
+    """`fc` reads [embedding ; hidden state]; otherwise the hidden state comes first."""
+    dtype: str
+
+    @property
+    def rotary_dim(self) -> int:
+        """How many of a head's dimensions are rotated."""
+        return int(self.head_dim * self.rope.partial_rotary_factor)
+
+    @property
+    def feeds_back_norm(self) -> bool:
+        """The head's own hidden state is fed back behind its final norm, as the target's first one is.
+
+        True for MTP, as in vLLM and SGLang. EAGLE-3 feeds back the state before the norm; EAGLE-1/2 have no norm.
+        """
+        return self.kind == "mtp"
