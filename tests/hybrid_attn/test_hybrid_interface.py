@@ -94,7 +94,7 @@ def test_every_capability_of_a_composition_follows_from_its_members():
     # `made_for` is for choosing among offers, and a composition is not offered
     assert set(AttentionCapabilities.__struct_fields__) == {
         "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes", "kv_layouts",
-        "first_keys", "graphs", "made_for",
+        "draft_layers", "graphs", "made_for",
     }  # fmt: skip
 
 

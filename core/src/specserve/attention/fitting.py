@@ -32,8 +32,8 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
         reasons.append(
             f"blocks of {needs.block_size} and heads of {needs.head_dim} fit none of its KV layouts: {names}"
         )
-    if needs.first_key and not can.first_keys:
-        reasons.append("it cannot hide a request's first key, which this draft model does not have")
+    if not can.draft_layers and needs.phases == ("decode",) and (needs.first_key or needs.trees):
+        reasons.append("it does not serve draft models that read hidden states or draft trees")
     if not can.ragged:
         reasons.append("it takes one query length per batch, and requests here have different ones")
     if needs.graphs != "none" and needs.graphs not in can.graphs:

@@ -240,7 +240,7 @@ class SdpaFactory:
         devices=("cpu", "cuda"),
         dtypes=("float32", "bfloat16", "float16"),
         head_bytes={"cuda": HEAD_BYTES},
-        first_keys=True,
+        draft_layers=True,
     )
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> SdpaAttention:

@@ -65,7 +65,7 @@ def plan_tiles(batch: Batch, rows_per_tile: int) -> list[TileGroup]:
     narrow: dict[int, list[Tile]] = defaultdict(list)
     branches: dict[int, list[Tile]] = defaultdict(list)
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
-        linear = span.known + num_leading(span.draft)
+        linear = span.known + max(0, num_leading(span.draft) - span.first_node)
         tiles = cut_tiles(span, offset, linear, rows_per_tile)
         if len(tiles) > MAX_NARROW_TILES:
             groups.append(TileGroup(tiles, shared=True))
@@ -82,9 +82,10 @@ def cut_tiles(span: Span, offset: int, count: int, rows_per_tile: int) -> list[T
     """The span's first `count` rows, which are consecutive in the request."""
     tiles, begin = [], 0
     while begin < count:
-        padded = key_grid(span.start + begin + 1)
-        end = min(begin + rows_per_tile, count, padded - span.start)
-        first = span.start + 1
+        start = span.start + span.first_node
+        padded = key_grid(start + begin + 1)
+        end = min(begin + rows_per_tile, count, padded - start)
+        first = start + 1
         tiles.append(Tile(range(offset + begin, offset + end), range(first + begin, first + end), span))
         begin = end
     return tiles
@@ -95,15 +96,16 @@ def tree_tiles(span: Span, offset: int, begin: int, block_size: int, rows_per_ti
     share tiles: the keys of its last row, in path order, begin with the keys of each row before it."""
     assert span.draft is not None
     blocks, known = span.request.blocks, span.start + span.known
-    slots = slots_of(blocks, range(known + span.drafted), block_size)
+    num_nodes, shift = len(span.draft.tokens), offset + span.known - span.first_node
+    slots = slots_of(blocks, range(known + num_nodes), block_size)
     paths, parents = paths_of(span.draft), parents_of(span.draft)
-    tiles, first = [], begin - span.known
-    while first < span.drafted:
+    tiles, first = [], begin - span.known + span.first_node
+    while first < num_nodes:
         length = known + len(paths[first])
-        most = min(span.drafted, first + min(rows_per_tile, key_grid(length) - length + 1))
+        most = min(num_nodes, first + min(rows_per_tile, key_grid(length) - length + 1))
         end = next((node for node in range(first + 1, most) if parents[node] != node - 1), most)
         keys = slots[:known] + [slots[known + ancestor] for ancestor in paths[end - 1]]
-        rows = range(offset + span.known + first, offset + span.known + end)
+        rows = range(shift + first, shift + end)
         tiles.append(Tile(rows, range(length, length + end - first), span, keys))
         first = end
     return tiles

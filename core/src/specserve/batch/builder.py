@@ -51,7 +51,8 @@ class BatchBuilder:
             else:
                 ids += tokens_of(span)
                 positions += positions_of(span)
-                slots += slots_of(blocks, range(start, start + length), size)
+                first = start + span.first_node
+                slots += slots_of(blocks, range(first, first + length), size)
             if span.scored:
                 scored += range(len(ids) - span.scored, len(ids))
         num_rows, num_scored = len(ids), len(scored)
@@ -76,15 +77,16 @@ class BatchBuilder:
 def tokens_of(span: Span) -> list[int]:
     """The committed tokens of a span, then its draft tokens."""
     tokens = span.request.tokens[span.start : span.start + span.known]
-    return tokens if span.draft is None else [*tokens, *span.draft.tokens]
+    return tokens if span.draft is None else [*tokens, *span.draft.tokens[span.first_node :]]
 
 
 def positions_of(span: Span) -> Iterable[int]:
     """A draft token at depth d behind n committed tokens has position n - 1 + d."""
     if is_chain(span.draft) or span.draft is None:
-        return range(span.start, span.start + span.length)
+        first = span.start + span.first_node
+        return range(first, first + span.length)
     end = span.start + span.known
-    return [*range(span.start, end), *(end - 1 + depth for depth in depths_of(span.draft))]
+    return [*range(span.start, end), *(end - 1 + depth for depth in depths_of(span.draft)[span.first_node :])]
 
 
 def to_device(values: Sequence[int] | Sequence[Sequence[int]], device: torch.device) -> Tensor:

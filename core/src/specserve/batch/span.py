@@ -24,6 +24,8 @@ class Span(msgspec.Struct, frozen=True):
     """The draft tokens that this step verifies."""
     proposed: Draft | None = None
     """What the drafter had proposed; the planner chose `draft` from it and learns from all of it."""
+    first_node: int = 0
+    """In the passes of a draft model: rows are the draft tokens from this one on; the others are in the cache."""
 
     @property
     def known(self) -> int:

@@ -54,8 +54,9 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     """By device: the size of a head in bytes must be a multiple of this; of 1 where a device is missing."""
     kv_layouts: tuple[KVLayout, ...] = (BY_SLOT,)
     """The fastest first; the first that fits the blocks and the model is used."""
-    first_keys: bool = False
-    """It can hide the first keys of every request (`AttentionSpec.first_key`)."""
+    draft_layers: bool = False
+    """It serves draft models: it hides first keys (`AttentionSpec.first_key`) and can compute the later tokens of a
+    draft alone (`Span.first_node`)."""
     graphs: tuple[str, ...] = ()
     made_for: tuple[Phase, ...] = ()
     """Where an automatic choice prefers it."""

@@ -15,13 +15,14 @@ void bind_plan(nb::module_& m) {
         .def(
             "add",
             [](AttentionPlan& plan, int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
-               const std::vector<int32_t>& parents) {
-                if (!plan.add(start, length, num_committed, block_ids, parents))
+               const std::vector<int32_t>& parents, int first_node) {
+                if (!plan.add(start, length, num_committed, block_ids, parents, first_node))
                     throw std::invalid_argument("a request of " + std::to_string(length) + " rows from token " +
                                                 std::to_string(start) + " does not fit its " +
                                                 std::to_string(block_ids.size()) + " blocks or its draft's parents.");
             },
-            nb::arg("start"), nb::arg("length"), nb::arg("num_committed"), nb::arg("block_ids"), nb::arg("parents"))
+            nb::arg("start"), nb::arg("length"), nb::arg("num_committed"), nb::arg("block_ids"), nb::arg("parents"),
+            nb::arg("first_node") = 0)
         .def_prop_ro("num_rows", &AttentionPlan::num_rows);
 }
 

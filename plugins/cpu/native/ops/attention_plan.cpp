@@ -5,13 +5,14 @@
 namespace specserve {
 
 bool AttentionPlan::add(int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
-                        const std::vector<int32_t>& parents) {
-    if (start < 0 || num_committed < 0 || length < std::max(num_committed, 1)) return false;
-    int num_drafts = length - num_committed, num_parents = static_cast<int>(parents.size());
+                        const std::vector<int32_t>& parents, int first_node) {
+    if (start < 0 || num_committed < 0 || length < std::max(num_committed, 1) || first_node < 0) return false;
+    if (first_node && (num_committed || parents.empty())) return false;
+    int num_drafts = first_node + length - num_committed, num_parents = static_cast<int>(parents.size());
     if (num_parents && num_parents != num_drafts) return false;
     for (int node = 0; node < num_parents; ++node)
         if (parents[node] < -1 || parents[node] >= node) return false;
-    if (static_cast<int64_t>(block_ids.size()) * block_size_ < int64_t{start} + length) return false;
+    if (static_cast<int64_t>(block_ids.size()) * block_size_ < int64_t{start} + first_node + length) return false;
     for (int32_t block : block_ids)
         if (block < 0) return false;
     int block_offset = static_cast<int>(block_ids_.size());
@@ -21,7 +22,8 @@ bool AttentionPlan::add(int start, int length, int num_committed, const std::vec
     // The draft tokens that continue the committed ones as a chain share their tiles.
     int chain = parents.empty() ? num_drafts : 0;
     while (chain < num_parents && parents[chain] == chain - 1) ++chain;
-    add_tiles(start + 1, num_committed + chain, block_offset, INT32_MAX, 0);
+    chain = std::max(chain, first_node);
+    add_tiles(start + first_node + 1, num_committed + chain - first_node, block_offset, INT32_MAX, 0);
 
     // The others form branches: runs of draft tokens that follow each other as parent and child.
     int first_draft = start + num_committed;

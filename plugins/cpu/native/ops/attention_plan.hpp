@@ -26,10 +26,11 @@ class AttentionPlan {
     AttentionPlan(int block_size, int rows_per_tile) : block_size_(block_size), rows_per_tile_(rows_per_tile) {}
 
     // A request's rows: `length` tokens from position `start`, the first `num_committed` of them committed, the others
-    // draft tokens. parents: of the draft tokens, as indices among them, -1 for the root; empty for a chain. Returns
-    // false if a number is out of range.
+    // draft tokens. parents: of the draft tokens, as indices among them, -1 for the root; empty for a chain. The rows'
+    // draft tokens begin with `first_node`; those before it are in the cache. Returns false if a number is out of
+    // range.
     bool add(int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
-             const std::vector<int32_t>& parents);
+             const std::vector<int32_t>& parents, int first_node);
 
     // The slots of the tile's keys [first, first + count).
     void find_slots(const Tile& tile, int first, int count, int64_t* slots) const;

@@ -23,7 +23,7 @@ struct Batch {
                 for (int node = 0; node < num_drafts; ++node) parents.push_back(between(random, -1, node - 1));
             std::vector<int32_t> blocks;
             for (int position = 0; position < end; position += block_size) blocks.push_back(num_blocks++);
-            require(plan.add(start, end - start, num_committed, blocks, parents), "a request does not fit");
+            require(plan.add(start, end - start, num_committed, blocks, parents, 0), "a request does not fit");
             for (int position = start; position < end; ++position) {
                 slots.push_back(int64_t{blocks[static_cast<size_t>(position / block_size)]} * block_size +
                                 position % block_size);

@@ -27,10 +27,17 @@ class AttentionPlan:
 
     def __init__(self, block_size: int, rows_per_tile: int) -> None: ...
     def add(
-        self, start: int, length: int, num_committed: int, block_ids: Sequence[int], parents: Sequence[int]
+        self,
+        start: int,
+        length: int,
+        num_committed: int,
+        block_ids: Sequence[int],
+        parents: Sequence[int],
+        first_node: int = 0,
     ) -> None:
         """A request's rows: `length` tokens from position `start`, the first `num_committed` of them committed, the
-        others draft tokens. parents: of the draft tokens, -1 for the root; empty for a chain."""
+        others draft tokens. parents: of the draft tokens, -1 for the root; empty for a chain. Draft tokens before
+        `first_node` are in the cache and are no rows."""
 
     @property
     def num_rows(self) -> int: ...

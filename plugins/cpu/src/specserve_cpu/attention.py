@@ -53,7 +53,7 @@ class CpuPagedAttention(AttentionBackend):
         for span in batch.spans:
             draft = span.draft
             parents = () if draft is None or draft.parents is None else draft.parents
-            plan.add(span.start, span.length, span.known, span.request.blocks, parents)
+            plan.add(span.start, span.length, span.known, span.request.blocks, parents, span.first_node)
         return PagedPlan(plan, batch.slots)
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:
@@ -84,7 +84,7 @@ class PagedFactory:
         devices=("cpu",),
         dtypes=("float32", "bfloat16"),
         head_bytes={"cpu": 4},  # bfloat16 dot products take pairs
-        first_keys=True,
+        draft_layers=True,
         kv_layouts=(PANELS, BY_SLOT),
         made_for=PHASES,
     )

@@ -1,4 +1,4 @@
-"""Drafts with a draft model: one pass over what it lacks of the committed tokens, then one pass per further depth.
+"""Drafts with a draft model: one pass over what it lacks of the committed tokens, then one pass per further level.
 
 All requests of a step share the passes; one that wants fewer draft tokens takes part in fewer. Owns neither layers nor
 arithmetic (`DraftModel`) nor what is committed (`specserve.protocols.DraftRuntime`).
@@ -6,13 +6,14 @@ arithmetic (`DraftModel`) nor what is committed (`specserve.protocols.DraftRunti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.protocols import DrafterNeeds, DraftRows
-from specserve.types import Draft
+from specserve.batch.builder import to_device
+from specserve.protocols import DrafterNeeds
+from specserve_eagle.choosing import RowToChoose
+from specserve_eagle.growing import GrowingDraft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,40 +22,21 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
-    from specserve.protocols import DraftRuntime, DraftSequence, Feed
-    from specserve.types import ForwardOutput, Verdict
-    from specserve_eagle.choosing import TokenChooser
+    from specserve.protocols import DraftRuntime, Feed
+    from specserve.types import Draft, ForwardOutput, Verdict
+    from specserve_eagle.choosing import Choice, TokenChooser
+    from specserve_eagle.options import EagleOptions
     from specserve_eagle.passes import DraftModel, DraftStep
 
 
-@dataclass(slots=True, eq=False)
-class Chain:
-    """The draft of one request while it grows."""
-
-    sequence: DraftSequence
-    width: int
-    tokens: list[int] = field(default_factory=list)
-    survival: list[float] = field(default_factory=list)
-
-    def append(self, token: int, probability: float) -> None:
-        self.tokens.append(token)
-        self.survival.append(probability * self.survival[-1] if self.survival else probability)
-
-    @property
-    def is_done(self) -> bool:
-        return len(self.tokens) == self.width
-
-    def draft(self) -> Draft:
-        return Draft(tokens=tuple(self.tokens), survival=tuple(self.survival), source=EagleDrafter.name)
-
-
 class EagleDrafter:
-    """`specserve.protocols.Drafter` of chains."""
+    """`specserve.protocols.ModelDrafter`."""
 
     name = "eagle"
 
-    def __init__(self, model: DraftModel, chooser: TokenChooser, steps: int) -> None:
-        self.model, self.chooser, self.steps = model, chooser, steps
+    def __init__(self, model: DraftModel, chooser: TokenChooser, options: EagleOptions) -> None:
+        self.model, self.chooser = model, chooser
+        self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
         self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers)
         self.runtime: DraftRuntime | None = None
         """Set by `connect`, which start-up calls before any request."""
@@ -83,44 +65,53 @@ class EagleDrafter:
         step = self.model.read_committed(feed)
         self.runtime.done(feed)
         if feed.drafting:
-            chains = self.begin(feed, limits)
-            self.grow(chains, step)
-            for i, chain in zip(feed.drafting, chains, strict=True):
-                drafts[i] = chain.draft()
+            growing = self.begin(feed, limits)
+            self.grow(growing, step)
+            for i, draft in zip(feed.drafting, growing, strict=True):
+                drafts[i] = draft.draft(self.name)
         return drafts
 
-    def begin(self, feed: Feed, limits: Sequence[int]) -> list[Chain]:
-        """A chain for each request that is drafted for, as wide as it wants and as its positions allow."""
+    def begin(self, feed: Feed, limits: Sequence[int]) -> list[GrowingDraft]:
+        """A draft for each request that wants one, as large as it wants and as deep as its positions allow."""
         longest = self.model.layers.max_len
         return [
-            Chain(sequence, min(limits[i], self.steps, longest - len(sequence.request.tokens)))
+            GrowingDraft(
+                sequence,
+                limit=min(limits[i], self.max_nodes),
+                steps=min(self.steps, limits[i], longest - len(sequence.request.tokens)),
+                topk=self.topk,
+            )
             for i, sequence in zip(feed.drafting, feed.sequences, strict=False)
         ]
 
-    def grow(self, chains: Sequence[Chain], step: DraftStep) -> None:
-        """`step`: of the pass over the committed tokens, whose scored rows are the chains' roots."""
+    def grow(self, drafts: Sequence[GrowingDraft], step: DraftStep) -> None:
+        """`step`: of the pass over the committed tokens, whose scored rows are the drafts' roots."""
         assert self.runtime is not None
         while True:
-            self.append(chains, step.logits)
-            rows = [i for i, chain in enumerate(chains) if not chain.is_done]
-            if not rows:
+            parents = self.add_level(drafts, step.logits)
+            growing = [draft for draft in drafts if not draft.is_done]
+            if not growing:
                 return
-            hidden = rows_of(step.hidden, rows, len(chains))
-            chains = [chains[i] for i in rows]
-            batch = self.runtime.draft_batch(
-                [DraftRows(chain.sequence, tuple(chain.tokens), first=len(chain.tokens) - 1) for chain in chains]
-            )
-            step = self.model.read_drafted(batch, hidden)
+            rows = [parents[id(draft)] + draft.index_in_level(node) for draft in growing for node in draft.level]
+            batch = self.runtime.draft_batch([draft.rows() for draft in growing])
+            step = self.model.read_drafted(batch, rows_of(step.hidden, rows))
+            drafts = growing
 
-    def append(self, chains: Sequence[Chain], logits: Tensor) -> None:
-        requests = [chain.sequence.request for chain in chains]
-        choices = self.chooser.choose(logits, requests, [tuple(chain.tokens) for chain in chains])
-        for chain, choice in zip(chains, choices, strict=True):
-            chain.append(choice.token, choice.probability)
+    def add_level(self, drafts: Sequence[GrowingDraft], logits: Tensor) -> dict[int, int]:
+        """Give every draft the children of its level's nodes. By id of a draft: the first row of its level."""
+        rows = [RowToChoose(draft.sequence.request, draft.path(node)) for draft in drafts for node in draft.level]
+        choices: list[list[Choice]] = self.chooser.choose(logits, rows, self.topk)
+        first, begins = 0, {}
+        for draft in drafts:
+            begins[id(draft)] = first
+            count = len(draft.level)
+            draft.grow(choices[first : first + count])
+            first += count
+        return begins
 
 
-def rows_of(hidden: Tensor | None, rows: Sequence[int], count: int) -> Tensor | None:
-    """The hidden states of these rows of `count`."""
-    if hidden is None or len(rows) == count:
+def rows_of(hidden: Tensor | None, rows: Sequence[int]) -> Tensor | None:
+    """The hidden states of these rows."""
+    if hidden is None or list(rows) == list(range(len(hidden))):
         return hidden
-    return hidden[rows]
+    return hidden.index_select(0, to_device(rows, hidden.device))

@@ -41,6 +41,18 @@ class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     @property
+    def max_nodes(self) -> int:
+        """Draft tokens of one request at most."""
+        if self.draft_tokens is not None:
+            return self.draft_tokens - 1
+        return self.max_steps if self.topk == 1 else MAX_DRAFT_TOKENS
+
+    @property
+    def max_rows(self) -> int:
+        """Rows of one request that a draft computes at most: the last committed token and the nodes with children."""
+        return 1 + self.topk * (self.max_steps - 1)
+
+    @property
     def max_steps(self) -> int:
         """The deepest draft."""
         return MAX_STEPS if self.steps == "auto" else self.steps

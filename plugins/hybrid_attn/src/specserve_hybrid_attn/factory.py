@@ -46,7 +46,7 @@ def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) ->
         dtypes=intersection(prompt.dtypes, generated.dtypes),
         head_bytes={d: lcm(prompt.head_bytes.get(d, 1), generated.head_bytes.get(d, 1)) for d in devices},
         kv_layouts=intersection(prompt.kv_layouts, generated.kv_layouts),
-        first_keys=prompt.first_keys and generated.first_keys,
+        draft_layers=prompt.draft_layers and generated.draft_layers,
         graphs=intersection(prompt.graphs, generated.graphs),
     )
 
