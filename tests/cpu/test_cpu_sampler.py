@@ -14,7 +14,7 @@ from sampling_reference import CUTOFFS, admitted, cutoff, sampler, valid_tokens,
 
 from specserve.protocols import ScoredRow
 from specserve.sampling.noise import gumbel_noise
-from specserve.sampling.sampler import scores
+from specserve.sampling.scores import scores
 from specserve.sampling.seeds import row_key
 from specserve.testing.reference import gumbel
 from specserve.types import SamplingParams

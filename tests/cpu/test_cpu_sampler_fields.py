@@ -19,7 +19,8 @@ from sampling_fields import KINDS, REPORTED, VOCABS, is_admitted, logits_of, req
 from sampling_reference import sampler
 
 from specserve.protocols import ScoredRow
-from specserve.sampling.sampler import GREEDY_BELOW, TorchSampler, scores
+from specserve.sampling.sampler import TorchSampler
+from specserve.sampling.scores import GREEDY_BELOW, scores
 from specserve.types import SamplingParams
 
 each_vocab = pytest.mark.parametrize("vocab_size", VOCABS)

@@ -20,7 +20,7 @@ from specserve.protocols.attention import (
 from specserve.protocols.draft_model import DraftLayers, DraftRows, DraftRuntime, DraftSequence, Feed
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
-from specserve.protocols.sampling import LogitsProcessor, Sampler, ScoredRow
+from specserve.protocols.sampling import DraftSampler, DraftToken, DraftVocabulary, LogitsProcessor, Sampler, ScoredRow
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, ModelDrafter, Verifier
 
@@ -40,7 +40,10 @@ __all__ = [
     "DraftPlanner",
     "DraftRows",
     "DraftRuntime",
+    "DraftSampler",
     "DraftSequence",
+    "DraftToken",
+    "DraftVocabulary",
     "Drafter",
     "DrafterNeeds",
     "Feed",

@@ -38,6 +38,31 @@ class Sampler(Protocol):
         ...
 
 
+class DraftToken(NamedTuple):
+    """A token of the target's vocabulary, and its probability where its parent in the draft is right."""
+
+    token: int
+    probability: float
+
+
+class DraftVocabulary(NamedTuple):
+    """The tokens of a draft model that has fewer than its target. ids: [D] int64, the target's ids."""
+
+    ids: Tensor
+    target_size: int
+
+
+class DraftSampler(Sampler, Protocol):
+    """A sampler that serves draft models too; `specserve.sampling.drafts` stands in for one that does not."""
+
+    def draft_tokens(
+        self, logits: Tensor, rows: Sequence[ScoredRow], vocabulary: DraftVocabulary | None, count: int
+    ) -> list[list[DraftToken]]:
+        """logits: [n, D] float32 of a draft model; vocabulary: None where it has the target's. For each of `rows` at
+        most `count` distinct tokens, best first: those that the target is likeliest to choose with its own noise."""
+        ...
+
+
 class LogitsProcessor(Protocol):
     """Makes a state for the requests that need it.
 

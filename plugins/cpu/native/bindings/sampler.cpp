@@ -1,4 +1,6 @@
 // The sampler: rows are described one by one, then decided in one call without the GIL.
+#include <optional>
+
 #include "bindings/bind.hpp"
 #include "ops/sampler.hpp"
 
@@ -88,6 +90,31 @@ std::vector<int> target_tokens(Sampler& sampler, const Array& array, const Targe
     return sampler.target_tokens(logits, targets);
 }
 
+// Per row `count` tokens, and their probabilities.
+nb::tuple draft_tokens(Sampler& sampler, const Array& array, const TargetRowsBuilder& builder,
+                       const std::optional<Array>& ids, int count) {
+    Logits logits = to_logits(array);
+    const TargetRows& targets = builder.checked(logits);
+    const int64_t* of_target = ids ? checked_data<int64_t>(*ids, "ids", {logits.size}) : nullptr;
+    if (count < 1 || count > logits.size)
+        throw std::invalid_argument("count must be in [1, " + std::to_string(logits.size) + "]; got " +
+                                    std::to_string(count) + ".");
+    if (of_target && !targets.edits.empty())
+        throw std::invalid_argument("edits name the target's tokens: ids must be None.");
+    std::vector<DraftToken> drafts;
+    {
+        nb::gil_scoped_release no_gil;
+        drafts = sampler.draft_tokens(logits, targets, of_target, count);
+    }
+    std::vector<int64_t> tokens;
+    std::vector<float> probabilities;
+    for (const DraftToken& draft : drafts) {
+        tokens.push_back(draft.token);
+        probabilities.push_back(draft.probability);
+    }
+    return nb::make_tuple(std::move(tokens), std::move(probabilities));
+}
+
 // Per row: (logprob, top ids, top logprobs)
 nb::list token_logprobs(Sampler& sampler, const Array& array, const std::vector<int64_t>& tokens,
                         const std::vector<int64_t>& counts) {
@@ -127,6 +154,8 @@ void bind_sampler(nb::module_& m) {
             nb::arg("machine"))
         .def("argmax_tokens", &argmax_tokens, nb::arg("logits"))
         .def("target_tokens", &target_tokens, nb::arg("logits"), nb::arg("targets"))
+        .def("draft_tokens", &draft_tokens, nb::arg("logits"), nb::arg("targets"), nb::arg("ids").none(),
+             nb::arg("count"))
         .def("token_logprobs", &token_logprobs, nb::arg("logits"), nb::arg("tokens"), nb::arg("counts"))
         .def(
             "gumbel_noise",

@@ -18,6 +18,7 @@
 #endif
 #include "kernels/gumbel-inl.hpp"
 #include "kernels/argmax-inl.hpp"
+#include "kernels/draft_scores-inl.hpp"
 #include "kernels/softmax-inl.hpp"
 #include "kernels/select-inl.hpp"
 #include "kernels/table-inl.hpp"

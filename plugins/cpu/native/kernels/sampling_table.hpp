@@ -9,6 +9,13 @@ namespace specserve {
 constexpr uint64_t kGamma = 0x9E3779B97F4A7C15, kFirstMultiplier = 0xBF58476D1CE4E5B9,
                    kSecondMultiplier = 0x94D049BB133111EB;
 
+// The upper half of SplitMix64's output for this state.
+INLINE uint32_t splitmix64_high(uint64_t z) {
+    z = (z ^ z >> 30) * kFirstMultiplier;
+    z = (z ^ z >> 27) * kSecondMultiplier;
+    return static_cast<uint32_t>((z ^ z >> 31) >> 32);
+}
+
 // The largest score and the lowest token id that has it.
 struct ArgMax {
     float score;
@@ -29,6 +36,8 @@ struct SamplingTable {
     // kLanes; size: of the whole row.
     ArgMax (*gumbel_argmax)(const float* x, int size, int begin, int end, GumbelParams, int hint);
     void (*gumbel_noise)(uint64_t key, int size, float* out);
+    // out[i] = x[i] / temperature + the noise of token ids[i], or of token i if `ids` is null; -inf below the cutoff.
+    void (*draft_scores)(const float* x, const int64_t* ids, int size, GumbelParams, float* out);
 
     // out[i] = x[i] / divisor; `out` may be `x`.
     void (*divide)(const float* x, int size, float divisor, float* out);

@@ -17,6 +17,6 @@ static KernelTable<S> kernel_table() {
 }
 
 static SamplingTable sampling_table() {
-    return {argmax,      gumbel_argmax,   gumbel_noise,     divide,          sum_exp,
-            exp_shifted, filter_at_least, indices_at_least, select_threshold};
+    return {argmax,  gumbel_argmax, gumbel_noise,    draft_scores,     divide,
+            sum_exp, exp_shifted,   filter_at_least, indices_at_least, select_threshold};
 }

@@ -55,6 +55,12 @@ struct RowLogprobs {
     std::vector<float> top_logprobs;
 };
 
+// A draft token and its probability where its parent is right; probability 0: there is none.
+struct DraftToken {
+    int64_t token;
+    float probability;
+};
+
 class Sampler {
    public:
     Sampler(const SamplingTable& table, std::shared_ptr<ThreadPool> pool) : table_(table), pool_(std::move(pool)) {}
@@ -64,6 +70,9 @@ class Sampler {
     std::vector<int> target_tokens(Logits logits, const TargetRows& targets);
     // Of row i: the log-probability of tokens[i], and the counts[i] best tokens by (log-probability, lower id).
     std::vector<RowLogprobs> token_logprobs(Logits logits, const int64_t* tokens, const int64_t* counts);
+    // Of each target row the `count` best tokens, best first. ids: the target's id of each column, null for the same;
+    // rows have no edits then.
+    std::vector<DraftToken> draft_tokens(Logits logits, const TargetRows& targets, const int64_t* ids, int count);
     void gumbel_noise(uint64_t seed, int64_t index, int size, float* out) const;
 
    private:
@@ -91,6 +100,11 @@ class Sampler {
     float cutoff(const TargetRow& row, int size, float row_max, Workspace& workspace) const;
     float top_k_threshold(int64_t k, int size, float row_max, Workspace& workspace) const;
     int top_p_candidates(int size, float row_max, double target, Workspace& workspace) const;
+    // sampler_drafts.cpp
+    const float* draft_scores(Logits logits, const TargetRows& targets, const TargetRow& row, const int64_t* ids,
+                              Workspace& workspace) const;
+    void choose_drafts(const float* scores, int size, const int64_t* ids, int count, Workspace& workspace,
+                       DraftToken* out) const;
     RowLogprobs row_logprobs(const float* x, int size, int64_t token, int64_t count, Workspace& workspace) const;
 
     SamplingTable table_;

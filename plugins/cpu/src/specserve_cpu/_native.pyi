@@ -225,6 +225,12 @@ class Sampler:
     def __init__(self, machine: Machine) -> None: ...
     def argmax_tokens(self, logits: Tensor) -> list[int]: ...
     def target_tokens(self, logits: Tensor, targets: TargetRows) -> list[int]: ...
+    def draft_tokens(
+        self, logits: Tensor, targets: TargetRows, ids: Tensor | None, count: int
+    ) -> tuple[list[int], list[float]]:
+        """Of each target row the `count` best tokens, best first, and their probabilities among the scores with noise;
+        probability 0: there is none. ids: [V] int64, the target's id of each column; rows have no edits then."""
+
     def token_logprobs(
         self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]
     ) -> list[tuple[float, tuple[int, ...], tuple[float, ...]]]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from specserve.sampling.sampler import GREEDY_BELOW, each_processor, processed
+from specserve.protocols import DraftToken
+from specserve.sampling.drafts import in_target_vocabulary
+from specserve.sampling.scores import GREEDY_BELOW, each_processor, processed
 from specserve.sampling.seeds import MASK
 from specserve.types import TokenLogprobs
 from specserve_cpu import _native
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.request import Request
-    from specserve.protocols import ScoredRow
+    from specserve.protocols import DraftVocabulary, ScoredRow
 
 
 class CpuSampler:
@@ -33,19 +35,39 @@ class CpuSampler:
         return self.native.argmax_tokens(dlpack(logits))
 
     def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
-        targets = _native.TargetRows()
-        for row, request, path in rows:
-            params = request.params
-            temperature = params.temperature if params.temperature >= GREEDY_BELOW else 0.0
-            index = request.num_generated + len(path)
-            targets.add_row(row, request.seed & MASK, index, temperature, params.top_k, params.top_p, params.min_p)
-            if request.processors:
-                apply_processors(targets, logits, row, request, path)
-        return self.native.target_tokens(dlpack(logits), targets)
+        return self.native.target_tokens(dlpack(logits), target_rows(logits, rows))
+
+    def draft_tokens(
+        self, logits: Tensor, rows: Sequence[ScoredRow], vocabulary: DraftVocabulary | None, count: int
+    ) -> list[list[DraftToken]]:
+        ids = None
+        if vocabulary is not None and any(row.request.processors for row in rows):  # their edits name the target's ids
+            logits = in_target_vocabulary(logits, vocabulary)
+        elif vocabulary is not None:
+            ids = dlpack(vocabulary.ids)
+        count = min(count, logits.shape[1])
+        tokens, probabilities = self.native.draft_tokens(dlpack(logits), target_rows(logits, rows), ids, count)
+        drafts = list(map(DraftToken, tokens, probabilities))
+        return [
+            [draft for draft in drafts[begin : begin + count] if draft.probability > 0]
+            for begin in range(0, len(drafts), count)
+        ]
 
     def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
         rows = self.native.token_logprobs(logits, tokens, counts)
         return [TokenLogprobs(token, *row) for token, row in zip(tokens, rows, strict=True)]
+
+
+def target_rows(logits: Tensor, rows: Sequence[ScoredRow]) -> _native.TargetRows:
+    targets = _native.TargetRows()
+    for row, request, path in rows:
+        params = request.params
+        temperature = params.temperature if params.temperature >= GREEDY_BELOW else 0.0
+        index = request.num_generated + len(path)
+        targets.add_row(row, request.seed & MASK, index, temperature, params.top_k, params.top_p, params.min_p)
+        if request.processors:
+            apply_processors(targets, logits, row, request, path)
+    return targets
 
 
 def apply_processors(

@@ -12,7 +12,6 @@ import torch
 
 from specserve.batch.builder import to_device
 from specserve.protocols import DrafterNeeds
-from specserve_eagle.choosing import RowToChoose
 from specserve_eagle.growing import GrowingDraft
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.protocols import DraftRuntime, Feed
     from specserve.types import Draft, ForwardOutput, Verdict
-    from specserve_eagle.choosing import Choice, TokenChooser
+    from specserve_eagle.choosing import TokenChooser
     from specserve_eagle.options import EagleOptions
     from specserve_eagle.passes import DraftModel, DraftStep
 
@@ -99,8 +98,8 @@ class EagleDrafter:
 
     def add_level(self, drafts: Sequence[GrowingDraft], logits: Tensor) -> dict[int, int]:
         """Give every draft the children of its level's nodes. By id of a draft: the first row of its level."""
-        rows = [RowToChoose(draft.sequence.request, draft.path(node)) for draft in drafts for node in draft.level]
-        choices: list[list[Choice]] = self.chooser.choose(logits, rows, self.topk)
+        rows = [(draft.sequence.request, draft.path(node)) for draft in drafts for node in draft.level]
+        choices = self.chooser.choose(logits, rows, self.topk)
         first, begins = 0, {}
         for draft in drafts:
             begins[id(draft)] = first

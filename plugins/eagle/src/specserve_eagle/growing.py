@@ -16,13 +16,12 @@ from specserve.types import Draft
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.protocols import DraftSequence
-    from specserve_eagle.choosing import Choice
+    from specserve.protocols import DraftSequence, DraftToken
 
 
 class GrowingDraft:
-    """At most `limit` nodes, at most `steps` deep. Nodes are numbered as they are found; those of which the children are
-    wanted are rows of a pass, in the order of the passes."""
+    """At most `limit` nodes, at most `steps` deep. Nodes are numbered as they are found; those whose children are wanted
+    are rows of a pass, in the order of the passes."""
 
     def __init__(self, sequence: DraftSequence, *, limit: int, steps: int, topk: int) -> None:
         self.sequence, self.limit, self.steps, self.topk = sequence, limit, steps, min(topk, limit)
@@ -49,7 +48,7 @@ class GrowingDraft:
             node = self.parents[node]
         return tuple(reversed(tokens))
 
-    def grow(self, choices: Sequence[Sequence[Choice]]) -> None:
+    def grow(self, choices: Sequence[Sequence[DraftToken]]) -> None:
         """Children of each node of the level; the best of them are the next level."""
         found = len(self.tokens)
         for parent, children in zip(self.level, choices, strict=True):

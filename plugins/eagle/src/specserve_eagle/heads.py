@@ -78,7 +78,7 @@ class Head:
         logits = self.passes.logits(x, batch)
         rows = x[: batch.num_rows]
         own = rows if batch.scored_rows is None else rows.index_select(0, batch.scored_rows)
-        return DraftStep(logits, self.feed_back(own))
+        return DraftStep(logits, self.feed_back(own) if len(own) else own)  # none where nothing is drafted
 
     def from_target(self, hidden: Tensor) -> Tensor:
         """[R, W] -> [R, H]: the target's hidden state as the head reads it."""

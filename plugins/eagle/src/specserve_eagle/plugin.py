@@ -25,5 +25,5 @@ class EaglePlugin:
     def make_drafter(self, model: DecoderModel, config: EngineConfig, options: EagleOptions) -> EagleDrafter:
         lookahead = Lookahead(options.max_rows, options.topk > 1)
         draft_model = load_draft_model(config, options, model, lookahead)
-        chooser = TokenChooser(model.vocab_size, draft_model.draft_ids)
+        chooser = TokenChooser(model.kernels.sampler, model.vocab_size, draft_model.draft_ids)
         return EagleDrafter(draft_model, chooser, options)

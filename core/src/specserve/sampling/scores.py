@@ -1,0 +1,75 @@
+"""What a target token is the argmax of: processed logits, cut off, scaled by temperature, with Gumbel noise.
+
+Every operation is either exact per element or runs row by row inside torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.faults import FAULTS, BadAnswerError, RequestFault
+from specserve.sampling.cutoffs import apply_cutoffs, has_cutoff
+from specserve.sampling.noise import gumbel_noise
+from specserve.sampling.seeds import row_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from specserve.batch.processor_state import ProcessorState
+    from specserve.batch.request import Request
+    from specserve.protocols.sampling import ScoredRow
+
+GREEDY_BELOW = 1e-5
+"""A lower temperature is greedy: dividing by it would leave float32's range."""
+
+
+def scores(logits: Tensor, rows: Sequence[ScoredRow]) -> Tensor:
+    """[len(rows), V]: what the target token of each row is the argmax of."""
+    x = logits[[wanted.row for wanted in rows]]
+    noisy: list[int] = []
+    for i, (_, request, path) in enumerate(rows):
+        if request.processors:
+            x[i] = processed(x[i], request, path)
+        if request.params.temperature >= GREEDY_BELOW:
+            noisy.append(i)
+    if noisy:
+        add_noise(x, rows, noisy)
+    return x
+
+
+def processed(logits: Tensor, request: Request, path: Sequence[int]) -> Tensor:
+    """logits: [V] float32, may be changed in place -> what the request's processors make of them."""
+
+    def apply(state: ProcessorState) -> None:
+        nonlocal logits
+        shape, logits = logits.shape, state.apply(logits, path)
+        if not isinstance(logits, torch.Tensor) or logits.shape != shape:
+            raise BadAnswerError("returned something else than the row of logits")
+
+    each_processor(request, apply)
+    return logits
+
+
+def each_processor(request: Request, action: Callable[[ProcessorState], object]) -> None:
+    """Call it with the request's states in order; what one raises is the request's fault."""
+    for i, state in enumerate(request.processors):
+        try:
+            action(state)
+        except FAULTS as error:
+            part = request.processor_parts[i]
+            raise RequestFault(request.id, f"the logits processor of {part.plugin}", error, part) from error
+
+
+def add_noise(x: Tensor, rows: Sequence[ScoredRow], noisy: list[int]) -> None:
+    """Scale by temperature, cut off and add the Gumbel noise to the given rows of x, in place."""
+    keys = [row_key(rows[i].request.seed, rows[i].request.num_generated + len(rows[i].path)) for i in noisy]
+    temperatures = torch.tensor([rows[i].request.params.temperature for i in noisy], device=x.device)
+    warm = x[noisy] / temperatures[:, None]
+    for at, i in enumerate(noisy):
+        if has_cutoff(rows[i].request.params):
+            warm[at] = apply_cutoffs(warm[at], rows[i].request.params)
+    x[noisy] = warm + gumbel_noise(keys, x.shape[1], x.device)

@@ -1,0 +1,146 @@
+"""Engines that draft with a model, small random draft models of every kind, and what a draft model has of a request.
+
+All that tests read of the drafter's inside is read here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from toy_heads import LAYERS, SIZES, write_head
+
+from specserve.kv.slots import slots_of
+from specserve.speculation.planning import VerifyAll
+from specserve.testing.engines import make_engine
+from specserve.testing.requests import toy_request
+from specserve.testing.toy import write_checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from torch import Tensor
+
+    from specserve.engine.engine import Engine
+
+KINDS = ("standalone", "eagle", "eagle3", "mtp")
+FORMS = {"eagle": "eagle", "eagle3": "specforge", "mtp": "deepseek-beside"}
+
+
+def write_target(path: Path, **changes: Any) -> Path:
+    """A random target of the sizes that `toy_heads` has heads for."""
+    return write_checkpoint(path, **(SIZES | {"num_hidden_layers": LAYERS, "dtype": "float32"} | changes))
+
+
+def write_draft(path: Path, kind: str, target: Path, **changes: Any) -> Path:
+    """A random draft model of this kind; the stand-alone one is the target itself. `changes`: of config.json."""
+    return target if kind == "standalone" else write_head(path, FORMS[kind], **changes)
+
+
+def eagle_options(draft: Path, beside: Sequence[str] = (), **settings: Any) -> dict[str, Any]:
+    return {"plugins": ("eagle", *beside), "plugin_options": {"eagle": {"model": str(draft), **settings}}}
+
+
+def eagle_engine(
+    target: Path,
+    draft: Path,
+    *,
+    steps: int = 4,
+    planner: Any = None,
+    beside: Sequence[str] = (),
+    settings: dict[str, Any] | None = None,
+    **options: Any,
+) -> Engine:
+    """An engine whose drafts `planner` chooses from; without one all are verified. `settings`: eagle's others."""
+    chosen = eagle_options(draft, beside, steps=steps, **(settings or {}))
+    chosen["plugin_options"] |= options.pop("plugin_options", {})
+    engine = make_engine(target, **chosen, **options).engine
+    return with_planner(engine, planner or VerifyAll(32))
+
+
+def with_planner(engine: Engine, planner: Any) -> Engine:
+    engine.planner = engine.scheduler.planner = engine.drafting.planner = planner
+    return engine
+
+
+class Recorder(VerifyAll):
+    """Remembers every draft by request and number of committed tokens; verifies all of them, or none."""
+
+    def __init__(self, max_draft_tokens: int = 32, *, verifies: bool = True) -> None:
+        super().__init__(max_draft_tokens)
+        self.verifies = verifies
+        self.drafts: dict[tuple[str, int], tuple[int, ...]] = {}
+
+    def choose(self, requests, budget, base_rows):
+        for request in requests:
+            if request.draft is not None:
+                self.drafts[request.id, len(request.tokens)] = request.draft.tokens
+        return super().choose(requests, budget, base_rows) if self.verifies else [None] * len(requests)
+
+
+def drafter_of(engine: Engine) -> Any:
+    """The eagle drafter, out of its guard."""
+    return next(guard.drafter for guard in engine.drafting.guards if guard.name == "eagle")
+
+
+def runtime_of(engine: Engine) -> Any:
+    return drafter_of(engine).runtime
+
+
+def draft_cache(engine: Engine) -> Any:
+    """The `KVCache` of the draft layers."""
+    return runtime_of(engine).attention.cache
+
+
+class DraftKV(NamedTuple):
+    """What the draft layers have of one request, in the order of its positions."""
+
+    tokens: list[int]
+    data: Tensor
+    """[layers, 2, positions, ...] where slots are stored one by one, of whole blocks elsewhere."""
+    states: Tensor | None
+    """[complete blocks, W], the hidden states that blocks keep."""
+
+
+def is_by_slot(engine: Engine) -> bool:
+    spec = runtime_of(engine).attention.spec
+    return bool(spec.kv_layout.name == "by_slot")
+
+
+def draft_kv(engine: Engine, sequence: Any) -> DraftKV:
+    """All positions of a running request, cut to whole blocks where a block is the least that can be compared. What lies
+    at position 0 has no meaning where the layers read hidden states: the least position there is 1."""
+    runtime, cache, request = runtime_of(engine), draft_cache(engine), sequence.request
+    size, reads_hidden = cache.block_size, runtime.layers.reads_hidden
+    count = min(sequence.num_fed, len(request.tokens))
+    if not is_by_slot(engine):
+        count -= count % size
+    if reads_hidden and count > 1:
+        cache.move(slots_of(request.blocks, [1], size), slots_of(request.blocks, [0], size))
+    held = request.blocks[: -(-count // size)]
+    by_block = cache.data.unflatten(2, (cache.num_blocks, size))[:, :, held]
+    states = runtime.notes.states[request.blocks[: sequence.num_sealed]].clone() if reads_hidden else None
+    count = 0 if reads_hidden and count == 1 else count
+    return DraftKV(list(request.tokens[:count]), by_block.flatten(2, 3)[:, :, :count].clone(), states)
+
+
+def fresh_draft_kv(target: Path, draft: Path, tokens: Sequence[int], **options: Any) -> DraftKV:
+    """Of an engine that has computed nothing but these tokens, as one prompt."""
+    whole = {"prefix_cache": False, "max_num_batched_tokens": 4096, "kv_memory": "64M"}
+    engine = eagle_engine(target, draft, **(options | whole))
+    engine.add(toy_request("fresh", tokens, max_tokens=3, ignore_eos=True))
+    engine.step()
+    sequence = runtime_of(engine).sequences["fresh"]
+    assert sequence.num_fed >= len(tokens)
+    return draft_kv(engine, sequence)
+
+
+def transformers_target(path: Path) -> Any:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from transformers import AutoModelForCausalLM
+
+        return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()

@@ -1,0 +1,122 @@
+"""A random history of requests: chunks, draft tokens that are partly wrong, limits that come and go, preemption,
+aborts, turns that continue earlier ones. Snapshots of the draft layers' keys and values along the way."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eagle_engines import DraftKV, draft_kv, runtime_of, with_planner
+
+from specserve.speculation.planning import VerifyAll
+from specserve.testing.engines import run
+from specserve.testing.requests import toy_request
+from specserve.types import Draft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from specserve.batch.request import Request
+    from specserve.engine.engine import Engine
+    from specserve.types import GenerateRequest
+
+NUM_REQUESTS, MAX_TOKENS = 10, 28
+
+
+class Fickle(VerifyAll):
+    """Asks for drafts now and then, and verifies tokens of which about 0.7 are right, whatever was drafted."""
+
+    def __init__(self, answers: dict[str, list[int]], seed: int) -> None:
+        super().__init__(8)
+        self.answers, self.random = answers, random.Random(seed)
+        self.wants: dict[str, bool] = {}
+
+    def limits(self, requests):
+        wanted = []
+        for request, most in zip(requests, super().limits(requests), strict=True):
+            if self.random.random() < 0.3:
+                self.wants[request.id] = self.random.random() < 0.5
+            wanted.append(self.random.randint(0, most) if self.wants.get(request.id, True) else 0)
+        return wanted
+
+    def choose(self, requests, budget, base_rows):
+        return super().choose(self.with_other_tokens(requests), budget, base_rows)
+
+    def with_other_tokens(self, requests):
+        for request in requests:
+            if request.draft is not None:
+                future = self.answers[request.id][len(request.tokens) :][: len(request.draft.tokens)]
+                tokens = [t if self.random.random() < 0.7 else (t + 1) % 60 for t in future]
+                request.draft = Draft(tokens=tuple(tokens), source="eagle") if tokens else None
+        return requests
+
+
+def random_prompts(seed: int) -> dict[str, list[int]]:
+    """Some share their beginning."""
+    rng = random.Random(seed)
+    shared = [rng.randrange(60) for _ in range(33)]
+    found = {}
+    for i in range(NUM_REQUESTS):
+        own = [rng.randrange(60) for _ in range(rng.choice((1, 2, 15, 31, 32, 50)))]
+        found[f"{i}"] = shared[: rng.choice((16, 33))] + own if i % 2 else own
+    return found
+
+
+def two_turns(target: Path, seed: int, **options: Any) -> dict[str, list[int]]:
+    """All tokens of requests that come one after the other; every second one continues one before it."""
+
+    def answers(prompts: dict[str, list[int]]) -> dict[str, list[int]]:
+        requests = [request_of(name, prompt) for name, prompt in prompts.items()]
+        return {name: prompts[name] + tokens for name, tokens in run(target, requests, **options).tokens().items()}
+
+    first = answers(random_prompts(seed))
+    second = answers({f"{name}, again": [*tokens, 7] for name, tokens in first.items()})
+    return {name: tokens for turn in zip(first.items(), second.items(), strict=True) for name, tokens in turn}
+
+
+def request_of(name: str, prompt: Sequence[int]) -> GenerateRequest:
+    return toy_request(name, prompt, max_tokens=MAX_TOKENS, ignore_eos=True)
+
+
+class Snapshot(NamedTuple):
+    request: str
+    kv: DraftKV
+
+
+class History:
+    """Runs requests whose tokens are known: `answers` holds all tokens of each, prompt included."""
+
+    def __init__(self, engine: Engine, answers: dict[str, list[int]], seed: int) -> None:
+        self.engine, self.answers, self.random = (
+            with_planner(engine, Fickle(answers, seed)),
+            answers,
+            random.Random(seed),
+        )
+        self.requests: list[Request] = []
+        self.snapshots: list[Snapshot] = []
+
+    def run(self) -> History:
+        waiting, engine = [*self.answers], self.engine
+        while waiting or engine.has_work:
+            if waiting and self.random.random() < 0.3:
+                name = waiting.pop(0)
+                self.requests.append(engine.add(request_of(name, self.answers[name][:-MAX_TOKENS])))
+            engine.step()
+            engine.check_integrity()
+            if engine.requests and self.random.random() < 0.02:
+                engine.abort(self.random.choice(list(engine.requests)))
+            if self.random.random() < 0.4:
+                self.look()
+        return self
+
+    def look(self) -> None:
+        for name, sequence in runtime_of(self.engine).sequences.items():
+            if sequence.is_complete and sequence.num_computed == sequence.request.computed > 0:
+                self.snapshots.append(Snapshot(name, draft_kv(self.engine, sequence)))
+
+    def published(self) -> Iterator[tuple[Request, int, int]]:
+        """(request, index, block) of every block that the prefix cache knows."""
+        by_hash = {h: (request, i) for request in self.requests for i, h in enumerate(request.hashes)}
+        for h, block in self.engine.scheduler.pool.by_hash.items():
+            yield *by_hash[h], block
