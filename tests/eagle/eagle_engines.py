@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from toy_heads import LAYERS, SIZES, write_head
+from toy_heads import SIZES, write_head
 
 from specserve.kv.slots import slots_of
 from specserve.speculation.planning import VerifyAll
@@ -25,17 +25,25 @@ if TYPE_CHECKING:
     from specserve.engine.engine import Engine
 
 KINDS = ("standalone", "eagle", "eagle3", "mtp")
-FORMS = {"eagle": "eagle", "eagle3": "specforge", "mtp": "deepseek-beside"}
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "eagle": ("eagle", {}),
+    "eagle3": ("specforge", {"eagle_aux_hidden_state_layer_ids": [0, 1, 2]}),
+    "mtp": ("nextn", {}),
+}
+"""(format, keys of config.json) of heads for targets of any depth."""
 
 
 def write_target(path: Path, **changes: Any) -> Path:
-    """A random target of the sizes that `toy_heads` has heads for."""
-    return write_checkpoint(path, **(SIZES | {"num_hidden_layers": LAYERS, "dtype": "float32"} | changes))
+    """A random target of the sizes that `toy_heads` has heads for, of two layers."""
+    return write_checkpoint(path, **(SIZES | {"num_hidden_layers": 2, "dtype": "float32"} | changes))
 
 
 def write_draft(path: Path, kind: str, target: Path, **changes: Any) -> Path:
     """A random draft model of this kind; the stand-alone one is the target itself. `changes`: of config.json."""
-    return target if kind == "standalone" else write_head(path, FORMS[kind], **changes)
+    if kind == "standalone":
+        return target
+    form, keys = FORMS[kind]
+    return write_head(path, form, **(keys | changes))
 
 
 def eagle_options(draft: Path, beside: Sequence[str] = (), **settings: Any) -> dict[str, Any]:
@@ -109,8 +117,11 @@ def is_by_slot(engine: Engine) -> bool:
 
 
 def draft_kv(engine: Engine, sequence: Any) -> DraftKV:
-    """All positions of a running request, cut to whole blocks where a block is the least that can be compared. What lies
-    at position 0 has no meaning where the layers read hidden states: the least position there is 1."""
+    """All positions of a running request, cut to whole blocks where a block is the least that can be compared.
+
+    Position 0 has no key where the layers read hidden states, and nobody reads what lies there: position 1 is copied
+    there.
+    """
     runtime, cache, request = runtime_of(engine), draft_cache(engine), sequence.request
     size, reads_hidden = cache.block_size, runtime.layers.reads_hidden
     count = min(sequence.num_fed, len(request.tokens))
@@ -123,6 +134,17 @@ def draft_kv(engine: Engine, sequence: Any) -> DraftKV:
     states = runtime.notes.states[request.blocks[: sequence.num_sealed]].clone() if reads_hidden else None
     count = 0 if reads_hidden and count == 1 else count
     return DraftKV(list(request.tokens[:count]), by_block.flatten(2, 3)[:, :, :count].clone(), states)
+
+
+def memory_for(num_blocks: int, target: Path, draft: Path, **options: Any) -> str:
+    """The kv_memory of an engine with so many blocks."""
+    engine = eagle_engine(target, draft, **(options | {"kv_memory": "64M"}))
+    own, states = draft_cache(engine), runtime_of(engine).notes.states
+    per_block = own.data.nbytes // own.num_blocks
+    fixed = per_block * (own.num_blocks - engine.parts.cache.num_blocks)
+    per_block += engine.parts.cache.data.nbytes // engine.parts.cache.num_blocks
+    per_block += 0 if states is None else states.nbytes // len(states)
+    return str(fixed + num_blocks * per_block)
 
 
 def fresh_draft_kv(target: Path, draft: Path, tokens: Sequence[int], **options: Any) -> DraftKV:

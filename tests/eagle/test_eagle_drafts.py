@@ -68,7 +68,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    return write_target(tmp_path_factory.mktemp("target"))
+    return write_target(tmp_path_factory.mktemp("target"), num_hidden_layers=LAYERS)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_a_target_with_an_mtp_layer_is_its_own_draft_model(tmp_path, expected_dr
 
 @pytest.mark.parametrize("verifies", [False, True])
 def test_a_standalone_model_drafts_its_own_continuation(tmp_path, target, verifies):
-    draft = write_target(tmp_path / "draft", num_hidden_layers=2, hidden_size=48, seed=5)
+    draft = write_target(tmp_path / "draft", hidden_size=48, seed=5)
     recorder, outcome = generate(target, draft, verifies=verifies)
     assert_drafted_in_every_step(recorder, outcome)
     tokens, model = (*PROMPT, *outcome.tokens()["r"]), transformers_target(draft)

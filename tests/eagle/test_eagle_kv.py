@@ -6,18 +6,17 @@ from __future__ import annotations
 import pytest
 import torch
 from eagle_engines import (
-    draft_kv,
+    KINDS,
     eagle_engine,
     fresh_draft_kv,
     is_by_slot,
+    memory_for,
     runtime_of,
     write_draft,
     write_target,
 )
 from kv_history import History, two_turns
 
-BYTES_PER_TOKEN = {"standalone": 2048, "eagle": 1152 + 160, "eagle3": 1152 + 480, "mtp": 1152 + 160}
-"""About what the toys take in float32."""
 WIDE_HEAD = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
 """The same tensors as heads of 16 numbers, which the native layout by panels needs."""
 
@@ -27,11 +26,12 @@ def target(tmp_path_factory):
     return write_target(tmp_path_factory.mktemp("target"))
 
 
-def assert_follows_the_truth(target, draft, seed, *, num_tokens=230, kind="eagle3", **options):
+def assert_follows_the_truth(target, draft, seed, *, num_tokens=230, **options):
     """`num_tokens`: of all requests together that fit in the cache."""
-    memory = str(int(BYTES_PER_TOKEN[kind] * num_tokens + 8 * 8 * 256))
+    options |= {"max_num_seqs": 4}
+    options["kv_memory"] = memory_for(num_tokens // options["block_size"], target, draft, **options)
     answers = two_turns(target, seed, **{name: options[name] for name in ("dtype", "default_plugins")})
-    engine = eagle_engine(target, draft, max_num_seqs=4, kv_memory=memory, **options)
+    engine = eagle_engine(target, draft, **options)
     history = History(engine, answers, seed).run()
     assert not engine.metrics.drafter_faults
     fresh = {name: fresh_draft_kv(target, draft, answers[name], **options) for name in answers}
@@ -67,6 +67,11 @@ def assert_eventful(history):
     assert len(history.snapshots) > 50
 
 
+def history_of(tmp_path, target, kind, *, seed=3, **options):
+    wide = WIDE_HEAD if kind != "standalone" and options["block_size"] == 16 and options["default_plugins"] else {}
+    return assert_follows_the_truth(target, write_draft(tmp_path / "draft", kind, target, **wide), seed, **options)
+
+
 @pytest.mark.parametrize(("kind", "native", "block_size", "budget", "dtype"), [
     ("eagle3", False, 4, 16, "float32"),
     ("eagle3", True, 16, 24, "bfloat16"),
@@ -77,8 +82,20 @@ def assert_eventful(history):
     ("standalone", False, 4, 16, "float32"),
 ])  # fmt: skip
 def test_keys_and_values_follow_a_random_history(tmp_path, target, kind, native, block_size, budget, dtype):
-    history = assert_follows_the_truth(
-        target, write_draft(tmp_path / "draft", kind, target), 3, kind=kind, default_plugins=native,
-        block_size=block_size, max_num_batched_tokens=budget, dtype=dtype,
-    )  # fmt: skip
+    options = {"default_plugins": native, "block_size": block_size, "max_num_batched_tokens": budget, "dtype": dtype}
+    history = history_of(tmp_path, target, kind, **options)
     assert_eventful(history)
+    assert is_by_slot(history.engine) != (native and block_size == 16 and kind != "standalone")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+def test_keys_and_values_follow_every_random_history(tmp_path, target, kind, native, block_size, seed):
+    options = {
+        "default_plugins": native, "block_size": block_size, "max_num_batched_tokens": (12, 40, 100, 512)[seed],
+        "dtype": ("float32", "bfloat16")[seed % 2],
+    }  # fmt: skip
+    history_of(tmp_path, target, kind, seed=100 + seed, **options)
