@@ -81,6 +81,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     parents: tuple[int, ...] | None = None
     survival: tuple[float, ...] | None = None
     source: str = ""
+    sources: tuple[str, ...] | None = None
+    """Of each node, where the drafts of several drafters were merged; None: `source` for all."""
 
 
 class TokenLogprobs(NamedTuple):

@@ -91,4 +91,5 @@ def keep(draft: Draft, nodes: Iterable[int]) -> Draft | None:
         parents=None if draft.parents is None else tuple(new[parents[node]] for node in kept),
         survival=None if draft.survival is None else tuple(draft.survival[node] for node in kept),
         source=draft.source,
+        sources=None if draft.sources is None else tuple(draft.sources[node] for node in kept),
     )

@@ -1,16 +1,20 @@
 """Asks the drafters after each step and gives each request its best draft for the next.
 
-Several drafters compose: the cheapest (as measured) is asked first, and a costlier one only for requests
-whose best draft so far has fewer expected accepted tokens than the costlier drafter usually achieves. All proposals are
-scored against the tokens that the target then gave, verified or not. A drafter that was not asked for many steps is
-asked once anyway, so that its first misses do not exclude it for good. Guards keep faults away from the requests.
+Several drafters compose. The cheapest, as measured, is asked first; a costlier one only for requests where the draft
+tokens that it may add save more time than it takes. Their drafts are merged into one tree. All proposals are scored
+against the tokens that the target then gave, verified or not. A drafter that was not asked for many steps is asked once
+anyway, so that its first misses do not exclude it for good. Guards keep faults away from the requests.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.speculation.calibration import Calibration, hits_of
+from specserve.batch.drafts import ROOT, parents_of
+from specserve.speculation.calibration import Calibration, match
+from specserve.speculation.merging import Estimated, merge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
     from specserve.guards.drafter import GuardedDrafter
     from specserve.protocols import DraftPlanner
     from specserve.types import Draft, ForwardOutput, Verdict
+
+STEP_RATE = 0.05
+"""Of the moving average of step times."""
 
 
 class NoDraft:
@@ -35,6 +42,13 @@ class NoDraft:
         pass
 
 
+class Proposal(NamedTuple):
+    """What a drafter proposed for a request."""
+
+    guard: GuardedDrafter
+    estimated: Estimated
+
+
 class Drafting:
     """One or several guarded drafters."""
 
@@ -43,8 +57,10 @@ class Drafting:
         self.calibration = Calibration()
         self.may_skip = not any(guard.hears_every_step for guard in guards)
         """No drafter reads the rows of steps in which none is asked."""
-        self.proposals: dict[str, list[tuple[GuardedDrafter, Draft]]] = {}
+        self.proposals: dict[str, list[Proposal]] = {}
         """The drafts proposed after the last step, by request id; kept only when several drafters compete."""
+        self.step_seconds, self.drafted_at = 0.0, 0.0
+        """What a step takes without drafting, a moving average; when the last drafts were done."""
 
     def start(self, request: Request) -> None:
         for guard in self.guards:
@@ -76,26 +92,66 @@ class Drafting:
     def compete(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
-        """For each request the draft with the most expected accepted tokens."""
-        best: list[Draft | None] = [None] * len(limits)
-        expected = [0.0] * len(limits)
-        for guard in sorted(self.guards, key=lambda g: g.seconds_per_draft):
+        """For each request the drafts of all drafters that were worth asking, as one tree."""
+        self.measure_step()
+        found: list[list[Proposal]] = [[] for _ in limits]
+        for place, guard in enumerate(sorted(self.guards, key=lambda g: g.seconds_per_draft)):
             asked = list(limits)
-            if not guard.is_due():
-                asked = [limit if p < guard.mean_hits else 0 for limit, p in zip(limits, expected, strict=True)]
+            if place and not guard.is_due():
+                wanted = guard.seconds_per_draft * len(limits) / self.step_seconds if self.step_seconds else 0.0
+                ids = [span.request.id for span in batch.spans]
+                asked = [
+                    limit if expected_gain(guard, ids[i], found[i]) > wanted else 0 for i, limit in enumerate(limits)
+                ]
             for i, draft in enumerate(guard.propose(batch, output, verdict, asked)):
-                if draft is None:
-                    continue
-                self.proposals.setdefault(batch.spans[i].request.id, []).append((guard, draft))
-                promised = sum(self.calibration.survival(draft))
-                if promised > expected[i]:
-                    best[i], expected[i] = draft, promised
-        return best
+                if draft is not None:
+                    found[i].append(Proposal(guard, Estimated(draft, self.calibration.survival(draft))))
+        self.proposals.update((batch.spans[i].request.id, each) for i, each in enumerate(found) if each)
+        self.drafted_at = time.perf_counter()
+        return [merge([p.estimated for p in each], limits[i]) if each else None for i, each in enumerate(found)]
+
+    def measure_step(self) -> None:
+        """The time from the last drafts until now."""
+        if self.drafted_at:
+            seconds = time.perf_counter() - self.drafted_at
+            if self.step_seconds:
+                seconds = min(seconds, 2 * self.step_seconds)
+                self.step_seconds += STEP_RATE * (seconds - self.step_seconds)
+            else:
+                self.step_seconds = seconds
 
     def score(self, batch: Batch, verdict: Verdict) -> None:
         """Score the last proposals against the tokens that the target gave."""
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if decided.tokens:
-                for guard, draft in self.proposals.pop(span.request.id, ()):
+                for guard, (draft, survival) in self.proposals.pop(span.request.id, ()):
                     self.calibration.observe(draft, decided.tokens)
-                    guard.score(hits_of(draft, decided.tokens))
+                    guard.hits.add(span.request.id, right_tokens(draft, survival, decided.tokens))
+
+
+def expected_gain(guard: GuardedDrafter, request_id: str, proposals: Sequence[Proposal]) -> float:
+    """Accepted tokens that this drafter's draft may add to the proposals. Where their first token is wrong it counts
+    in full, elsewhere as far as it goes beyond them."""
+    own = guard.hits.expected(request_id)
+    if own == inf:
+        return inf
+    first_is_right = expected = 0.0
+    for _, (draft, survival) in proposals:
+        roots = sum(s for s, parent in zip(survival, parents_of(draft), strict=True) if parent == ROOT)
+        first_is_right = max(first_is_right, min(roots, 1.0))
+        expected = max(expected, sum(survival))
+    return own * (1 - first_is_right) + max(0.0, own - expected) * first_is_right
+
+
+def right_tokens(draft: Draft, survival: Sequence[float], tokens: Sequence[int]) -> float:
+    """How many draft tokens along one path were right. What lies behind the last known token counts as estimated."""
+    node, depth = match(draft, tokens)
+    if depth < len(tokens) or node == ROOT or not survival[node]:
+        return depth
+    below = {node}
+    beyond = 0.0
+    for child, parent in enumerate(parents_of(draft)):
+        if parent in below:
+            below.add(child)
+            beyond += survival[child] / survival[node]
+    return depth + beyond

@@ -18,6 +18,7 @@ from specserve.batch.drafts import shallow
 from specserve.faults import FAULTS, reason_of
 from specserve.guards.draft_checks import DraftFault, check_draft
 from specserve.protocols import DrafterNeeds
+from specserve.speculation.hit_history import HitHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,14 +60,14 @@ class GuardedDrafter:
         self.enabled = True
         self.seconds_per_draft = 0.0
         """Seconds to draft for one request, a moving average."""
-        self.mean_hits = float("inf")
-        """Right draft tokens per draft, a moving average; infinite while unknown, so that a new drafter is asked."""
-        self.num_scored = self.steps_unasked = 0
+        self.hits = HitHistory()
+        self.steps_unasked = 0
 
     def start(self, request: Request) -> None:
         self.call(lambda: self.drafter.start(request))
 
     def stop(self, request: Request) -> None:
+        self.hits.forget(request.id)
         self.call(lambda: self.drafter.stop(request))
 
     def propose(
@@ -108,14 +109,6 @@ class GuardedDrafter:
         if valid is None or valid.source:
             return valid
         return msgspec.structs.replace(valid, source=self.name)
-
-    def score(self, hits: int) -> None:
-        """A draft of this drafter had `hits` right draft tokens along one path."""
-        self.num_scored += 1
-        if self.num_scored == 1:
-            self.mean_hits = hits
-        else:  # a plain mean at first, so that one early miss does not dominate
-            self.mean_hits += max(ADAPTATION, 1 / self.num_scored) * (hits - self.mean_hits)
 
     def is_due(self) -> bool:
         """Whether it was not asked for so many steps that its measurements are out of date."""

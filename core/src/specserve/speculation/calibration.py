@@ -74,15 +74,15 @@ class Calibration:
             rate.add(hit)
 
 
-def hits_of(draft: Draft, tokens: Sequence[int]) -> int:
-    """How many draft tokens along one path from the root were right, as far as `tokens` tell."""
+def match(draft: Draft, tokens: Sequence[int]) -> tuple[int, int]:
+    """The node where the path of right draft tokens ends, as far as `tokens` tell, and its depth."""
     node, children = ROOT, children_of(draft)
     for depth, token in enumerate(tokens):
         child = children.get(node, {}).get(token)
         if child is None:
-            return depth
+            return node, depth
         node = child
-    return len(tokens)
+    return node, len(tokens)
 
 
 def conditionals(draft: Draft) -> list[tuple[str, int, float]]:
