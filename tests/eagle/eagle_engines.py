@@ -35,7 +35,7 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def write_target(path: Path, **changes: Any) -> Path:
     """A random target of the sizes that `toy_heads` has heads for, of two layers."""
-    return write_checkpoint(path, **(SIZES | {"num_hidden_layers": 2, "dtype": "float32"} | changes))
+    return write_checkpoint(path, **(SIZES | {"num_hidden_layers": 2, "max_position_embeddings": 512} | changes))
 
 
 def write_draft(path: Path, kind: str, target: Path, **changes: Any) -> Path:
@@ -61,7 +61,7 @@ def eagle_engine(
     **options: Any,
 ) -> Engine:
     """An engine whose drafts `planner` chooses from; without one all are verified. `settings`: eagle's others."""
-    chosen = eagle_options(draft, beside, steps=steps, **(settings or {}))
+    chosen = eagle_options(draft, beside, **({"steps": steps} | (settings or {})))
     chosen["plugin_options"] |= options.pop("plugin_options", {})
     engine = make_engine(target, **chosen, **options).engine
     return with_planner(engine, planner or VerifyAll(32))

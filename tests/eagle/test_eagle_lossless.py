@@ -1,0 +1,212 @@
+"""Losslessness with the real drafter: four kinds of draft models, chains and trees, beside other plugins."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from eagle_engines import KINDS, eagle_engine, memory_for, write_draft, write_target
+from kv_history import Fickle
+from toy_adapters import lora_of, lora_options, under, write_adapters
+
+from specserve.testing.engines import accepted, make_engine, run, run_requests
+from specserve.testing.requests import toy_request, varied_requests
+
+VOCAB = 64
+CHAINS, TREES = {"steps": 3}, {"steps": 3, "topk": 3}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+@pytest.fixture(scope="module")
+def drafts(target, tmp_path_factory):
+    """Directories by kind."""
+    path = tmp_path_factory.mktemp("drafts")
+    return {kind: write_draft(path / kind, kind, target) for kind in KINDS}
+
+
+def mixed_requests(count, seed=0):
+    """Some prefer two tokens so much that a random head is often right about them."""
+    biased = [
+        toy_request(f"b{i}", (5, 6, 6 + i), max_tokens=24, logit_bias={6: 9.0, 7: 8.0}, seed=i, temperature=0.4 * i)
+        for i in range(4)
+    ]
+    return [*varied_requests(count, vocab_size=VOCAB, seed=seed), *biased]
+
+
+def assert_lossless(target, draft, requests, *, settings=CHAINS, planner=None, **options):
+    plain = run(target, requests, **options)
+    engine = eagle_engine(target, draft, settings=settings, planner=planner, **options)
+    speculative = run_requests(engine, requests)
+    assert not speculative.metrics.drafter_faults
+    assert speculative.decided() == plain.decided()
+    good, drafted = accepted(speculative)
+    assert 0 < good <= drafted
+    return speculative
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize(("kind", "settings", "batch_size", "dtype"), [
+    ("standalone", CHAINS, 8, "float32"),
+    ("standalone", TREES, 32, "bfloat16"),
+    ("eagle3", CHAINS, 1, "bfloat16"),
+    ("eagle3", TREES, 8, "float32"),
+    ("eagle", CHAINS, 32, "float32"),
+    ("mtp", TREES, 32, "bfloat16"),
+])  # fmt: skip
+def test_drafts_change_nothing(target, drafts, kind, settings, batch_size, dtype):
+    assert_lossless(
+        target, drafts[kind], mixed_requests(20), settings=settings, max_num_seqs=batch_size, dtype=dtype,
+        max_num_batched_tokens=256,
+    )  # fmt: skip
+
+
+@pytest.mark.sweep
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize(
+    ("kind", "settings", "batch_size", "dtype"),
+    [*product(KINDS, (CHAINS, TREES), (1, 8, 32), ("float32", "bfloat16"))],
+)
+def test_no_drafts_change_anything(target, drafts, kind, settings, batch_size, dtype):
+    test_drafts_change_nothing(target, drafts, kind, settings, batch_size, dtype)
+
+
+TIGHT = [
+    {"num_blocks": 26},
+    {"max_num_batched_tokens": 24},
+    {"block_size": 1, "num_blocks": 420},
+    {"block_size": 64},
+    {"prefix_cache": False},
+    {"chunked_prefill": False},
+]
+
+
+def assert_lossless_when_tight(target, draft, options, **others):
+    options = dict(options)
+    num_blocks = options.pop("num_blocks", None)
+    requests = [request for request in mixed_requests(16, seed=1) if len(request.prompt_token_ids) < 300]
+    if num_blocks is None:
+        assert_lossless(target, draft, requests, **options, **others)
+        return
+    plain = run(target, requests, **options).decided()
+    memory = memory_for(num_blocks, target, draft, **others, **options)
+    engine = eagle_engine(target, draft, kv_memory=memory, **others, **options)
+    assert run_requests(engine, requests).decided() == plain
+    assert engine.metrics.num_preemptions > 0
+    assert not engine.metrics.drafter_faults
+
+
+@pytest.mark.parametrize("options", TIGHT, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))
+def test_drafts_change_nothing_when_everything_else_is_tight(target, drafts, options):
+    assert_lossless_when_tight(target, drafts["eagle3"], options, default_plugins=True)
+
+
+@pytest.mark.sweep
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize("settings", [CHAINS, TREES], ids=["chains", "trees"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", TIGHT, ids=lambda o: ",".join(f"{k}={v}" for k, v in o.items()))
+def test_no_drafts_change_anything_when_tight(target, drafts, kind, settings, options):
+    assert_lossless_when_tight(target, drafts[kind], options, settings=settings)
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize("kind", ["standalone", "eagle3"])
+def test_limits_that_come_and_go_change_nothing(target, drafts, kind):
+    requests = mixed_requests(12)
+    plain = run(target, requests)
+    answers = {r.request_id: [*r.prompt_token_ids, *plain.tokens()[r.request_id]] for r in requests}
+    engine = eagle_engine(target, drafts[kind], planner=Fickle(answers, 0))
+    assert run_requests(engine, requests).decided() == plain.decided()
+    good, drafted = engine.metrics.num_accepted_tokens, engine.metrics.num_draft_tokens
+    assert 0.2 < good / drafted < 0.95
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize("kind", ["standalone", "mtp"])
+def test_those_that_stay_notice_nothing_of_those_that_are_aborted(target, drafts, kind):
+    requests = mixed_requests(16)
+    plain = run(target, requests).tokens()
+    engine, tokens = eagle_engine(target, drafts[kind]), {}
+    for request in requests:
+        engine.add(request)
+    for step in range(10_000):
+        for output in engine.step():
+            tokens.setdefault(output.request_id, []).extend(output.tokens)
+        if step < len(requests) // 2:
+            engine.abort(f"{step * 2}")
+        if not engine.has_work:
+            break
+    engine.check_integrity()
+    assert not engine.metrics.drafter_faults
+    assert all(got == plain[name][: len(got)] for name, got in tokens.items())
+    assert engine.metrics.request_success["abort"] > 3
+    assert sum(got == plain[name] for name, got in tokens.items()) > 8
+
+
+# --- beside other plugins -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def adapters(target, tmp_path_factory):
+    return write_adapters(tmp_path_factory.mktemp("adapters"), target, 3)
+
+
+BESIDE = {
+    "lora": ("lora",),
+    "hybrid_attn": ("hybrid_attn",),
+    "ngram": ("ngram",),
+    "all": ("lora", "hybrid_attn", "ngram"),
+}
+
+
+def engine_beside(target, plugins, adapters, *, draft=None, settings=CHAINS, **options):
+    """With eagle where there is a draft model. Without it hybrid_attn decodes with what verifies."""
+    tables = lora_options(adapters, max_loaded=8) if "lora" in plugins else {}
+    if "hybrid_attn" in plugins:
+        tables["hybrid_attn"] = {"prefill": "cpu_paged", "decode": "cpu_paged" if draft else "sdpa"}
+        tables["hybrid_attn"] |= {"verify": "sdpa"} if draft else {}
+    if draft is None:
+        others = [name for name in plugins if name != "ngram"]
+        return make_engine(target, plugins=others, plugin_options=tables, **options).engine
+    tables |= {"ngram": {"min_survival": 0.01}} if "ngram" in plugins else {}
+    return eagle_engine(target, draft, beside=plugins, settings=settings, plugin_options=tables, **options)
+
+
+def served(engine, requests, adapters, plugins):
+    if "lora" in plugins:
+        names = [None, *adapters]
+        requests = under(lora_of(engine), requests, [names[i % len(names)] for i in range(len(requests))])
+    return run_requests(engine, requests)
+
+
+def assert_lossless_beside(target, draft, plugins, adapters, **options):
+    requests = mixed_requests(16, seed=4)
+    plain = served(engine_beside(target, plugins, adapters, **options), requests, adapters, plugins)
+    engine = engine_beside(target, plugins, adapters, draft=draft, **options)
+    first = served(engine, requests, adapters, plugins)
+    again = served(engine, requests, adapters, plugins)  # ngram has seen all answers, the prefix cache all prompts
+    assert first.decided() == again.decided() == plain.decided()
+    assert not engine.metrics.drafter_faults
+    assert engine.metrics.num_accepted_tokens > 40
+
+
+@pytest.mark.parametrize(("beside", "native"), [
+    ("lora", True), ("lora", False), ("hybrid_attn", True), ("ngram", True), ("ngram", False), ("all", True),
+])  # fmt: skip
+def test_drafts_change_nothing_beside_other_plugins(target, drafts, adapters, beside, native):
+    assert_lossless_beside(target, drafts["eagle3"], BESIDE[beside], adapters, default_plugins=native)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("beside", BESIDE)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_drafts_change_anything_beside_other_plugins(target, drafts, adapters, beside, kind, dtype):
+    for settings in (CHAINS, TREES):
+        assert_lossless_beside(
+            target, drafts[kind], BESIDE[beside], adapters, settings=settings, dtype=dtype, default_plugins=True
+        )

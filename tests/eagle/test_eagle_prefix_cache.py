@@ -1,0 +1,105 @@
+"""The prefix cache with a draft model: hits are what they are without it, and what is found there is drafted from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from eagle_engines import KINDS, Recorder, draft_kv, eagle_engine, fresh_draft_kv, runtime_of, write_draft, write_target
+
+from specserve.speculation.planning import VerifyAll
+from specserve.testing.engines import make_engine, run_requests
+from specserve.testing.requests import toy_request
+
+pytestmark = pytest.mark.usefixtures("each_kernel_set")
+
+SYSTEM = tuple(range(2, 52))
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+@pytest.fixture(scope="module")
+def drafts(target, tmp_path_factory):
+    path = tmp_path_factory.mktemp("drafts")
+    return {kind: write_draft(path / kind, kind, target) for kind in KINDS}
+
+
+def conversations(engine, num_turns=4):
+    """Three conversations with a common beginning, whose turns continue the ones before; hits turn by turn."""
+    texts = {name: [*SYSTEM, *range(10 * i, 10 * i + 7)] for i, name in enumerate("abc")}
+    hits = []
+    for turn in range(num_turns):
+        requests = [
+            toy_request(f"{name}{turn}", text, max_tokens=9 + 4 * turn, ignore_eos=True, temperature=0.3, seed=turn)
+            for name, text in texts.items()
+        ]
+        outcome = run_requests(engine, requests)
+        for name, text in texts.items():
+            output = outcome.outputs[f"{name}{turn}"]
+            hits.append(output.steps[0].cached_tokens)
+            text += [*output.tokens, 3, 4, 5]
+    return hits
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+@pytest.mark.parametrize("kind", ["standalone", "eagle3"])
+@pytest.mark.parametrize("budget", [512, 24])
+def test_hits_are_the_same_with_and_without_a_draft_model(target, drafts, kind, block_size, budget):
+    options = {"block_size": block_size, "max_num_batched_tokens": budget}
+    plain = make_engine(target, **options).engine
+    expected = conversations(plain)
+    assert sum(expected) > 500
+    assert conversations(eagle_engine(target, drafts[kind], **options)) == expected
+    assert conversations(eagle_engine(target, drafts[kind], planner=VerifyAll(0), **options)) == expected
+
+
+def first_turn(engine, length):
+    """A request of which the last step completes a block: `length` tokens are computed in the end."""
+    request = toy_request("first", SYSTEM[:20], max_tokens=length + 1 - 20, ignore_eos=True)
+    return [*SYSTEM[:20], *run_requests(engine, [request]).tokens()["first"]]
+
+
+@pytest.mark.parametrize("verifies", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_second_turn_is_drafted_from_blocks_that_the_first_turns_last_step_completed(target, drafts, kind, verifies):
+    def second_turn(prefix_cache):
+        engine = eagle_engine(target, drafts[kind], block_size=8, prefix_cache=prefix_cache)
+        tokens = first_turn(engine, 48)
+        recorder = Recorder(verifies=verifies)
+        engine.planner = engine.scheduler.planner = engine.drafting.planner = recorder
+        outcome = run_requests(engine, [toy_request("second", [*tokens, 9], max_tokens=8, ignore_eos=True)])
+        return outcome.outputs["second"].steps[0].cached_tokens, recorder.drafts
+
+    cached, hit = second_turn(prefix_cache=True)
+    none, computed = second_turn(prefix_cache=False)
+    assert (cached, none) == (48, 0)
+    assert hit == computed
+    assert min(count for _, count in hit) == 51  # from the first generated token on
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [47, 48, 49])
+def test_keys_behind_a_hit_are_those_of_a_fresh_computation(target, drafts, kind, length):
+    engine = eagle_engine(target, drafts[kind], block_size=8)
+    tokens = [*first_turn(engine, length), 9, 8]
+    engine.add(toy_request("second", tokens, max_tokens=4, ignore_eos=True))
+    engine.step()
+    sequence = runtime_of(engine).sequences["second"]
+    assert sequence.num_sealed == len(tokens) // 8
+    kv, fresh = draft_kv(engine, sequence), fresh_draft_kv(target, drafts[kind], tokens, block_size=8)
+    assert len(kv.tokens) == len(tokens) + 1
+    assert torch.equal(kv.data[:, :, : len(tokens)], fresh.data[:, :, : len(tokens)])
+    assert kv.states is None or torch.equal(kv.states, fresh.states[: len(kv.states)])
+
+
+def test_a_request_that_is_not_drafted_for_leaves_blocks_that_others_are_drafted_from(target, drafts):
+    """Its tokens wait only until a block is complete."""
+    engine = eagle_engine(target, drafts["eagle3"], block_size=8, planner=VerifyAll(0))
+    tokens = first_turn(engine, 48)
+    recorder = Recorder()
+    engine.planner = engine.scheduler.planner = engine.drafting.planner = recorder
+    outcome = run_requests(engine, [toy_request("second", [*tokens, 9], max_tokens=8, ignore_eos=True)])
+    assert outcome.outputs["second"].steps[0].cached_tokens == 48
+    assert len(recorder.drafts) > 3
