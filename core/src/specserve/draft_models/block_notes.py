@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from specserve.batch.request import Request
@@ -26,6 +28,11 @@ class BlockNotes:
         """The request's block number `index` is complete in the draft layers."""
         if index < len(request.hashes):
             self.hash_of[request.blocks[index]] = request.hashes[index]
+
+    def reopen(self, blocks: Sequence[int]) -> None:
+        """Other tokens are about to be fed into these blocks: what was noted of their former ones is void."""
+        for block in blocks:
+            self.hash_of.pop(block, None)
 
     def has_first(self, request: Request, count: int) -> bool:
         """Whether the request's first `count` blocks, which the prefix cache gave it, are all complete."""

@@ -7,13 +7,14 @@ Draft tokens lie behind the committed ones, in blocks that belong to no request 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.span import Span
 from specserve.draft_models.draft_spans import draft_span
+from specserve.draft_models.head_pass import PiecewisePass
 from specserve.draft_models.hidden_rows import HiddenRows, JoinedHidden, StepHidden, gather, num_rows, split_off
 from specserve.draft_models.sequences import FedSequence
 from specserve.kv.slots import num_blocks_for
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.draft_models.block_notes import BlockNotes
-    from specserve.protocols import AttentionBackend, DraftLayers, DraftRows, ForwardPass, KernelSet
+    from specserve.models.draft_head import DraftHead
+    from specserve.protocols import AttentionBackend, DraftLayers, DraftPass, DraftRows, KernelSet
     from specserve.types import ForwardOutput, SpanVerdict, Verdict
 
 
@@ -57,8 +59,12 @@ class DraftModelRuntime:
         self.ended: dict[str, FedSequence] = {}
         """Those that ended in the current step, which may have completed a block."""
 
-    def forward_pass(self, model: Any) -> ForwardPass:
-        return forward_pass(model, self.kernels, self.attention)
+    def draft_pass(self, head: DraftHead) -> DraftPass:
+        passes = forward_pass(head.decoder, self.kernels, self.attention)
+        pieces = PiecewisePass(head, passes, self.attention)
+        fuse = getattr(self.kernels, "fuse_draft", None)
+        fused: DraftPass | None = None if fuse is None else fuse(head, pieces, self.attention)
+        return pieces if fused is None else fused
 
     def start(self, request: Request) -> None:
         self.sequences[request.id] = FedSequence.of(request)
@@ -83,7 +89,7 @@ class DraftModelRuntime:
                 continue
             if limits[i] > 0 and self.can_draft(sequence):
                 drafting.append((i, sequence))
-            elif sequence.num_computed // self.block_size > sequence.num_sealed:
+            elif self.num_ready(sequence) // self.block_size > sequence.num_sealed:
                 others.append(sequence)
         self.ended.clear()
         return self.feed_of(drafting, others) if drafting or others else None
@@ -94,21 +100,24 @@ class DraftModelRuntime:
         if sequence.was_restarted(span.start):
             self.restart(sequence, span.start)
         sequence.num_computed = request.computed
-        if request.computed >= self.layers.max_len:
-            sequence.give_up()
-        elif source is not None and sequence.is_complete:
+        count = self.num_ready(sequence) - span.start
+        if source is not None and sequence.is_complete and count > 0:
             committed = [*rows[: span.known], *(rows[span.known + node] for node in decided.path)]
-            sequence.waiting.append(HiddenRows(source, committed[: request.computed - span.start]))
+            sequence.waiting.append(HiddenRows(source, committed[:count]))
 
     def restart(self, sequence: FedSequence, start: int) -> None:
         """The request begins at `start`, behind blocks that the prefix cache gave it."""
         num_blocks, request = start // self.block_size, sequence.request
         sequence.restart(max(start, 1) if self.layers.reads_hidden else start, num_blocks)
-        if not self.notes.has_first(request, num_blocks):
-            sequence.give_up()
+        if start % self.block_size or not self.notes.has_first(request, num_blocks):
+            sequence.give_up()  # a fault kept a step from this runtime, or kept the blocks from being complete
         elif num_blocks and self.layers.reads_hidden:
             state = self.notes.state(request.blocks[num_blocks - 1])
             sequence.waiting.append(HiddenRows(JoinedHidden(state), [0]))
+
+    def num_ready(self, sequence: FedSequence) -> int:
+        """Positions below this were computed by the target, and are not beyond the draft layers."""
+        return min(sequence.num_computed, self.layers.max_len)
 
     def can_draft(self, sequence: FedSequence) -> bool:
         """Whether all committed tokens can be fed, and one position more."""
@@ -121,6 +130,8 @@ class DraftModelRuntime:
             *(self.drafting_span(sequence, place) for place, (_, sequence) in enumerate(drafting)),
             *(self.silent_span(sequence) for sequence in others),
         ]
+        for sequence in sequences:
+            self.notes.reopen(sequence.request.blocks[sequence.num_sealed :])
         hidden = self.hidden_of(sequences, spans) if self.layers.reads_hidden else None
         fed = [(sequence, span) for sequence, span in zip(sequences, spans, strict=True) if span.length]
         for sequence, span in zip(sequences, spans, strict=True):
@@ -140,7 +151,7 @@ class DraftModelRuntime:
     def silent_span(self, sequence: FedSequence) -> Span:
         """What the request lacks as far as it has slots."""
         sequence.view.blocks = blocks = sequence.request.blocks
-        end = min(sequence.num_computed + 1, len(blocks) * self.block_size)
+        end = min(sequence.num_computed + 1, self.layers.max_len, len(blocks) * self.block_size)
         return Span(sequence.view, sequence.num_fed, max(0, end - sequence.num_fed), 0, 0)
 
     def hidden_of(self, sequences: Sequence[FedSequence], spans: Sequence[Span]) -> Tensor:
@@ -150,7 +161,7 @@ class DraftModelRuntime:
         for sequence, span in zip(sequences, spans, strict=True):
             fed.append(waiting[begin : begin + span.length])
             before = begin - (sequence.num_fed - 1)  # the row of position 0, were it waiting
-            for index in range(sequence.num_sealed, sequence.num_computed // size):
+            for index in range(sequence.num_sealed, self.num_ready(sequence) // size):
                 block = sequence.request.blocks[index]
                 self.notes.save_state(block, waiting[before + (index + 1) * size - 1])
             begin += num_rows(sequence.waiting)
@@ -163,10 +174,10 @@ class DraftModelRuntime:
 
     def settle(self, sequence: FedSequence, end: int) -> None:
         """Positions below `end` are fed. What lies in a scratch block is fed again."""
-        size, request = self.block_size, sequence.request
+        size, request, num_ready = self.block_size, sequence.request, self.num_ready(sequence)
         sequence.num_fed = min(end, len(request.blocks) * size)
-        sequence.waiting = split_off(sequence.waiting, sequence.num_computed + 1 - sequence.num_fed)
-        for index in range(sequence.num_sealed, min(sequence.num_computed, sequence.num_fed) // size):
+        sequence.waiting = split_off(sequence.waiting, num_ready + 1 - sequence.num_fed)
+        for index in range(sequence.num_sealed, min(num_ready, sequence.num_fed) // size):
             self.notes.seal(request, index)
             sequence.num_sealed = index + 1
 

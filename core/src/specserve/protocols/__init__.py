@@ -17,9 +17,17 @@ from specserve.protocols.attention import (
     KVLayout,
     Phase,
 )
-from specserve.protocols.draft_model import DraftLayers, DraftRows, DraftRuntime, DraftSequence, Feed
+from specserve.protocols.draft_model import (
+    DraftLayers,
+    DraftPass,
+    DraftRows,
+    DraftRuntime,
+    DraftSequence,
+    DraftStep,
+    Feed,
+)
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
-from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
+from specserve.protocols.model import AdaptableModel, Delta, DraftFusingKernels, ForwardPass, KernelSet, Projection
 from specserve.protocols.sampling import DraftSampler, DraftToken, DraftVocabulary, LogitsProcessor, Sampler, ScoredRow
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, ModelDrafter, Verifier
@@ -36,12 +44,15 @@ __all__ = [
     "AttentionNeeds",
     "AttentionSpec",
     "Delta",
+    "DraftFusingKernels",
     "DraftLayers",
+    "DraftPass",
     "DraftPlanner",
     "DraftRows",
     "DraftRuntime",
     "DraftSampler",
     "DraftSequence",
+    "DraftStep",
     "DraftToken",
     "DraftVocabulary",
     "Drafter",

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.protocols.attention import AttentionBackend
-    from specserve.protocols.model import ForwardPass, KernelSet
+    from specserve.protocols.model import KernelSet
+    from specserve.protocols.sampling import DraftToken, ScoredRow
     from specserve.types import ForwardOutput, Verdict
 
 
@@ -77,6 +78,26 @@ class DraftRows(NamedTuple):
     first: int = 0
 
 
+class DraftStep(NamedTuple):
+    """What a pass of a draft model gives for its scored rows."""
+
+    tokens: list[list[DraftToken]]
+    """The best next tokens of each row, best first."""
+    hidden: Tensor | None
+    """[n, H]: own hidden states, which the pass over the next draft tokens reads; None where none are read."""
+
+
+class DraftPass(Protocol):
+    """Passes of a draft model: token and hidden state in, tokens and hidden state out."""
+
+    def step(
+        self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
+    ) -> DraftStep:
+        """hidden: [R, W] from the target, or [R, H] of an earlier pass; it may be overwritten. rows: the scored rows of
+        the batch in order, numbered from 0, of which at most `count` tokens each are wanted."""
+        ...
+
+
 class DraftRuntime(Protocol):
     """Keeps what a draft model has of every request in step with the committed tokens.
 
@@ -88,9 +109,8 @@ class DraftRuntime(Protocol):
     attention: AttentionBackend
     """Serves the draft layers."""
 
-    def forward_pass(self, model: Any) -> ForwardPass:
-        """The pass over the layers of a `specserve.models.decoder.DecoderModel`, by the attention backend that serves
-        them; a call of the kernel set where that can fuse them."""
+    def draft_pass(self, head: Any) -> DraftPass:
+        """Of a `specserve.models.draft_head.DraftHead`; one call of the kernel set where that can fuse it."""
         ...
 
     def start(self, request: Request) -> None: ...

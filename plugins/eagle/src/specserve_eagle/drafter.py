@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.batch.builder import to_device
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import DrafterNeeds, ScoredRow
 from specserve_eagle.growing import GrowingDraft
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
-    from specserve.protocols import DraftRuntime, Feed
+    from specserve.protocols import DraftPass, DraftRuntime, DraftStep, DraftToken, Feed
     from specserve.types import Draft, ForwardOutput, Verdict
-    from specserve_eagle.choosing import TokenChooser
+    from specserve_eagle.draft_model import DraftModel
     from specserve_eagle.options import EagleOptions
-    from specserve_eagle.passes import DraftModel, DraftStep
 
 
 class EagleDrafter:
@@ -33,16 +32,16 @@ class EagleDrafter:
 
     name = "eagle"
 
-    def __init__(self, model: DraftModel, chooser: TokenChooser, options: EagleOptions) -> None:
-        self.model, self.chooser = model, chooser
+    def __init__(self, model: DraftModel, options: EagleOptions) -> None:
+        self.model = model
         self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
         self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers)
         self.runtime: DraftRuntime | None = None
-        """Set by `connect`, which start-up calls before any request."""
+        self.passes: DraftPass | None = None
+        """Both are set by `connect`, which start-up calls before any request."""
 
     def connect(self, runtime: DraftRuntime) -> None:
-        self.runtime = runtime
-        self.model.connect(runtime)
+        self.runtime, self.passes = runtime, runtime.draft_pass(self.model.head)
 
     def start(self, request: Request) -> None:
         assert self.runtime is not None
@@ -57,17 +56,17 @@ class EagleDrafter:
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         assert self.runtime is not None
+        assert self.passes is not None
         drafts: list[Draft | None] = [None] * len(limits)
         feed = self.runtime.collect(batch, output, verdict, limits)
         if feed is None:
             return drafts
-        step = self.model.read_committed(feed)
+        growing = self.begin(feed, limits)
+        step = self.passes.step(feed.batch, feed.hidden, rows_of(growing), self.topk, from_target=True)
         self.runtime.done(feed)
-        if feed.drafting:
-            growing = self.begin(feed, limits)
-            self.grow(growing, step)
-            for i, draft in zip(feed.drafting, growing, strict=True):
-                drafts[i] = draft.draft(self.name)
+        self.grow(growing, step)
+        for i, draft in zip(feed.drafting, growing, strict=True):
+            drafts[i] = draft.draft(self.name)
         return drafts
 
     def begin(self, feed: Feed, limits: Sequence[int]) -> list[GrowingDraft]:
@@ -86,31 +85,38 @@ class EagleDrafter:
     def grow(self, drafts: Sequence[GrowingDraft], step: DraftStep) -> None:
         """`step`: of the pass over the committed tokens, whose scored rows are the drafts' roots."""
         assert self.runtime is not None
+        assert self.passes is not None
         while True:
-            parents = self.add_level(drafts, step.logits)
+            first_rows = add_level(drafts, step.tokens)
             growing = [draft for draft in drafts if not draft.is_done]
             if not growing:
                 return
-            rows = [parents[id(draft)] + draft.index_in_level(node) for draft in growing for node in draft.level]
+            parents = [first_rows[id(draft)] + draft.index_in_level(node) for draft in growing for node in draft.level]
             batch = self.runtime.draft_batch([draft.rows() for draft in growing])
-            step = self.model.read_drafted(batch, rows_of(step.hidden, rows))
+            hidden = states_of(step.hidden, parents)
+            step = self.passes.step(batch, hidden, rows_of(growing), self.topk, from_target=False)
             drafts = growing
 
-    def add_level(self, drafts: Sequence[GrowingDraft], logits: Tensor) -> dict[int, int]:
-        """Give every draft the children of its level's nodes. By id of a draft: the first row of its level."""
-        rows = [(draft.sequence.request, draft.path(node)) for draft in drafts for node in draft.level]
-        choices = self.chooser.choose(logits, rows, self.topk)
-        first, begins = 0, {}
-        for draft in drafts:
-            begins[id(draft)] = first
-            count = len(draft.level)
-            draft.grow(choices[first : first + count])
-            first += count
-        return begins
+
+def rows_of(drafts: Sequence[GrowingDraft]) -> list[ScoredRow]:
+    """The nodes of all levels as rows of a pass."""
+    nodes = [(draft, node) for draft in drafts for node in draft.level]
+    return [ScoredRow(i, draft.sequence.request, draft.path(node)) for i, (draft, node) in enumerate(nodes)]
 
 
-def rows_of(hidden: Tensor | None, rows: Sequence[int]) -> Tensor | None:
+def add_level(drafts: Sequence[GrowingDraft], tokens: Sequence[Sequence[DraftToken]]) -> dict[int, int]:
+    """Give every draft the children of its level's nodes. By id of a draft: the first row of its level."""
+    first, first_rows = 0, {}
+    for draft in drafts:
+        first_rows[id(draft)] = first
+        count = len(draft.level)
+        draft.grow(tokens[first : first + count])
+        first += count
+    return first_rows
+
+
+def states_of(hidden: Tensor | None, rows: Sequence[int]) -> Tensor | None:
     """The hidden states of these rows."""
-    if hidden is None or list(rows) == list(range(len(hidden))):
+    if hidden is None or rows == list(range(len(hidden))):
         return hidden
     return hidden.index_select(0, to_device(rows, hidden.device))

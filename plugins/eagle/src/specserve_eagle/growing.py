@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class GrowingDraft:
-    """At most `limit` nodes, at most `steps` deep. Nodes are numbered as they are found; those whose children are wanted
-    are rows of a pass, in the order of the passes."""
+    """At most `limit` nodes, at most `steps` deep. Nodes are numbered as they are found; those whose children are
+    wanted are rows of a pass, in the order of the passes."""
 
     def __init__(self, sequence: DraftSequence, *, limit: int, steps: int, topk: int) -> None:
         self.sequence, self.limit, self.steps, self.topk = sequence, limit, steps, min(topk, limit)

@@ -8,13 +8,13 @@ from specserve.errors import ConfigError
 from specserve.models.locate import locate_model
 from specserve_eagle.checkpoints.detect import kind_of
 from specserve_eagle.load_head import load_head
-from specserve_eagle.standalone import StandaloneModel
+from specserve_eagle.standalone import load_standalone
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.models.decoder import DecoderModel
+    from specserve_eagle.draft_model import DraftModel, Lookahead
     from specserve_eagle.options import EagleOptions
-    from specserve_eagle.passes import DraftModel, Lookahead
 
 
 def load_draft_model(
@@ -28,5 +28,5 @@ def load_draft_model(
         )
     path = locate_model(options.model)
     if kind_of(path) == "standalone":
-        return StandaloneModel.load(path, config, target, lookahead)
+        return load_standalone(path, config, target, lookahead)
     return load_head(path, target, lookahead)

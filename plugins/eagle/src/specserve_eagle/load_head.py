@@ -1,4 +1,4 @@
-"""From a head's checkpoint to a `Head`: its layers as a decoder of their own.
+"""From a head's checkpoint to a `DraftHead`: its layers as a decoder of their own.
 
 Where the checkpoint has no embedding or no output head, the target's are shared.
 """
@@ -11,13 +11,14 @@ import torch
 
 from specserve.models.config import ModelConfig
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
+from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.projection import Projection
 from specserve.models.rope import RotaryTable, rotary_table
-from specserve.protocols import DraftLayers
+from specserve.protocols import DraftLayers, DraftVocabulary
 from specserve_eagle.checkpoints.config import read_head_config
 from specserve_eagle.checkpoints.tensors import open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
-from specserve_eagle.heads import Eagle1Head, Eagle3Head, Head, HeadWeights, MtpHead
+from specserve_eagle.draft_model import DraftModel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,12 +27,10 @@ if TYPE_CHECKING:
 
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.tensors import HeadCheckpoint
-    from specserve_eagle.passes import Lookahead
-
-HEADS: dict[str, type[Head]] = {"eagle": Eagle1Head, "eagle3": Eagle3Head, "mtp": MtpHead}
+    from specserve_eagle.draft_model import Lookahead
 
 
-def load_head(path: Path, target: DecoderModel, lookahead: Lookahead) -> Head:
+def load_head(path: Path, target: DecoderModel, lookahead: Lookahead) -> DraftModel:
     """Raises ModelError for whatever does not fit the target."""
     config = read_head_config(path, target.config)
     checkpoint = open_head(path, config)
@@ -49,8 +48,8 @@ def load_head(path: Path, target: DecoderModel, lookahead: Lookahead) -> Head:
         max_draft_rows=lookahead.num_rows,
         max_len=target.max_model_len,
     )
-    on_device = None if ids is None else ids.to(target.device)
-    return HEADS[config.kind](config, decoder, builder.weights(), target, layers, on_device)
+    vocabulary = None if ids is None else DraftVocabulary(ids.to(target.device), target.vocab_size)
+    return DraftModel(builder.head(decoder, vocabulary), layers, config.hidden_layers)
 
 
 class HeadBuilder:
@@ -75,11 +74,21 @@ class HeadBuilder:
         table = RotaryTable(rotary.cos.to(target.device), rotary.sin.to(target.device))
         return DecoderModel(numbers, self.kernels, weights, table)
 
-    def weights(self) -> HeadWeights:
-        if self.config.kind == "eagle3":
-            hnorm = self.tensor("layers.0.hidden_norm") if self.config.norm_before_residual else None
-            return HeadWeights(self.projection("fc"), None, hnorm)
-        return HeadWeights(self.projection("fc"), self.optional("enorm"), self.optional("hnorm"))
+    def head(self, decoder: DecoderModel, vocabulary: DraftVocabulary | None) -> DraftHead:
+        config, target = self.config, self.target
+        if config.kind == "eagle3":
+            hnorm = self.tensor("layers.0.hidden_norm") if config.norm_before_residual else None
+            return DraftHead(decoder=decoder, vocabulary=vocabulary, from_target=self.projection("fc"), hnorm=hnorm)
+        return DraftHead(
+            decoder=decoder,
+            vocabulary=vocabulary,
+            from_target=TargetNorm(target.final_norm, target.config.norm_eps),
+            fc=self.projection("fc"),
+            embedding_first=config.embedding_first,
+            enorm=self.optional("enorm"),
+            hnorm=self.optional("hnorm"),
+            feeds_back_norm=config.feeds_back_norm,
+        )
 
     def layer(self, index: int) -> DecoderLayer:
         def name(part: str) -> str:

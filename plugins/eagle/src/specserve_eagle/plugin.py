@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.hookspecs import hookimpl
-from specserve_eagle.choosing import TokenChooser
+from specserve_eagle.draft_model import Lookahead
 from specserve_eagle.drafter import EagleDrafter
 from specserve_eagle.load import load_draft_model
 from specserve_eagle.options import EagleOptions
-from specserve_eagle.passes import Lookahead
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
@@ -25,5 +24,4 @@ class EaglePlugin:
     def make_drafter(self, model: DecoderModel, config: EngineConfig, options: EagleOptions) -> EagleDrafter:
         lookahead = Lookahead(options.max_rows, options.topk > 1)
         draft_model = load_draft_model(config, options, model, lookahead)
-        chooser = TokenChooser(model.kernels.sampler, model.vocab_size, draft_model.draft_ids)
-        return EagleDrafter(draft_model, chooser, options)
+        return EagleDrafter(draft_model, options)

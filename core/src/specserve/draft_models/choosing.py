@@ -1,0 +1,38 @@
+"""Draft tokens for the rows of a pass, by the sampler of the kernel set in use.
+
+A fault of a request's own logits processor costs its draft and nothing else: verification meets it again and names it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.faults import RequestFault
+from specserve.sampling.drafts import draft_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.protocols import DraftToken, DraftVocabulary, Sampler, ScoredRow
+
+
+def choose(
+    sampler: Sampler, logits: Tensor, rows: Sequence[ScoredRow], vocabulary: DraftVocabulary | None, count: int
+) -> list[list[DraftToken]]:
+    """logits: [n, D] float32. The best tokens of each of `rows`, best first: at most `count`, and none for a request
+    whose processor fails."""
+    if not rows:
+        return []
+    of_sampler = getattr(sampler, "draft_tokens", draft_tokens)
+    try:
+        found: list[list[DraftToken]] = of_sampler(logits, rows, vocabulary, count)
+    except RequestFault:
+        found = [[] for _ in rows]
+        plain = [i for i, row in enumerate(rows) if not row.request.processors]
+        if plain:
+            chosen = of_sampler(logits, [rows[i] for i in plain], vocabulary, count)
+            for i, tokens in zip(plain, chosen, strict=True):
+                found[i] = tokens
+    return found

@@ -1,0 +1,51 @@
+"""A draft model as data: a decoder, and how a token and a hidden state become the input of its layers.
+
+Covers EAGLE-1/2 and EAGLE-3 (Li et al., 2024, 2025), MTP (DeepSeek-V3, 2024) and stand-alone models, which read no
+hidden state. Letters: H the draft model's hidden size, W numbers of the target's hidden state, D its vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from specserve.models.decoder import DecoderModel
+    from specserve.models.projection import Projection
+    from specserve.protocols import DraftVocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class TargetNorm:
+    """The target's final norm, where a head reads what is behind it."""
+
+    weight: Tensor | None
+    eps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftHead:
+    """Parts that the architecture does not have are None."""
+
+    decoder: DecoderModel
+    """Its embedding and its output head may be the target's."""
+    vocabulary: DraftVocabulary | None
+    """None: the target's."""
+    from_target: Projection | TargetNorm | None
+    """[R, W] -> [R, H], for hidden states of the target; None: none are read."""
+    fc: Projection | None = None
+    """[R, 2H] -> [R, H], over embedding and hidden state. Without it the hidden state is the layers' input, and the
+    first layer reads the embedding beside it (`DecoderLayer.side_norm`)."""
+    embedding_first: bool = True
+    """The order in which `fc` reads them."""
+    enorm: Tensor | None = None
+    hnorm: Tensor | None = None
+    """[H]: norms of both before they are joined."""
+    feeds_back_norm: bool = False
+    """The next pass reads the own hidden state behind the final norm."""
+
+    @property
+    def reads_hidden(self) -> bool:
+        return self.from_target is not None

@@ -1,0 +1,26 @@
+"""What is loaded of a draft model, whatever its kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from specserve.models.draft_head import DraftHead
+    from specserve.protocols import DraftLayers
+
+
+class Lookahead(NamedTuple):
+    """How far behind the committed tokens a draft model computes."""
+
+    num_rows: int
+    """Rows of one request at most, the last committed token among them."""
+    has_trees: bool
+
+
+class DraftModel(NamedTuple):
+    """A head or a stand-alone model, and what its layers need of the engine."""
+
+    head: DraftHead
+    layers: DraftLayers
+    hidden_layers: tuple[int, ...]
+    """Layers of the target whose outputs it reads."""
