@@ -29,6 +29,8 @@ template <typename S>
 void bind_attention(nb::module_& m);
 template <typename S>
 void bind_decoder_stack(nb::module_& m);
+template <typename S>
+void bind_draft_head(nb::module_& m);
 
 // A job of one phase.
 template <typename Task>

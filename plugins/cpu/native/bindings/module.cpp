@@ -12,6 +12,7 @@ void bind(nb::module_ m) {
     bind_rowwise<S>(m);
     bind_attention<S>(m);
     bind_decoder_stack<S>(m);
+    bind_draft_head<S>(m);
 }
 
 }  // namespace

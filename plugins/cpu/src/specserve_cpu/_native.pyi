@@ -195,6 +195,47 @@ class DtypeModule:
         def logits(self, x: Tensor, rows: Tensor | None, out: Tensor) -> None:
             """out: [len(rows), V] float32; rows: of x, None for all."""
 
+    class DraftHead:
+        """A draft model over the layers of a stack, which is made with attention. Without `fc`, hidden states are the
+        layers' input and the embedding is their side input; target_fc or target_norm is applied to hidden states of the
+        target first. Letters: R rows, n scored rows, H hidden size."""
+
+        def __init__(
+            self,
+            *,
+            machine: Machine,
+            stack: DtypeModule.DecoderStack,
+            embedding: Tensor,
+            target_fc: DtypeModule.PackedLinear | None,
+            target_norm: Tensor | None,
+            target_size: int,
+            target_eps: float,
+            fc: DtypeModule.PackedLinear | None,
+            reads_hidden: bool,
+            embedding_first: bool,
+            enorm: Tensor | None,
+            hnorm: Tensor | None,
+            feeds_back_norm: bool,
+        ) -> None: ...
+        def step(
+            self,
+            ids: Tensor,
+            hidden: Tensor | None,
+            from_target: bool,
+            positions: Tensor,
+            slots: Tensor,
+            plan: AttentionPlan,
+            scored: Tensor | None,
+            sampler: Sampler,
+            targets: TargetRows,
+            draft_ids: Tensor | None,
+            count: int,
+            own: Tensor | None,
+        ) -> tuple[list[int], list[float]]:
+            """ids, positions, slots: [R] int64; hidden: [R, target_size] from the target, else [R, H]; scored: rows,
+            None for all. own: [n, H] becomes their own hidden states. Tokens and probabilities as
+            `Sampler.draft_tokens` returns them, of the target rows, which number the scored rows."""
+
 float32: type[DtypeModule]
 bfloat16: type[DtypeModule]
 

@@ -120,9 +120,12 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
 
 def is_fusable(projection: protocols.Projection) -> bool:
     """Is its kernel ours, without padding, and are its deltas all LoRA?"""
-    packed = projection.packed
-    only_lora = all(isinstance(delta, LowRankDelta) for delta in projection.deltas)
-    return only_lora and isinstance(packed, PackedLinear) and not packed.padding
+    return all(isinstance(delta, LowRankDelta) for delta in projection.deltas) and is_packed(projection)
+
+
+def is_packed(projection: protocols.Projection) -> bool:
+    """Is its kernel ours, without padding?"""
+    return isinstance(projection.packed, PackedLinear) and not projection.packed.padding
 
 
 def native_linear(projection: Projection) -> _native.DtypeModule.PackedLinear:

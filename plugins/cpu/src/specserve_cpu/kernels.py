@@ -11,6 +11,7 @@ import torch
 
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
+from specserve_cpu.draft_head import fuse_draft
 from specserve_cpu.fused import fuse
 from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns
 from specserve_cpu.sampler import CpuSampler
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
     from specserve.batch.lora_plan import Segment
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AdapterWeights, AttentionBackend
+    from specserve.models.draft_head import DraftHead
+    from specserve.protocols import AdapterWeights, AttentionBackend, DraftPass
     from specserve_cpu import _native
+    from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
 
 
@@ -72,6 +75,9 @@ class CpuKernels:
             padded = pad_columns(x, max(part.padding for _, _, part in parts))
             native = [(begin, end, part.native) for begin, end, part in parts]
             self.native.add_low_rank(self.machine, contiguous_rows(padded), out, native)
+
+    def fuse_draft(self, head: DraftHead, pieces: DraftPass, attention: AttentionBackend) -> FusedDraftPass | None:
+        return fuse_draft(self.machine, self.sampler, head, pieces, attention)
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> FusedPass | SplitPass | None:
         return fuse(self.machine, model, attention)

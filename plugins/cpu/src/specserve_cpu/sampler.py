@@ -46,19 +46,23 @@ class CpuSampler:
         elif vocabulary is not None:
             ids = dlpack(vocabulary.ids)
         count = min(count, logits.shape[1])
-        tokens, probabilities = self.native.draft_tokens(dlpack(logits), target_rows(logits, rows), ids, count)
-        drafts = list(map(DraftToken, tokens, probabilities))
-        return [
-            [draft for draft in drafts[begin : begin + count] if draft.probability > 0]
-            for begin in range(0, len(drafts), count)
-        ]
+        return by_row(self.native.draft_tokens(dlpack(logits), target_rows(logits, rows), ids, count), count)
 
     def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
         rows = self.native.token_logprobs(logits, tokens, counts)
         return [TokenLogprobs(token, *row) for token, row in zip(tokens, rows, strict=True)]
 
 
-def target_rows(logits: Tensor, rows: Sequence[ScoredRow]) -> _native.TargetRows:
+def by_row(drafts: tuple[list[int], list[float]], count: int) -> list[list[DraftToken]]:
+    """`count` tokens and probabilities of each row; those of probability 0 are none."""
+    tokens = list(map(DraftToken, *drafts))
+    return [
+        [token for token in tokens[begin : begin + count] if token.probability > 0]
+        for begin in range(0, len(tokens), count)
+    ]
+
+
+def target_rows(logits: Tensor | None, rows: Sequence[ScoredRow]) -> _native.TargetRows:
     targets = _native.TargetRows()
     for row, request, path in rows:
         params = request.params
@@ -66,6 +70,7 @@ def target_rows(logits: Tensor, rows: Sequence[ScoredRow]) -> _native.TargetRows
         index = request.num_generated + len(path)
         targets.add_row(row, request.seed & MASK, index, temperature, params.top_k, params.top_p, params.min_p)
         if request.processors:
+            assert logits is not None, "processors read the logits"
             apply_processors(targets, logits, row, request, path)
     return targets
 

@@ -1,0 +1,217 @@
+// The decoder's layers in one call.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <nanobind/stl/tuple.h>
+
+#include "bindings/attention.hpp"
+#include "bindings/decoder_weights.hpp"
+#include "bindings/lowrank.hpp"
+#include "ops/decoder_stack.hpp"
+
+namespace specserve {
+
+template <typename S>
+class PyDecoderStack {
+   public:
+    using HeadSizes = std::tuple<int, int, int>;  // query heads, KV heads, head_dim
+    using Segments = std::vector<PackedSegment<S>>;
+    using Taps = std::vector<std::tuple<int, Array>>;
+
+    // Without `attention`, another backend runs between `pre_attention` and `post_attention`, and `forward` throws.
+    PyDecoderStack(std::shared_ptr<Machine> machine, std::optional<std::shared_ptr<PagedAttention<S>>> attention,
+                   HeadSizes heads, std::vector<LayerWeights<S>> layers, std::optional<Array> final_norm,
+                   std::shared_ptr<PackedLinear<S>> lm_head, Array cos, Array sin, float eps, float scale)
+        : machine_(std::move(machine)), attention_(attention ? std::move(*attention) : nullptr),
+          layers_(std::move(layers)), final_norm_(std::move(final_norm)), lm_head_(std::move(lm_head)),
+          cos_(std::move(cos)), sin_(std::move(sin)), hidden_size_(lm_head_->linear().in_features),
+          shape_(make_shape(heads, eps, scale)), stack_(make_stack()) {}
+
+    void forward(const Array& x, const Array& positions, const Array& slots, const AttentionPlan& plan,
+                 const Segments& adapters, const std::optional<Array>& side, const Taps& taps) {
+        S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
+        int64_t rows = static_cast<int64_t>(x.shape(0));
+        const int64_t* row_positions = checked_positions(positions, rows);
+        const int64_t* row_slots = checked_slots(slots, plan, rows);
+        auto segments = checked_segments(adapters, rows);
+        const S* side_rows = checked_side(side, rows);
+        auto outputs = checked_taps(taps, rows);
+        nb::gil_scoped_release no_gil;
+        std::lock_guard lock(mutex_);
+        if (rows) stack_.forward(hidden, row_positions, row_slots, plan, segments, side_rows, outputs);
+    }
+
+    void pre_attention(int layer, const Array& x, const Array& positions, const Segments& adapters,
+                       const std::optional<Array>& side, const Array& qkv) {
+        const S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
+        int64_t rows = static_cast<int64_t>(x.shape(0));
+        const int64_t* row_positions = checked_positions(positions, rows);
+        S* out = checked_data<S>(qkv, "qkv", {rows, shape_.qkv_size()});
+        check_layer(layer);
+        auto segments = checked_segments(adapters, rows);
+        const S* side_rows = checked_side(side, rows);
+        nb::gil_scoped_release no_gil;
+        std::lock_guard lock(mutex_);
+        if (rows) stack_.pre_attention(layer, hidden, row_positions, static_cast<int>(rows), segments, side_rows, out);
+    }
+
+    void post_attention(int layer, const Array& x, const Array& attention_out, const Segments& adapters) {
+        S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
+        int64_t rows = static_cast<int64_t>(x.shape(0));
+        const S* attended = checked_data<S>(attention_out, "attention_out", {rows, shape_.q_size()});
+        check_layer(layer);
+        auto segments = checked_segments(adapters, rows);
+        nb::gil_scoped_release no_gil;
+        std::lock_guard lock(mutex_);
+        if (rows) stack_.post_attention(layer, hidden, attended, static_cast<int>(rows), segments);
+    }
+
+    void logits(const Array& x, const std::optional<Array>& rows, const Array& out) {
+        const S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
+        int64_t count = static_cast<int64_t>(rows ? rows->shape(0) : x.shape(0));
+        const int64_t* indices = checked_rows(rows, static_cast<int64_t>(x.shape(0)));
+        float* to = checked_data<float>(out, "out", {count, lm_head_->linear().out_features});
+        nb::gil_scoped_release no_gil;
+        std::lock_guard lock(mutex_);
+        if (count) stack_.logits(hidden, indices, static_cast<int>(count), to);
+    }
+
+    // For a draft head over these layers.
+    DecoderStack<S>& stack() { return stack_; }
+    std::mutex& mutex() { return mutex_; }
+    int hidden_size() const { return hidden_size_; }
+    int num_logits() const { return lm_head_->linear().out_features; }
+    float eps() const { return shape_.eps; }
+    const S* final_norm() const { return checked_norm<S>(final_norm_, hidden_size_); }
+    bool reads_side() const {
+        return std::any_of(layers_.begin(), layers_.end(),
+                           [](const LayerWeights<S>& layer) { return layer.side_norm.has_value(); });
+    }
+    const int64_t* checked_positions(const Array& positions, int64_t rows) const {
+        const int64_t* data = checked_data<int64_t>(positions, "positions", {rows});
+        for (int64_t i = 0; i < rows; ++i)
+            if (data[i] < 0 || data[i] >= static_cast<int64_t>(cos_.shape(0)))
+                throw std::invalid_argument("positions must be in [0, " + std::to_string(cos_.shape(0)) + "); got " +
+                                            std::to_string(data[i]) + ".");
+        return data;
+    }
+    const int64_t* checked_slots(const Array& slots, const AttentionPlan& plan, int64_t rows) const {
+        const int64_t* data = checked_data<int64_t>(slots, "slots", {rows});
+        if (!attention_)
+            throw std::invalid_argument(
+                "the layers were made without attention: use pre_attention and post_attention.");
+        check_plan(plan, rows, attention_->num_slots(), attention_->layout().page_slots);
+        check_slots(data, rows, attention_->num_slots());
+        return data;
+    }
+    // Null for all rows.
+    static const int64_t* checked_rows(const std::optional<Array>& rows, int64_t num_rows) {
+        if (!rows) return nullptr;
+        int64_t count = static_cast<int64_t>(rows->shape(0));
+        const int64_t* data = checked_data<int64_t>(*rows, "rows", {count});
+        for (int64_t i = 0; i < count; ++i)
+            if (data[i] < 0 || data[i] >= num_rows)
+                throw std::invalid_argument("rows must be in [0, " + std::to_string(num_rows) + "); got " +
+                                            std::to_string(data[i]) + ".");
+        return data;
+    }
+
+   private:
+    DecoderShape make_shape(HeadSizes sizes, float eps, float scale) const {
+        auto [num_heads, num_kv_heads, head_dim] = sizes;
+        HeadShape heads{num_heads, num_kv_heads, head_dim};
+        if (num_kv_heads < 1 || num_heads < num_kv_heads || num_heads % num_kv_heads || head_dim < 1)
+            throw std::invalid_argument("num_heads must be a multiple of the KV heads; got " +
+                                        std::to_string(num_heads) + " and " + std::to_string(num_kv_heads) + ".");
+        if (attention_ && !(attention_->heads() == heads))
+            throw std::invalid_argument("heads must be those of the attention.");
+        const float* cos = checked_data<float>(cos_, "cos", {kAny, 1, kAny});
+        int rotary_dim = static_cast<int>(cos_.shape(2));
+        check_rotary_dim(cos_, head_dim);
+        DecoderShape shape{};
+        shape.hidden_size = hidden_size_;
+        shape.intermediate_size = layers_.empty() ? 0 : layers_[0].down->linear().in_features;
+        shape.heads = heads;
+        shape.eps = eps;
+        shape.scale = scale;
+        shape.key_limit = attention_ ? attention_->key_limit() : 0.0f;
+        shape.min_key = attention_ ? attention_->min_key() : 0;
+        shape.rotary_dim = rotary_dim;
+        shape.cos = cos;
+        shape.sin = checked_data<float>(sin_, "sin", {static_cast<int64_t>(cos_.shape(0)), 1, rotary_dim});
+        return shape;
+    }
+
+    DecoderStack<S> make_stack() const {
+        if (attention_ && static_cast<int>(layers_.size()) > attention_->num_layers())
+            throw std::invalid_argument("layers must be at most the cache's " +
+                                        std::to_string(attention_->num_layers()) + "; got " +
+                                        std::to_string(layers_.size()) + ".");
+        std::vector<DecoderLayer<S>> layers;
+        for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
+            layers.push_back(to_decoder_layer(layers_[static_cast<size_t>(i)], shape_));
+            if (attention_) layers.back().cache = attention_->cache_layer(i);
+        }
+        const KernelTable<S>& table = kernel_table<S>(machine_->kernels);
+        const S* final_norm = checked_norm<S>(final_norm_, hidden_size_);
+        return DecoderStack<S>(table, attention_ ? attention_->layout() : table.by_slot, machine_->pool, shape_,
+                               std::move(layers), final_norm, lm_head_->linear());
+    }
+
+    const S* checked_side(const std::optional<Array>& side, int64_t rows) const {
+        bool is_read = reads_side();
+        if (is_read != side.has_value())
+            throw std::invalid_argument(is_read ? "side must be given: a layer has a side norm."
+                                                : "side must be None: no layer has a side norm.");
+        return side ? checked_data<S>(*side, "side", {rows, hidden_size_}) : nullptr;
+    }
+
+    std::vector<LayerTap<S>> checked_taps(const Taps& taps, int64_t rows) const {
+        std::vector<LayerTap<S>> outputs;
+        for (const auto& [layer, out] : taps) {
+            if (layer < 0 || layer > static_cast<int>(layers_.size()))
+                throw std::invalid_argument("taps must be of layers in [0, " + std::to_string(layers_.size()) +
+                                            "]; got " + std::to_string(layer) + ".");
+            outputs.push_back({layer, checked_data<S>(out, "tap", {rows, hidden_size_})});
+        }
+        return outputs;
+    }
+
+    void check_layer(int layer) const {
+        if (layer < 0 || layer >= static_cast<int>(layers_.size()))
+            throw std::invalid_argument("layer must be in [0, " + std::to_string(layers_.size()) + "); got " +
+                                        std::to_string(layer) + ".");
+    }
+
+    typename DecoderStack<S>::Segments checked_segments(const Segments& adapters, int64_t rows) const {
+        int q_size = shape_.q_size(), inter = shape_.intermediate_size;
+        typename DecoderStack<S>::Segments segments;
+        for (const auto& [begin, end, adapter] : adapters) {
+            check_segment(begin, end, rows);
+            adapter->check({{hidden_size_, shape_.qkv_size()},
+                            {q_size, hidden_size_},
+                            {hidden_size_, 2 * inter},
+                            {inter, hidden_size_}});
+            segments.push_back({begin, end, &adapter->adapter()});
+        }
+        return segments;
+    }
+
+    std::shared_ptr<Machine> machine_;
+    std::shared_ptr<PagedAttention<S>> attention_;
+    std::vector<LayerWeights<S>> layers_;
+    std::optional<Array> final_norm_;
+    std::shared_ptr<PackedLinear<S>> lm_head_;
+    std::mutex mutex_;
+    Array cos_, sin_;
+    int hidden_size_;
+    DecoderShape shape_;
+    DecoderStack<S> stack_;
+};
+
+}  // namespace specserve

@@ -1,0 +1,131 @@
+// A pass of a draft model in one call: from tokens and hidden states to draft tokens and own hidden states.
+#include "ops/draft_head.hpp"
+
+#include "bindings/decoder_stack.hpp"
+#include "bindings/sampler.hpp"
+
+namespace specserve {
+
+namespace {
+
+template <typename S>
+using LinearPtr = std::optional<std::shared_ptr<PackedLinear<S>>>;
+
+// What Python owns of the weights.
+template <typename S>
+struct HeadParts {
+    Array embedding;
+    LinearPtr<S> target_fc, fc;
+    std::optional<Array> target_norm, enorm, hnorm;
+};
+
+template <typename S>
+class PyDraftHead {
+   public:
+    PyDraftHead(std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack, HeadParts<S> parts,
+                int target_size, float target_eps, bool reads_hidden, bool embedding_first, bool feeds_back_norm)
+        : stack_(std::move(stack)), parts_(std::move(parts)),
+          weights_(make_weights(target_size, target_eps, reads_hidden, embedding_first, feeds_back_norm)),
+          head_(kernel_table<S>(machine->kernels), machine->pool, weights_) {}
+
+    // Returns (tokens, probabilities), `count` of each per target row.
+    nb::tuple step(const Array& ids, const std::optional<Array>& hidden, bool from_target, const Array& positions,
+                   const Array& slots, const AttentionPlan& plan, const std::optional<Array>& scored, Sampler& sampler,
+                   const TargetRowsBuilder& builder, const std::optional<Array>& draft_ids, int count,
+                   const std::optional<Array>& own) {
+        int64_t rows = static_cast<int64_t>(ids.shape(0));
+        const int64_t* tokens = checked_data<int64_t>(ids, "ids", {rows});
+        for (int64_t i = 0; i < rows; ++i) check_index(tokens[i], weights_.vocab_size, "token");
+        if (weights_.reads_hidden != hidden.has_value())
+            throw std::invalid_argument("hidden must be given where the head reads hidden states, and only there.");
+        int width = from_target ? weights_.target_size : weights_.hidden_size;
+        const S* states = hidden ? checked_data<S>(*hidden, "hidden", {rows, width}) : nullptr;
+        const int64_t* scored_rows = PyDecoderStack<S>::checked_rows(scored, rows);
+        int num_scored = static_cast<int>(scored ? scored->shape(0) : ids.shape(0));
+        S* own_rows = own ? checked_data<S>(*own, "own", {num_scored, weights_.hidden_size}) : nullptr;
+        typename DraftHead<S>::Rows in{static_cast<int>(rows),
+                                       tokens,
+                                       stack_->checked_positions(positions, rows),
+                                       stack_->checked_slots(slots, plan, rows),
+                                       states,
+                                       from_target,
+                                       scored_rows,
+                                       num_scored};
+        int size = stack_->num_logits();
+        const TargetRows& targets = builder.checked({nullptr, 0, num_scored, size});
+        const int64_t* of_target = checked_draft_ids(draft_ids, size, count, targets);
+        std::vector<DraftToken> drafts;
+        {
+            nb::gil_scoped_release no_gil;
+            std::lock_guard lock(stack_->mutex());
+            if (rows) {
+                const float* logits = head_.run(stack_->stack(), size, in, plan, own_rows);
+                drafts = sampler.draft_tokens({logits, size, num_scored, size}, targets, of_target, count);
+            }
+        }
+        return to_tuple(drafts);
+    }
+
+   private:
+    DraftHeadWeights<S> make_weights(int target_size, float target_eps, bool reads_hidden, bool embedding_first,
+                                     bool feeds_back_norm) const {
+        int hidden = stack_->hidden_size();
+        DraftHeadWeights<S> w{};
+        w.embedding = checked_data<S>(parts_.embedding, "embedding", {kAny, hidden});
+        w.vocab_size = static_cast<int>(parts_.embedding.shape(0));
+        w.hidden_size = hidden;
+        w.eps = stack_->eps();
+        w.reads_hidden = reads_hidden;
+        w.target_size = target_size;
+        w.target_eps = target_eps;
+        if (parts_.target_fc)
+            w.target_fc = checked_linear(**parts_.target_fc, "target_fc", hidden, target_size);
+        else if (reads_hidden && target_size != hidden)
+            throw std::invalid_argument("target_size must be the hidden size without target_fc; got " +
+                                        std::to_string(target_size) + " and " + std::to_string(hidden) + ".");
+        w.target_norm = checked_norm<S>(parts_.target_norm, hidden);
+        if (parts_.fc) w.fc = checked_linear(**parts_.fc, "fc", hidden, 2 * hidden);
+        if (stack_->reads_side() != (reads_hidden && !parts_.fc))
+            throw std::invalid_argument("layers must have a side norm where there is no fc, and only there.");
+        w.embedding_first = embedding_first;
+        w.enorm = checked_norm<S>(parts_.enorm, hidden);
+        w.hnorm = checked_norm<S>(parts_.hnorm, hidden);
+        w.own_norm = feeds_back_norm ? stack_->final_norm() : nullptr;
+        return w;
+    }
+
+    std::shared_ptr<PyDecoderStack<S>> stack_;
+    HeadParts<S> parts_;
+    DraftHeadWeights<S> weights_;
+    DraftHead<S> head_;
+};
+
+}  // namespace
+
+template <typename S>
+void bind_draft_head(nb::module_& m) {
+    nb::class_<PyDraftHead<S>>(m, "DraftHead")
+        .def(
+            "__init__",
+            [](PyDraftHead<S>* self, std::shared_ptr<Machine> machine, std::shared_ptr<PyDecoderStack<S>> stack,
+               Array embedding, LinearPtr<S> target_fc, std::optional<Array> target_norm, int target_size,
+               float target_eps, LinearPtr<S> fc, bool reads_hidden, bool embedding_first, std::optional<Array> enorm,
+               std::optional<Array> hnorm, bool feeds_back_norm) {
+                HeadParts<S> parts{std::move(embedding),   std::move(target_fc), std::move(fc),
+                                   std::move(target_norm), std::move(enorm),     std::move(hnorm)};
+                new (self) PyDraftHead<S>(std::move(machine), std::move(stack), std::move(parts), target_size,
+                                          target_eps, reads_hidden, embedding_first, feeds_back_norm);
+            },
+            nb::kw_only(), nb::arg("machine"), nb::arg("stack"), nb::arg("embedding"), nb::arg("target_fc").none(),
+            nb::arg("target_norm").none(), nb::arg("target_size"), nb::arg("target_eps"), nb::arg("fc").none(),
+            nb::arg("reads_hidden"), nb::arg("embedding_first"), nb::arg("enorm").none(), nb::arg("hnorm").none(),
+            nb::arg("feeds_back_norm"))
+        .def("step", &PyDraftHead<S>::step, nb::arg("ids"), nb::arg("hidden").none(), nb::arg("from_target"),
+             nb::arg("positions"), nb::arg("slots"), nb::arg("plan"), nb::arg("scored").none(), nb::arg("sampler"),
+             nb::arg("targets"), nb::arg("draft_ids").none(), nb::arg("count"), nb::arg("own").none());
+}
+
+template void bind_draft_head<Bf16>(nb::module_&);
+template void bind_draft_head<float>(nb::module_&);
+
+}  // namespace specserve

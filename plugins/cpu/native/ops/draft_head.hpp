@@ -1,0 +1,69 @@
+// A pass of a draft model: embedding and hidden state become the layers' input, then layers, own hidden states and
+// logits. The same functions as in the pass piece by piece, so the same bits.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernels/kernel_table.hpp"
+#include "ops/decoder_stack.hpp"
+#include "runtime/thread_pool.hpp"
+
+namespace specserve {
+
+// Null or empty: the architecture has no such part.
+template <typename S>
+struct DraftHeadWeights {
+    const S* embedding;  // [vocab_size][hidden_size]
+    int vocab_size, hidden_size;
+    float eps;
+    bool reads_hidden;
+    std::optional<Linear<S>> target_fc;  // of the target's hidden states
+    const S* target_norm;
+    int target_size;  // numbers of the target's hidden state
+    float target_eps;
+    std::optional<Linear<S>>
+        fc;  // over embedding and hidden state; without it, layers read the embedding at their side
+    bool embedding_first;
+    const S *enorm, *hnorm;
+    const S* own_norm;  // of the own hidden states that the next pass reads
+};
+
+template <typename S>
+class DraftHead {
+   public:
+    // The rows of a pass. hidden: [rows][target_size] from the target, else [rows][hidden_size]; null if none are read.
+    struct Rows {
+        int count;
+        const int64_t *ids, *positions, *slots;
+        const S* hidden;
+        bool from_target;
+        const int64_t* scored;  // null: all
+        int num_scored;
+    };
+
+    DraftHead(const KernelTable<S>& table, std::shared_ptr<ThreadPool> pool, DraftHeadWeights<S> weights)
+        : table_(table), pool_(std::move(pool)), weights_(weights) {}
+
+    // Logits of the scored rows, valid until the next call: [num_scored][D]. own: [num_scored][hidden_size], or null.
+    const float* run(DecoderStack<S>& stack, int num_logits, const Rows& rows, const AttentionPlan& plan, S* own);
+
+   private:
+    void enter(const Rows& rows);
+    const S* states(const Rows& rows);
+    void normalize(const S* x, const S* weight, float eps, int size, int count, S* out, ptrdiff_t out_stride) const;
+    void linear(const Linear<S>& w, const S* x, int count, S* out);
+    static void grow(std::vector<S>& buffer, int rows, int size) {
+        size_t wanted = static_cast<size_t>(rows) * static_cast<size_t>(size);
+        if (buffer.size() < wanted) buffer.resize(wanted);
+    }
+
+    KernelTable<S> table_;
+    std::shared_ptr<ThreadPool> pool_;
+    DraftHeadWeights<S> weights_;
+    std::vector<S> x_, side_, states_, joined_;
+    std::vector<float> logits_;
+};
+
+}  // namespace specserve

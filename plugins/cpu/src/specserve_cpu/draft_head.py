@@ -1,0 +1,97 @@
+"""A pass of a draft model in one native call, with cpu_paged attention.
+
+Requests with logits processors, which read the logits, are served piece by piece, to the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.models.draft_head import TargetNorm
+from specserve.protocols import DraftStep
+from specserve_cpu.attention import CpuPagedAttention, native_module
+from specserve_cpu.dlpack import dlpack
+from specserve_cpu.fused import fuse, is_packed, native_linear
+from specserve_cpu.sampler import by_row, target_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.batch.batch import Batch
+    from specserve.models.draft_head import DraftHead
+    from specserve.protocols import AttentionBackend, DraftPass, ScoredRow
+    from specserve_cpu import _native
+    from specserve_cpu.sampler import CpuSampler
+
+
+class FusedDraftPass:
+    """`specserve.protocols.DraftPass`."""
+
+    def __init__(
+        self,
+        head: DraftHead,
+        native: _native.DtypeModule.DraftHead,
+        attention: CpuPagedAttention,
+        sampler: CpuSampler,
+        pieces: DraftPass,
+    ) -> None:
+        self.head, self.native, self.attention, self.sampler, self.pieces = head, native, attention, sampler, pieces
+        self.ids = None if head.vocabulary is None else head.vocabulary.ids
+        self.num_tokens = head.decoder.vocab_size
+
+    def step(
+        self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
+    ) -> DraftStep:
+        if any(row.request.processors for row in rows):
+            return self.pieces.step(batch, hidden, rows, count, from_target=from_target)
+        own = None
+        if self.head.reads_hidden:
+            own = torch.empty((batch.num_scored, self.head.decoder.hidden_size), dtype=self.head.decoder.dtype)
+        scored, count = batch.scored_rows, min(count, self.num_tokens)
+        drafts = self.native.step(
+            dlpack(batch.input_ids),
+            None if hidden is None else dlpack(hidden),
+            from_target,
+            dlpack(batch.positions),
+            dlpack(batch.slots),
+            self.attention.plan(batch).native,
+            None if scored is None else dlpack(scored),
+            self.sampler.native,
+            target_rows(None, rows),
+            None if self.ids is None else dlpack(self.ids),
+            count,
+            None if own is None else dlpack(own),
+        )
+        return DraftStep(by_row(drafts, count), own)
+
+
+def fuse_draft(
+    machine: _native.Machine, sampler: CpuSampler, head: DraftHead, pieces: DraftPass, attention: AttentionBackend
+) -> FusedDraftPass | None:
+    """None where a part of it is not ours."""
+    decoder, source = head.decoder, head.from_target
+    passes = fuse(machine, decoder, attention)
+    norm, target_fc = (source, None) if isinstance(source, TargetNorm) else (None, source)
+    linears = [each for each in (head.fc, target_fc) if each is not None]
+    if passes is None or not isinstance(attention, CpuPagedAttention) or not all(map(is_packed, linears)):
+        return None
+    native = native_module(decoder.dtype).DraftHead(
+        machine=machine,
+        stack=passes.stack,
+        embedding=decoder.embedding,
+        target_fc=None if target_fc is None else native_linear(target_fc),
+        target_norm=None if norm is None else norm.weight,
+        target_size=decoder.hidden_size if target_fc is None else target_fc.in_features,
+        target_eps=0.0 if norm is None else norm.eps,
+        fc=None if head.fc is None else native_linear(head.fc),
+        reads_hidden=head.reads_hidden,
+        embedding_first=head.embedding_first,
+        enorm=head.enorm,
+        hnorm=head.hnorm,
+        feeds_back_norm=head.feeds_back_norm,
+    )
+    return FusedDraftPass(head, native, attention, sampler, pieces)
