@@ -70,7 +70,7 @@ class PiecewisePass:
     def own(self, x: Tensor, batch: Batch) -> Tensor:
         """[n, H]: the hidden states of the scored rows, as the next pass reads them."""
         own = x if batch.scored_rows is None else x.index_select(0, batch.scored_rows)
-        if not self.head.feeds_back_norm:
+        if not self.head.feeds_back_norm or not len(own):  # no row is scored where nothing is drafted
             return own
         return self.in_tiles(lambda rows: self.decoder.normed(rows, self.decoder.final_norm), own)
 
