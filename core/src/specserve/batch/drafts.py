@@ -1,4 +1,4 @@
-"""The shape of a draft: its paths, depths, children and cuts, all from the parent links."""
+"""The shape of a draft: its paths, depths, children and cuts, all from the parent links; and who proposed it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ ROOT = -1
 def parents_of(draft: Draft) -> tuple[int, ...]:
     """The parent of every node; in a chain it is the node before."""
     return draft.parents if draft.parents is not None else tuple(range(-1, len(draft.tokens) - 1))
+
+
+def sources_of(draft: Draft) -> tuple[str, ...]:
+    """The drafter of every node."""
+    return draft.sources if draft.sources is not None else (draft.source,) * len(draft.tokens)
 
 
 def is_chain(draft: Draft | None) -> bool:

@@ -22,7 +22,7 @@ class DraftFault(BadAnswerError):
 
 def check_draft(draft: Draft, limit: int, vocab_size: int) -> Draft | None:
     """Validate and normalise: tuples of plain numbers, duplicate siblings merged, no child more likely to
-    survive than its parent. None for an empty draft."""
+    survive than its parent. None for an empty draft. `sources` is left out: only the engine merges drafts."""
     if not isinstance(draft, Draft):
         raise DraftFault("not a Draft")
     if not isinstance(draft.source, str):

@@ -100,13 +100,16 @@ class GuardedDrafter:
         return proposed
 
     def normal_form(self, request: Request, draft: Draft, limit: int) -> Draft | None:
-        """The draft in normal form, without draft tokens beyond the request's end; its last is the bonus."""
+        """The draft in normal form, without draft tokens beyond the request's end; its last is the bonus.
+
+        `source` is the drafter's name, whatever it states: faults, metrics and responses tell drafters apart by it.
+        """
         valid = check_draft(draft, limit, self.vocab_size)
         if valid is not None:
             valid = shallow(valid, request.max_len - len(request.tokens) - 1)
         if valid is not None:
             valid = self.cut(valid)
-        if valid is None or valid.source:
+        if valid is None or valid.source == self.name:
             return valid
         return msgspec.structs.replace(valid, source=self.name)
 

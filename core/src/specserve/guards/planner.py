@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from specserve.batch.drafts import ROOT, children_of, parents_of, sources_of
 from specserve.faults import BadAnswerError
 from specserve.guards.draft_checks import check_draft
 from specserve.speculation.planning import most_useful
@@ -25,7 +28,7 @@ class GuardedPlanner:
     """`most`: the widest draft that a step can hold."""
 
     def __init__(self, plugin: str, planner: DraftPlanner, log: FaultLog, *, most: int, vocab_size: int) -> None:
-        self.planner, self.most, self.vocab_size = planner, most, vocab_size
+        self.plugin, self.planner, self.most, self.vocab_size = plugin, planner, most, vocab_size
         self.limits_part = log.part(plugin, "planner's limits")
         self.choose_part = log.part(plugin, "planner's choice")
         self.learn_part = log.part(plugin, "planner's learning")
@@ -53,9 +56,28 @@ class GuardedPlanner:
             raise BadAnswerError("chose for another number of requests")
         return [
             # drafts that it passes on unchanged were checked before; only those that it made are checked again
-            draft if draft is None or draft is r.draft else check_draft(draft, self.most, self.vocab_size)
+            draft if draft is None or draft is r.draft else self.own_draft(draft, r.draft)
             for r, draft in zip(requests, chosen, strict=True)
         ]
 
+    def own_draft(self, draft: Draft, proposed: Draft | None) -> Draft | None:
+        valid = check_draft(draft, self.most, self.vocab_size)
+        return valid and attribute(valid, proposed, self.plugin)
+
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.learn_part.call(None, self.planner.learn, batch, verdict, seconds)
+
+
+def attribute(draft: Draft, proposed: Draft | None, maker: str) -> Draft:
+    """The draft with the drafter of each node: as in `proposed`, or `maker` where that has no such node."""
+    known = {} if proposed is None else children_of(proposed)
+    drafters = () if proposed is None else sources_of(proposed)
+    counterparts: dict[int, int | None] = {ROOT: ROOT}
+    sources: list[str] = []
+    for node, (parent, token) in enumerate(zip(parents_of(draft), draft.tokens, strict=True)):
+        above = counterparts[parent]
+        same = None if above is None else known.get(above, {}).get(token)
+        counterparts[node] = same
+        sources.append(maker if same is None else drafters[same])
+    names = tuple(dict.fromkeys(sources))
+    return msgspec.structs.replace(draft, source="+".join(names), sources=tuple(sources) if len(names) > 1 else None)
