@@ -73,10 +73,16 @@ async def test_a_slow_reader_gets_merged_outputs_of_the_same_content(toy_model):
 
 async def test_a_mailbox_merges_what_was_not_read():
     box = Mailbox()
-    box.put(RequestOutput("r", (1,), cached_tokens=16, accepted=(True,)))
-    box.put(RequestOutput("r", (2, 3), "stop", accepted=(False, False), stop_string="x"))
+    box.put(RequestOutput("r", (1,), cached_tokens=16, accepted=(True,), drafted_by=("x",)))
+    box.put(RequestOutput("r", (2, 3), "stop", accepted=(False, False), drafted_by=("", ""), stop_string="x"))
     assert await box.take() == RequestOutput(
-        "r", (1, 2, 3), "stop", cached_tokens=16, accepted=(True, False, False), stop_string="x"
+        "r",
+        (1, 2, 3),
+        "stop",
+        cached_tokens=16,
+        accepted=(True, False, False),
+        drafted_by=("x", "", ""),
+        stop_string="x",
     )
     box.put(RequestOutput("r", (4,)))
     assert (await box.take()).tokens == (4,)

@@ -29,6 +29,7 @@ class Result:
         self.offsets: list[int] = []
         self.accepted: list[bool] = []
         """Of each token: was it a guess?"""
+        self.drafted_by: list[str] = []
         self.text = ""
         self.finish_reason: str | None = None
         self.stop_string: str | None = None
@@ -50,6 +51,7 @@ class Result:
         self.logprobs += output.logprobs or ()
         self.prompt_logprobs += output.prompt_logprobs or ()
         self.accepted += output.accepted
+        self.drafted_by += output.drafted_by
         self.error = output.error or self.error
         self.finish_reason, self.stop_string = output.finish_reason, output.stop_string
 
@@ -85,6 +87,8 @@ def compare(request: RequestPlan, alone: Result, got: Result, *, may_fail: bool 
     if len(got.accepted) != len(got.tokens):
         raise Failure("flags and tokens differ in number", f"{where}: {len(got.accepted)}, {len(got.tokens)} tokens")
     cut_off = failed or got.finish_reason is None
+    if list(map(bool, got.drafted_by)) != got.accepted:
+        raise Failure("an accepted token has no drafter, or another one has", f"{where}: {got.drafted_by!s:.{SHORT}}")
     found, skipped = got.decided(), ("finish reason", "stop string") if cut_off else ()
     if failed:  # an end lets out text that was held back as the beginning of a stop string
         skipped += ("text",)

@@ -135,6 +135,7 @@ class FakeEngine:
                 ("stop" if stop is not None else "length") if ends else None,
                 logprobs=None if params.logprobs is None else logprobs(step, params.logprobs),
                 accepted=(True,) * (len(step) - 1) + (False,),
+                drafted_by=("fake",) * (len(step) - 1) + ("",),
                 stop_string=stop,
                 cached_tokens=1,
                 figures=SpeculationFigures(i + 1, 3 * (i + 1), i + 1, (0, i + 1)) if ends else None,

@@ -86,6 +86,11 @@ def as_completion(choice: dict[str, Any]) -> dict[str, Any]:
     return choice
 
 
+def without_speculation(choice: dict[str, Any]) -> dict[str, Any]:
+    """A choice without what drafts may change."""
+    return {key: value for key, value in choice.items() if key not in ("accepted", "drafted_by")}
+
+
 def join_chunks(chunks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Texts and lists of an index joined; only the last chunk of an index has a finish_reason."""
     joined: dict[int, dict[str, Any]] = {}
@@ -118,6 +123,7 @@ def check_choices(path: str, sent: dict[str, Any], choices: list[dict[str, Any]]
         assert isinstance(choice["text"], str)
         if sent.get("return_token_ids"):
             assert len(choice["token_ids"]) == len(choice["accepted"]) == len(choice["text_offset"])
+            assert [name is not None for name in choice["drafted_by"]] == choice["accepted"]
             assert choice["text_offset"] == sorted(choice["text_offset"])
         if choice["logprobs"] is not None and path == COMPLETIONS:
             check_completion_logprobs(sent, choice)

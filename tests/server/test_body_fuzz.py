@@ -14,7 +14,7 @@ from body_strategies import CHAT, COMPLETIONS, TOKENIZE, FuzzCase, bodies, cases
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from live_server import ADAPTER, LiveServer, serving
-from response_checks import Response, check_response, read_choices
+from response_checks import Response, check_response, read_choices, without_speculation
 
 from specserve.errors import RequestError
 from specserve.server import serving_chat, serving_completion, tokenization
@@ -82,10 +82,10 @@ async def disconnect_early(server: LiveServer, case: FuzzCase) -> None:
 
 
 def decided(case: FuzzCase, response: Response) -> Any:
-    """What must be the same each time: all but which draft tokens were accepted."""
+    """What must be the same each time: all but which draft tokens were accepted and whose."""
     check_response(case, response)
     choices, _ = read_choices(json.loads(case.data), response)
-    return [{key: value for key, value in choice.items() if key != "accepted"} for choice in choices]
+    return [without_speculation(choice) for choice in choices]
 
 
 def is_reproducible(case: FuzzCase, response: Response) -> bool:

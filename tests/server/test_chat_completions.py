@@ -59,3 +59,4 @@ async def test_token_ids_stand_beside_the_choices(client: Any, engine: FakeEngin
     choice = body["choices"][1]
     assert choice["token_ids"] == engine.tokenizer.encode(engine.text)
     assert (choice["text_offset"][0], len(choice["text_offset"])) == (0, len(choice["token_ids"]))
+    assert choice["drafted_by"] == ["fake" if flag else None for flag in choice["accepted"]]

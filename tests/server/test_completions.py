@@ -149,11 +149,13 @@ async def test_an_impossible_logprob_is_clamped(client: Any) -> None:
     assert len(scored["tokens"]) == len(scored["text_offset"])
 
 
-async def test_token_ids_come_with_flags_of_accepted_draft_tokens(client: Any, engine: FakeEngine) -> None:
+async def test_token_ids_come_with_flags_and_drafters_of_accepted_draft_tokens(client: Any, engine: FakeEngine) -> None:
     choice = (await complete(client, return_token_ids=True, prompt_logprobs=1))["choices"][0]
     assert choice["token_ids"] == engine.tokenizer.encode(engine.text)
     assert len(choice["accepted"]) == len(choice["token_ids"])
     assert choice["accepted"][:3] == [True, False, True]
+    assert choice["drafted_by"][:3] == ["fake", None, "fake"]
+    assert len(choice["drafted_by"]) == len(choice["token_ids"])
     assert choice["text_offset"] == beginnings(engine.tokenizer, choice["token_ids"])
     assert choice["prompt_token_ids"] == engine.tokenizer.encode("def add(")
     assert choice["prompt_logprobs"][0] is None

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
+from response_checks import without_speculation
 
 from specserve.config import EngineConfig, ServerConfig
 from specserve.engine.async_engine import AsyncEngine
@@ -90,7 +91,7 @@ async def stream(client: Any, **body: Any) -> list[Any]:
 
 def decided(response: dict[str, Any]) -> list[Any]:
     """The choices without what only speculation changes."""
-    return [{key: value for key, value in choice.items() if key != "accepted"} for choice in response["choices"]]
+    return [without_speculation(choice) for choice in response["choices"]]
 
 
 async def samples(client: Any) -> dict[str, float]:
@@ -130,6 +131,8 @@ async def test_a_noisy_drafter_changes_no_answer(client: Any, plain: dict[str, A
     figures = response["metrics"]["speculative_decoding"]
     assert figures["num_accepted_draft_tokens"] == sum(sum(choice["accepted"]) for choice in response["choices"]) > 0
     assert figures["num_draft_tokens"] > figures["num_accepted_draft_tokens"]
+    names = [name for choice in response["choices"] for name in choice["drafted_by"] if name]
+    assert names == ["noisy"] * figures["num_accepted_draft_tokens"]
 
 
 @pytest.mark.parametrize("name", REQUESTS)
@@ -157,6 +160,8 @@ async def test_metrics_and_plugins_describe_the_drafter(client: Any) -> None:
     assert found["vllm:spec_decode_num_accepted_tokens_total"] == figures["num_accepted_draft_tokens"]
     assert found["vllm:spec_decode_num_draft_tokens_total"] == figures["num_draft_tokens"]
     assert found["vllm:spec_decode_num_accepted_tokens_per_pos_total"] == figures["num_accepted_draft_tokens"]
+    assert found["specserve_accepted_draft_tokens_total"] == figures["num_accepted_draft_tokens"]
+    assert found["specserve_draft_tokens_total"] == figures["num_draft_tokens"]
     assert "specserve_drafter_faults_total" not in found
     assert found["vllm:num_requests_running"] == found["vllm:kv_cache_usage_perc"] == 0
     content = await (await client.get("/v1/plugins")).json()

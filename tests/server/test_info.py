@@ -152,6 +152,7 @@ async def test_metrics_have_the_names_that_dashboards_scrape(client: Any, engine
     numbers.num_requests_running, numbers.kv_cache_usage, numbers.generation_tokens = 3, 0.25, 40
     numbers.num_drafts, numbers.num_accepted_tokens = 5, 12
     numbers.accepted_per_position[0] = 4
+    numbers.draft_tokens_by_drafter["ngram"], numbers.accepted_tokens_by_drafter["ngram"] = 20, 12
     numbers.request_success["stop"] = 2
     numbers.drafter_faults["ngram", "shape"] = 1
     numbers.drafters_disabled.add("ngram")
@@ -166,6 +167,8 @@ async def test_metrics_have_the_names_that_dashboards_scrape(client: Any, engine
         ("vllm:spec_decode_num_drafts_total",): 5,
         ("vllm:spec_decode_num_accepted_tokens_total",): 12,
         ("vllm:spec_decode_num_accepted_tokens_per_pos_total", "0"): 4,
+        ("specserve_draft_tokens_total", "ngram"): 20,
+        ("specserve_accepted_draft_tokens_total", "ngram"): 12,
         ("vllm:request_success_total", "stop"): 2,
         ("specserve_drafter_faults_total", "ngram", "shape"): 1,
         ("specserve_drafter_disabled", "ngram"): 1,

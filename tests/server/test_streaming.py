@@ -87,6 +87,7 @@ async def test_chunks_have_their_own_token_ids_logprobs_and_accepted_flags(clien
     chunks = [chunk["choices"][0] for chunk in await stream(client, return_token_ids=True, logprobs=1, echo=True)]
     assert [id for chunk in chunks for id in chunk["token_ids"]] == engine.tokenizer.encode(engine.text)
     assert all(len(chunk["accepted"]) == len(chunk["token_ids"]) for chunk in chunks)
+    assert all(chunk["drafted_by"] == ["fake" if flag else None for flag in chunk["accepted"]] for chunk in chunks)
     assert [chunk["text_offset"] for chunk in chunks[:2]] == [[1, 2], [3, 4]]
     assert "prompt_token_ids" in chunks[0]
     assert "prompt_token_ids" not in chunks[1]

@@ -54,6 +54,9 @@ class EngineMetrics:
     num_accepted_tokens: int = 0
     accepted_per_position: Counter[int] = field(default_factory=Counter)
     """How often the draft token at depth d (0 first) was accepted."""
+    draft_tokens_by_drafter: Counter[str] = field(default_factory=Counter)
+    accepted_tokens_by_drafter: Counter[str] = field(default_factory=Counter)
+    """A draft token of several drafters counts for the one that was surest of it."""
     drafter_faults: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By (drafter, reason)."""
     drafters_disabled: set[str] = field(default_factory=set)

@@ -81,8 +81,9 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     parents: tuple[int, ...] | None = None
     survival: tuple[float, ...] | None = None
     source: str = ""
+    """Name of the drafter. Its guard sets it, whatever the drafter says."""
     sources: tuple[str, ...] | None = None
-    """Of each node, where the drafts of several drafters were merged; None: `source` for all."""
+    """Of each node, where the drafts of several drafters were merged; None: `source` for all. Drafters leave it out."""
 
 
 class TokenLogprobs(NamedTuple):
@@ -144,6 +145,8 @@ class RequestOutput(msgspec.Struct, frozen=True):
     prompt_logprobs: tuple[TokenLogprobs, ...] | None = None
     accepted: tuple[bool, ...] = ()
     """Per token: whether it was an accepted draft token."""
+    drafted_by: tuple[str, ...] = ()
+    """Per token: the drafter whose accepted draft token it was; "" for a token of the target alone."""
     stop_string: str | None = None
     """The stop string that ended the request."""
     cached_tokens: int = 0
@@ -162,6 +165,7 @@ class RequestOutput(msgspec.Struct, frozen=True):
             None if both == (None, None) else (both[0] or ()) + (both[1] or ()),
             None if prompt == (None, None) else (prompt[0] or ()) + (prompt[1] or ()),
             self.accepted + later.accepted,
+            self.drafted_by + later.drafted_by,
             later.stop_string,
             max(self.cached_tokens, later.cached_tokens),
             later.figures,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from specserve.batch.drafts import sources_of
 from specserve.faults import FAULTS, RequestFault
 from specserve.kv.slots import slots_of
 from specserve.types import RequestOutput
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.plugins.blame import Blame
-    from specserve.types import FinishReason, SpanVerdict, Verdict
+    from specserve.types import Draft, FinishReason, SpanVerdict, Verdict
 
 
 class Committer:
@@ -77,6 +78,7 @@ class Committer:
             decided.logprobs,
             decided.prompt_logprobs,
             accepted_flags(accepted, len(tokens)),
+            drafters_of(span.draft, decided.path, len(tokens)),
             request.stop_string,
             request.cached_tokens if is_first else 0,
             request.figures() if reason is not None else None,
@@ -161,9 +163,21 @@ class Committer:
         metrics.num_accepted_tokens += accepted
         for depth in range(accepted):
             metrics.accepted_per_position[depth] += 1
+        if span.draft is not None:
+            self.count_drafters(span.draft, decided.path)
+
+    def count_drafters(self, draft: Draft, path: tuple[int, ...]) -> None:
+        drafted, accepted = self.metrics.draft_tokens_by_drafter, self.metrics.accepted_tokens_by_drafter
+        if draft.sources is None:
+            drafted[draft.source] += len(draft.tokens)
+            accepted[draft.source] += len(path)
+        else:
+            drafted.update(draft.sources)
+            accepted.update(draft.sources[node] for node in path)
 
 
 ONE_TARGET_TOKEN = (False,)
+BY_TARGET = ("",)
 
 
 def accepted_flags(accepted: int, count: int) -> tuple[bool, ...]:
@@ -171,6 +185,14 @@ def accepted_flags(accepted: int, count: int) -> tuple[bool, ...]:
     if count == 1 and not accepted:
         return ONE_TARGET_TOKEN
     return (True,) * accepted + (False,) * (count - accepted)
+
+
+def drafters_of(draft: Draft | None, path: tuple[int, ...], count: int) -> tuple[str, ...]:
+    """Per token: the drafter whose accepted draft token it was, "" for a token of the target alone."""
+    if draft is None or not path:
+        return BY_TARGET * count
+    names = sources_of(draft)
+    return tuple(names[node] for node in path) + BY_TARGET * (count - len(path))
 
 
 def num_leading_in_place(path: tuple[int, ...]) -> int:

@@ -40,6 +40,7 @@ class ChatFormatter:
         if self.body.return_token_ids:
             fields["token_ids"] = output.token_ids
             fields["accepted"] = output.accepted
+            fields["drafted_by"] = output.drafted_by
             fields["text_offset"] = output.text_offsets
         return fields
 

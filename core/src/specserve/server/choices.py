@@ -22,6 +22,8 @@ class CompletionOutput(NamedTuple):
     text: str
     token_ids: tuple[int, ...]
     accepted: tuple[bool, ...]
+    drafted_by: tuple[str | None, ...]
+    """None for a token of the target alone."""
     text_offsets: list[int]
     logprobs: tuple[TokenLogprobs, ...]
     finish_reason: str | None
@@ -57,10 +59,13 @@ class Choice:
             output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string
         )
         if self.discard_output:
-            return CompletionOutput("", (), (), [], (), output.finish_reason)
+            return CompletionOutput("", (), (), (), [], (), output.finish_reason)
         self.num_tokens += len(output.tokens)
         logprobs = output.logprobs or ()
-        return CompletionOutput(text, output.tokens, output.accepted, offsets, logprobs, output.finish_reason)
+        drafted_by = tuple(name or None for name in output.drafted_by)
+        return CompletionOutput(
+            text, output.tokens, output.accepted, drafted_by, offsets, logprobs, output.finish_reason
+        )
 
     def full_output(self) -> CompletionOutput:
         """All outputs as one."""
@@ -68,6 +73,7 @@ class Choice:
             "".join(output.text for output in self.outputs),
             tuple(token_id for output in self.outputs for token_id in output.token_ids),
             tuple(flag for output in self.outputs for flag in output.accepted),
+            tuple(name for output in self.outputs for name in output.drafted_by),
             [offset for output in self.outputs for offset in output.text_offsets],
             tuple(entry for output in self.outputs for entry in output.logprobs),
             self.finish_reason,

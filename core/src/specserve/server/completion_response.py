@@ -37,6 +37,7 @@ class CompletionFormatter:
         if self.body.return_token_ids:
             fields["token_ids"] = output.token_ids
             fields["accepted"] = output.accepted
+            fields["drafted_by"] = output.drafted_by
             fields["text_offset"] = text_offsets(choice, output)
             if first:
                 fields["prompt_token_ids"] = prompt_ids

@@ -18,6 +18,10 @@ COUNTERS = {
     "vllm:spec_decode_num_accepted_tokens": ("num_accepted_tokens", "Draft tokens accepted"),
     "specserve_steps": ("num_steps", "Steps of the engine"),
 }
+COUNTERS_BY_DRAFTER = {
+    "specserve_draft_tokens": ("draft_tokens_by_drafter", "Tokens drafted and verified, by drafter"),
+    "specserve_accepted_draft_tokens": ("accepted_tokens_by_drafter", "Draft tokens accepted, by drafter"),
+}
 HISTOGRAMS = {
     "vllm:time_to_first_token_seconds": ("time_to_first_token", "From arrival to the first token"),
     "vllm:inter_token_latency_seconds": ("inter_token_latency", "Between tokens of one request"),

@@ -15,7 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from specserve.metrics import SECONDS
-from specserve.server.metric_names import COUNTERS, GAUGES, HISTOGRAMS
+from specserve.server.metric_names import COUNTERS, COUNTERS_BY_DRAFTER, GAUGES, HISTOGRAMS
 from specserve.server.state import loaded_engine, served_model_name
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ class EngineCollector(Collector):
         yield self._counter(
             "vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted draft tokens by depth", ("position",), positions
         )
+        for name, (field, help) in COUNTERS_BY_DRAFTER.items():
+            counts = [((drafter,), count) for drafter, count in list(getattr(metrics, field).items())]
+            yield self._counter(name, help, ("drafter",), counts)
         faults = list(metrics.drafter_faults.items())
         yield self._counter("specserve_drafter_faults", "Faults of drafters", ("drafter", "reason"), faults)
         drafters = [(drafter,) for drafter in sorted(metrics.drafters_disabled.copy())]
