@@ -37,7 +37,8 @@ class PyDecoderStack {
         S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
-        const int64_t* row_slots = checked_slots(slots, plan, rows);
+        const int64_t* row_slots = checked_slots(slots, rows);
+        check_plan_of(plan, rows);
         auto segments = checked_segments(adapters, rows);
         const S* side_rows = checked_side(side, rows);
         auto outputs = checked_taps(taps, rows);
@@ -74,7 +75,7 @@ class PyDecoderStack {
     void logits(const Array& x, const std::optional<Array>& rows, const Array& out) {
         const S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t count = static_cast<int64_t>(rows ? rows->shape(0) : x.shape(0));
-        const int64_t* indices = checked_rows(rows, static_cast<int64_t>(x.shape(0)));
+        const int64_t* indices = rows ? checked_rows(*rows, static_cast<int64_t>(x.shape(0))) : nullptr;
         float* to = checked_data<float>(out, "out", {count, lm_head_->linear().out_features});
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
@@ -100,20 +101,21 @@ class PyDecoderStack {
                                             std::to_string(data[i]) + ".");
         return data;
     }
-    const int64_t* checked_slots(const Array& slots, const AttentionPlan& plan, int64_t rows) const {
+    int num_layers() const { return static_cast<int>(layers_.size()); }
+    const int64_t* checked_slots(const Array& slots, int64_t rows) const {
         const int64_t* data = checked_data<int64_t>(slots, "slots", {rows});
         if (!attention_)
             throw std::invalid_argument(
                 "the layers were made without attention: use pre_attention and post_attention.");
-        check_plan(plan, rows, attention_->num_slots(), attention_->layout().page_slots);
         check_slots(data, rows, attention_->num_slots());
         return data;
     }
-    // Null for all rows.
-    static const int64_t* checked_rows(const std::optional<Array>& rows, int64_t num_rows) {
-        if (!rows) return nullptr;
-        int64_t count = static_cast<int64_t>(rows->shape(0));
-        const int64_t* data = checked_data<int64_t>(*rows, "rows", {count});
+    void check_plan_of(const AttentionPlan& plan, int64_t rows) const {
+        check_plan(plan, rows, attention_->num_slots(), attention_->layout().page_slots);
+    }
+    static const int64_t* checked_rows(const Array& rows, int64_t num_rows) {
+        int64_t count = static_cast<int64_t>(rows.shape(0));
+        const int64_t* data = checked_data<int64_t>(rows, "rows", {count});
         for (int64_t i = 0; i < count; ++i)
             if (data[i] < 0 || data[i] >= num_rows)
                 throw std::invalid_argument("rows must be in [0, " + std::to_string(num_rows) + "); got " +

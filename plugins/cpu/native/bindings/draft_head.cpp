@@ -30,8 +30,8 @@ class PyDraftHead {
 
     // Returns (tokens, probabilities), `count` of each per target row.
     nb::tuple step(const Array& ids, const std::optional<Array>& hidden, bool from_target, const Array& positions,
-                   const Array& slots, const AttentionPlan& plan, const std::optional<Array>& scored, Sampler& sampler,
-                   const TargetRowsBuilder& builder, const std::optional<Array>& draft_ids, int count,
+                   const Array& slots, const AttentionPlan& plan, const Array& scored, const AttentionPlan& scored_plan,
+                   Sampler& sampler, const TargetRowsBuilder& builder, const std::optional<Array>& draft_ids, int count,
                    const std::optional<Array>& own) {
         int64_t rows = static_cast<int64_t>(ids.shape(0));
         const int64_t* tokens = checked_data<int64_t>(ids, "ids", {rows});
@@ -40,17 +40,21 @@ class PyDraftHead {
             throw std::invalid_argument("hidden must be given where the head reads hidden states, and only there.");
         int width = from_target ? weights_.target_size : weights_.hidden_size;
         const S* states = hidden ? checked_data<S>(*hidden, "hidden", {rows, width}) : nullptr;
-        const int64_t* scored_rows = PyDecoderStack<S>::checked_rows(scored, rows);
-        int num_scored = static_cast<int>(scored ? scored->shape(0) : ids.shape(0));
+        int num_scored = static_cast<int>(scored.shape(0));
+        const int64_t* scored_rows = stack_->checked_rows(scored, rows);
+        for (int i = 1; i < num_scored; ++i)
+            if (scored_rows[i] <= scored_rows[i - 1]) throw std::invalid_argument("scored rows must ascend.");
+        stack_->check_plan_of(scored_plan, num_scored);
         S* own_rows = own ? checked_data<S>(*own, "own", {num_scored, weights_.hidden_size}) : nullptr;
         typename DraftHead<S>::Rows in{static_cast<int>(rows),
                                        tokens,
                                        stack_->checked_positions(positions, rows),
-                                       stack_->checked_slots(slots, plan, rows),
+                                       stack_->checked_slots(slots, rows),
                                        states,
                                        from_target,
-                                       scored_rows,
-                                       num_scored};
+                                       &plan,
+                                       {scored_rows, num_scored, &scored_plan}};
+        if (stack_->num_layers() > 1) stack_->check_plan_of(plan, rows);
         int size = stack_->num_logits();
         const TargetRows& targets = builder.checked({nullptr, 0, num_scored, size});
         const int64_t* of_target = checked_draft_ids(draft_ids, size, count, targets);
@@ -59,7 +63,7 @@ class PyDraftHead {
             nb::gil_scoped_release no_gil;
             std::lock_guard lock(stack_->mutex());
             if (rows) {
-                const float* logits = head_.run(stack_->stack(), size, in, plan, own_rows);
+                const float* logits = head_.run(stack_->stack(), size, in, own_rows);
                 drafts = sampler.draft_tokens({logits, size, num_scored, size}, targets, of_target, count);
             }
         }
@@ -121,8 +125,9 @@ void bind_draft_head(nb::module_& m) {
             nb::arg("reads_hidden"), nb::arg("embedding_first"), nb::arg("enorm").none(), nb::arg("hnorm").none(),
             nb::arg("feeds_back_norm"))
         .def("step", &PyDraftHead<S>::step, nb::arg("ids"), nb::arg("hidden").none(), nb::arg("from_target"),
-             nb::arg("positions"), nb::arg("slots"), nb::arg("plan"), nb::arg("scored").none(), nb::arg("sampler"),
-             nb::arg("targets"), nb::arg("draft_ids").none(), nb::arg("count"), nb::arg("own").none());
+             nb::arg("positions"), nb::arg("slots"), nb::arg("plan"), nb::arg("scored"), nb::arg("scored_plan"),
+             nb::arg("sampler"), nb::arg("targets"), nb::arg("draft_ids").none(), nb::arg("count"),
+             nb::arg("own").none());
 }
 
 template void bind_draft_head<Bf16>(nb::module_&);

@@ -137,23 +137,18 @@ PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, in
     return {begin, end, is_last ? next.panels + team.range_begin(next_panels) * next.panel_stride() : nullptr};
 }
 
+// qkv_ of all rows; their keys and values go into the cache.
 template <typename S>
-void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
-    int rows = in.rows;
-    ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size;
-    ptrdiff_t q_size = shape_.q_size(), qkv_size = shape_.qkv_size();
+void DecoderStack<S>::project_and_store_kv(Team& team, int index, const Inputs& in) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
-    size_t following = static_cast<size_t>(index) + 1;
-    const Linear<S>& next = following < layers_.size() ? layers_[following].qkv : lm_head_;
-    int qkv_panels = layer.qkv.num_panels(), o_panels = layer.o.num_panels();
-    int gate_panels = layer.gate_up.num_panels() / 2, down_panels = layer.down.num_panels();
-
+    int rows = in.rows, panels = layer.qkv.num_panels(), o_panels = layer.o.num_panels();
+    ptrdiff_t qkv_size = shape_.qkv_size();
     auto attention_in = lazy_rms_norm(team, attention_input(layer, in.x, in.side), rows);
-    team.parallel_for_ranges(qkv_panels, [&](int begin, int end) {
-        table_.linear(layer.qkv, attention_in(), panel_range(team, begin, end, qkv_panels, layer.o, o_panels),
+    team.parallel_for_ranges(panels, [&](int begin, int end) {
+        table_.linear(layer.qkv, attention_in(), panel_range(team, begin, end, panels, layer.o, o_panels),
                       {qkv_.data(), qkv_size, rows});
     });
-    attention_.prefetch_first(team, *in.plan, layer.cache, layer.window);
+    if (!in.last) attention_.prefetch_first(team, *in.plan, layer.cache, layer.window);
     // A task is one head of some rows: slots that share a page are written by one thread.
     int kv_heads = shape_.heads.num_kv_heads;
     team.parallel_for(kv_heads * ceil_div(rows, kRowsPerRopeTask), [&](int task) {
@@ -163,7 +158,36 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
             store_kv(layer, in.slots[r], head, qkv_.data() + r * qkv_size);
         }
     });
-    attention_.run(team, *in.plan, qkv_.data(), qkv_size, layer.cache, layer.window, attention_out_.data());
+}
+
+// The rows of in.last become the first rows of x and qkv_. They ascend, so that no row is overwritten before its copy.
+template <typename S>
+void DecoderStack<S>::keep_rows(Team& team, const Inputs& in) {
+    ptrdiff_t hidden = shape_.hidden_size, qkv_size = shape_.qkv_size();
+    team.parallel_for(2, [&](int task) {
+        S* data = task ? in.x : qkv_.data();
+        ptrdiff_t width = task ? hidden : qkv_size;
+        for (int i = 0; i < in.last->count; ++i)
+            std::memmove(data + i * width, data + in.last->rows[i] * width, static_cast<size_t>(width) * sizeof(S));
+    });
+}
+
+template <typename S>
+void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
+    project_and_store_kv(team, index, in);
+    if (in.last) keep_rows(team, in);
+    int rows = in.last ? in.last->count : in.rows;
+    if (rows == 0) return;
+    const AttentionPlan& plan = in.last ? *in.last->plan : *in.plan;
+    ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size;
+    ptrdiff_t q_size = shape_.q_size(), qkv_size = shape_.qkv_size();
+    const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
+    size_t following = static_cast<size_t>(index) + 1;
+    const Linear<S>& next = following < layers_.size() ? layers_[following].qkv : lm_head_;
+    int o_panels = layer.o.num_panels(), gate_panels = layer.gate_up.num_panels() / 2;
+    int down_panels = layer.down.num_panels();
+
+    attention_.run(team, plan, qkv_.data(), qkv_size, layer.cache, layer.window, attention_out_.data());
     Rows<const S> attention_out{attention_out_.data(), q_size, rows};
     team.parallel_for_ranges(o_panels, [&](int begin, int end) {
         table_.linear_add(layer.o, attention_out, panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),
@@ -180,6 +204,23 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
         table_.linear_add(layer.down, activated, panel_range(team, begin, end, down_panels, next, next.num_panels()),
                           {in.x, hidden, rows});
     });
+}
+
+template <typename S>
+void DecoderStack<S>::forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
+                                   int rows, const S* side, const RowSubset& last) {
+    Inputs in{x, side, positions, slots, &plan, rows};
+    Inputs in_last{x, side, positions, slots, &plan, rows, &last};
+    prepare(rows, {});
+    int num_layers = static_cast<int>(layers_.size());
+    if (num_layers > 1) {
+        attention_.prepare(plan, pool_->size());
+        pool_->run((num_layers - 1) * kMaxPhases, [&](Team& team) {
+            for (int l = 0; l + 1 < num_layers; ++l) run_fused_layer(team, l, in);
+        });
+    }
+    if (last.count) attention_.prepare(*last.plan, pool_->size());
+    pool_->run(kMaxPhases, [&](Team& team) { run_fused_layer(team, num_layers - 1, in_last); });
 }
 
 template <typename S>

@@ -51,6 +51,13 @@ struct LayerTap {
     S* out;
 };
 
+// Some rows of a batch, ascending, and the attention plan of these alone.
+struct RowSubset {
+    const int64_t* rows;
+    int count;
+    const AttentionPlan* plan;
+};
+
 template <typename S>
 class DecoderStack {
    public:
@@ -63,6 +70,11 @@ class DecoderStack {
     // norm.
     void forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
                  const Segments& segments, const S* side, const std::vector<LayerTap<S>>& taps);
+
+    // The same without adapters and taps, where the last output is wanted of some rows only, and of the others their
+    // keys and values: it becomes the first rows of x. `plan` is not read if there is one layer.
+    void forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int rows,
+                      const S* side, const RowSubset& last);
 
     // The parts of a layer around another attention backend. qkv: [rows][queries, keys, values], with RoPE applied.
     void pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
@@ -81,10 +93,13 @@ class DecoderStack {
         const int64_t* slots;
         const AttentionPlan* plan;
         int rows;
+        const RowSubset* last = nullptr;  // of the last layer; null for all rows
     };
     void prepare(int rows, const Segments& segments);
     void copy_taps(Team& team, int layer, const Inputs& in, const std::vector<LayerTap<S>>& taps) const;
     void run_fused_layer(Team& team, int layer, const Inputs& in);
+    void project_and_store_kv(Team& team, int layer, const Inputs& in);
+    void keep_rows(Team& team, const Inputs& in);
     void run_unfused_layer(Team& team, int layer, const Inputs& in);
     static PanelRange panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
                                   int next_panels);

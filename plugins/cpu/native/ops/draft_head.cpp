@@ -56,18 +56,16 @@ void DraftHead<S>::enter(const Rows& rows) {
 }
 
 template <typename S>
-const float* DraftHead<S>::run(DecoderStack<S>& stack, int num_logits, const Rows& rows, const AttentionPlan& plan,
-                               S* own) {
+const float* DraftHead<S>::run(DecoderStack<S>& stack, int num_logits, const Rows& rows, S* own) {
     enter(rows);
     bool has_side = weights_.reads_hidden && !weights_.fc;
-    stack.forward(x_.data(), rows.positions, rows.slots, plan, {}, has_side ? side_.data() : nullptr, {});
-    int hidden = weights_.hidden_size;
-    for (int i = 0; own && i < rows.num_scored; ++i)
-        normalize(x_.data() + (rows.scored ? rows.scored[i] : i) * hidden, weights_.own_norm, weights_.eps, hidden, 1,
-                  own + ptrdiff_t{i} * hidden, hidden);
-    size_t size = static_cast<size_t>(rows.num_scored) * static_cast<size_t>(num_logits);
+    stack.forward_some(x_.data(), rows.positions, rows.slots, *rows.plan, rows.count, has_side ? side_.data() : nullptr,
+                       rows.scored);
+    int hidden = weights_.hidden_size, num_scored = rows.scored.count;
+    if (own) normalize(x_.data(), weights_.own_norm, weights_.eps, hidden, num_scored, own, hidden);
+    size_t size = static_cast<size_t>(num_scored) * static_cast<size_t>(num_logits);
     if (logits_.size() < size) logits_.resize(size);
-    if (rows.num_scored) stack.logits(x_.data(), rows.scored, rows.num_scored, logits_.data());
+    if (num_scored) stack.logits(x_.data(), nullptr, num_scored, logits_.data());
     return logits_.data();
 }
 

@@ -33,21 +33,22 @@ struct DraftHeadWeights {
 template <typename S>
 class DraftHead {
    public:
-    // The rows of a pass. hidden: [rows][target_size] from the target, else [rows][hidden_size]; null if none are read.
+    // The rows of a pass; plans: of all rows, which is not read if there is one layer, and of the scored ones. hidden:
+    // [rows][target_size] from the target, else [rows][hidden_size]; null if none are read.
     struct Rows {
         int count;
         const int64_t *ids, *positions, *slots;
         const S* hidden;
         bool from_target;
-        const int64_t* scored;  // null: all
-        int num_scored;
+        const AttentionPlan* plan;
+        RowSubset scored;
     };
 
     DraftHead(const KernelTable<S>& table, std::shared_ptr<ThreadPool> pool, DraftHeadWeights<S> weights)
         : table_(table), pool_(std::move(pool)), weights_(weights) {}
 
-    // Logits of the scored rows, valid until the next call: [num_scored][D]. own: [num_scored][hidden_size], or null.
-    const float* run(DecoderStack<S>& stack, int num_logits, const Rows& rows, const AttentionPlan& plan, S* own);
+    // Logits of the scored rows, valid until the next call: [scored][D]. own: [scored][hidden_size], or null.
+    const float* run(DecoderStack<S>& stack, int num_logits, const Rows& rows, S* own);
 
    private:
     void enter(const Rows& rows);

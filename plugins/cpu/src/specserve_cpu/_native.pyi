@@ -225,16 +225,18 @@ class DtypeModule:
             positions: Tensor,
             slots: Tensor,
             plan: AttentionPlan,
-            scored: Tensor | None,
+            scored: Tensor,
+            scored_plan: AttentionPlan,
             sampler: Sampler,
             targets: TargetRows,
             draft_ids: Tensor | None,
             count: int,
             own: Tensor | None,
         ) -> tuple[list[int], list[float]]:
-            """ids, positions, slots: [R] int64; hidden: [R, target_size] from the target, else [R, H]; scored: rows,
-            None for all. own: [n, H] becomes their own hidden states. Tokens and probabilities as
-            `Sampler.draft_tokens` returns them, of the target rows, which number the scored rows."""
+            """ids, positions, slots: [R] int64; hidden: [R, target_size] from the target, else [R, H]; scored: [n]
+            int64, ascending. plan: of all rows, not read if there is one layer. own: [n, H] becomes the scored rows'
+            own hidden states. Tokens and probabilities as `Sampler.draft_tokens` returns them, of the target rows,
+            which number the scored rows."""
 
 float32: type[DtypeModule]
 bfloat16: type[DtypeModule]

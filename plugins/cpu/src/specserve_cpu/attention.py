@@ -46,10 +46,11 @@ class CpuPagedAttention(AttentionBackend):
         )
         if spec.kv_layout != BY_SLOT:
             cache.mover = self.move_slots
+        self.rows_per_tile = self.native.rows_per_tile
         self.windows = [window or 0 for window in spec.sliding_windows]
 
     def plan(self, batch: Batch) -> PagedPlan:
-        plan = _native.AttentionPlan(batch.block_size, self.native.rows_per_tile)
+        plan = _native.AttentionPlan(batch.block_size, self.rows_per_tile)
         for span in batch.spans:
             draft = span.draft
             parents = () if draft is None or draft.parents is None else draft.parents

@@ -11,6 +11,7 @@ import torch
 
 from specserve.models.draft_head import TargetNorm
 from specserve.protocols import DraftStep
+from specserve_cpu import _native
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.fused import fuse, is_packed, native_linear
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.models.draft_head import DraftHead
     from specserve.protocols import AttentionBackend, DraftPass, ScoredRow
-    from specserve_cpu import _native
     from specserve_cpu.sampler import CpuSampler
 
 
@@ -51,15 +51,24 @@ class FusedDraftPass:
         own = None
         if self.head.reads_hidden:
             own = torch.empty((batch.num_scored, self.head.decoder.hidden_size), dtype=self.head.decoder.dtype)
-        scored, count = batch.scored_rows, min(count, self.num_tokens)
+        count, plan = min(count, self.num_tokens), _native.AttentionPlan(batch.block_size, self.attention.rows_per_tile)
+        scored, scored_plan = batch.scored_rows, plan
+        if scored is None:
+            scored_plan = self.attention.plan(batch).native
+            scored = torch.arange(batch.num_rows)
+        else:
+            add_last_rows(scored_plan, batch)
+        if self.head.decoder.num_layers > 1:
+            plan = self.attention.plan(batch).native
         drafts = self.native.step(
             dlpack(batch.input_ids),
             None if hidden is None else dlpack(hidden),
             from_target,
             dlpack(batch.positions),
             dlpack(batch.slots),
-            self.attention.plan(batch).native,
-            None if scored is None else dlpack(scored),
+            plan,
+            dlpack(scored),
+            scored_plan,
             self.sampler.native,
             target_rows(None, rows),
             None if self.ids is None else dlpack(self.ids),
@@ -67,6 +76,13 @@ class FusedDraftPass:
             None if own is None else dlpack(own),
         )
         return DraftStep(by_row(drafts, count), own)
+
+
+def add_last_rows(plan: _native.AttentionPlan, batch: Batch) -> None:
+    """The scored rows of a pass over committed tokens: the last of each span that is drafted for."""
+    for span in batch.spans:
+        if span.scored:
+            plan.add(span.start + span.length - 1, 1, 1, span.request.blocks, ())
 
 
 def fuse_draft(
