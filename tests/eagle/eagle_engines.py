@@ -17,7 +17,7 @@ from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from torch import Tensor
@@ -99,6 +99,24 @@ def runtime_of(engine: Engine) -> Any:
 def draft_cache(engine: Engine) -> Any:
     """The `KVCache` of the draft layers."""
     return runtime_of(engine).attention.cache
+
+
+class FailingPasses:
+    """Draft passes of which some raise: calls are counted from 1, over committed tokens or over draft tokens."""
+
+    def __init__(self, engine: Engine, calls: Collection[int], *, from_target: bool = True) -> None:
+        self.drafter, self.calls, self.from_target = drafter_of(engine), calls, from_target
+        self.passes, self.num_calls = self.drafter.passes, 0
+        self.drafter.passes = self
+
+    def step(self, *arguments: Any, from_target: bool) -> Any:
+        self.num_calls += from_target == self.from_target
+        if from_target == self.from_target and self.num_calls in self.calls:
+            raise RuntimeError("a pass failed")
+        return self.passes.step(*arguments, from_target=from_target)
+
+    def mend(self) -> None:
+        self.drafter.passes = self.passes
 
 
 class DraftKV(NamedTuple):

@@ -6,15 +6,15 @@ import pytest
 import torch
 from eagle_engines import (
     KINDS,
+    FailingPasses,
     draft_kv,
-    drafter_of,
     eagle_engine,
     fresh_draft_kv,
     runtime_of,
     write_draft,
     write_target,
 )
-from faulty import Misbehaving, in_process
+from faulty import in_process
 
 from specserve.testing.engines import run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
@@ -33,25 +33,15 @@ def drafts(target, tmp_path_factory):
     return {kind: write_draft(path / kind, kind, target) for kind in KINDS}
 
 
-def fail_in(*calls):
-    def behaviour(call, good, arguments):
-        if call in calls:
-            raise RuntimeError("a pass failed")
-        return good(*arguments)
-
-    return behaviour
-
-
 def long_requests(count=3):
     return [toy_request(f"{i}", range(i, 20 + 11 * i), max_tokens=40, ignore_eos=True) for i in range(count)]
 
 
-@pytest.mark.parametrize("method", ["read_committed", "read_drafted"])
+@pytest.mark.parametrize("from_target", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_drafting_goes_on_after_a_pass_that_failed_and_the_keys_are_right(target, drafts, kind, method):
+def test_drafting_goes_on_after_a_pass_that_failed_and_the_keys_are_right(target, drafts, kind, from_target):
     engine = eagle_engine(target, drafts[kind], block_size=4, max_num_batched_tokens=48)
-    drafter = drafter_of(engine)
-    drafter.model = Misbehaving(drafter.model, method, fail_in(1, 2, 4, 9))
+    FailingPasses(engine, (1, 2, 4, 9), from_target=from_target)
     for request in long_requests():
         engine.add(request)
     for _ in range(10):
@@ -70,10 +60,12 @@ def test_blocks_whose_pass_failed_as_their_request_ended_are_not_drafted_from(ta
     """The tokens of an ended request are not fed again: its last block stays incomplete, and who hits it goes without
     drafts rather than with wrong keys."""
     engine = eagle_engine(target, drafts["eagle3"], block_size=8)
-    drafter, first = drafter_of(engine), toy_request("first", range(20), max_tokens=13, ignore_eos=True)
-    good, drafter.model = drafter.model, Misbehaving(drafter.model, "read_committed", fail_in(*range(2, 30)))
+    first, failing = (
+        toy_request("first", range(20), max_tokens=13, ignore_eos=True),
+        FailingPasses(engine, range(2, 30)),
+    )
     tokens = [*range(20), *run_requests(engine, [first]).tokens()["first"]]
-    drafter.model = good
+    failing.mend()
     before = engine.metrics.num_draft_tokens
     second = toy_request("second", [*tokens, 9], max_tokens=8, ignore_eos=True)
     outcome = run_requests(engine, [second])
@@ -84,13 +76,12 @@ def test_blocks_whose_pass_failed_as_their_request_ended_are_not_drafted_from(ta
 
 def test_it_is_switched_off_after_as_many_faulty_steps_as_the_limit_says(target, drafts, caplog):
     engine = eagle_engine(target, drafts["eagle3"], draft_fault_limit=3)
-    drafter = drafter_of(engine)
-    drafter.model = Misbehaving(drafter.model, "read_committed", fail_in(*range(100)))
+    failing = FailingPasses(engine, range(100))
     requests = varied_requests(12, vocab_size=64)
     outcome = run_requests(engine, requests)
     assert outcome.decided() == run(target, requests).decided()
     assert engine.metrics.drafters_disabled == {"eagle"}
-    assert drafter.model.calls == 3
+    assert failing.num_calls == 3
     assert "drafter eagle is switched off after 3 faulty steps in a row" in caplog.text
 
 
