@@ -1,4 +1,4 @@
-"""One streamed completion as a client sees it: its text, painted as it arrives, and how fast it came.
+"""One streamed completion as a client sees it: its text as it arrives, who guessed it, and how fast it came.
 
 Knows the HTTP API and nothing else of the server.
 """
@@ -6,9 +6,8 @@ Knows the HTTP API and nothing else of the server.
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    Show = Callable[[str, bool], None]
-
-GREEN, DIM, RESET = "\x1b[32m", "\x1b[2m", "\x1b[0m"
+    Show = Callable[[str, str | None], None]
 
 
 class DemoError(Exception):
@@ -37,6 +34,8 @@ class Streamed:
     """Tokens of the first event: they came at once with the prompt."""
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
+    guessed_by: Counter[str] = field(default_factory=Counter)
+    """Accepted draft tokens by drafter."""
     usage: dict[str, Any] | None = None
     figures: dict[str, Any] | None = None
     """Of speculation; None where nothing was verified."""
@@ -49,19 +48,20 @@ class Streamed:
     def take(self, event: dict[str, Any], show: Show) -> None:
         now = time.perf_counter()
         for choice in event["choices"]:
-            for text, accepted in painted(choice, len(self.text)):
-                show(text, accepted)
+            for text, drafter in pieces(choice, len(self.text)):
+                show(text, drafter)
             self.last = now
             if not self.token_ids:
                 self.first, self.num_first = now, len(choice["token_ids"])
             self.text += choice["text"]
             self.token_ids += choice["token_ids"]
+            self.guessed_by.update(name for name in choice["drafted_by"] if name)
         self.usage = event.get("usage", self.usage)
         self.figures = event.get("metrics", {}).get("speculative_decoding", self.figures)
 
 
 async def stream(session: aiohttp.ClientSession, url: str, body: dict[str, Any], show: Show) -> Streamed:
-    """Send the request; call `show` with each piece of text and whether it is an accepted draft token."""
+    """Send the request; call `show` with each token's text and its drafter, None for the model alone."""
     streamed = Streamed(time.perf_counter())
     async with session.post(f"{url}/v1/completions", json=body) as answer:
         if answer.status != 200:
@@ -86,29 +86,14 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
     return event
 
 
-def painted(choice: dict[str, Any], shown: int) -> Iterator[tuple[str, bool]]:
+def pieces(choice: dict[str, Any], shown: int) -> Iterator[tuple[str, str | None]]:
     """The text of a chunk, cut where its tokens begin; `shown` characters came before it."""
     text: str = choice["text"]
     cuts = [max(offset - shown, 0) for offset in choice["text_offset"]]
-    for begin, end, accepted in zip([0, *cuts[1:]], [*cuts[1:], len(text)], choice["accepted"], strict=True):
+    for begin, end, drafter in zip([0, *cuts[1:]], [*cuts[1:], len(text)], choice["drafted_by"], strict=True):
         if begin < end:
-            yield text[begin:end], accepted
+            yield text[begin:end], drafter
 
 
-def wants_colour() -> bool:
-    """As no-color.org and force-color.org say; otherwise only a terminal gets colours."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    return bool(os.environ.get("FORCE_COLOR")) or sys.stdout.isatty()
-
-
-def show(text: str, accepted: bool) -> None:
-    print(f"{GREEN}{text}{RESET}" if accepted and wants_colour() else text, end="", flush=True)
-
-
-def show_prompt(text: str) -> None:
-    print(f"{DIM}{text}{RESET}" if wants_colour() else text, end="", flush=True)
-
-
-def show_nothing(text: str, accepted: bool) -> None:
+def show_nothing(text: str, drafter: str | None) -> None:
     pass

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from demo_colours import Painter, show_prompt, wants_colour
 from demo_requests import CASES, WARM_UP
-from demo_stream import DemoError, Streamed, show, show_nothing, show_prompt, stream, wants_colour
+from demo_stream import DemoError, Streamed, show_nothing, stream
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -78,19 +79,21 @@ async def show_cases(url: str) -> None:
     """Each text once as it arrives and, where there is a drafter, once more without it: both must be the same."""
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=300)) as session:
         drafters = await find_drafters(session, url)
+        painter = Painter(drafters)
         if not drafters:
             print("demo: no drafter runs, so this is plain decoding; --plugin ngram brings one\n")
+        elif wants_colour():
+            print(f"demo: in colour what a drafter guessed and the model confirmed: {painter.legend()}\n")
         await stream(session, url, WARM_UP.body(speculate=bool(drafters)), show_nothing)
         for case in CASES:
-            painted = f". Green: guessed by {' or '.join(drafters)}, confirmed by the model" if drafters else ""
-            print(f"demo: {case.title}{painted if wants_colour() else ''}\n")
+            print(f"demo: {case.title}\n")
             show_prompt(case.prompt)
-            shown = await stream(session, url, case.body(speculate=True), show)
+            shown = await stream(session, url, case.body(speculate=True), painter.show)
             print("\n")
             if drafters:
                 plain = await stream(session, url, case.body(speculate=False), show_nothing)
                 check_equal(plain, shown)
-                report_both(plain, shown)
+                report_both(plain, shown, drafters)
             else:
                 report(shown)
 
@@ -114,7 +117,8 @@ def report(shown: Streamed) -> None:
     print(f"demo: {len(shown.token_ids)} tokens, the first after {first:.0f} ms, then {shown.rate:.0f} tokens/s\n")
 
 
-def report_both(plain: Streamed, drafted: Streamed) -> None:
+def report_both(plain: Streamed, drafted: Streamed, drafters: list[str]) -> None:
+    """Says who guessed how much where there are several drafters."""
     print(
         f"demo: {len(plain.token_ids)} tokens at {plain.rate:.0f} tokens/s without and {drafted.rate:.0f} tokens/s "
         f"with drafts: {drafted.rate / plain.rate:.2f}x"
@@ -123,9 +127,11 @@ def report_both(plain: Streamed, drafted: Streamed) -> None:
     if figures is None:
         print("demo: no draft was worth verifying")
     else:
+        shares = ", ".join(f"{drafted.guessed_by[name]} from {name}" for name in drafters)
         print(
             f"demo: mean acceptance length {figures['mean_acceptance_length']:.2f}, "
             f"{figures['num_accepted_draft_tokens']} of {figures['num_draft_tokens']} drafted tokens accepted"
+            f"{': ' + shares if len(drafters) > 1 else ''}"
         )
     print("demo: both texts are the same, token for token\n")
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import demo_colours
 import demo_stream
 import run_demo
 from demo_requests import CASES
@@ -23,7 +24,9 @@ from demo_requests import CASES
 COMMAND = [sys.executable, run_demo.__file__, "--threads", "1"]
 FIRST_LINE = re.compile(r"demo: ready on (http://\S+) after [\d.]+ s\n")
 SPEEDS = re.compile(r"demo: (\d+) tokens at \d+ tokens/s without and \d+ tokens/s with drafts: \d+\.\d\dx\n")
-ACCEPTED = re.compile(r"demo: mean acceptance length (\d+\.\d\d), (\d+) of (\d+) drafted tokens accepted\n")
+ACCEPTED = re.compile(r"demo: mean acceptance length (\d+\.\d\d), (\d+) of (\d+) drafted tokens accepted(.*)\n")
+EAGLE = ("--plugin", "eagle", "--set", "eagle.model=demo-eagle3")
+"""As the Makefile has it."""
 
 
 def run(*options: str, **environ: str) -> str:
@@ -37,19 +40,36 @@ def run(*options: str, **environ: str) -> str:
     return ended.stdout
 
 
+def coloured(code: int, out: str) -> list[str]:
+    return re.findall(rf"\x1b\[{code}m([^\x1b]*)\x1b\[0m", out)
+
+
 def test_the_demo_shows_accepted_drafts_and_both_speeds() -> None:
     out = run("--plugin", "ngram", FORCE_COLOR="1")
     assert FIRST_LINE.match(out)
     assert [int(count) for count in SPEEDS.findall(out)] == [case.fields["max_tokens"] for case in CASES]
     assert out.count("demo: both texts are the same, token for token\n") == len(CASES)
     assert out.endswith("demo: the server has stopped\n")
-    length, accepted, drafted = ACCEPTED.findall(out)[0]  # of the text that repeats its prompt
+    length, accepted, drafted, shares = ACCEPTED.findall(out)[0]  # of the text that repeats its prompt
     assert float(length) > 1
     assert 10 < int(accepted) <= int(drafted)
-    green = re.findall(r"\x1b\[32m([^\x1b]*)\x1b\[0m", out)
+    assert shares == ""
+    legend, *green = coloured(32, out)
+    assert legend == "ngram"
     assert len(green) >= int(accepted) * 0.9  # a token without text has nothing to paint
     for case in CASES:
         assert f"\x1b[2m{case.prompt}\x1b[0m" in out
+
+
+def test_each_accepted_token_has_the_colour_of_its_drafter() -> None:
+    out = run("--plugin", "ngram", *EAGLE, FORCE_COLOR="1")
+    assert out.count("demo: both texts are the same, token for token\n") == len(CASES)
+    assert "the model confirmed: \x1b[32mngram\x1b[0m, \x1b[36meagle\x1b[0m\n" in out
+    counts = [re.fullmatch(r": (\d+) from ngram, (\d+) from eagle", found[3]) for found in ACCEPTED.findall(out)]
+    by_ngram, by_eagle = (sum(int(found[place]) for found in counts if found) for place in (1, 2))
+    assert by_ngram + by_eagle == sum(int(found[1]) for found in ACCEPTED.findall(out)) > 20
+    assert by_ngram * 0.9 <= len(coloured(32, out)) - 1 <= by_ngram
+    assert by_eagle * 0.9 <= len(coloured(36, out)) - 1 <= by_eagle
 
 
 def test_without_a_drafter_the_demo_says_so_and_decodes_plainly() -> None:
@@ -137,10 +157,31 @@ def test_events_are_parsed_and_errors_are_raised() -> None:
 
 def test_a_chunk_is_cut_where_its_tokens_begin() -> None:
     """The first token of the chunk ends a character that an earlier chunk began; the third has no text yet."""
-    chunk = {"text": "ö = 1", "text_offset": [10, 11, 15, 15], "accepted": [True, True, True, False]}
-    assert list(demo_stream.painted(chunk, shown=10)) == [("ö", True), (" = 1", True)]
-    chunk = {"text": "€)", "text_offset": [15, 16], "accepted": [False, True]}
-    assert list(demo_stream.painted(chunk, shown=15)) == [("€", False), (")", True)]
+    chunk = {"text": "ö = 1", "text_offset": [10, 11, 15, 15], "drafted_by": ["a", "b", "a", None]}
+    assert list(demo_stream.pieces(chunk, shown=10)) == [("ö", "a"), (" = 1", "b")]
+    chunk = {"text": "€)", "text_offset": [15, 16], "drafted_by": [None, "b"]}
+    assert list(demo_stream.pieces(chunk, shown=15)) == [("€", None), (")", "b")]
+
+
+def test_drafters_have_colours_in_the_servers_order_and_the_model_has_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("NO_COLOR", "")
+    painter = demo_colours.Painter("abcdefg")
+    for drafter in ("b", "a", None, "f", "unknown"):
+        painter.show("x", drafter)
+    assert capsys.readouterr().out == "\x1b[36mx\x1b[0m\x1b[32mx\x1b[0mx\x1b[32mx\x1b[0mx"
+    monkeypatch.setenv("NO_COLOR", "1")
+    painter.show("x", "a")
+    assert capsys.readouterr().out == "x"
+
+
+def test_accepted_tokens_are_counted_by_drafter() -> None:
+    streamed = demo_stream.Streamed(0.0)
+    chunk = {"text": "ab", "text_offset": [0, 0, 1], "drafted_by": ["a", "a", None], "token_ids": [7, 8, 9]}
+    streamed.take({"choices": [chunk]}, demo_stream.show_nothing)
+    assert streamed.guessed_by == {"a": 2}
 
 
 def test_speed_is_that_of_decoding() -> None:
@@ -158,6 +199,6 @@ def test_colours_are_for_terminals_and_for_those_who_ask(
 ) -> None:
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.setenv(name, environ.get(name, ""))
-    assert demo_stream.wants_colour() is wanted
+    assert demo_colours.wants_colour() is wanted
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert demo_stream.wants_colour() is ("NO_COLOR" not in environ)
+    assert demo_colours.wants_colour() is ("NO_COLOR" not in environ)
