@@ -23,12 +23,13 @@ export GOMP_SPINCOUNT ?= 20000
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
+WITH_EAGLE = --plugin eagle --set eagle.model=demo-eagle3
 
-demo: native-where-possible
-	@$(BIN)/python demo/run_demo.py $(WITH_NGRAM)
+demo: native-where-possible $(VENV)/.eagle
+	@$(BIN)/python demo/run_demo.py $(WITH_NGRAM) $(WITH_EAGLE)
 
-serve: native-where-possible
-	@$(BIN)/specserve serve $(WITH_NGRAM)
+serve: native-where-possible $(VENV)/.eagle
+	@$(BIN)/specserve serve $(WITH_NGRAM) $(WITH_EAGLE)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest --durations=10
@@ -89,7 +90,7 @@ $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
-PURE := plugins/eagle plugins/hybrid_attn plugins/lora
+PURE := plugins/hybrid_attn plugins/lora
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram
 $(VENV)/.cpu: $(call native_sources,cpu)
 $(VENV)/.ngram: $(call native_sources,ngram)
@@ -99,12 +100,17 @@ $(NATIVE): $(VENV)/.%: | $(VENV)/.product
 	@$(PIP) install -q -e plugins/$*
 	@touch $@
 
+$(VENV)/.eagle: plugins/eagle/pyproject.toml | $(VENV)/.product
+	@echo "== installing the eagle plugin"
+	@$(PIP) install -q -e plugins/eagle
+	@touch $@
+
 native-where-possible: $(VENV)/.product
 	@$(MAKE) -q $(NATIVE) || if $(BIN)/python plugins/preflight.py cpu ngram; \
 	    then $(MAKE) --no-print-directory $(NATIVE); \
 	    else echo "== going on without: the text is the same, it only comes slower"; fi
 
-$(VENV)/.dev: pyproject.toml template/pyproject.toml $(PURE:%=%/pyproject.toml) $(VENV)/.product | $(NATIVE)
+$(VENV)/.dev: pyproject.toml template/pyproject.toml $(PURE:%=%/pyproject.toml) $(VENV)/.product | $(NATIVE) $(VENV)/.eagle
 	@echo "== installing the development group, the plugins without native code and the plugin template"
 	@$(PIP) install -q --upgrade "pip>=25.1"
 	@$(PIP) install -q --group dev $(PURE:%=-e %) -e template
