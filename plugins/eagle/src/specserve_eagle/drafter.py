@@ -12,7 +12,9 @@ import torch
 
 from specserve.batch.builder import to_device
 from specserve.protocols import DrafterNeeds, ScoredRow
+from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
 from specserve_eagle.growing import GrowingDraft
+from specserve_eagle.options import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +36,7 @@ class EagleDrafter:
 
     def __init__(self, model: DraftModel, options: EagleOptions) -> None:
         self.model = model
+        self.depth: Depth = AutoDepth() if options.steps == AUTO else FixedDepth()
         self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
         self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers)
         self.runtime: DraftRuntime | None = None
@@ -61,10 +64,12 @@ class EagleDrafter:
         feed = self.runtime.collect(batch, output, verdict, limits)
         if feed is None:
             return drafts
+        self.depth.begin(batch, verdict)
         growing = self.begin(feed, limits)
         step = self.passes.step(feed.batch, feed.hidden, rows_of(growing), self.topk, from_target=True)
         self.runtime.done(feed)
         self.grow(growing, step)
+        self.depth.end(growing)
         for i, draft in zip(feed.drafting, growing, strict=True):
             drafts[i] = draft.draft(self.name)
         return drafts
@@ -89,7 +94,7 @@ class EagleDrafter:
         while True:
             first_rows = add_level(drafts, step.tokens)
             growing = [draft for draft in drafts if not draft.is_done]
-            if not growing:
+            if not growing or not self.depth.pays(growing):
                 return
             parents = [first_rows[id(draft)] + draft.index_in_level(node) for draft in growing for node in draft.level]
             batch = self.runtime.draft_batch([draft.rows() for draft in growing])

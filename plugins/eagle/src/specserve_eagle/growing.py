@@ -40,6 +40,23 @@ class GrowingDraft:
     def is_done(self) -> bool:
         return self.depth >= self.steps or not self.level
 
+    @property
+    def best_survival(self) -> float:
+        """Of the newest level."""
+        return max(self.survival[node] for node in self.level)
+
+    def likeliest_path(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Tokens and survival along the path that follows the likeliest child of every node."""
+        best: dict[int, int] = {}
+        for node, parent in enumerate(self.parents):
+            if parent not in best or self.survival[node] > self.survival[best[parent]]:
+                best[parent] = node
+        nodes, at = [], ROOT
+        while at in best:
+            at = best[at]
+            nodes.append(at)
+        return tuple(self.tokens[node] for node in nodes), tuple(self.survival[node] for node in nodes)
+
     def path(self, node: int) -> tuple[int, ...]:
         """The tokens from the root to the node, itself included."""
         tokens = []

@@ -10,6 +10,7 @@ from msgspec import Meta
 from specserve.errors import ConfigError
 
 MAX_STEPS, MAX_TOPK, MAX_DRAFT_TOKENS = 16, 16, 256
+AUTO: Literal["auto"] = "auto"
 
 
 class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
