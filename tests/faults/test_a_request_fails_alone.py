@@ -8,12 +8,13 @@ from exploding import MARKER, ExplodingKernels, KernelsWithExplodingSampler, mar
 from faulty import in_process
 
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import NoisyDrafter
+from specserve.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, toy_request
 
 CALLS = 18
 """Of one pass of the two-layer toy model: eight a layer, the final norm and the head."""
+RAISED = "the step that verified its guesses raised"
 
 
 @pytest.fixture(scope="module")
@@ -125,17 +126,17 @@ def test_in_the_middle_of_drafts_and_preemptions(model, options):
     assert (outcome.metrics.num_preemptions > 0) == ("kv_memory" in options)
 
 
+class GuessesTheMarker(NoisyDrafter):
+    name = "marking"
+
+    def guess(self, future, depth):
+        return MARKER
+
+
 def test_guesses_that_cannot_be_verified_cost_speculation_and_not_the_request(model):
     """A wrong guess is the marker: its row raises, the request itself never would."""
     requests = among(4, set())
     expected = run(model, requests).decided()
-
-    class GuessesTheMarker(NoisyDrafter):
-        name = "marking"
-
-        def guess(self, future, depth):
-            return MARKER
-
     plugin = in_process(
         "boom",
         make_kernels=lambda: ExplodingKernels(5),
@@ -144,7 +145,22 @@ def test_guesses_that_cannot_be_verified_cost_speculation_and_not_the_request(mo
     )
     outcome = run_requests(make_engine(model, extra=plugin, prefix_cache=False).engine, requests)
     assert outcome.decided() == expected
-    assert outcome.metrics.drafter_faults["marking", "the step that verified its guesses raised"] > 4
+    assert outcome.metrics.drafter_faults["marking", RAISED] > 4
+
+
+def test_guesses_of_several_drafters_that_cannot_be_verified_count_for_each_of_them(model):
+    requests = among(4, set())
+    plain = run(model, requests)
+    outputs = plain.tokens()
+    plugins = in_process(
+        "boom",
+        make_kernels=lambda: ExplodingKernels(5),
+        make_drafter=lambda: GuessesTheMarker(outputs, p=1, max_width=4, vocab_size=320),
+        make_draft_planner=lambda: VerifyAll(8),
+    ) | in_process("good", make_drafter=lambda: OracleDrafter(outputs, 2))
+    outcome = run_requests(make_engine(model, extra=plugins, prefix_cache=False).engine, requests)
+    assert outcome.decided() == plain.decided()
+    assert set(outcome.metrics.drafter_faults) == {("marking", RAISED), ("oracle", RAISED)}
 
 
 def test_a_fault_that_nobody_raises_alone_ends_nobody(model):

@@ -11,10 +11,11 @@ import time
 from traceback import clear_frames
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.batch.drafts import sources_of
 from specserve.faults import FAULTS, BadAnswerError, RequestFault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.builder import BatchBuilder
@@ -69,7 +70,8 @@ class StepIsolation:
         elif len(spans) > 1:
             yield from self.bisect(spans, error)
         elif spans[0].drafted:
-            self.metrics.drafter_faults[drafter_of(spans[0]), "the step that verified its guesses raised"] += 1
+            for drafter in drafters_of(spans[0]):
+                self.metrics.drafter_faults[drafter, "the step that verified its guesses raised"] += 1
             yield from self.retry([spans[0].without_guesses()])
         else:
             self.check_device()
@@ -98,5 +100,5 @@ class StepIsolation:
             self.metrics.faults.count(*culprit, error, "; the step was computed in parts")
 
 
-def drafter_of(span: Span) -> str:
-    return span.draft.source if span.draft is not None else ""
+def drafters_of(span: Span) -> Iterable[str]:
+    return () if span.draft is None else dict.fromkeys(sources_of(span.draft))
