@@ -46,10 +46,22 @@ class Fickle(VerifyAll):
     def with_other_tokens(self, requests):
         for request in requests:
             if request.draft is not None:
-                future = self.answers[request.id][len(request.tokens) :][: len(request.draft.tokens)]
-                tokens = [t if self.random.random() < 0.7 else (t + 1) % 60 for t in future]
-                request.draft = Draft(tokens=tuple(tokens), source="eagle") if tokens else None
+                request.draft = self.other(request.draft, self.answers[request.id][len(request.tokens) :])
         return requests
+
+    def other(self, draft: Draft, future: list[int]) -> Draft | None:
+        """A draft of the same shape. One child of each node may be right."""
+        depths, tokens, right = depths_of(draft), [], set()
+        parents = range(-1, len(draft.tokens) - 1) if draft.parents is None else draft.parents
+        for node, (depth, parent) in enumerate(zip(depths, parents, strict=True)):
+            if depth > len(future):
+                return keep(draft, range(node)) and msgspec.structs.replace(
+                    keep(draft, range(node)), tokens=tuple(tokens)
+                )
+            is_right = parent not in right and self.random.random() < 0.7
+            right |= {parent} if is_right else set()
+            tokens.append(future[depth - 1] if is_right else (future[depth - 1] + 1 + node) % 60)
+        return msgspec.structs.replace(draft, tokens=tuple(tokens))
 
 
 def random_prompts(seed: int) -> dict[str, list[int]]:

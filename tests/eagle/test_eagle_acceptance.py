@@ -42,6 +42,16 @@ def test_a_target_that_drafts_for_itself_is_accepted(target, temperature, dtype,
     assert outcome.decided() == run(target, requests_at(temperature), dtype=dtype).decided()
 
 
+@pytest.mark.parametrize(("architecture", "config"), [
+    ("mistral", {"sliding_window": 9}), ("qwen2", {}), ("qwen3", {"tie_word_embeddings": True}),
+])  # fmt: skip
+def test_a_target_of_any_family_drafts_for_itself(tmp_path, architecture, config):
+    target = write_target(tmp_path / "target", architecture=architecture, **config)
+    good, drafted = accepted(run_requests(eagle_engine(target, target, steps=3), requests_at(0.8)))
+    assert drafted > 100
+    assert good >= 0.98 * drafted
+
+
 def test_a_target_that_drafts_for_itself_foresees_penalties_biases_and_cutoffs(target):
     requests = [
         msgspec.structs.replace(request, params=msgspec.structs.replace(request.params, stop=(), stop_token_ids=()))

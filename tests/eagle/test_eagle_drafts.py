@@ -8,7 +8,7 @@ import pytest
 import torch
 from eagle_engines import Recorder, eagle_engine, transformers_target, write_target
 from reference_heads import draft_greedily
-from toy_heads import LAYERS, D, H, V, random_head, reduced_vocabulary, toy_target, write_head
+from toy_heads import HEAD_DIM, LAYERS, D, H, V, random_head, reduced_vocabulary, toy_target, write_head
 
 from specserve.testing.engines import run_requests
 from specserve.testing.requests import toy_request
@@ -26,6 +26,24 @@ def with_biases(head, names, seed=9):
 
 QKVO = [f"layers.0.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj")]
 GATED = [f"layers.0.{name}" for name in ("gate_proj", "up_proj", "down_proj")]
+
+
+def with_second_layer(head):
+    """A plain decoder layer behind the first."""
+    other = random_head("mtp", seed=7)
+    return head | {name.replace(".0.", ".1."): t for name, t in other.items() if name.startswith("layers.0.")}
+
+
+def with_qk_norms(head):
+    norms = 1 + 0.3 * torch.randn(2, HEAD_DIM, generator=torch.Generator().manual_seed(5))
+    return head | {"layers.0.q_norm": norms[0], "layers.0.k_norm": norms[1]}
+
+
+def with_inner(head, size):
+    """MLPs of another width."""
+    cut = {name: head[f"layers.0.{name}"][:size] for name in ("gate_proj", "up_proj")}
+    cut["down_proj"] = head["layers.0.down_proj"][:, :size]
+    return head | {f"layers.0.{name}": tensor for name, tensor in cut.items()}
 
 
 def whole_vocabulary(head):
@@ -55,6 +73,15 @@ CASES = {
     "eagle3-layers": (
         "specforge", random_head("eagle3"), {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 3, LAYERS - 2]}}
     ),
+    "eagle3-qk-norms": (
+        "specforge", with_qk_norms(random_head("eagle3")), {"architectures": ["Qwen3ForCausalLMEagle3"]}
+    ),
+    "eagle3-odd-inner": ("specforge", with_inner(random_head("eagle3"), 41), {"intermediate_size": 41}),
+    "eagle3-rope": ("specforge", random_head("eagle3"), {"rope_theta": 500.0, "rope_scaling": {
+        "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }}),
+    "eagle-two-layers": ("eagle", with_second_layer(random_head("eagle")), {"num_hidden_layers": 2}),
     "mtp": ("deepseek-beside", random_head("mtp"), {}),
     "mtp-own-tables": ("deepseek-beside", random_head("mtp", own_tables=True), {}),
     "mtp-nextn": ("nextn", random_head("mtp", own_tables=True), {}),

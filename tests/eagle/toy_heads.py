@@ -161,6 +161,8 @@ def file_name(canonical: str, form: Format) -> str:
     suffix = ".weight" if module == canonical else ".bias"
     if module.startswith("layers.0."):
         return form.layer.format(part=LAYER_NAMES[module.removeprefix("layers.0.")]) + suffix
+    if module.startswith("layers.1."):
+        return "layers.1." + LAYER_NAMES[module.removeprefix("layers.1.")] + suffix
     return form.names.get(module, module) + suffix
 
 

@@ -41,7 +41,7 @@ def test_the_walk_reaches_the_core():
         "batch.span.Span",
         "declare.Compatible",
         "engine.engine.Engine",
-        "sampling.sampler.scores",
+        "sampling.scores.scores",
     ):
         assert f"specserve.{name}" in found
 

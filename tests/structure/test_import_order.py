@@ -21,7 +21,7 @@ COMPONENTS = {
     "models": "batch protocols root",
     "kernels": "batch models protocols sampling",
     "attention": "batch kernels kv plugins protocols root",
-    "draft_models": "batch kv models protocols root",
+    "draft_models": "batch kv models protocols sampling root",
     "speculation": "batch root",
     "guards": "batch plugins protocols speculation root",
     "builtin": "attention hookspecs kernels protocols sampling root",
@@ -32,7 +32,7 @@ COMPONENTS = {
 }
 USED_BY_PLUGINS = {
     "specserve_cpu": "batch declare hookspecs kv models protocols sampling root",
-    "specserve_eagle": "declare hookspecs kernels models protocols sampling text batch root",
+    "specserve_eagle": "batch declare hookspecs kernels models protocols text root",
     "specserve_hybrid_attn": "attention batch declare hookspecs kv protocols root",
     "specserve_lora": "batch declare hookspecs models protocols server root",
     "specserve_ngram": "batch declare hookspecs models protocols server text root",

@@ -18,6 +18,7 @@ from specserve.protocols.attention import (
     Phase,
 )
 from specserve.protocols.draft_model import (
+    DraftFusingKernels,
     DraftLayers,
     DraftPass,
     DraftRows,
@@ -27,7 +28,7 @@ from specserve.protocols.draft_model import (
     Feed,
 )
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
-from specserve.protocols.model import AdaptableModel, Delta, DraftFusingKernels, ForwardPass, KernelSet, Projection
+from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
 from specserve.protocols.sampling import DraftSampler, DraftToken, DraftVocabulary, LogitsProcessor, Sampler, ScoredRow
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, ModelDrafter, Verifier

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from specserve.protocols.model import KernelSet
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.protocols.attention import AttentionBackend
-    from specserve.protocols.model import KernelSet
     from specserve.protocols.sampling import DraftToken, ScoredRow
     from specserve.types import ForwardOutput, Verdict
 
@@ -95,6 +96,16 @@ class DraftPass(Protocol):
     ) -> DraftStep:
         """hidden: [R, W] from the target, or [R, H] of an earlier pass; it may be overwritten. rows: the scored rows of
         the batch in order, numbered from 0, of which at most `count` tokens each are wanted."""
+        ...
+
+
+class DraftFusingKernels(KernelSet, Protocol):
+    """A kernel set that may fuse a pass of a draft model; others need not have the method."""
+
+    def fuse_draft(self, head: Any, pieces: Any, attention: AttentionBackend) -> DraftPass | None:
+        """A pass of the `specserve.models.draft_head.DraftHead` with the same bits as its pieces (a
+        `specserve.draft_models.head_pass.PiecewisePass`), which may serve what the fused one does not; None: the pieces
+        are called."""
         ...
 
 

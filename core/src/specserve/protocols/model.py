@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.lora_plan import LoraPlan, Segment
     from specserve.protocols.attention import AttentionBackend
-    from specserve.protocols.draft_model import DraftPass
     from specserve.protocols.lowrank import AdapterWeights
     from specserve.protocols.sampling import Sampler
 
@@ -60,16 +59,6 @@ class KernelSet(Protocol):
         """The decoder's layers fused into calls of this set, with the same bits as its pieces; None: the pieces are
         called. Called after all projections are sealed, once for every backend that may serve a batch. A set declines
         where a projection has deltas of an unknown kind, or the attention backend is unknown to it."""
-        ...
-
-
-class DraftFusingKernels(KernelSet, Protocol):
-    """A kernel set that may fuse a pass of a draft model; others need not have the method."""
-
-    def fuse_draft(self, head: Any, pieces: Any, attention: AttentionBackend) -> DraftPass | None:
-        """A pass of the `specserve.models.draft_head.DraftHead` with the same bits as its pieces (a
-        `specserve.draft_models.head_pass.PiecewisePass`), which may serve what the fused one does not; None: the pieces
-        are called."""
         ...
 
 
