@@ -6,12 +6,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from eagle_engines import DraftKV, draft_kv, runtime_of, with_planner
 
+from specserve.batch.drafts import depths_of, parents_of
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.engines import run
 from specserve.testing.requests import toy_request
-from specserve.types import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.request import Request
     from specserve.engine.engine import Engine
-    from specserve.types import GenerateRequest
+    from specserve.types import Draft, GenerateRequest
 
 NUM_REQUESTS, MAX_TOKENS = 10, 28
 
@@ -49,17 +50,13 @@ class Fickle(VerifyAll):
                 request.draft = self.other(request.draft, self.answers[request.id][len(request.tokens) :])
         return requests
 
-    def other(self, draft: Draft, future: list[int]) -> Draft | None:
+    def other(self, draft: Draft, future: list[int]) -> Draft:
         """A draft of the same shape. One child of each node may be right."""
-        depths, tokens, right = depths_of(draft), [], set()
-        parents = range(-1, len(draft.tokens) - 1) if draft.parents is None else draft.parents
-        for node, (depth, parent) in enumerate(zip(depths, parents, strict=True)):
-            if depth > len(future):
-                return keep(draft, range(node)) and msgspec.structs.replace(
-                    keep(draft, range(node)), tokens=tuple(tokens)
-                )
-            is_right = parent not in right and self.random.random() < 0.7
-            right |= {parent} if is_right else set()
+        tokens: list[int] = []
+        has_right_child: set[int] = set()
+        for node, (depth, parent) in enumerate(zip(depths_of(draft), parents_of(draft), strict=True)):
+            is_right = parent not in has_right_child and self.random.random() < 0.7
+            has_right_child |= {parent} if is_right else set()
             tokens.append(future[depth - 1] if is_right else (future[depth - 1] + 1 + node) % 60)
         return msgspec.structs.replace(draft, tokens=tuple(tokens))
 

@@ -72,17 +72,19 @@ def history_of(tmp_path, target, kind, *, seed=3, **options):
     return assert_follows_the_truth(target, write_draft(tmp_path / "draft", kind, target, **wide), seed, **options)
 
 
-@pytest.mark.parametrize(("kind", "native", "block_size", "budget", "dtype"), [
-    ("eagle3", False, 4, 16, "float32"),
-    ("eagle3", True, 16, 24, "bfloat16"),
-    ("eagle3", True, 1, 64, "float32"),
-    ("eagle", False, 16, 64, "bfloat16"),
-    ("mtp", True, 4, 512, "float32"),
-    ("standalone", True, 16, 24, "float32"),
-    ("standalone", False, 4, 16, "float32"),
+@pytest.mark.parametrize(("kind", "topk", "native", "block_size", "budget", "dtype"), [
+    ("eagle3", 3, False, 4, 16, "float32"),
+    ("eagle3", 1, True, 16, 24, "bfloat16"),
+    ("eagle3", 3, True, 1, 64, "float32"),
+    ("eagle", 1, False, 16, 64, "bfloat16"),
+    ("mtp", 2, True, 16, 512, "float32"),
+    ("mtp", 1, True, 4, 40, "bfloat16"),
+    ("standalone", 1, True, 16, 24, "float32"),
+    ("standalone", 2, True, 4, 16, "float32"),
 ])  # fmt: skip
-def test_keys_and_values_follow_a_random_history(tmp_path, target, kind, native, block_size, budget, dtype):
+def test_keys_and_values_follow_a_random_history(tmp_path, target, kind, topk, native, block_size, budget, dtype):
     options = {"default_plugins": native, "block_size": block_size, "max_num_batched_tokens": budget, "dtype": dtype}
+    options["settings"] = {"topk": topk}
     history = history_of(tmp_path, target, kind, **options)
     assert_eventful(history)
     assert is_by_slot(history.engine) != (native and block_size == 16 and kind != "standalone")
@@ -96,6 +98,6 @@ def test_keys_and_values_follow_a_random_history(tmp_path, target, kind, native,
 def test_keys_and_values_follow_every_random_history(tmp_path, target, kind, native, block_size, seed):
     options = {
         "default_plugins": native, "block_size": block_size, "max_num_batched_tokens": (12, 40, 100, 512)[seed],
-        "dtype": ("float32", "bfloat16")[seed % 2],
+        "dtype": ("float32", "bfloat16")[seed % 2], "settings": {"topk": (1, 3, 2, 1)[seed]},
     }  # fmt: skip
     history_of(tmp_path, target, kind, seed=100 + seed, **options)
