@@ -30,6 +30,7 @@ CASES = {
     "hybrid": "one attention backend alone, and as both halves of a hybrid",
     "lora": "throughput on the base model, under one adapter and under eight",
     "speculation": "throughput with n-gram speculation against plain decoding",
+    "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
     "index": "cost of the n-gram index by its size; no model",
     "replay": "acceptance length of n-gram drafters on recorded texts; no model (downloads packages)",

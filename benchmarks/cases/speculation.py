@@ -15,21 +15,18 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.lib.decoding import Decoded, decode_in_slices
+from benchmarks.lib.alternating import decode_in_turns
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import spread
 from benchmarks.lib.workload import DTYPE, MANY, PROMPT_LEN, demo_engine, edit_prompt, prompts, seeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from specserve.engine.engine import Engine
+    from benchmarks.lib.alternating import Engines, MakeRequests
+    from benchmarks.lib.decoding import Decoded
     from specserve.protocols import Tokenizer
     from specserve.types import GenerateRequest
-
-    Engines = dict[str, Callable[[], Engine]]
-    MakeRequests = Callable[[int], list[GenerateRequest]]
-    """The requests of a round."""
 
 EFFICIENCY_TARGET, SAMPLED_TARGET = 0.9, 0.98
 TEMPERATURES, COUNTS = (0.8, 1.0), (1, 8, MANY)
@@ -59,7 +56,7 @@ def run(options: Options) -> Result:
     checks: list[Check] = []
     raw: dict[str, list[float]] = {}
     for workload in workloads(plain.tokenizer, options):
-        measured = measure(engines, workload.make_requests, options.rounds(5, 1))
+        measured = decode_in_turns(engines, workload.make_requests, options.rounds(5, 1))
         for state in ("fresh", "warm"):
             row, check = compare(workload, state, measured)
             rows.append(row)
@@ -103,21 +100,3 @@ def workloads(tokenizer: Tokenizer, options: Options) -> Iterator[Workload]:
 def sampled(texts: list[tuple[int, ...]], count: int, temperature: float, n: int) -> list[GenerateRequest]:
     of_round = texts[n * count : (n + 1) * count]
     return [seeded(f"s{n}.{i}", prompt, temperature, 1000 * n + i) for i, prompt in enumerate(of_round)]
-
-
-def measure(engines: Engines, make_requests: MakeRequests, rounds: int) -> dict[str, list[Decoded]]:
-    """By engine, the sums of every round; a warm-up round is left out."""
-    measured: dict[str, list[Decoded]] = {name: [] for name in engines}
-    for n in range(rounds + 1):
-        running = {name: decode_in_slices(engine(), make_requests(n)) for name, engine in engines.items()}
-        sums = dict.fromkeys(engines, Decoded())
-        while running:
-            for name in list(running):
-                part = next(running[name], None)
-                if part is None:
-                    del running[name]
-                else:
-                    sums[name] = sums[name].plus(part)
-        for name, decoded in sums.items():
-            measured[name].append(decoded)
-    return {name: values[1:] for name, values in measured.items()}

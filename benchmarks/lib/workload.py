@@ -6,6 +6,7 @@ rounds repeat prompts, and a cache hit would skip the work that is timed.
 
 from __future__ import annotations
 
+import runpy
 import sysconfig
 import time
 from pathlib import Path
@@ -52,6 +53,16 @@ def prompts(tokenizer: Tokenizer, count: int, length: int) -> list[tuple[int, ..
         if len(ids) >= count * length:
             return [tuple(ids[i * length : (i + 1) * length]) for i in range(count)]
     raise ValueError(f"the standard library has only {len(ids)} tokens here; {count * length} are needed.")
+
+
+def held_out_prompts(tokenizer: Tokenizer, count: int, length: int) -> list[tuple[int, ...]]:
+    """`count` prompts of `length` tokens, of the files that neither the demo model nor its heads were trained on."""
+    corpus = runpy.run_path(str(Path(__file__).parents[2] / "demo" / "corpus.py"))["read_corpus"]()
+    ids = [token for text in corpus.held_out for token in tokenizer.encode(text)]
+    step = len(ids) // count
+    if step < length:
+        raise ValueError(f"the held-out files have {len(ids)} tokens; {count * length} are needed.")
+    return [tuple(ids[i * step : i * step + length]) for i in range(count)]
 
 
 def edit_prompt(tokenizer: Tokenizer, file: tuple[int, ...]) -> tuple[int, ...]:
