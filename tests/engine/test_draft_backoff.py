@@ -6,7 +6,14 @@ from functools import cache
 
 from planning_cases import with_draft
 
-from specserve.speculation.backoff import FIRST_GRACE_STEPS, GRACE_STEPS, MAX_INTERVAL, MIN_INTERVAL, DraftBackoff
+from specserve.speculation.backoff import (
+    FIRST_GRACE_STEPS,
+    GRACE_STEPS,
+    MAX_INTERVAL,
+    MIN_INTERVAL,
+    AskingCost,
+    DraftBackoff,
+)
 
 
 @cache
@@ -100,7 +107,7 @@ def test_the_cost_of_asking_is_learned_from_active_requests():
     backoff = costly()
     steps_asked(backoff, 100)
     backoff.record_cost(9.0, 1)
-    assert backoff.seconds_per_request == 1.0, "the drafter also reads the text of the steps between"
+    assert backoff.cost.seconds(1) == 1.0, "the drafter also reads the text of the steps between"
 
 
 def test_records_of_requests_that_ended_unseen_are_dropped():
@@ -108,3 +115,33 @@ def test_records_of_requests_that_ended_unseen_are_dropped():
     for i in range(1000):
         steps_asked(backoff, 1, name=str(i))
     assert len(backoff.records) < 100
+
+
+def paid_together(num_requests, saved):
+    """Steps in which the requests are asked, where a pass for any number of them costs a second."""
+    backoff, requests = DraftBackoff(), [named(f"p{i}") for i in range(num_requests)]
+    backoff.cost.fixed = 1.0
+    asked = []
+    for _ in range(200):
+        asked.append(backoff.select(requests))
+        for request, yes in zip(requests, asked[-1], strict=True):
+            if yes:
+                backoff.record_savings(request.id, saved)
+    return asked[100:]
+
+
+def test_requests_that_pay_for_a_shared_pass_together_are_all_asked():
+    assert all(map(all, paid_together(8, 0.2)))
+
+
+def test_one_request_that_does_not_pay_for_a_pass_alone_backs_off():
+    assert sum(map(any, paid_together(1, 0.2))) < 10
+
+
+def test_both_parts_of_the_cost_are_learned():
+    cost = AskingCost()
+    for step in range(2000):
+        num_asked = (1, 8, 3, 5)[step % 4]
+        cost.observe(4.0 + 0.5 * num_asked, num_asked)
+    assert abs(cost.fixed - 4.0) < 0.1
+    assert abs(cost.each - 0.5) < 0.05

@@ -1,8 +1,9 @@
 """Back-off from drafting, request by request: what its draft tokens saved against what asking the drafters costs.
 
-Asking takes time even when nothing is verified. A request whose draft tokens saved less than that is asked only at an
-interval, all such requests in the same steps, so that text which begins to repeat is noticed. Owns these records;
-knows nothing about drafts or how the savings are measured.
+Asking takes time even when nothing is verified: a part that all asked requests share, as the passes of a draft model,
+and a part for each. Requests are asked as long as their draft tokens together save more than that. The others are asked
+only at an interval, all in the same steps, so that text which begins to repeat is noticed. Owns these records; knows
+nothing about drafts or how the savings are measured.
 """
 
 from __future__ import annotations
@@ -18,11 +19,15 @@ if TYPE_CHECKING:
 SAVINGS_DECAY = 0.9
 """Weight of earlier steps in the moving average of savings, per step in which the request is asked."""
 FIRST_GRACE_STEPS, GRACE_STEPS = 4, 1
-"""Steps in which a request is asked whatever that saves: a new request, and one that had a draft token accepted."""
+"""Steps of grace: of a new request, and of one that had a draft token accepted."""
 MIN_INTERVAL, MAX_INTERVAL = 16, 32
 """Steps between two questions while asking does not pay; the interval doubles each time up to the maximum."""
 COST_DECAY = 0.95
+REFERENCE_REQUESTS = 4
+"""A step that asks for so many requests corrects both parts of the cost equally."""
 SPARE_RECORDS = 64
+SLACK = 1e-9
+"""Of rounding, where the savings of requests in grace add up to just the cost."""
 
 
 @dataclass(slots=True)
@@ -31,8 +36,44 @@ class RequestRecord:
     """Seconds saved in the steps in which the request was asked, an exponentially weighted sum."""
     weight: float = 0.0
     """The sum of those weights: saved / weight is an average from the first step on."""
-    grace_steps: int = FIRST_GRACE_STEPS
+    first_steps: int = FIRST_GRACE_STEPS
+    """So many steps more it is asked whatever that saves."""
+    grace_steps: int = 0
+    """So many steps more it counts as if it saved its share of the cost."""
     interval: int = MIN_INTERVAL
+
+    @property
+    def average(self) -> float:
+        """Seconds saved per step in which it is asked."""
+        return self.saved / self.weight if self.weight else 0.0
+
+    def count_asked(self) -> None:
+        self.first_steps, self.grace_steps = max(self.first_steps - 1, 0), max(self.grace_steps - 1, 0)
+        self.saved *= SAVINGS_DECAY
+        self.weight += (1 - SAVINGS_DECAY) * (1 - self.weight)
+
+
+class AskingCost:
+    """Seconds to ask for a number of requests: `fixed` for any, `each` for every one. Learned as steps run."""
+
+    def __init__(self) -> None:
+        self.fixed = self.each = 0.0
+
+    def seconds(self, num_asked: int) -> float:
+        return self.fixed + self.each * num_asked
+
+    def observe(self, seconds: float, num_asked: int) -> None:
+        """An outlier counts as twice the expectation at most."""
+        expected = self.seconds(num_asked)
+        if not expected:
+            self.each = seconds / num_asked
+            return
+        # a normalised gradient step on both parts
+        error = min(seconds, 2 * expected) - expected
+        feature = num_asked / REFERENCE_REQUESTS
+        rate = (1 - COST_DECAY) / (1 + feature * feature)
+        self.fixed = max(0.0, self.fixed + rate * error)
+        self.each = max(0.0, self.each + rate * error * feature / REFERENCE_REQUESTS)
 
 
 class DraftBackoff:
@@ -41,10 +82,9 @@ class DraftBackoff:
     def __init__(self) -> None:
         self.records: dict[str, RequestRecord] = {}
         self.step = 0
-        self.seconds_per_request = 0.0
-        """The cost of asking for one request, a moving average."""
+        self.cost = AskingCost()
         self.num_active = 0
-        """Requests that are asked in every step, this step included."""
+        """Requests that are asked in this step because it pays, or that are new."""
         self.backed_off: Sequence[Request] = ()
         self.backed_off_until = 0
         """None of the `backed_off` requests is asked before this step."""
@@ -56,29 +96,44 @@ class DraftBackoff:
             return [False] * len(requests)
         if len(self.records) > 2 * len(requests) + SPARE_RECORDS:  # records of requests that have ended
             self.records = {r.id: self.records[r.id] for r in requests if r.id in self.records}
-        self.num_active = 0
-        selected = [self.is_selected(request.id) for request in requests]
+        records = [self.records.setdefault(request.id, RequestRecord()) for request in requests]
+        active = self.paying(records)
+        self.num_active = len(active)
+        selected = []
+        for i, record in enumerate(records):
+            if i in active:
+                record.interval = MIN_INTERVAL
+            elif self.step % record.interval == 0:
+                record.interval = min(2 * record.interval, MAX_INTERVAL)
+            else:
+                selected.append(False)
+                continue
+            record.count_asked()
+            selected.append(True)
         self.backed_off, self.backed_off_until = requests, 0
         if requests and not any(selected):
-            intervals = {self.records[request.id].interval for request in requests}
+            intervals = {record.interval for record in records}
             self.backed_off_until = min(self.step - self.step % interval + interval for interval in intervals)
         return selected
 
-    def is_selected(self, request_id: str) -> bool:
-        record = self.records.get(request_id)
-        if record is None:
-            record = self.records[request_id] = RequestRecord()
-        if record.grace_steps or record.saved >= self.seconds_per_request * record.weight:
-            record.grace_steps = max(record.grace_steps - 1, 0)
-            record.interval = MIN_INTERVAL
-            self.num_active += 1
-        elif self.step % record.interval:
-            return False
-        else:
-            record.interval = min(2 * record.interval, MAX_INTERVAL)
-        record.saved *= SAVINGS_DECAY
-        record.weight += (1 - SAVINGS_DECAY) * (1 - record.weight)
-        return True
+    def paying(self, records: Sequence[RequestRecord]) -> set[int]:
+        """New requests, and those that together save most beyond what asking for them costs."""
+        cost = self.cost
+        share = cost.each + cost.fixed / max(len(records), 1)
+        new = {i for i, record in enumerate(records) if record.first_steps}
+        others = [
+            (max(record.average, share if record.grace_steps else 0.0), i)
+            for i, record in enumerate(records)
+            if i not in new
+        ]
+        others.sort(reverse=True)
+        net, count = 0.0 if new else -cost.fixed, 0
+        best = net if new else -SLACK * share
+        for asked, (saved, _) in enumerate(others, 1):
+            net += saved - cost.each
+            if net >= best:
+                best, count = net, asked
+        return new | {i for _, i in others[:count]}
 
     def record_savings(self, request_id: str, seconds: float) -> None:
         """The draft tokens of a step saved `seconds`; negative where they cost more than they saved."""
@@ -88,7 +143,7 @@ class DraftBackoff:
             self.backed_off_until = 0
 
     def revive(self, request_id: str) -> None:
-        """Select this request in the next step: its draft tokens may save time now."""
+        """Let this request count as if it paid in the next step: its draft tokens may save time now."""
         record = self.records.get(request_id)
         if record is not None:
             record.grace_steps = max(record.grace_steps, GRACE_STEPS)
@@ -99,16 +154,7 @@ class DraftBackoff:
         self.backed_off_until = 0
 
     def record_cost(self, seconds: float, num_asked: int) -> None:
-        """Asking for `num_asked` requests took `seconds`.
-
-        An outlier counts as twice the average at most. Steps that only asked backed-off requests are left out: those
-        bring the text of many steps, which the drafters have to read at some time anyway.
-        """
-        if not self.num_active:
-            return
-        each = seconds / num_asked
-        if self.seconds_per_request:
-            each = min(each, 2 * self.seconds_per_request)
-            self.seconds_per_request += (1 - COST_DECAY) * (each - self.seconds_per_request)
-        else:
-            self.seconds_per_request = each
+        """Asking for `num_asked` requests took `seconds`. Steps that only asked backed-off requests are left out: those
+        bring the text of many steps, which the drafters have to read at some time anyway."""
+        if self.num_active:
+            self.cost.observe(seconds, num_asked)
