@@ -55,9 +55,10 @@ class Fickle(VerifyAll):
         tokens: list[int] = []
         has_right_child: set[int] = set()
         for node, (depth, parent) in enumerate(zip(depths_of(draft), parents_of(draft), strict=True)):
+            right = future[depth - 1] if depth <= len(future) else 0  # a stop may come before
             is_right = parent not in has_right_child and self.random.random() < 0.7
             has_right_child |= {parent} if is_right else set()
-            tokens.append(future[depth - 1] if is_right else (future[depth - 1] + 1 + node) % 60)
+            tokens.append(right if is_right else (right + 1 + node) % 60)
         return msgspec.structs.replace(draft, tokens=tuple(tokens))
 
 

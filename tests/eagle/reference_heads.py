@@ -8,6 +8,7 @@ Sources: EAGLE (Li et al., 2024), EAGLE-3 (Li et al., 2025), multi-token predict
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -131,6 +132,7 @@ def rotation_of(config: Any, N: int) -> tuple[Tensor, Tensor]:
     return cos, sin
 
 
+@cache  # made for every layer of every draft token
 def transformers_config(config: Any) -> Any:
     """One config for both families' layers; biases are set layer by layer."""
     rope = {name: value for name in ROPE_NAMES if (value := getattr(config.rope, name, None)) is not None}

@@ -77,7 +77,7 @@ def test_no_drafts_change_anything(target, drafts, kind, settings, batch_size, d
 TIGHT = [
     {"num_blocks": 26},
     {"max_num_batched_tokens": 24},
-    {"block_size": 1, "num_blocks": 420},
+    {"block_size": 1, "num_blocks": 300},
     {"block_size": 64},
     {"prefix_cache": False},
     {"chunked_prefill": False},
