@@ -36,3 +36,8 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     block_size: int
     lora: LoraPlan | None = None
     """None: every row is the base model's."""
+
+    @property
+    def only_decodes(self) -> bool:
+        """Whether every request computes one committed token and its draft tokens, as in steady decoding."""
+        return self.num_rows == len(self.spans) + sum(span.drafted for span in self.spans)

@@ -73,10 +73,10 @@ class StepCosts:
 
     def observe(self, batch: Batch, seconds: float) -> None:
         """Correct the estimates by one step without prefill. An outlier counts as twice the expectation at most."""
+        if not batch.only_decodes:
+            return
         requests = len(batch.spans)
         guesses = batch.num_rows - requests
-        if sum(span.drafted for span in batch.spans) != guesses:
-            return
         size = size_class(requests)
         if size not in self.plain:
             self.plain[size] = seconds - self.seconds(batch.num_rows, requests, guesses) + self.plain_at(size)

@@ -144,10 +144,10 @@ class CostPlanner:
                 self.calibration.observe(span.proposed, decided.tokens)
             if decided.finish_reason is not None:
                 self.backoff.forget(span.request.id)
-        if self.num_asked:
+        if self.num_asked and batch.only_decodes:  # a draft model reads prompts whether or not it is asked
             spent = time.perf_counter() - self.asked_at + self.choose_seconds
             self.backoff.record_cost(spent, self.num_asked)
-            self.choose_seconds = 0.0
+        self.choose_seconds = 0.0
 
     def record_savings(self, batch: Batch, verdict: Verdict) -> None:
         """An accepted draft token saves the time of a plain step per request; each verified one costs its row."""

@@ -95,7 +95,7 @@ class AutoDepth:
 
     def begin(self, batch: Batch, verdict: Verdict) -> None:
         now = time.perf_counter()
-        if self.ended_at:
+        if self.ended_at and batch.only_decodes:
             self.target_step.add(now - self.ended_at)
         self.num_requests = max(len(batch.spans), 1)
         self.num_steps += 1
