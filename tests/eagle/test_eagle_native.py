@@ -1,0 +1,71 @@
+"""A native pass of a draft model and the same pass piece by piece: the same drafts, estimates and keys, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from eagle_engines import KINDS, Recorder, draft_kv, drafter_of, eagle_engine, runtime_of, write_draft, write_target
+
+from specserve.testing.requests import toy_request
+
+OPTIONS = {"default_plugins": True, "block_size": 4, "max_num_batched_tokens": 24}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+def requests_of_all_sorts():
+    """The last one has a processor; where it is in a batch, no pass is native."""
+    for i in range(6):
+        params = {"temperature": (0.0, 0.7, 1.0)[i % 3], "seed": i, "top_k": (0, 9)[i % 2]}
+        yield toy_request(f"{i}", range(i, 9 * i + 4), max_tokens=12 + 3 * i, ignore_eos=True, **params)
+    yield toy_request("processed", range(7), max_tokens=15, min_tokens=9)
+
+
+class Drafts(Recorder):
+    """With shapes and estimates."""
+
+    def choose(self, requests, budget, base_rows):
+        chosen = super().choose(requests, budget, base_rows)
+        for request in requests:
+            if request.draft is not None:
+                draft = request.draft
+                self.drafts[request.id, len(request.tokens)] = (draft.tokens, draft.parents, draft.survival)
+        return chosen
+
+
+def serve(target, draft, settings, *, native, dtype):
+    """All drafts, and the keys and values of each request before its last steps."""
+    recorder = Drafts(verifies=True)
+    engine = eagle_engine(target, draft, planner=recorder, settings=settings, dtype=dtype, **OPTIONS)
+    drafter = drafter_of(engine)
+    assert hasattr(drafter.passes, "pieces"), "the pass is native"
+    if not native:
+        drafter.passes = drafter.passes.pieces
+    for request in requests_of_all_sorts():
+        engine.add(request)
+    snapshots = {}
+    while engine.has_work:
+        engine.step()
+        for name, sequence in runtime_of(engine).sequences.items():
+            if sequence.num_fed > 1:
+                snapshots[name, len(sequence.request.tokens)] = draft_kv(engine, sequence)
+    assert not engine.metrics.drafter_faults
+    return recorder.drafts, snapshots
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("settings", [{"steps": 3}, {"steps": 3, "topk": 3}], ids=["chains", "trees"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_native_pass_drafts_what_its_pieces_draft(tmp_path, target, kind, settings, dtype):
+    draft = write_draft(tmp_path / "draft", kind, target)
+    drafts, keys = serve(target, draft, settings, native=True, dtype=dtype)
+    expected_drafts, expected_keys = serve(target, draft, settings, native=False, dtype=dtype)
+    assert len(drafts) > 20
+    assert drafts == expected_drafts
+    assert keys.keys() == expected_keys.keys()
+    for place, kv in keys.items():
+        assert torch.equal(kv.data, expected_keys[place].data), place
+        assert kv.states is None or torch.equal(kv.states, expected_keys[place].states), place
