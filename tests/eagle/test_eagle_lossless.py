@@ -56,6 +56,7 @@ def assert_lossless(target, draft, requests, *, settings=CHAINS, planner=None, *
     ("eagle3", TREES, 8, "float32"),
     ("eagle", CHAINS, 32, "float32"),
     ("mtp", TREES, 32, "bfloat16"),
+    ("mtp", CHAINS, 8, "float16"),
 ])  # fmt: skip
 def test_drafts_change_nothing(target, drafts, kind, settings, batch_size, dtype):
     assert_lossless(

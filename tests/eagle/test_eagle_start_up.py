@@ -206,6 +206,17 @@ def test_attention_auto_leaves_the_draft_layers_to_a_backend_that_can(target, tm
     assert engine.drafting.guards[0].drafter.runtime.attention.name == "sdpa"
 
 
+@pytest.mark.parametrize("decode", ["sdpa", "cpu_paged"])
+def test_under_hybrid_attention_the_draft_layers_have_the_backend_for_decoding(target, tmp_path, decode):
+    other = {"sdpa": "cpu_paged", "cpu_paged": "sdpa"}[decode]
+    tables = {"hybrid_attn": {"prefill": other, "decode": decode, "verify": other}}
+    engine = eagle_engine(
+        target, write_draft(tmp_path / "draft", "eagle3", target), beside=("hybrid_attn",), plugin_options=tables,
+        default_plugins=True,
+    )  # fmt: skip
+    assert engine.drafting.guards[0].drafter.runtime.attention.backend_for(None).name == decode
+
+
 # --- lengths --------------------------------------------------------------------------------------------
 
 
@@ -237,6 +248,20 @@ def test_a_request_beyond_a_short_model_leaves_blocks_that_others_are_drafted_fr
     outcome = run_requests(engine, [toy_request("short", [*shared, 5], max_tokens=9, ignore_eos=True)])
     assert outcome.outputs["short"].steps[0].cached_tokens == 32
     assert outcome.outputs["short"].steps[-1].figures.num_draft_tokens > 0
+
+
+@pytest.mark.parametrize("kind", ["standalone", "eagle3"])
+@pytest.mark.parametrize("topk", [1, 3])
+def test_requests_that_fill_the_context_are_drafted_up_to_its_end(target, tmp_path, kind, topk):
+    draft = write_draft(tmp_path / "draft", kind, target)
+    options = {"max_model_len": 40, "block_size": 4, "default_plugins": True}
+    requests = [toy_request(f"{n}", range(n), max_tokens=100, ignore_eos=True) for n in (1, 20, 36, 37, 38, 39)]
+    engine = eagle_engine(target, draft, settings={"topk": topk}, **options)
+    outcome = run_requests(engine, requests)
+    assert outcome.decided() == run(target, requests, **options).decided()
+    assert all(len(tokens) == 40 - int(name) for name, tokens in outcome.tokens().items())
+    assert not engine.metrics.drafter_faults
+    assert outcome.outputs["37"].steps[-1].figures.num_draft_tokens > 0
 
 
 def test_a_config_of_a_draft_model_may_have_unknown_keys(target, tmp_path):
