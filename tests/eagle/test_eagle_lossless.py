@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from eagle_engines import KINDS, eagle_engine, memory_for, write_draft, write_target
+from eagle_engines import KINDS, eagle_engine, eagle_options, memory_for, write_draft, write_target
 from kv_history import Fickle
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
@@ -63,6 +63,16 @@ def test_drafts_change_nothing(target, drafts, kind, settings, batch_size, dtype
         target, drafts[kind], mixed_requests(20), settings=settings, max_num_seqs=batch_size, dtype=dtype,
         max_num_batched_tokens=256,
     )  # fmt: skip
+
+
+@pytest.mark.usefixtures("each_kernel_set")
+@pytest.mark.parametrize(("kind", "topk"), [("standalone", 1), ("eagle3", 1), ("mtp", 4)])
+def test_the_products_own_planner_and_depth_change_nothing(target, drafts, kind, topk):
+    requests = mixed_requests(12, seed=2)
+    engine = make_engine(target, **eagle_options(drafts[kind], topk=topk)).engine
+    speculative = run_requests(engine, requests)
+    assert not speculative.metrics.drafter_faults
+    assert speculative.decided() == run(target, requests).decided()
 
 
 @pytest.mark.sweep
