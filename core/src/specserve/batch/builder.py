@@ -44,8 +44,9 @@ class BatchBuilder:
             row_offsets.append(len(ids))
             scored_offsets.append(len(scored))
             start, length, blocks = span.start, span.length, span.request.blocks
-            if length == 1 and span.draft is None:  # plain decoding: the most frequent case
-                ids.append(span.request.tokens[start])
+            draft = span.draft
+            if length == 1 and (draft is None or draft.parents is None):  # plain decoding: the most frequent case
+                ids.append(span.request.tokens[start] if draft is None else draft.tokens[0])
                 positions.append(start)
                 slots.append(slot_of(blocks, start, size))
             else:

@@ -16,6 +16,8 @@ from specserve.types import ForwardOutput
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from torch import Tensor
+
     from specserve.batch.batch import Batch
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend, ForwardPass, KernelSet
@@ -45,10 +47,16 @@ class Runner:
         passes = self.pass_of(backend)
         plan = backend.plan(batch)
         x = passes.embed(batch)
-        shape = (batch.num_rows, self.model.hidden_size)
-        hidden = {layer: x.new_empty(shape) for layer in self.hidden_layers}
+        hidden = self.buffers(x, batch.num_rows)
         x = passes.layers(x, batch, plan, hidden)
         return ForwardOutput(passes.logits(x, batch), hidden)
+
+    def buffers(self, x: Tensor, num_rows: int) -> dict[int, Tensor]:
+        """A tensor [T, H] for the hidden states of each layer that is read."""
+        if not self.hidden_layers:
+            return {}
+        memory = x.new_empty((len(self.hidden_layers), num_rows, self.model.hidden_size))
+        return dict(zip(self.hidden_layers, memory.unbind(), strict=True))
 
     def pass_of(self, backend: AttentionBackend) -> ForwardPass:
         if backend is self.attention:

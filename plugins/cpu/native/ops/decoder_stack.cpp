@@ -8,7 +8,7 @@ namespace specserve {
 namespace {
 constexpr int kRedundantRows = 8;  // up to so many rows each thread normalizes all: cheaper than one more barrier
 constexpr int kMaxPhases = 10;     // of a layer
-constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16, kRowsPerCopyTask = 64;
+constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
 }  // namespace
 
 template <typename S>
@@ -42,29 +42,27 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
 template <typename S>
 void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
                               const Segments& segments, const S* side, const std::vector<LayerTap<S>>& taps) {
-    Inputs in{x, side, positions, slots, &plan, plan.num_rows()};
+    Inputs in{x, side, positions, slots, &plan, plan.num_rows(), nullptr, &taps};
     prepare(in.rows, segments);
     attention_.prepare(plan, pool_->size());
+    copy_taps(in, 0, 0, shape_.hidden_size);
     int num_layers = static_cast<int>(layers_.size());
-    pool_->run(num_layers * kMaxPhases + static_cast<int>(taps.size()), [&](Team& team) {
-        for (int l = 0; l < num_layers; ++l) {
-            copy_taps(team, l, in, taps);
+    pool_->run(num_layers * kMaxPhases, [&](Team& team) {
+        for (int l = 0; l < num_layers; ++l)
             segments.empty() ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
-        }
-        copy_taps(team, num_layers, in, taps);
     });
 }
 
+// Columns [begin, end) of the input of `layer`, copied by the task that completed them.
 template <typename S>
-void DecoderStack<S>::copy_taps(Team& team, int layer, const Inputs& in, const std::vector<LayerTap<S>>& taps) const {
+void DecoderStack<S>::copy_taps(const Inputs& in, int layer, ptrdiff_t begin, ptrdiff_t end) const {
+    if (!in.taps) return;
     ptrdiff_t width = shape_.hidden_size;
-    for (const LayerTap<S>& tap : taps)
+    for (const LayerTap<S>& tap : *in.taps)
         if (tap.layer == layer)
-            team.parallel_for(ceil_div(in.rows, kRowsPerCopyTask), [&](int task) {
-                int begin = task * kRowsPerCopyTask, count = std::min(kRowsPerCopyTask, in.rows - begin);
-                std::memcpy(tap.out + begin * width, in.x + begin * width,
-                            static_cast<size_t>(count * width) * sizeof(S));
-            });
+            for (int r = 0; r < in.rows; ++r)
+                std::memcpy(tap.out + r * width + begin, in.x + r * width + begin,
+                            static_cast<size_t>(end - begin) * sizeof(S));
 }
 
 // Rows [begin, begin + count) of a normalized input. A missing norm leaves the rows as they are.
@@ -203,6 +201,7 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
     team.parallel_for_ranges(down_panels, [&](int begin, int end) {
         table_.linear_add(layer.down, activated, panel_range(team, begin, end, down_panels, next, next.num_panels()),
                           {in.x, hidden, rows});
+        copy_taps(in, index + 1, ptrdiff_t{begin} * kLanes, std::min(ptrdiff_t{end} * kLanes, hidden));
     });
 }
 

@@ -94,9 +94,11 @@ class DecoderStack {
         const AttentionPlan* plan;
         int rows;
         const RowSubset* last = nullptr;  // of the last layer; null for all rows
+        const std::vector<LayerTap<S>>* taps = nullptr;
     };
     void prepare(int rows, const Segments& segments);
-    void copy_taps(Team& team, int layer, const Inputs& in, const std::vector<LayerTap<S>>& taps) const;
+    void copy_tap_rows(const Inputs& in, int layer, int begin, int count) const;
+    void copy_taps(const Inputs& in, int layer, ptrdiff_t begin, ptrdiff_t end) const;
     void run_fused_layer(Team& team, int layer, const Inputs& in);
     void project_and_store_kv(Team& team, int layer, const Inputs& in);
     void keep_rows(Team& team, const Inputs& in);

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.types import Verdict
-    from specserve_eagle.growing import GrowingDraft
+    from specserve_eagle.growing import Growing
 
 RATE = 0.05
 """Of the moving averages of times; an outlier counts as twice the average."""
@@ -34,11 +34,11 @@ class Depth(Protocol):
         """A step begins: what became of the last drafts."""
         ...
 
-    def pays(self, drafts: Sequence[GrowingDraft]) -> bool:
+    def pays(self, drafts: Sequence[Growing]) -> bool:
         """Whether a pass over the newest level of these drafts is worth its time."""
         ...
 
-    def end(self, drafts: Sequence[GrowingDraft]) -> None:
+    def end(self, drafts: Sequence[Growing]) -> None:
         """These are proposed."""
         ...
 
@@ -49,10 +49,10 @@ class FixedDepth:
     def begin(self, batch: Batch, verdict: Verdict) -> None:
         pass
 
-    def pays(self, drafts: Sequence[GrowingDraft]) -> bool:
+    def pays(self, drafts: Sequence[Growing]) -> bool:
         return True
 
-    def end(self, drafts: Sequence[GrowingDraft]) -> None:
+    def end(self, drafts: Sequence[Growing]) -> None:
         pass
 
 
@@ -116,9 +116,9 @@ class AutoDepth:
             self.rates[key] = DECAY * hits + is_right, DECAY * trials + 1.0
             above = survival
 
-    def pays(self, drafts: Sequence[GrowingDraft]) -> bool:
+    def pays(self, drafts: Sequence[Growing]) -> bool:
         self.end_pass()
-        rows = sum(len(draft.level) for draft in drafts)
+        rows = sum(draft.num_rows for draft in drafts)
         size = rows.bit_length()
         seconds = self.passes.setdefault(size, MovingAverage()).value
         gain = sum(self.expected_hit(draft.depth, draft.best_survival) for draft in drafts)
@@ -134,7 +134,7 @@ class AutoDepth:
         hits, trials = self.rates.get((depth, bucket(survival)), (0.0, 0.0))
         return (hits + PRIOR_TRIALS * PRIOR_SHARE * survival) / (trials + PRIOR_TRIALS)
 
-    def end(self, drafts: Sequence[GrowingDraft]) -> None:
+    def end(self, drafts: Sequence[Growing]) -> None:
         self.end_pass()
         self.proposed = {draft.sequence.request.id: Proposed(*draft.likeliest_path()) for draft in drafts}
         self.ended_at = time.perf_counter()

@@ -13,7 +13,7 @@ import torch
 from specserve.batch.builder import to_device
 from specserve.protocols import DrafterNeeds, ScoredRow
 from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
-from specserve_eagle.growing import GrowingDraft
+from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
 from specserve_eagle.options import AUTO
 
 if TYPE_CHECKING:
@@ -74,47 +74,46 @@ class EagleDrafter:
             drafts[i] = draft.draft(self.name)
         return drafts
 
-    def begin(self, feed: Feed, limits: Sequence[int]) -> list[GrowingDraft]:
+    def begin(self, feed: Feed, limits: Sequence[int]) -> list[Growing]:
         """A draft for each request that wants one, as large as it wants and as deep as its positions allow."""
-        longest = self.model.layers.max_len
-        return [
-            GrowingDraft(
-                sequence,
-                limit=min(limits[i], self.max_nodes),
-                steps=min(self.steps, limits[i], longest - len(sequence.request.tokens)),
-                topk=self.topk,
-            )
-            for i, sequence in zip(feed.drafting, feed.sequences, strict=False)
-        ]
+        longest, growing = self.model.layers.max_len, list[Growing]()
+        for i, sequence in zip(feed.drafting, feed.sequences, strict=False):
+            limit = min(limits[i], self.max_nodes)
+            steps = min(self.steps, limit, longest - len(sequence.request.tokens))
+            if self.topk == 1:
+                growing.append(GrowingChain(sequence, steps))
+            else:
+                growing.append(GrowingTree(sequence, limit=limit, steps=steps, topk=min(self.topk, limit)))
+        return growing
 
-    def grow(self, drafts: Sequence[GrowingDraft], step: DraftStep) -> None:
+    def grow(self, drafts: Sequence[Growing], step: DraftStep) -> None:
         """`step`: of the pass over the committed tokens, whose scored rows are the drafts' roots."""
         assert self.runtime is not None
         assert self.passes is not None
         while True:
             first_rows = add_level(drafts, step.tokens)
-            growing = [draft for draft in drafts if not draft.is_done]
-            if not growing or not self.depth.pays(growing):
+            growing = [i for i, draft in enumerate(drafts) if not draft.is_done]
+            if not growing or not self.depth.pays([drafts[i] for i in growing]):
                 return
-            parents = [first_rows[id(draft)] + draft.index_in_level(node) for draft in growing for node in draft.level]
-            batch = self.runtime.draft_batch([draft.rows() for draft in growing])
+            parents = [first_rows[i] + row for i in growing for row in drafts[i].parent_rows()]
+            drafts = [drafts[i] for i in growing]
+            batch = self.runtime.draft_batch([draft.rows() for draft in drafts])
             hidden = states_of(step.hidden, parents)
-            step = self.passes.step(batch, hidden, rows_of(growing), self.topk, from_target=False)
-            drafts = growing
+            step = self.passes.step(batch, hidden, rows_of(drafts), self.topk, from_target=False)
 
 
-def rows_of(drafts: Sequence[GrowingDraft]) -> list[ScoredRow]:
-    """The nodes of all levels as rows of a pass."""
-    nodes = [(draft, node) for draft in drafts for node in draft.level]
-    return [ScoredRow(i, draft.sequence.request, draft.path(node)) for i, (draft, node) in enumerate(nodes)]
+def rows_of(drafts: Sequence[Growing]) -> list[ScoredRow]:
+    """The nodes of all newest levels as rows of a pass."""
+    nodes = [(draft.sequence.request, path) for draft in drafts for path in draft.paths()]
+    return [ScoredRow(i, request, path) for i, (request, path) in enumerate(nodes)]
 
 
-def add_level(drafts: Sequence[GrowingDraft], tokens: Sequence[Sequence[DraftToken]]) -> dict[int, int]:
-    """Give every draft the children of its level's nodes. By id of a draft: the first row of its level."""
-    first, first_rows = 0, {}
+def add_level(drafts: Sequence[Growing], tokens: Sequence[Sequence[DraftToken]]) -> list[int]:
+    """Give every draft the children of its newest level's nodes. Returns the first row of each draft's level."""
+    first, first_rows = 0, []
     for draft in drafts:
-        first_rows[id(draft)] = first
-        count = len(draft.level)
+        first_rows.append(first)
+        count = draft.num_rows
         draft.grow(tokens[first : first + count])
         first += count
     return first_rows

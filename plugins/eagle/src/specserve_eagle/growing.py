@@ -2,12 +2,12 @@
 
 Every pass gives each node of the current level `topk` children. The next level is made of the `topk` most probable of
 all of these, by the product of the probabilities along their paths; the draft is made of the most probable nodes of all
-levels, which holds every node's parent. With `topk` 1 it is a chain.
+levels, which holds every node's parent. With one child each it is a chain, which needs no such choice.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from specserve.batch.drafts import ROOT
 from specserve.protocols import DraftRows
@@ -19,12 +19,103 @@ if TYPE_CHECKING:
     from specserve.protocols import DraftSequence, DraftToken
 
 
-class GrowingDraft:
-    """At most `limit` nodes, at most `steps` deep. Nodes are numbered as they are found; those whose children are
-    wanted are rows of a pass, in the order of the passes."""
+class Growing(Protocol):
+    """At most `limit` nodes, at most `steps` deep."""
+
+    sequence: DraftSequence
+    depth: int
+    """Levels so far."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    @property
+    def num_rows(self) -> int:
+        """Nodes of the newest level whose children are wanted."""
+        ...
+
+    @property
+    def best_survival(self) -> float:
+        """Of the newest level."""
+        ...
+
+    def paths(self) -> list[tuple[int, ...]]:
+        """Of each node of the newest level the tokens from the root to it, itself included; of the root none."""
+        ...
+
+    def parent_rows(self) -> list[int]:
+        """Which node of the level before is the parent of each node of the newest level."""
+        ...
+
+    def grow(self, choices: Sequence[Sequence[DraftToken]]) -> None:
+        """Children of each node of the newest level."""
+        ...
+
+    def rows(self) -> DraftRows:
+        """The newest level as rows of the next pass."""
+        ...
+
+    def likeliest_path(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Tokens and survival along the path that follows the likeliest child of every node."""
+        ...
+
+    def draft(self, source: str) -> Draft: ...
+
+
+class GrowingChain:
+    """`Growing` with one child each."""
+
+    def __init__(self, sequence: DraftSequence, steps: int) -> None:
+        self.sequence, self.steps = sequence, steps
+        self.tokens: tuple[int, ...] = ()
+        self.survival: tuple[float, ...] = ()
+        self.depth = 0
+        self.has_ended = False
+        """There was no further token."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.has_ended or self.depth >= self.steps
+
+    @property
+    def num_rows(self) -> int:
+        return 1
+
+    @property
+    def best_survival(self) -> float:
+        return self.survival[-1]
+
+    def paths(self) -> list[tuple[int, ...]]:
+        return [self.tokens]
+
+    def parent_rows(self) -> list[int]:
+        return [0]
+
+    def grow(self, choices: Sequence[Sequence[DraftToken]]) -> None:
+        if not choices[0]:
+            self.has_ended = True
+            return
+        token, probability = choices[0][0]
+        self.survival += (probability * self.survival[-1] if self.depth else probability,)
+        self.tokens += (token,)
+        self.depth += 1
+
+    def rows(self) -> DraftRows:
+        return DraftRows(self.sequence, self.tokens, first=self.depth - 1)
+
+    def likeliest_path(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        return self.tokens, self.survival
+
+    def draft(self, source: str) -> Draft:
+        return Draft(tokens=self.tokens, survival=self.survival, source=source)
+
+
+class GrowingTree:
+    """`Growing` with several children each. Nodes are numbered as they are found; those whose children are wanted are
+    rows of a pass, in the order of the passes."""
 
     def __init__(self, sequence: DraftSequence, *, limit: int, steps: int, topk: int) -> None:
-        self.sequence, self.limit, self.steps, self.topk = sequence, limit, steps, min(topk, limit)
+        self.sequence, self.limit, self.steps, self.topk = sequence, limit, steps, topk
         self.tokens: list[int] = []
         self.parents: list[int] = []
         self.survival: list[float] = []
@@ -41,32 +132,28 @@ class GrowingDraft:
         return self.depth >= self.steps or not self.level
 
     @property
+    def num_rows(self) -> int:
+        return len(self.level)
+
+    @property
     def best_survival(self) -> float:
-        """Of the newest level."""
         return max(self.survival[node] for node in self.level)
 
-    def likeliest_path(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Tokens and survival along the path that follows the likeliest child of every node."""
-        best: dict[int, int] = {}
-        for node, parent in enumerate(self.parents):
-            if parent not in best or self.survival[node] > self.survival[best[parent]]:
-                best[parent] = node
-        nodes, at = [], ROOT
-        while at in best:
-            at = best[at]
-            nodes.append(at)
-        return tuple(self.tokens[node] for node in nodes), tuple(self.survival[node] for node in nodes)
+    def paths(self) -> list[tuple[int, ...]]:
+        return [self.path(node) for node in self.level]
 
     def path(self, node: int) -> tuple[int, ...]:
-        """The tokens from the root to the node, itself included."""
         tokens = []
         while node != ROOT:
             tokens.append(self.tokens[node])
             node = self.parents[node]
         return tuple(reversed(tokens))
 
+    def parent_rows(self) -> list[int]:
+        return [self.place[self.parents[node]] for node in self.level]
+
     def grow(self, choices: Sequence[Sequence[DraftToken]]) -> None:
-        """Children of each node of the level; the best of them are the next level."""
+        """The best of the children are the next level."""
         found = len(self.tokens)
         for parent, children in zip(self.level, choices, strict=True):
             above = 1.0 if parent == ROOT else self.survival[parent]
@@ -79,29 +166,33 @@ class GrowingDraft:
         by_survival = sorted(range(found, len(self.tokens)), key=lambda node: -self.survival[node])
         self.level = sorted(by_survival[: self.topk])
 
-    def index_in_level(self, node: int) -> int:
-        """Which node of the level before is the parent of this one."""
-        return self.place[self.parents[node]]
-
     def rows(self) -> DraftRows:
-        """The level as rows of the next pass."""
         first = len(self.row_of) - 1
         for node in self.level:
             self.row_of[node] = len(self.row_of) - 1
         nodes = [node for node in self.row_of if node != ROOT]
         tokens = tuple(self.tokens[node] for node in nodes)
-        if self.topk == 1:
-            return DraftRows(self.sequence, tokens, first=first)
         return DraftRows(self.sequence, tokens, tuple(self.row_of[self.parents[node]] for node in nodes), first)
 
-    def draft(self, source: str) -> Draft | None:
-        """The best nodes; None where nothing is likely at all."""
+    def likeliest_path(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        best: dict[int, int] = {}
+        for node, parent in enumerate(self.parents):
+            if parent not in best or self.survival[node] > self.survival[best[parent]]:
+                best[parent] = node
+        nodes, at = [], ROOT
+        while at in best:
+            at = best[at]
+            nodes.append(at)
+        return tuple(self.tokens[node] for node in nodes), tuple(self.survival[node] for node in nodes)
+
+    def draft(self, source: str) -> Draft:
+        """The best nodes."""
         likeliest = sorted(range(len(self.tokens)), key=lambda node: -self.survival[node])[: self.limit]
         nodes = sorted(likeliest)
         place = {ROOT: ROOT} | {node: i for i, node in enumerate(nodes)}
         return Draft(
             tokens=tuple(self.tokens[node] for node in nodes),
-            parents=None if self.topk == 1 else tuple(place[self.parents[node]] for node in nodes),
+            parents=tuple(place[self.parents[node]] for node in nodes),
             survival=tuple(self.survival[node] for node in nodes),
             source=source,
         )
