@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import msgspec
 import pytest
 import torch
 
@@ -12,7 +13,7 @@ from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.draft_models.block_notes import BlockNotes
-from specserve.draft_models.runtime import DraftMemory, DraftModelRuntime, scratch_blocks
+from specserve.draft_models.runtime import MAX_WAITING, DraftMemory, DraftModelRuntime, scratch_blocks
 from specserve.draft_models.sequences import FedSequence
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.protocols import DraftLayers, DraftRows
@@ -62,7 +63,7 @@ def test_a_preempted_sequence_is_a_new_one_even_where_it_goes_on_at_the_same_pos
     sequence.num_computed = 8
     sequence.request.num_preemptions += 1
     assert sequence.was_restarted(8)
-    sequence.restart(8, 2)
+    sequence.restart(8, [5, 3])
     assert not sequence.was_restarted(8)
     assert (sequence.num_fed, sequence.num_sealed, sequence.waiting) == (8, 2, [])
 
@@ -71,7 +72,7 @@ def test_a_sequence_that_was_given_up_is_complete_again_when_it_is_restarted():
     sequence = FedSequence.of(a_request())
     sequence.give_up()
     assert not sequence.is_complete
-    sequence.restart(0, 0)
+    sequence.restart(0, [])
     assert sequence.is_complete
 
 
@@ -81,11 +82,11 @@ def test_a_sequence_that_was_given_up_is_complete_again_when_it_is_restarted():
 def test_blocks_are_known_for_the_tokens_that_they_were_sealed_with():
     notes, request = BlockNotes(None), a_request()
     request.hashes = hashes("a", "b")
-    notes.seal(request, 0)
+    notes.seal(request, request.blocks, 0)
     assert notes.has_first(request, 0)
     assert notes.has_first(request, 1)
     assert not notes.has_first(request, 2)
-    notes.seal(request, 1)
+    notes.seal(request, request.blocks, 1)
     assert notes.has_first(request, 2)
     request.hashes = hashes("a", "c")  # the same block, with other tokens by now
     assert not notes.has_first(request, 2)
@@ -93,7 +94,7 @@ def test_blocks_are_known_for_the_tokens_that_they_were_sealed_with():
 
 def test_a_block_without_a_hash_is_not_noted():
     notes, request = BlockNotes(None), a_request()
-    notes.seal(request, 0)  # no prefix cache
+    notes.seal(request, request.blocks, 0)  # no prefix cache
     assert notes.hash_of == {}
     assert not notes.has_first(request, 1)
 
@@ -101,7 +102,7 @@ def test_a_block_without_a_hash_is_not_noted():
 def test_a_note_is_void_when_other_tokens_come_into_its_block():
     notes, request = BlockNotes(None), a_request()
     request.hashes = hashes("a")
-    notes.seal(request, 0)
+    notes.seal(request, request.blocks, 0)
     notes.reopen([1, 2])
     assert notes.has_first(request, 1)
     notes.reopen(request.blocks)
@@ -172,15 +173,62 @@ def test_a_feed_whose_pass_raised_is_fed_again():
     assert feed.hidden[:, 0].tolist() == list(range(11))
 
 
-def test_requests_without_a_limit_are_fed_when_a_block_is_complete_and_not_before():
-    runtime, request = a_runtime(), a_request(num_tokens=6, blocks=(7, 3))
+def test_requests_without_a_limit_are_fed_when_much_waits_and_not_before():
+    layers = msgspec.structs.replace(LAYERS, max_len=2 * MAX_WAITING)
+    runtime, request = a_runtime(layers), a_request(num_tokens=MAX_WAITING - 2, blocks=range(20))
     runtime.start(request)
-    feed = step(runtime, request, limits=[0])  # positions 0 to 5: block 7 is complete
-    assert fed_positions(feed) == [list(range(1, 7))]
+    for start in (0, MAX_WAITING - 2, MAX_WAITING - 1):
+        assert step(runtime, request, starts=[start], limits=[0]) is None
+    feed = step(runtime, request, starts=[MAX_WAITING], limits=[0])
+    assert fed_positions(feed) == [list(range(1, MAX_WAITING))]  # its complete blocks
     assert feed.drafting == []
     runtime.done(feed)
-    assert step(runtime, request, starts=[6], limits=[0]) is None
-    assert fed_positions(step(runtime, request, starts=[7], limits=[0])) == [[7]]  # position 8 has no slot yet
+    assert runtime.sequences["r"].num_sealed == MAX_WAITING // SIZE
+
+
+class Recorder:
+    """Passes that remember which positions they read."""
+
+    def __init__(self):
+        self.read = []
+
+    def step(self, batch, hidden, rows, count, *, from_target):
+        self.read += batch.positions.tolist()
+
+
+def test_what_waits_for_a_block_is_fed_before_another_request_goes_on_behind_it():
+    runtime, first, second = a_runtime(), a_request("a"), a_request("b", blocks=(7, 3, 20))
+    runtime.passes = recorder = Recorder()
+    for request in (first, second):
+        request.hashes = hashes("x", "y")
+        runtime.start(request)
+    assert step(runtime, first, limits=[0]) is None
+    feed = step(runtime, second, starts=[8])
+    assert recorder.read == list(range(1, 8))
+    assert fed_positions(feed) == [[8, 9, 10]]
+    assert feed.hidden[:, 0].tolist() == [7, 8, 9]
+
+
+def test_an_aborted_request_is_fed_at_once():
+    runtime, request = a_runtime(), a_request()
+    runtime.passes = recorder = Recorder()
+    request.hashes = hashes("x", "y")
+    runtime.start(request)
+    assert step(runtime, request, limits=[0]) is None
+    request.finish_reason = "abort"
+    runtime.stop(request)
+    assert recorder.read == list(range(1, 8))
+
+
+def test_a_request_that_is_aborted_after_it_gave_its_blocks_back_is_not_fed():
+    runtime, request = a_runtime(), a_request()
+    runtime.passes = recorder = Recorder()
+    request.hashes = hashes("x", "y")
+    runtime.start(request)
+    assert step(runtime, request, limits=[0]) is None
+    request.blocks, request.finish_reason = [], "abort"  # preempted before
+    runtime.stop(request)
+    assert recorder.read == []
 
 
 def test_a_block_keeps_the_hidden_state_of_its_last_position():
@@ -216,12 +264,12 @@ def test_positions_beyond_the_draft_model_are_not_fed_and_blocks_before_them_are
     runtime, request = a_runtime(layers), a_request(num_tokens=13, blocks=(7, 3, 9, 2))
     request.hashes = hashes("a", "b", "c")
     runtime.start(request)
+    runtime.stop(request)
     feed = step(runtime, request)
-    assert fed_positions(feed) == [list(range(1, 10))]
+    assert fed_positions(feed) == [list(range(1, 8))]
     assert feed.drafting == []
     runtime.done(feed)
     assert runtime.notes.hash_of == {7: b"a", 3: b"b"}
-    assert step(runtime, request, starts=[13]) is None
 
 
 def slots_of_drafts(runtime, requests, count):
@@ -268,6 +316,7 @@ def test_what_lies_in_a_scratch_block_is_fed_again():
 
 def test_an_ended_request_is_fed_once_more_and_forgotten():
     runtime, request = a_runtime(), a_request(num_tokens=8, blocks=(7, 3))
+    request.hashes = hashes("x", "y")
     runtime.start(request)
     runtime.stop(request)
     feed = step(runtime, request, limits=[0])

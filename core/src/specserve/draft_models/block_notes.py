@@ -24,10 +24,10 @@ class BlockNotes:
         self.hash_of: dict[int, bytes] = {}
         """Block -> chain hash of the tokens for which it is complete."""
 
-    def seal(self, request: Request, index: int) -> None:
-        """The request's block number `index` is complete in the draft layers."""
+    def seal(self, request: Request, blocks: Sequence[int], index: int) -> None:
+        """Block number `index` of the request, whose blocks these are, is complete in the draft layers."""
         if index < len(request.hashes):
-            self.hash_of[request.blocks[index]] = request.hashes[index]
+            self.hash_of[blocks[index]] = request.hashes[index]
 
     def reopen(self, blocks: Sequence[int]) -> None:
         """Other tokens are about to be fed into these blocks: what was noted of their former ones is void."""

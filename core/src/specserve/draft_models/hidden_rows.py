@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LONG_STEP = 64
+"""Rows of a step beyond which some of them are copied rather than all kept."""
+
+
 class StepHidden:
     """The hidden states that one step computed."""
 
     def __init__(self, hidden: Mapping[int, Tensor], layers: Sequence[int]) -> None:
+        self.num_rows = len(hidden[layers[0]])
         self.parts: list[Tensor] | None = [hidden[layer] for layer in layers]
         self.rows: Tensor | None = None
 
@@ -38,7 +43,7 @@ class JoinedHidden:
     """Hidden states that are joined already, as a block keeps them. rows: [n, W]."""
 
     def __init__(self, rows: Tensor) -> None:
-        self.rows = rows
+        self.rows, self.num_rows = rows, len(rows)
 
     def joined(self) -> Tensor:
         return self.rows
@@ -77,9 +82,14 @@ def gather(entries: Sequence[HiddenRows]) -> Tensor:
 
 
 def split_off(entries: Sequence[HiddenRows], count: int) -> list[HiddenRows]:
-    """The last `count` rows, as a copy: the steps that computed them need not be kept."""
-    if not entries or count <= 0:
-        return []
-    last = entries[-1].rows[-count:]
-    own = gather([entries[-1]._replace(rows=last)]).clone()
-    return [*split_off(entries[:-1], count - len(last)), HiddenRows(JoinedHidden(own), range(len(last)))]
+    """The last `count` rows. Those of a long step are copied, so that it need not be kept."""
+    kept: list[HiddenRows] = []
+    for entry in reversed(entries):
+        if count <= 0:
+            break
+        last = entry._replace(rows=entry.rows[-count:])
+        count -= len(last.rows)
+        if entry.source is not None and entry.source.num_rows > LONG_STEP:
+            last = HiddenRows(JoinedHidden(gather([last]).clone()), range(len(last.rows)))
+        kept.append(last)
+    return kept[::-1]

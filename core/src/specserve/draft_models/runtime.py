@@ -1,8 +1,8 @@
 """Feeds a draft model the committed tokens that it lacks, in as few passes as drafting and the prefix cache allow.
 
-A request's tokens wait until it is drafted for, or until one of its blocks is complete: a block is published with all
-that the draft layers have to have of it, so that hits of the prefix cache are the same with and without a draft model.
-Draft tokens lie behind the committed ones, in blocks that belong to no request (`scratch`).
+A request's tokens wait until it is drafted for, until they are many, or until it ends. Where the prefix cache gives
+out a block that waits, its tokens are fed first, so that hits are the same with and without a draft model. Draft tokens
+lie behind the committed ones, in blocks that belong to no request (`scratch`).
 """
 
 from __future__ import annotations
@@ -34,6 +34,21 @@ if TYPE_CHECKING:
     from specserve.types import ForwardOutput, SpanVerdict, Verdict
 
 
+MAX_WAITING = 64
+"""Positions of a request that wait at most: bounds the hidden states that are kept, and the pass that reads them."""
+
+
+class Reading(NamedTuple):
+    """What a pass reads of one sequence."""
+
+    sequence: FedSequence
+    span: Span
+    blocks: Sequence[int]
+    """The request's own blocks, without scratch."""
+    num_complete: int
+    """So many of them are complete afterwards."""
+
+
 class DraftMemory(NamedTuple):
     """Where the draft layers' keys, values and hidden states lie."""
 
@@ -55,24 +70,32 @@ class DraftModelRuntime:
         self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
         self.first_scratch, self.num_scratch = memory.scratch, scratch_blocks(layers, memory.block_size)
         self.builder = BatchBuilder(memory.block_size, memory.device)
+        self.passes: DraftPass | None = None
+        """Set by `draft_pass`; reads what waits for nobody's draft."""
         self.sequences: dict[str, FedSequence] = {}
         self.ended: dict[str, FedSequence] = {}
         """Those that ended in the current step, which may have completed a block."""
+        self.readings: dict[int, list[Reading]] = {}
+        """Of feeds that are not done, by id of their batch."""
 
     def draft_pass(self, head: DraftHead) -> DraftPass:
         passes = forward_pass(head.decoder, self.kernels, self.attention)
         pieces = PiecewisePass(head, passes, self.attention)
         fuse = getattr(self.kernels, "fuse_draft", None)
         fused: DraftPass | None = None if fuse is None else fuse(head, pieces, self.attention)
-        return pieces if fused is None else fused
+        self.passes = pieces if fused is None else fused
+        return self.passes
 
     def start(self, request: Request) -> None:
         self.sequences[request.id] = FedSequence.of(request)
 
     def stop(self, request: Request) -> None:
         sequence = self.sequences.pop(request.id, None)
-        if sequence is not None:
-            self.ended[request.id] = sequence
+        if sequence is None:
+            return
+        self.ended[request.id] = sequence
+        if request.finish_reason == "abort":  # no step comes in which it ends
+            self.complete([self.silent(sequence, num_common(sequence.blocks, request.blocks))])
 
     # --- committed tokens ---------------------------------------------------------------------------
 
@@ -81,7 +104,8 @@ class DraftModelRuntime:
         drafting: list[tuple[int, FedSequence]] = []
         others: list[FedSequence] = []
         for i, (span, offset) in enumerate(zip(batch.spans, batch.row_offsets, strict=True)):
-            sequence = self.sequences.get(span.request.id) or self.ended.get(span.request.id)
+            request_id = span.request.id
+            sequence = self.sequences.get(request_id) or self.ended.get(request_id)
             if sequence is None:
                 continue
             self.advance(sequence, span, verdict.spans[i], HiddenRows(hidden, range(offset, offset + span.length)))
@@ -89,10 +113,14 @@ class DraftModelRuntime:
                 continue
             if limits[i] > 0 and self.can_draft(sequence):
                 drafting.append((i, sequence))
-            elif self.num_ready(sequence) // self.block_size > sequence.num_sealed:
+            elif self.num_ready(sequence) - sequence.num_fed >= MAX_WAITING or (
+                request_id in self.ended and span.request.hashes
+            ):
                 others.append(sequence)
         self.ended.clear()
-        return self.feed_of(drafting, others) if drafting or others else None
+        readings = [self.drafting(sequence, place) for place, (_, sequence) in enumerate(drafting)]
+        readings += [self.silent(sequence) for sequence in others]
+        return self.feed_of(readings, [i for i, _ in drafting])
 
     def advance(self, sequence: FedSequence, span: Span, decided: SpanVerdict, computed: HiddenRows) -> None:
         """Note the hidden states of the span's rows that are committed now. `computed`: of all its rows."""
@@ -100,20 +128,42 @@ class DraftModelRuntime:
         if sequence.was_restarted(span.start):
             self.restart(sequence, span.start)
         sequence.num_computed = request.computed
-        count = self.num_ready(sequence) - span.start
-        if source is not None and sequence.is_complete and count > 0:
+        ready = self.num_ready(sequence)
+        if not sequence.is_complete or ready <= span.start:
+            return
+        if source is not None:
             committed = [*rows[: span.known], *(rows[span.known + node] for node in decided.path)]
-            sequence.waiting.append(HiddenRows(source, committed[:count]))
+            sequence.waiting.append(HiddenRows(source, committed[: ready - span.start]))
+        if ready // self.block_size > len(sequence.blocks):
+            sequence.blocks += request.blocks[len(sequence.blocks) : ready // self.block_size]
 
     def restart(self, sequence: FedSequence, start: int) -> None:
         """The request begins at `start`, behind blocks that the prefix cache gave it."""
         num_blocks, request = start // self.block_size, sequence.request
-        sequence.restart(max(start, 1) if self.layers.reads_hidden else start, num_blocks)
+        if not self.notes.has_first(request, num_blocks):
+            self.complete_owners(request.blocks[:num_blocks])
+        sequence.restart(max(start, 1) if self.layers.reads_hidden else start, request.blocks[:num_blocks])
         if start % self.block_size or not self.notes.has_first(request, num_blocks):
             sequence.give_up()  # a fault kept a step from this runtime, or kept the blocks from being complete
         elif num_blocks and self.layers.reads_hidden:
             state = self.notes.state(request.blocks[num_blocks - 1])
             sequence.waiting.append(HiddenRows(JoinedHidden(state), [0]))
+
+    def complete_owners(self, blocks: Sequence[int]) -> None:
+        """Feed what waits for these blocks, which the prefix cache gave out: so they still hold their tokens."""
+        readings = []
+        for owner in self.sequences.values():
+            common = num_common(owner.blocks, blocks)
+            if owner.is_complete and common > owner.num_sealed:
+                readings.append(self.silent(owner, common))
+        self.complete(readings)
+
+    def complete(self, readings: list[Reading]) -> None:
+        feed = self.feed_of([reading for reading in readings if reading.sequence.is_complete], [])
+        if feed is not None:
+            assert self.passes is not None
+            self.passes.step(feed.batch, feed.hidden, [], 1, from_target=True)
+            self.done(feed)
 
     def num_ready(self, sequence: FedSequence) -> int:
         """Positions below this were computed by the target, and are not beyond the draft layers."""
@@ -124,67 +174,75 @@ class DraftModelRuntime:
         num_tokens = len(sequence.request.tokens)
         return sequence.num_computed == num_tokens - 1 and num_tokens < self.layers.max_len
 
-    def feed_of(self, drafting: list[tuple[int, FedSequence]], others: list[FedSequence]) -> Feed | None:
-        sequences = [*(sequence for _, sequence in drafting), *others]
-        spans = [
-            *(self.drafting_span(sequence, place) for place, (_, sequence) in enumerate(drafting)),
-            *(self.silent_span(sequence) for sequence in others),
-        ]
-        for sequence in sequences:
-            self.notes.reopen(sequence.request.blocks[sequence.num_sealed :])
-        hidden = self.hidden_of(sequences, spans) if self.layers.reads_hidden else None
-        fed = [(sequence, span) for sequence, span in zip(sequences, spans, strict=True) if span.length]
-        for sequence, span in zip(sequences, spans, strict=True):
-            if not span.length:  # its block is complete already
-                self.settle(sequence, sequence.num_fed)
+    # --- passes -------------------------------------------------------------------------------------
+
+    def drafting(self, sequence: FedSequence, place: int) -> Reading:
+        """All that the request lacks, its last token included, whose slot may be in a scratch block."""
+        begin, blocks = self.first_scratch + place * self.num_scratch, sequence.request.blocks
+        sequence.view.blocks = [*blocks, *range(begin, begin + self.num_scratch)]
+        span = Span(sequence.view, sequence.num_fed, sequence.num_computed + 1 - sequence.num_fed, 0, 1)
+        return Reading(sequence, span, blocks, self.num_ready(sequence) // self.block_size)
+
+    def silent(self, sequence: FedSequence, num_blocks: int | None = None) -> Reading:
+        """What the request's complete blocks lack, or the first of them."""
+        blocks = sequence.blocks[:num_blocks]
+        sequence.view.blocks = blocks
+        length = max(0, len(blocks) * self.block_size - sequence.num_fed)
+        return Reading(sequence, Span(sequence.view, sequence.num_fed, length, 0, 0), blocks, len(blocks))
+
+    def feed_of(self, readings: list[Reading], drafting: list[int]) -> Feed | None:
+        """None where there is nothing to compute; blocks that are complete already are noted then."""
+        readings = [each for each in readings if each.span.length or each.num_complete > each.sequence.num_sealed]
+        if not readings:
+            return None
+        for reading in readings:
+            self.notes.reopen(reading.blocks[reading.sequence.num_sealed :])
+        hidden = self.hidden_of(readings) if self.layers.reads_hidden else None
+        fed = [reading for reading in readings if reading.span.length]
+        for reading in readings:
+            if not reading.span.length:
+                self.settle(reading)
         if not fed:
             return None
-        batch = self.builder.build([span for _, span in fed])
-        return Feed(batch, hidden, [sequence for sequence, _ in fed], [i for i, _ in drafting])
+        batch = self.builder.build([reading.span for reading in fed])
+        self.readings = {id(batch): fed}
+        return Feed(batch, hidden, [reading.sequence for reading in fed], drafting)
 
-    def drafting_span(self, sequence: FedSequence, place: int) -> Span:
-        """All that the request lacks, its last token included, whose slot may be in a scratch block."""
-        begin = self.first_scratch + place * self.num_scratch
-        sequence.view.blocks = [*sequence.request.blocks, *range(begin, begin + self.num_scratch)]
-        return Span(sequence.view, sequence.num_fed, sequence.num_computed + 1 - sequence.num_fed, 0, 1)
-
-    def silent_span(self, sequence: FedSequence) -> Span:
-        """What the request lacks as far as it has slots."""
-        sequence.view.blocks = blocks = sequence.request.blocks
-        end = min(sequence.num_computed + 1, self.layers.max_len, len(blocks) * self.block_size)
-        return Span(sequence.view, sequence.num_fed, max(0, end - sequence.num_fed), 0, 0)
-
-    def hidden_of(self, sequences: Sequence[FedSequence], spans: Sequence[Span]) -> Tensor:
+    def hidden_of(self, readings: Sequence[Reading]) -> Tensor:
         """[rows of the spans, W]; saves the hidden states that blocks keep."""
-        waiting = gather([entry for sequence in sequences for entry in sequence.waiting])
+        waiting = gather([entry for reading in readings for entry in reading.sequence.waiting])
         fed, begin, size = [], 0, self.block_size
-        for sequence, span in zip(sequences, spans, strict=True):
+        for sequence, span, blocks, num_complete in readings:
             fed.append(waiting[begin : begin + span.length])
             before = begin - (sequence.num_fed - 1)  # the row of position 0, were it waiting
-            for index in range(sequence.num_sealed, self.num_ready(sequence) // size):
-                block = sequence.request.blocks[index]
-                self.notes.save_state(block, waiting[before + (index + 1) * size - 1])
+            for index in range(sequence.num_sealed, num_complete):
+                self.notes.save_state(blocks[index], waiting[before + (index + 1) * size - 1])
             begin += num_rows(sequence.waiting)
         return waiting if sum(map(len, fed)) == len(waiting) else torch.cat(fed)
 
     def done(self, feed: Feed) -> None:
-        for sequence, span in zip(feed.sequences, feed.batch.spans, strict=True):
-            assert isinstance(sequence, FedSequence)
-            self.settle(sequence, span.start + span.length)
+        for reading in self.readings.pop(id(feed.batch)):
+            self.settle(reading)
 
-    def settle(self, sequence: FedSequence, end: int) -> None:
-        """Positions below `end` are fed. What lies in a scratch block is fed again."""
-        size, request, num_ready = self.block_size, sequence.request, self.num_ready(sequence)
-        sequence.num_fed = min(end, len(request.blocks) * size)
-        sequence.waiting = split_off(sequence.waiting, num_ready + 1 - sequence.num_fed)
-        for index in range(sequence.num_sealed, min(num_ready, sequence.num_fed) // size):
-            self.notes.seal(request, index)
-            sequence.num_sealed = index + 1
+    def settle(self, reading: Reading) -> None:
+        """The pass was computed. What lies in a scratch block is fed again."""
+        sequence, span, blocks, num_complete = reading
+        if span.length:
+            sequence.num_fed = min(span.start + span.length, len(blocks) * self.block_size)
+        sequence.waiting = split_off(sequence.waiting, self.num_ready(sequence) + 1 - sequence.num_fed)
+        for index in range(sequence.num_sealed, num_complete):
+            self.notes.seal(sequence.request, blocks, index)
+        sequence.num_sealed = max(sequence.num_sealed, num_complete)
 
     # --- draft tokens -------------------------------------------------------------------------------
 
     def draft_batch(self, rows: Sequence[DraftRows]) -> Batch:
         return self.builder.build([draft_span(each) for each in rows])
+
+
+def num_common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Leading numbers that are equal."""
+    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def scratch_blocks(layers: DraftLayers, block_size: int) -> int:

@@ -13,6 +13,8 @@ from specserve.batch.request import Request
 from specserve.types import GenerateRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specserve.draft_models.hidden_rows import HiddenRows
 
 
@@ -29,6 +31,8 @@ class FedSequence:
     num_sealed: int = 0
     """Leading blocks that are complete in the draft layers and noted as such."""
     num_preemptions: int = 0
+    blocks: list[int] = field(default_factory=list)
+    """Its complete blocks, also after it gave them back: until they are used again they hold its tokens."""
     waiting: list[HiddenRows] = field(default_factory=list)
     is_complete: bool = True
     """Whether the draft layers have, or can be fed, every position; nothing is drafted where they cannot."""
@@ -41,9 +45,9 @@ class FedSequence:
         """Whether a step from position `start` on does not continue this sequence."""
         return start != self.num_computed or self.request.num_preemptions != self.num_preemptions
 
-    def restart(self, num_fed: int, num_blocks: int) -> None:
-        """Continue behind `num_blocks` blocks of the prefix cache."""
-        self.num_fed, self.num_sealed = num_fed, num_blocks
+    def restart(self, num_fed: int, blocks: Sequence[int]) -> None:
+        """Continue behind these blocks of the prefix cache."""
+        self.num_fed, self.num_sealed, self.blocks = num_fed, len(blocks), list(blocks)
         self.num_preemptions = self.request.num_preemptions
         self.waiting = []
         self.is_complete = True
