@@ -158,7 +158,9 @@ class DraftModelRuntime:
                 readings.append(self.silent(owner, common))
         self.complete(readings)
 
+    @torch.inference_mode()
     def complete(self, readings: list[Reading]) -> None:
+        """Read what waits for nobody's draft."""
         feed = self.feed_of([reading for reading in readings if reading.sequence.is_complete], [])
         if feed is not None:
             assert self.passes is not None

@@ -94,17 +94,18 @@ class AutoDepth:
         """When the pass that runs began, and its size class."""
 
     def begin(self, batch: Batch, verdict: Verdict) -> None:
-        now = time.perf_counter()
-        if self.ended_at and batch.only_decodes:
-            self.target_step.add(now - self.ended_at)
         self.num_requests = max(len(batch.spans), 1)
+        if not self.proposed:
+            return
+        if batch.only_decodes:
+            self.target_step.add(time.perf_counter() - self.ended_at)
         self.num_steps += 1
         self.explores = self.num_steps % EXPLORE_INTERVAL == 0
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             proposed = self.proposed.pop(span.request.id, None)
             if proposed is not None and decided.tokens:
                 self.learn(proposed, decided.tokens[: len(decided.path)])
-        self.ended_at = 0.0
+        self.proposed = {}
 
     def learn(self, proposed: Proposed, accepted: Sequence[int]) -> None:
         """`accepted`: the draft tokens that were accepted, whoever drafted them."""
@@ -136,6 +137,7 @@ class AutoDepth:
 
     def end(self, drafts: Sequence[Growing]) -> None:
         self.end_pass()
+        self.explores = False
         self.proposed = {draft.sequence.request.id: Proposed(*draft.likeliest_path()) for draft in drafts}
         self.ended_at = time.perf_counter()
 

@@ -61,10 +61,10 @@ class EagleDrafter:
         assert self.runtime is not None
         assert self.passes is not None
         drafts: list[Draft | None] = [None] * len(limits)
+        self.depth.begin(batch, verdict)
         feed = self.runtime.collect(batch, output, verdict, limits)
         if feed is None:
             return drafts
-        self.depth.begin(batch, verdict)
         growing = self.begin(feed, limits)
         step = self.passes.step(feed.batch, feed.hidden, rows_of(growing), self.topk, from_target=True)
         self.runtime.done(feed)
