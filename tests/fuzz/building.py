@@ -13,9 +13,11 @@ from fuzz.plans import changed
 from specserve.config import EngineConfig
 from specserve.engine.assembly import Assembled, assemble
 from specserve.kv.cache import KVCache
+from specserve.kv.slots import num_blocks_for
 from specserve.models.config import read_config
 from specserve.plugins.host import PluginHost
 from specserve_cpu._native import instruction_sets
+from specserve_eagle.options import EagleOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,6 +97,8 @@ def build_tested(
     setup.names.extend(name for name in plan.drafters if name not in OWN_DRAFTERS)
     if "ngram" in plan.drafters:
         setup.options["ngram"] = plan.ngram | ({"corpora": {"words": str(files.corpus)}} if files.corpus else {})
+    if "eagle" in plan.drafters:
+        setup.options["eagle"] = {"model": str(files.model), **plan.eagle}
     if "repeat" in plan.drafters:
         setup.options["repeat"] = {"width": plan.repeat_width}
     setup.extra.update(drafter_plugins(drafters) | planner_plugin(plan) | observer_plugin(plan))
@@ -160,7 +164,7 @@ def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, 
     config = EngineConfig(
         model=str(path),
         dtype=model.dtype,
-        kv_memory=str(num_blocks * bytes_per_block),
+        kv_memory=str(num_blocks * bytes_per_block + draft_bytes(setup, num_blocks, bytes_per_block, fields)),
         plugins=tuple(setup.names),
         default_plugins=False,
         allow_undeclared=True,
@@ -169,6 +173,14 @@ def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, 
     )
     host = PluginHost.start(config, setup.extra)
     return Built(assemble(config, host), host)
+
+
+def draft_bytes(setup: PluginSetup, num_blocks: int, bytes_per_block: int, fields: Mapping[str, Any]) -> int:
+    """What eagle takes of the KV memory beside so many blocks: as much again, and blocks for draft tokens."""
+    if "eagle" not in setup.names:
+        return 0
+    rows = EagleOptions(**setup.options["eagle"]).max_rows
+    return (num_blocks + fields["max_num_seqs"] * num_blocks_for(rows, fields["block_size"])) * bytes_per_block
 
 
 def write_corpus(file: Path, seed: int) -> Path:

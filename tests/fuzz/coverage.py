@@ -52,12 +52,21 @@ SHARES: dict[float, tuple[str, ...]] = {
     ),
     0.04: (
         *("rope linear", "rope dynamic", "rope llama3", "rope yarn", "rope longrope", "weights sticky"),
-        *("processor apply", "drafter oracle", "drafter repeat", "ngram learned", "ngram bfs", "ngram prob"),
+        *(
+            "processor apply",
+            "drafter oracle",
+            "drafter repeat",
+            "drafter eagle",
+            "ngram learned",
+            "ngram bfs",
+            "ngram prob",
+        ),
         *(
             "refused at admission",
             "ngram corpus",
             "accepted from ngram",
             "accepted from noisy",
+            "accepted from eagle",
             "accepted from several",
             "hybrid attention",
         ),

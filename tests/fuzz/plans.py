@@ -46,6 +46,7 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     drafters: tuple[str, ...] = ()
     """Of ngram, repeat (plugins), oracle, noisy and evil (the fuzzer's own)."""
     ngram: dict[str, Any] = {}
+    eagle: dict[str, Any] = {}
     corpus: bool = False
     repeat_width: int = 2
     noisy_p: float = 0.7

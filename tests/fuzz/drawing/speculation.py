@@ -1,4 +1,4 @@
-"""Draws drafters, alone and together, and every option of ngram."""
+"""Draws drafters, alone and together, every option of ngram, and the drafts of eagle."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ if TYPE_CHECKING:
 
     from fuzz.plans import ModelPlan
 
-ALONE = (("ngram",),) * 6 + (("noisy",),) * 4 + (("oracle",),) * 2 + (("repeat",), ("evil",), ("evil",))
-TOGETHER = (("ngram", "repeat"), ("ngram", "noisy"), ("evil", "ngram"), ("oracle", "evil"))
-THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"))
+ALONE = (
+    (("ngram",),) * 6 + (("noisy",),) * 4 + (("oracle",),) * 2 + (("repeat",), ("evil",), ("evil",)) + (("eagle",),) * 5
+)
+TOGETHER = (
+    ("ngram", "repeat"),
+    ("ngram", "noisy"),
+    ("evil", "ngram"),
+    ("oracle", "evil"),
+    ("eagle", "ngram"),
+    ("evil", "eagle"),
+)
+THREE = (("noisy", "repeat", "ngram"), ("ngram", "oracle", "repeat"), ("eagle", "noisy", "ngram"))
 OWN = ("oracle", "noisy", "evil")
 """The fuzzer's drafters: they are told what each request will say."""
 
@@ -24,12 +33,19 @@ def draw_speculation(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
         "noisy_p": rng.choice((0.3, 0.7, 0.9, 1.0)),
         "corpus": rng.random() < 0.3,
         "ngram": draw_ngram(rng) if "ngram" in drafters else {},
+        "eagle": draw_eagle(rng) if "eagle" in drafters else {},
     }
     if set(OWN) & set(drafters) and not model.is_demo and rng.random() < 0.4:
         layers = model.config["num_hidden_layers"]
         wanted = rng.sample(range(-1, layers + 1), rng.randint(1, layers + 1))
         fields["hidden_layers"] = tuple(sorted(wanted))
     return fields
+
+
+def draw_eagle(rng: random.Random) -> dict[str, Any]:
+    """Of the target as its own draft model: any model may be one."""
+    steps, topk = rng.choice((1, 2, 3, 5, "auto")), rng.choice((1, 1, 1, 2, 4))
+    return {"steps": steps, "topk": topk}
 
 
 def draw_ngram(rng: random.Random) -> dict[str, Any]:
