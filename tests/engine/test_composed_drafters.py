@@ -52,7 +52,7 @@ def test_a_costly_drafter_is_skipped_where_a_cheap_draft_suffices(toy_model):
 
     costly, cheap = Costly(expected, 2), OracleDrafter(expected, 6)
     run_both(toy_model, requests, costly, cheap)
-    assert 0 < costly.calls < 6  # of about 30 steps
+    assert 0 < costly.calls < 8  # of about 30 steps: at first, and now and then
 
 
 def test_a_faulty_drafter_does_not_take_its_neighbour_down(toy_model):
