@@ -34,9 +34,23 @@ class StepHidden:
         """[T, W]."""
         if self.rows is None:
             assert self.parts is not None
-            self.rows = self.parts[0] if len(self.parts) == 1 else torch.cat(self.parts, -1)
+            whole = whole_of(self.parts)
+            self.rows = torch.cat(self.parts, -1) if whole is None else whole
             self.parts = None
         return self.rows
+
+
+def whole_of(parts: Sequence[Tensor]) -> Tensor | None:
+    """The tensor whose columns these are, one after the other; None where they are not."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    rows, width = first.shape
+    begin, step = first.data_ptr(), width * first.element_size()
+    for i, part in enumerate(parts):
+        if part.stride() != (len(parts) * width, 1) or part.data_ptr() != begin + i * step:
+            return None
+    return first.as_strided((rows, len(parts) * width), first.stride())
 
 
 class JoinedHidden:

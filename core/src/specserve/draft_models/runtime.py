@@ -213,14 +213,16 @@ class DraftModelRuntime:
     def hidden_of(self, readings: Sequence[Reading]) -> Tensor:
         """[rows of the spans, W]; saves the hidden states that blocks keep."""
         waiting = gather([entry for reading in readings for entry in reading.sequence.waiting])
-        fed, begin, size = [], 0, self.block_size
+        begin, size, num_fed = 0, self.block_size, sum(reading.span.length for reading in readings)
+        fed: list[Tensor] = []
         for sequence, span, blocks, num_complete in readings:
-            fed.append(waiting[begin : begin + span.length])
+            if num_fed < len(waiting):
+                fed.append(waiting[begin : begin + span.length])
             before = begin - (sequence.num_fed - 1)  # the row of position 0, were it waiting
             for index in range(sequence.num_sealed, num_complete):
                 self.notes.save_state(blocks[index], waiting[before + (index + 1) * size - 1])
             begin += num_rows(sequence.waiting)
-        return waiting if sum(map(len, fed)) == len(waiting) else torch.cat(fed)
+        return torch.cat(fed) if fed else waiting
 
     def done(self, feed: Feed) -> None:
         for reading in self.readings.pop(id(feed.batch)):

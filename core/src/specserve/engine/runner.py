@@ -52,11 +52,13 @@ class Runner:
         return ForwardOutput(passes.logits(x, batch), hidden)
 
     def buffers(self, x: Tensor, num_rows: int) -> dict[int, Tensor]:
-        """A tensor [T, H] for the hidden states of each layer that is read."""
+        """A tensor [T, H] for the hidden states of each layer that is read: columns of one tensor, in layer order, so
+        that a drafter that reads them all need not copy them."""
         if not self.hidden_layers:
             return {}
-        memory = x.new_empty((len(self.hidden_layers), num_rows, self.model.hidden_size))
-        return dict(zip(self.hidden_layers, memory.unbind(), strict=True))
+        count, size = len(self.hidden_layers), self.model.hidden_size
+        columns = x.new_empty((num_rows, count * size)).split_with_sizes([size] * count, 1)
+        return dict(zip(self.hidden_layers, columns, strict=True))
 
     def pass_of(self, backend: AttentionBackend) -> ForwardPass:
         if backend is self.attention:

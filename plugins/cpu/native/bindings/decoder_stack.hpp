@@ -179,7 +179,7 @@ class PyDecoderStack {
             if (layer < 0 || layer > static_cast<int>(layers_.size()))
                 throw std::invalid_argument("taps must be of layers in [0, " + std::to_string(layers_.size()) +
                                             "]; got " + std::to_string(layer) + ".");
-            outputs.push_back({layer, checked_data<S>(out, "tap", {rows, hidden_size_})});
+            outputs.push_back({layer, checked_data<S>(out, "tap", {rows, hidden_size_}, 1), out.stride(0)});
         }
         return outputs;
     }

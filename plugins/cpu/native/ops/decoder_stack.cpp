@@ -61,7 +61,7 @@ void DecoderStack<S>::copy_taps(const Inputs& in, int layer, ptrdiff_t begin, pt
     for (const LayerTap<S>& tap : *in.taps)
         if (tap.layer == layer)
             for (int r = 0; r < in.rows; ++r)
-                std::memcpy(tap.out + r * width + begin, in.x + r * width + begin,
+                std::memcpy(tap.out + r * tap.stride + begin, in.x + r * width + begin,
                             static_cast<size_t>(end - begin) * sizeof(S));
 }
 

@@ -44,11 +44,12 @@ struct DecoderShape {
     int qkv_size() const { return (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim; }
 };
 
-// Where to copy the input of a layer, or the output of the last: [rows][hidden_size].
+// Where to copy the input of a layer, or the output of the last: [rows][hidden_size], rows `stride` apart.
 template <typename S>
 struct LayerTap {
     int layer;
     S* out;
+    ptrdiff_t stride;
 };
 
 // Some rows of a batch, ascending, and the attention plan of these alone.

@@ -62,7 +62,8 @@ void DecoderStack<S>::copy_tap_rows(const Inputs& in, int layer, int begin, int 
     ptrdiff_t width = shape_.hidden_size;
     for (const LayerTap<S>& tap : *in.taps)
         if (tap.layer == layer)
-            std::memcpy(tap.out + begin * width, in.x + begin * width, static_cast<size_t>(count * width) * sizeof(S));
+            for (int r = begin; r < begin + count; ++r)
+                std::memcpy(tap.out + r * tap.stride, in.x + r * width, static_cast<size_t>(width) * sizeof(S));
 }
 
 // From attention's output to the layer's output in in.x; normalizes that for the next layer if there is one.

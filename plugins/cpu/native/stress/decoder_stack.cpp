@@ -167,13 +167,13 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
         model.stack(kernels, layout, pool,
                     {cache.data(), cache.data() + cache_size, heads.num_kv_heads, heads.head_dim}, window, min_key);
     many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, segments, side_rows,
-                 {{1, tapped.data()}, {2, last.data()}});
+                 {{1, tapped.data(), model.hidden}, {2, last.data(), model.hidden}});
     many.logits(x.data(), last_row.data(), 1, logits.data());
     DecoderStack<S> one = model.stack(
         kernels, layout, std::make_shared<ThreadPool>(1),
         {other_cache.data(), other_cache.data() + cache_size, heads.num_kv_heads, heads.head_dim}, window, min_key);
     one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, split_by_row<S>(segments),
-                side_rows, {{1, other_tapped.data()}});
+                side_rows, {{1, other_tapped.data(), model.hidden}});
     one.logits(other_x.data(), nullptr, rows, other_logits.data());
     std::string isa = kernels.name;
     require(same_bits(x.data(), other_x.data(), x.size()), isa + ": hidden states depend on threads or tiles");

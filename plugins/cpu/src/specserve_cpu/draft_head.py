@@ -42,6 +42,13 @@ class FusedDraftPass:
         self.head, self.native, self.attention, self.sampler, self.pieces = head, native, attention, sampler, pieces
         self.ids = None if head.vocabulary is None else head.vocabulary.ids
         self.num_tokens = head.decoder.vocab_size
+        self.row_numbers = torch.arange(1)
+
+    def first_rows(self, count: int) -> Tensor:
+        """0, 1, ... [count] int64."""
+        if len(self.row_numbers) < count:
+            self.row_numbers = torch.arange(2 * count)
+        return self.row_numbers[:count]
 
     def step(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
@@ -55,7 +62,7 @@ class FusedDraftPass:
         scored, scored_plan = batch.scored_rows, plan
         if scored is None:
             scored_plan = self.attention.plan(batch).native
-            scored = torch.arange(batch.num_rows)
+            scored = self.first_rows(batch.num_rows)
         else:
             add_last_rows(scored_plan, batch)
         if self.head.decoder.num_layers > 1:
