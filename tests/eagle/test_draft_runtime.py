@@ -78,6 +78,42 @@ def test_what_waits_for_a_block_is_fed_before_another_request_goes_on_behind_it(
     assert feed.hidden[:, 0].tolist() == [7, 8, 9]
 
 
+def preempted(request, blocks):
+    """It comes back behind these blocks of the prefix cache."""
+    request.num_preemptions += 1
+    request.blocks = list(blocks)
+    return request
+
+
+def test_a_preempted_request_completes_blocks_behind_copies_that_others_computed():
+    """Its own copy of the first block, 7, was not published; 5 holds the same tokens."""
+    runtime, other, request = a_runtime(), a_request("o", blocks=(5, 6, 9)), a_request()
+    runtime.passes = recorder = Recorder()
+    for each in (other, request):
+        each.hashes = hashes("x", "y")
+        runtime.start(each)
+    runtime.done(step(runtime, other))
+    assert step(runtime, request, limits=[0]) is None
+    runtime.notes.reopen([6])  # other tokens since then
+    feed = step(runtime, preempted(request, (5, 3, 20)), starts=[8])
+    assert recorder.read == list(range(1, 8))
+    assert fed_positions(feed) == [[8, 9, 10, 11]]
+    assert feed.hidden[:, 0].tolist() == [7, 8, 9, 10]
+
+
+def test_a_preempted_request_is_not_drafted_for_where_its_keys_were_lost_with_its_block():
+    """Positions 1 to 6 lie in block 7, of which the prefix cache gave another copy, and are not there."""
+    layers = msgspec.structs.replace(LAYERS, max_len=64)
+    runtime, request = a_runtime(layers, size=8), a_request(num_tokens=7, blocks=(7, 3))
+    request.hashes = hashes("x")
+    runtime.start(request)
+    runtime.done(step(runtime, request))
+    assert step(runtime, request, starts=[7], limits=[0]) is None
+    assert runtime.sequences["r"].blocks == [7]
+    request.hashes = hashes("x")
+    assert step(runtime, preempted(request, (5, 20)), starts=[8]) is None
+
+
 def test_an_aborted_request_is_fed_at_once():
     runtime, request = a_runtime(), a_request()
     runtime.passes = recorder = Recorder()

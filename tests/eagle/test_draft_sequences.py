@@ -35,7 +35,7 @@ def test_a_preempted_sequence_is_a_new_one_even_where_it_goes_on_at_the_same_pos
     assert sequence.was_restarted(8)
     sequence.restart(8, [5, 3])
     assert not sequence.was_restarted(8)
-    assert (sequence.num_fed, sequence.num_sealed, sequence.waiting) == (8, 2, [])
+    assert (sequence.num_fed, sequence.num_sealed, sequence.long) == (8, 2, [])
 
 
 def test_a_sequence_that_was_given_up_is_complete_again_when_it_is_restarted():
@@ -79,9 +79,8 @@ def test_a_note_is_void_when_other_tokens_come_into_its_block():
     assert not notes.has_first(request, 1)
 
 
-def test_a_state_is_handed_out_as_a_copy():
+def test_each_block_keeps_a_state_of_its_own():
     notes = BlockNotes(torch.zeros(NUM_BLOCKS, W))
-    notes.save_state(5, torch.tensor([1.0, 2.0, 3.0]))
-    state = notes.state(5)
-    notes.save_state(5, torch.zeros(W))
-    assert state.tolist() == [[1.0, 2.0, 3.0]]
+    notes.save_states([5, 2], torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    assert notes.state(5).tolist() == [1.0, 2.0, 3.0]
+    assert notes.state(2).tolist() == [4.0, 5.0, 6.0]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.batch.builder import to_device
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,12 +41,12 @@ class BlockNotes:
         pairs = zip(request.blocks[:count], request.hashes[:count], strict=False)
         return len(request.hashes) >= count and all(self.hash_of.get(block) == h for block, h in pairs)
 
-    def save_state(self, block: int, row: Tensor) -> None:
-        """row: [W], the hidden state of the block's last position."""
+    def save_states(self, blocks: Sequence[int], rows: Tensor) -> None:
+        """rows: [n, W], the hidden state of each block's last position."""
         assert self.states is not None
-        self.states[block] = row
+        self.states.index_copy_(0, to_device(blocks, self.states.device), rows)
 
     def state(self, block: int) -> Tensor:
-        """[1, W], a copy."""
+        """[W]."""
         assert self.states is not None
-        return self.states[block : block + 1].clone()
+        return self.states[block]

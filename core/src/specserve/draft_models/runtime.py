@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.builder import BatchBuilder
+from specserve.batch.builder import BatchBuilder, to_device
 from specserve.batch.span import Span
 from specserve.draft_models.draft_spans import draft_span
 from specserve.draft_models.head_pass import PiecewisePass
-from specserve.draft_models.hidden_rows import HiddenRows, JoinedHidden, StepHidden, gather, num_rows, split_off
 from specserve.draft_models.sequences import FedSequence
+from specserve.draft_models.waiting_hidden import HiddenRing, LongRows, gather, joined
 from specserve.kv.slots import num_blocks_for
 from specserve.models.tiled import forward_pass
 from specserve.protocols import Feed
@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 
 MAX_WAITING = 64
-"""Positions of a request that wait at most: bounds the hidden states that are kept, and the pass that reads them."""
+"""As soon as so many positions of a request wait, its complete blocks are fed."""
+
+
+MAX_STEP_ROWS = 32
+"""Accepted tokens of one step of a request for which the ring has room; more are kept in the step's tensor."""
 
 
 class Reading(NamedTuple):
@@ -70,6 +74,10 @@ class DraftModelRuntime:
         self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
         self.first_scratch, self.num_scratch = memory.scratch, scratch_blocks(layers, memory.block_size)
         self.builder = BatchBuilder(memory.block_size, memory.device)
+        self.ring: HiddenRing | None = None
+        """What waits; None where no hidden states are read."""
+        if self.notes.states is not None:
+            self.ring = HiddenRing(self.notes.states[:0], ring_length(memory.block_size))
         self.passes: DraftPass | None = None
         """Set by `draft_pass`; reads what waits for nobody's draft."""
         self.sequences: dict[str, FedSequence] = {}
@@ -95,20 +103,23 @@ class DraftModelRuntime:
             return
         self.ended[request.id] = sequence
         if request.finish_reason == "abort":  # no step comes in which it ends
-            self.complete([self.silent(sequence, num_common(sequence.blocks, request.blocks))])
+            self.complete([self.silent(sequence, len(sequence.blocks) if sequence.holds_blocks else 0)])
 
     # --- committed tokens ---------------------------------------------------------------------------
 
     def collect(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> Feed | None:
-        hidden = StepHidden(output.hidden, self.hidden_layers) if self.layers.reads_hidden else None
+        hidden = joined(output.hidden, self.hidden_layers) if self.layers.reads_hidden else None
         drafting: list[tuple[int, FedSequence]] = []
         others: list[FedSequence] = []
-        for i, (span, offset) in enumerate(zip(batch.spans, batch.row_offsets, strict=True)):
+        for i, span in enumerate(batch.spans):
             request_id = span.request.id
             sequence = self.sequences.get(request_id) or self.ended.get(request_id)
             if sequence is None:
                 continue
-            self.advance(sequence, span, verdict.spans[i], HiddenRows(hidden, range(offset, offset + span.length)))
+            if sequence.was_restarted(span.start):
+                self.write_noted(hidden)
+                self.restart(sequence, span.start)
+            self.advance(sequence, span, verdict.spans[i], batch.row_offsets[i], hidden)
             if not sequence.is_complete:
                 continue
             if limits[i] > 0 and self.can_draft(sequence):
@@ -117,46 +128,74 @@ class DraftModelRuntime:
                 request_id in self.ended and span.request.hashes
             ):
                 others.append(sequence)
-        self.ended.clear()
+        self.write_noted(hidden)
         readings = [self.drafting(sequence, place) for place, (_, sequence) in enumerate(drafting)]
         readings += [self.silent(sequence) for sequence in others]
-        return self.feed_of(readings, [i for i, _ in drafting])
+        feed = self.feed_of(readings, [i for i, _ in drafting])
+        self.forget_ended()
+        return feed
 
-    def advance(self, sequence: FedSequence, span: Span, decided: SpanVerdict, computed: HiddenRows) -> None:
-        """Note the hidden states of the span's rows that are committed now. `computed`: of all its rows."""
-        request, (source, rows) = span.request, computed
-        if sequence.was_restarted(span.start):
-            self.restart(sequence, span.start)
+    def advance(
+        self, sequence: FedSequence, span: Span, decided: SpanVerdict, offset: int, hidden: Tensor | None
+    ) -> None:
+        """Note the hidden states of the span's rows that are committed now. hidden: [T, W], the span's from `offset`
+        on."""
+        request = span.request
         sequence.num_computed = request.computed
         ready = self.num_ready(sequence)
         if not sequence.is_complete or ready <= span.start:
             return
-        if source is not None:
-            committed = [*rows[: span.known], *(rows[span.known + node] for node in decided.path)]
-            sequence.waiting.append(HiddenRows(source, committed[: ready - span.start]))
+        if hidden is not None:
+            self.note(sequence, span.start, committed_rows(span, decided, offset)[: ready - span.start], hidden)
         if ready // self.block_size > len(sequence.blocks):
             sequence.blocks += request.blocks[len(sequence.blocks) : ready // self.block_size]
+
+    def note(self, sequence: FedSequence, first: int, rows: Sequence[int], hidden: Tensor) -> None:
+        """Let these rows of the step, of the positions from `first` on, wait."""
+        assert self.ring is not None
+        if first + len(rows) - (sequence.num_fed - 1) > self.ring.length:
+            sequence.long.append(LongRows(first, rows_of(hidden, rows)))
+            return
+        if sequence.place < 0:
+            sequence.place = self.ring.open()
+        self.ring.note(rows, sequence.place, first)
+
+    def write_noted(self, hidden: Tensor | None) -> None:
+        if self.ring is not None and hidden is not None:
+            self.ring.flush(hidden)
 
     def restart(self, sequence: FedSequence, start: int) -> None:
         """The request begins at `start`, behind blocks that the prefix cache gave it."""
         num_blocks, request = start // self.block_size, sequence.request
         if not self.notes.has_first(request, num_blocks):
-            self.complete_owners(request.blocks[:num_blocks])
+            self.complete_owners(request, num_blocks)
         sequence.restart(max(start, 1) if self.layers.reads_hidden else start, request.blocks[:num_blocks])
         if start % self.block_size or not self.notes.has_first(request, num_blocks):
             sequence.give_up()  # a fault kept a step from this runtime, or kept the blocks from being complete
-        elif num_blocks and self.layers.reads_hidden:
-            state = self.notes.state(request.blocks[num_blocks - 1])
-            sequence.waiting.append(HiddenRows(JoinedHidden(state), [0]))
+        elif num_blocks and self.ring is not None:
+            if sequence.place < 0:
+                sequence.place = self.ring.open()
+            self.ring.put(sequence.place, start - 1, self.notes.state(request.blocks[num_blocks - 1]))
 
-    def complete_owners(self, blocks: Sequence[int]) -> None:
-        """Feed what waits for these blocks, which the prefix cache gave out: so they still hold their tokens."""
-        readings = []
-        for owner in self.sequences.values():
-            common = num_common(owner.blocks, blocks)
-            if owner.is_complete and common > owner.num_sealed:
-                readings.append(self.silent(owner, common))
-        self.complete(readings)
+    def complete_owners(self, request: Request, num_blocks: int) -> None:
+        """Feed what waits for the request's first blocks, which the prefix cache gave out, so that they still hold
+        their tokens."""
+        for owner in sorted(self.sequences.values(), key=lambda sequence: sequence.num_sealed):
+            shared = num_shared(owner, request, num_blocks)
+            if not owner.is_complete or shared <= owner.num_sealed:
+                continue
+            if owner.holds_blocks:
+                self.complete([self.silent(owner, shared)])
+            elif self.can_follow(owner, request):
+                owner.blocks[:shared] = request.blocks[:shared]
+                self.complete([self.silent(owner, shared)])
+
+    def can_follow(self, owner: FedSequence, request: Request) -> bool:
+        """Whether what the owner, which gave its blocks back, was fed lies in the request's blocks too."""
+        index = owner.num_sealed
+        first = max(index * self.block_size, int(self.layers.reads_hidden))
+        is_there = owner.num_fed <= first or owner.blocks[index] == request.blocks[index]
+        return is_there and self.notes.has_first(request, index)
 
     @torch.inference_mode()
     def complete(self, readings: list[Reading]) -> None:
@@ -210,19 +249,22 @@ class DraftModelRuntime:
         self.readings = {id(batch): fed}
         return Feed(batch, hidden, [reading.sequence for reading in fed], drafting)
 
-    def hidden_of(self, readings: Sequence[Reading]) -> Tensor:
-        """[rows of the spans, W]; saves the hidden states that blocks keep."""
-        waiting = gather([entry for reading in readings for entry in reading.sequence.waiting])
-        begin, size, num_fed = 0, self.block_size, sum(reading.span.length for reading in readings)
-        fed: list[Tensor] = []
+    def hidden_of(self, readings: Sequence[Reading]) -> Tensor | None:
+        """[rows of the spans, W], None where there are no rows; saves the hidden states that blocks keep."""
+        assert self.ring is not None
+        fed: list[Tensor | Sequence[int]] = []
+        kept: list[Tensor | Sequence[int]] = []
+        keeping: list[int] = []
         for sequence, span, blocks, num_complete in readings:
-            if num_fed < len(waiting):
-                fed.append(waiting[begin : begin + span.length])
-            before = begin - (sequence.num_fed - 1)  # the row of position 0, were it waiting
+            begin = sequence.num_fed - 1
+            fed += sequence.pieces(self.ring, begin, begin + span.length)
             for index in range(sequence.num_sealed, num_complete):
-                self.notes.save_state(blocks[index], waiting[before + (index + 1) * size - 1])
-            begin += num_rows(sequence.waiting)
-        return torch.cat(fed) if fed else waiting
+                end = (index + 1) * self.block_size
+                kept += sequence.pieces(self.ring, end - 1, end)
+                keeping.append(blocks[index])
+        if keeping:
+            self.notes.save_states(keeping, gather(kept, self.ring.rows))
+        return gather(fed, self.ring.rows) if fed else None
 
     def done(self, feed: Feed) -> None:
         for reading in self.readings.pop(id(feed.batch)):
@@ -233,10 +275,30 @@ class DraftModelRuntime:
         sequence, span, blocks, num_complete = reading
         if span.length:
             sequence.num_fed = min(span.start + span.length, len(blocks) * self.block_size)
-        sequence.waiting = split_off(sequence.waiting, self.num_ready(sequence) + 1 - sequence.num_fed)
+        if sequence.long:
+            self.shorten(sequence)
         for index in range(sequence.num_sealed, num_complete):
             self.notes.seal(sequence.request, blocks, index)
         sequence.num_sealed = max(sequence.num_sealed, num_complete)
+
+    def shorten(self, sequence: FedSequence) -> None:
+        """What still waits of long steps goes to the ring, so that their tensors need not be kept."""
+        assert self.ring is not None
+        first, end = sequence.num_fed - 1, self.num_ready(sequence)
+        if end - first > self.ring.length or self.sequences.get(sequence.request.id) is not sequence:
+            return  # a pass raised before, or the request has ended
+        if sequence.place < 0:
+            sequence.place = self.ring.open()
+        for begin, rows in sequence.long:
+            for position in range(max(begin, first), begin + len(rows)):
+                self.ring.put(sequence.place, position, rows[position - begin])
+        sequence.long = []
+
+    def forget_ended(self) -> None:
+        for sequence in self.ended.values():
+            if self.ring is not None and sequence.place >= 0:
+                self.ring.close(sequence.place)
+        self.ended.clear()
 
     # --- draft tokens -------------------------------------------------------------------------------
 
@@ -244,9 +306,30 @@ class DraftModelRuntime:
         return self.builder.build([draft_span(each) for each in rows])
 
 
-def num_common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Leading numbers that are equal."""
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+def committed_rows(span: Span, decided: SpanVerdict, offset: int) -> Sequence[int]:
+    """Rows of the step that are committed now: its committed tokens and the accepted draft tokens."""
+    end = offset + span.known
+    if not decided.path:
+        return range(offset, end)
+    return [*range(offset, end), *(end + node for node in decided.path)]
+
+
+def rows_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:
+    """Some rows, ascending, of which long spans have only consecutive ones."""
+    if rows[-1] - rows[0] == len(rows) - 1:
+        return hidden[rows[0] : rows[-1] + 1]
+    return hidden.index_select(0, to_device(rows, hidden.device))
+
+
+def ring_length(block_size: int) -> int:
+    """Room for what waits in steady decoding: a block at least, and what completes it."""
+    return max(MAX_WAITING, block_size) + max(block_size, MAX_STEP_ROWS)
+
+
+def num_shared(owner: FedSequence, request: Request, num_blocks: int) -> int:
+    """The leading blocks of the request up to the last one that the owner computed."""
+    pairs = zip(owner.blocks, owner.request.hashes, request.blocks[:num_blocks], request.hashes, strict=False)
+    return max((i + 1 for i, (mine, h, block, other) in enumerate(pairs) if mine == block and h == other), default=0)
 
 
 def scratch_blocks(layers: DraftLayers, block_size: int) -> int:

@@ -2,6 +2,7 @@
 
 Positions below `num_fed` have keys and values in the draft layers. Where the layers read hidden states, those of the
 positions [num_fed - 1, num_computed) wait: the pair of hidden state p and token p + 1 is fed at position p + 1.
+They lie in `long`, and else in the ring.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from specserve.types import GenerateRequest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.draft_models.hidden_rows import HiddenRows
+    from torch import Tensor
+
+    from specserve.draft_models.waiting_hidden import HiddenRing, LongRows
 
 
 @dataclass(slots=True, eq=False)
@@ -33,13 +36,21 @@ class FedSequence:
     num_preemptions: int = 0
     blocks: list[int] = field(default_factory=list)
     """Its complete blocks, also after it gave them back: until they are used again they hold its tokens."""
-    waiting: list[HiddenRows] = field(default_factory=list)
+    place: int = -1
+    """In the ring of hidden states; -1 before it has any."""
+    long: list[LongRows] = field(default_factory=list)
+    """Hidden states that the ring has no room for, in order."""
     is_complete: bool = True
     """Whether the draft layers have, or can be fed, every position; nothing is drafted where they cannot."""
 
     @classmethod
     def of(cls, request: Request) -> FedSequence:
         return cls(request, view_of(request), num_preemptions=request.num_preemptions)
+
+    @property
+    def holds_blocks(self) -> bool:
+        """Whether its complete blocks are still the request's."""
+        return self.request.blocks[: len(self.blocks)] == self.blocks
 
     def was_restarted(self, start: int) -> bool:
         """Whether a step from position `start` on does not continue this sequence."""
@@ -49,13 +60,30 @@ class FedSequence:
         """Continue behind these blocks of the prefix cache."""
         self.num_fed, self.num_sealed, self.blocks = num_fed, len(blocks), list(blocks)
         self.num_preemptions = self.request.num_preemptions
-        self.waiting = []
+        self.long = []
         self.is_complete = True
 
     def give_up(self) -> None:
         """Draft no more for this request: a later pass could not see all that is before."""
         self.is_complete = False
-        self.waiting = []
+        self.long = []
+
+    def pieces(self, ring: HiddenRing, begin: int, end: int) -> list[Tensor | Sequence[int]]:
+        """The hidden states of the positions [begin, end), all of which wait, as `waiting_hidden.gather` reads them."""
+        found: list[Tensor | Sequence[int]] = []
+        for first, rows in self.long:
+            if begin >= end:
+                return found
+            if begin < first:
+                found.append(ring.indices(self.place, range(begin, min(first, end))))
+                begin = first
+            last = min(end, first + len(rows))
+            if begin < last:
+                found.append(rows[begin - first : last - first])
+                begin = last
+        if begin < end:
+            found.append(ring.indices(self.place, range(begin, end)))
+        return found
 
 
 def view_of(request: Request) -> Request:

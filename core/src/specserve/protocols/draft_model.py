@@ -94,7 +94,7 @@ class DraftPass(Protocol):
     def step(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
     ) -> DraftStep:
-        """hidden: [R, W] from the target, or [R, H] of an earlier pass; it may be overwritten. rows: the scored rows of
+        """hidden: [R, W] from the target, or [R, H] of an earlier pass; it is not changed. rows: the scored rows of
         the batch in order, numbered from 0, of which at most `count` tokens each are wanted."""
         ...
 

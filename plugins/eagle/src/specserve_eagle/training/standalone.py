@@ -14,7 +14,7 @@ from torch import nn
 
 from specserve.errors import ConfigError
 from specserve_eagle.training.modules import HeadShape, Norm, PlainLayer, Rotation
-from specserve_eagle.training.unroll import Unrolled, cross_entropy, teacher_of
+from specserve_eagle.training.unroll import Unrolled, agreement, cross_entropy, teacher_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -82,7 +82,5 @@ def distill(model: DraftLlama, target: Target, ids: Tensor) -> Unrolled:
     """ids: [B, T] int64. One step: each further one would see the same text and agree as often."""
     teacher = teacher_of(target.features(ids, ()).logits, None)
     log_q = draft_logits(model, target, ids).float().log_softmax(-1)
-    with torch.no_grad():
-        greedy = (log_q.argmax(-1) == teacher.best).float().mean()
-        overlap = torch.minimum(log_q.exp(), teacher.probabilities).sum(-1).mean()
-    return Unrolled(cross_entropy(log_q, teacher), [greedy], [overlap])
+    seen = agreement(log_q, teacher)
+    return Unrolled(cross_entropy(log_q, teacher), [seen.greedy], [seen.overlap])
