@@ -8,8 +8,9 @@ import pytest
 import torch
 from runtime_cases import a_request
 
+from specserve.draft_models.hidden_ring import MAX_NOTED_ROWS, HiddenRing, StepHidden
 from specserve.draft_models.sequences import FedSequence
-from specserve.draft_models.waiting_hidden import HiddenRing, LongRows, gather, joined
+from specserve.draft_models.waiting_hidden import WaitingHidden
 
 W, LENGTH = 6, 8
 
@@ -27,19 +28,27 @@ def a_ring():
     return HiddenRing(torch.zeros(0, W), LENGTH)
 
 
+def a_step(*positions):
+    return StepHidden({0: numbered(*positions)}, (0,))
+
+
+def read(ring, place, positions):
+    return numbers(ring.rows()[list(ring.indices(place, positions))])
+
+
 def test_layers_are_joined_in_the_order_in_which_the_drafter_names_them():
     layers = {3: torch.full((2, 3), 3.0), 1: torch.full((2, 3), 1.0)}
-    assert joined(layers, (3, 1)).tolist() == [[3.0] * 3 + [1.0] * 3] * 2
+    assert StepHidden(layers, (3, 1)).joined().tolist() == [[3.0] * 3 + [1.0] * 3] * 2
 
 
 def test_a_single_layer_is_not_copied():
     rows = torch.randn(4, W)
-    assert joined({2: rows}, (2,)) is rows
+    assert StepHidden({2: rows}, (2,)).joined() is rows
 
 
 def test_columns_of_one_tensor_are_not_copied():
     whole = torch.randn(4, 2 * W)
-    found = joined(dict(enumerate(whole.split_with_sizes([W, W], 1))), (0, 1))
+    found = StepHidden(dict(enumerate(whole.split_with_sizes([W, W], 1))), (0, 1)).joined()
     assert found.data_ptr() == whole.data_ptr()
     assert torch.equal(found, whole)
 
@@ -59,75 +68,108 @@ def test_places_are_used_again():
     ring = a_ring()
     places = [ring.open() for _ in range(5)]
     assert len(set(places)) == 5
-    size = len(ring.rows)
+    size = len(ring.rows())
     for place in places:
         ring.close(place)
     assert {ring.open() for _ in range(5)} <= set(range(size // LENGTH))
-    assert len(ring.rows) == size
+    assert len(ring.rows()) == size
 
 
 def test_what_a_place_holds_outlives_the_growth_of_the_ring():
     ring = a_ring()
     place = ring.open()
     ring.put(place, 3, numbered(7)[0])
+    ring.begin(a_step(8))
+    ring.note([0], place, 4)
     for _ in range(4):
         ring.open()
-    assert numbers(gather([ring.indices(place, range(3, 4))], ring.rows)) == [7]
+    assert read(ring, place, range(3, 5)) == [7, 8]
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, MAX_NOTED_ROWS // 2, MAX_NOTED_ROWS + 1])
+def test_rows_of_several_steps_are_written_at_the_latest_when_they_are_read(num_rows):
+    """Of each step the last row is noted."""
+    ring = a_ring()
+    place = ring.open()
+    for position in range(LENGTH):
+        ring.begin(a_step(*[-1] * (num_rows - 1), position))
+        ring.note([num_rows - 1], place, position)
+    assert sum(step.num_rows for step in ring.steps) <= MAX_NOTED_ROWS + 2 * num_rows
+    assert read(ring, place, range(LENGTH)) == list(range(LENGTH))
+
+
+def test_a_step_of_which_nothing_is_noted_is_not_kept():
+    ring = a_ring()
+    for _ in range(3):
+        ring.begin(a_step(1))
+    assert len(ring.steps) == 1
+
+
+def test_a_place_that_is_closed_keeps_no_row_that_its_next_owner_writes():
+    ring = a_ring()
+    ring.begin(a_step(5, 6))
+    place = ring.open()
+    ring.note([0], place, 0)
+    ring.close(place)
+    assert ring.open() == place
+    ring.note([1], place, 0)
+    assert read(ring, place, range(1)) == [6]
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_of_steps_are_read_as_they_were_noted(seed):
-    """Several sequences, whose windows never exceed the ring: some rows long, some in the ring."""
-    rng, ring = random.Random(seed), a_ring()
-    sequences = [FedSequence.of(a_request(f"{i}")) for i in range(3)]
-    first, end = [0] * 3, [0] * 3
-    for _ in range(30):
-        step, rows = [], 0
+    """Several sequences, of which much or little waits: some rows of long steps, some in the ring."""
+    rng, waiting = random.Random(seed), WaitingHidden((0,), torch.zeros(0, W), LENGTH)
+    sequences, end = [FedSequence.of(a_request(f"{i}")) for i in range(3)], [0] * 3
+    for sequence in sequences:
+        sequence.num_fed = 1
+    for _ in range(40):
+        counts = [rng.choice((0, 1, 2, 5, LENGTH + 3)) for _ in sequences]
+        step = [100 * i + end[i] + n for i, count in enumerate(counts) for n in range(count)]
+        waiting.begin({0: numbered(*step, -1)})  # the last row is of a rejected draft token
+        row = 0
+        for i, (sequence, count) in enumerate(zip(sequences, counts, strict=True)):
+            if count:
+                waiting.note(sequence, end[i], range(row, row + count))
+            row, end[i] = row + count, end[i] + count
         for i, sequence in enumerate(sequences):
-            count = rng.randint(0, 5)
-            span = range(end[i], end[i] + count)
-            if not count:
-                continue
-            skipped = [-1] * rng.randint(0, 2)  # rows of rejected draft tokens
-            if end[i] + count - first[i] > LENGTH:
-                sequence.long.append(LongRows(end[i], numbered(*(100 * i + p for p in span))))
-            else:
-                if sequence.place < 0:
-                    sequence.place = ring.open()
-                ring.note(range(rows, rows + count), sequence.place, end[i])
-            step += [*(100 * i + p for p in span), *skipped]
-            rows += count + len(skipped)
-            end[i] += count
-        ring.flush(numbered(*step) if step else torch.zeros(0, W))
-        for i, sequence in enumerate(sequences):
-            if first[i] < end[i]:
-                pieces = sequence.pieces(ring, first[i], end[i])
-                assert numbers(gather(pieces, ring.rows)) == [100 * i + p for p in range(first[i], end[i])]
-            if rng.random() < 0.4 or end[i] - first[i] > LENGTH:
-                first[i], sequence.long = end[i], []
+            first = sequence.num_fed - 1
+            if first < end[i] and rng.random() < 0.6:
+                begin, last = sorted((rng.randint(first, end[i] - 1), rng.randint(first + 1, end[i])))
+                pieces = waiting.pieces(sequence, begin, last)
+                if begin < last:
+                    assert numbers(waiting.gather(pieces)) == [100 * i + p for p in range(begin, last)]
+                assert begin < last or pieces == []
+            if rng.random() < 0.4:
+                sequence.num_fed = rng.randint(sequence.num_fed, max(end[i], 1))
+                waiting.shorten(sequence, end[i])
 
 
-def test_a_step_without_noted_rows_writes_nothing():
-    ring = a_ring()
-    place = ring.open()
-    ring.note([0], place, 2)
-    ring.flush(numbered(5))
-    ring.flush(numbered(9))
-    assert numbers(gather([ring.indices(place, range(2, 3))], ring.rows)) == [5]
+def test_what_waits_of_a_long_step_goes_to_the_ring_when_most_of_it_was_read():
+    waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
+    sequence.num_fed = 1
+    waiting.begin({0: numbered(*range(20))})
+    waiting.note(sequence, 0, range(20))
+    waiting.shorten(sequence, 20)
+    assert len(sequence.long) == 1  # too much waits
+    sequence.num_fed = 16
+    waiting.shorten(sequence, 20)
+    assert not sequence.long
+    assert numbers(waiting.gather(waiting.pieces(sequence, 15, 20))) == [15, 16, 17, 18, 19]
 
 
 def test_consecutive_rows_are_not_copied():
-    ring = a_ring()
-    ring.open()
-    found = gather([range(2, 4), range(4, 5)], ring.rows)
-    assert found.data_ptr() == ring.rows[2].data_ptr()
+    waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
+    waiting.put(sequence, 2, numbered(5)[0])
+    found = waiting.gather([range(2, 4), range(4, 5)])
+    assert found.data_ptr() == waiting.ring.rows()[2].data_ptr()
     assert len(found) == 3
 
 
-def test_rows_of_the_ring_and_of_long_steps_are_gathered_in_order():
-    ring = a_ring()
-    place = ring.open()
-    for position in range(LENGTH):
-        ring.put(place, position, numbered(position)[0])
-    found = gather([[1], numbered(20, 21), [5, 6], [0]], ring.rows)
-    assert numbers(found) == [1, 20, 21, 5, 6, 0]
+def test_a_forgotten_sequence_gives_its_place_back():
+    waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
+    waiting.put(sequence, 2, numbered(5)[0])
+    place = sequence.place
+    waiting.forget(sequence)
+    assert sequence.place == -1
+    assert waiting.ring.open() == place

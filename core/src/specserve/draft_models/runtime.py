@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.builder import BatchBuilder, to_device
+from specserve.batch.builder import BatchBuilder
 from specserve.batch.span import Span
 from specserve.draft_models.draft_spans import draft_span
 from specserve.draft_models.head_pass import PiecewisePass
 from specserve.draft_models.sequences import FedSequence
-from specserve.draft_models.waiting_hidden import HiddenRing, LongRows, gather, joined
+from specserve.draft_models.waiting_hidden import WaitingHidden
 from specserve.kv.slots import num_blocks_for
 from specserve.models.tiled import forward_pass
 from specserve.protocols import Feed
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.draft_models.block_notes import BlockNotes
+    from specserve.draft_models.waiting_hidden import Piece
     from specserve.models.draft_head import DraftHead
     from specserve.protocols import AttentionBackend, DraftLayers, DraftPass, DraftRows, KernelSet
     from specserve.types import ForwardOutput, SpanVerdict, Verdict
@@ -70,19 +71,21 @@ class DraftModelRuntime:
     def __init__(
         self, layers: DraftLayers, hidden_layers: Sequence[int], kernels: KernelSet, memory: DraftMemory
     ) -> None:
-        self.layers, self.hidden_layers, self.kernels = layers, hidden_layers, kernels
+        self.layers, self.kernels = layers, kernels
         self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
         self.first_scratch, self.num_scratch = memory.scratch, scratch_blocks(layers, memory.block_size)
         self.builder = BatchBuilder(memory.block_size, memory.device)
-        self.ring: HiddenRing | None = None
-        """What waits; None where no hidden states are read."""
+        self.waiting: WaitingHidden | None = None
+        """None where no hidden states are read."""
         if self.notes.states is not None:
-            self.ring = HiddenRing(self.notes.states[:0], ring_length(memory.block_size))
+            self.waiting = WaitingHidden(hidden_layers, self.notes.states[:0], ring_length(memory.block_size))
         self.passes: DraftPass | None = None
         """Set by `draft_pass`; reads what waits for nobody's draft."""
         self.sequences: dict[str, FedSequence] = {}
         self.ended: dict[str, FedSequence] = {}
         """Those that ended in the current step, which may have completed a block."""
+        self.ended_before: list[FedSequence] = []
+        """Those that ended in the step before, and were fed if at all."""
         self.readings: dict[int, list[Reading]] = {}
         """Of feeds that are not done, by id of their batch."""
 
@@ -108,7 +111,10 @@ class DraftModelRuntime:
     # --- committed tokens ---------------------------------------------------------------------------
 
     def collect(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> Feed | None:
-        hidden = joined(output.hidden, self.hidden_layers) if self.layers.reads_hidden else None
+        if self.waiting is not None:
+            for ended in self.ended_before:
+                self.waiting.forget(ended)
+            self.waiting.begin(output.hidden)
         drafting: list[tuple[int, FedSequence]] = []
         others: list[FedSequence] = []
         for i, span in enumerate(batch.spans):
@@ -117,9 +123,8 @@ class DraftModelRuntime:
             if sequence is None:
                 continue
             if sequence.was_restarted(span.start):
-                self.write_noted(hidden)
                 self.restart(sequence, span.start)
-            self.advance(sequence, span, verdict.spans[i], batch.row_offsets[i], hidden)
+            self.advance(sequence, span, verdict.spans[i], batch.row_offsets[i])
             if not sequence.is_complete:
                 continue
             if limits[i] > 0 and self.can_draft(sequence):
@@ -128,54 +133,37 @@ class DraftModelRuntime:
                 request_id in self.ended and span.request.hashes
             ):
                 others.append(sequence)
-        self.write_noted(hidden)
         readings = [self.drafting(sequence, place) for place, (_, sequence) in enumerate(drafting)]
         readings += [self.silent(sequence) for sequence in others]
-        feed = self.feed_of(readings, [i for i, _ in drafting])
-        self.forget_ended()
-        return feed
+        self.ended_before = [*self.ended.values()]
+        self.ended.clear()
+        return self.feed_of(readings, [i for i, _ in drafting])
 
-    def advance(
-        self, sequence: FedSequence, span: Span, decided: SpanVerdict, offset: int, hidden: Tensor | None
-    ) -> None:
-        """Note the hidden states of the span's rows that are committed now. hidden: [T, W], the span's from `offset`
-        on."""
+    def advance(self, sequence: FedSequence, span: Span, decided: SpanVerdict, offset: int) -> None:
+        """Note the hidden states of the span's rows that are committed now. `offset`: its first row in the step."""
         request = span.request
         sequence.num_computed = request.computed
         ready = self.num_ready(sequence)
         if not sequence.is_complete or ready <= span.start:
             return
-        if hidden is not None:
-            self.note(sequence, span.start, committed_rows(span, decided, offset)[: ready - span.start], hidden)
+        if self.waiting is not None:
+            rows = committed_rows(span, decided, offset)
+            self.waiting.note(sequence, span.start, rows[: ready - span.start])
         if ready // self.block_size > len(sequence.blocks):
             sequence.blocks += request.blocks[len(sequence.blocks) : ready // self.block_size]
-
-    def note(self, sequence: FedSequence, first: int, rows: Sequence[int], hidden: Tensor) -> None:
-        """Let these rows of the step, of the positions from `first` on, wait."""
-        assert self.ring is not None
-        if first + len(rows) - (sequence.num_fed - 1) > self.ring.length:
-            sequence.long.append(LongRows(first, rows_of(hidden, rows)))
-            return
-        if sequence.place < 0:
-            sequence.place = self.ring.open()
-        self.ring.note(rows, sequence.place, first)
-
-    def write_noted(self, hidden: Tensor | None) -> None:
-        if self.ring is not None and hidden is not None:
-            self.ring.flush(hidden)
 
     def restart(self, sequence: FedSequence, start: int) -> None:
         """The request begins at `start`, behind blocks that the prefix cache gave it."""
         num_blocks, request = start // self.block_size, sequence.request
         if not self.notes.has_first(request, num_blocks):
             self.complete_owners(request, num_blocks)
+        if self.waiting is not None:
+            self.waiting.forget(sequence)
         sequence.restart(max(start, 1) if self.layers.reads_hidden else start, request.blocks[:num_blocks])
         if start % self.block_size or not self.notes.has_first(request, num_blocks):
             sequence.give_up()  # a fault kept a step from this runtime, or kept the blocks from being complete
-        elif num_blocks and self.ring is not None:
-            if sequence.place < 0:
-                sequence.place = self.ring.open()
-            self.ring.put(sequence.place, start - 1, self.notes.state(request.blocks[num_blocks - 1]))
+        elif num_blocks and self.waiting is not None:
+            self.waiting.put(sequence, start - 1, self.notes.state(request.blocks[num_blocks - 1]))
 
     def complete_owners(self, request: Request, num_blocks: int) -> None:
         """Feed what waits for the request's first blocks, which the prefix cache gave out, so that they still hold
@@ -238,7 +226,7 @@ class DraftModelRuntime:
             return None
         for reading in readings:
             self.notes.reopen(reading.blocks[reading.sequence.num_sealed :])
-        hidden = self.hidden_of(readings) if self.layers.reads_hidden else None
+        hidden = None if self.waiting is None else self.hidden_of(readings, self.waiting)
         fed = [reading for reading in readings if reading.span.length]
         for reading in readings:
             if not reading.span.length:
@@ -249,22 +237,21 @@ class DraftModelRuntime:
         self.readings = {id(batch): fed}
         return Feed(batch, hidden, [reading.sequence for reading in fed], drafting)
 
-    def hidden_of(self, readings: Sequence[Reading]) -> Tensor | None:
+    def hidden_of(self, readings: Sequence[Reading], waiting: WaitingHidden) -> Tensor | None:
         """[rows of the spans, W], None where there are no rows; saves the hidden states that blocks keep."""
-        assert self.ring is not None
-        fed: list[Tensor | Sequence[int]] = []
-        kept: list[Tensor | Sequence[int]] = []
+        fed: list[Piece] = []
+        kept: list[Piece] = []
         keeping: list[int] = []
         for sequence, span, blocks, num_complete in readings:
             begin = sequence.num_fed - 1
-            fed += sequence.pieces(self.ring, begin, begin + span.length)
+            fed += waiting.pieces(sequence, begin, begin + span.length)
             for index in range(sequence.num_sealed, num_complete):
                 end = (index + 1) * self.block_size
-                kept += sequence.pieces(self.ring, end - 1, end)
+                kept += waiting.pieces(sequence, end - 1, end)
                 keeping.append(blocks[index])
         if keeping:
-            self.notes.save_states(keeping, gather(kept, self.ring.rows))
-        return gather(fed, self.ring.rows) if fed else None
+            self.notes.save_states(keeping, waiting.gather(kept))
+        return waiting.gather(fed) if fed else None
 
     def done(self, feed: Feed) -> None:
         for reading in self.readings.pop(id(feed.batch)):
@@ -275,30 +262,11 @@ class DraftModelRuntime:
         sequence, span, blocks, num_complete = reading
         if span.length:
             sequence.num_fed = min(span.start + span.length, len(blocks) * self.block_size)
-        if sequence.long:
-            self.shorten(sequence)
+        if sequence.long and self.waiting is not None:
+            self.waiting.shorten(sequence, self.num_ready(sequence))
         for index in range(sequence.num_sealed, num_complete):
             self.notes.seal(sequence.request, blocks, index)
         sequence.num_sealed = max(sequence.num_sealed, num_complete)
-
-    def shorten(self, sequence: FedSequence) -> None:
-        """What still waits of long steps goes to the ring, so that their tensors need not be kept."""
-        assert self.ring is not None
-        first, end = sequence.num_fed - 1, self.num_ready(sequence)
-        if end - first > self.ring.length or self.sequences.get(sequence.request.id) is not sequence:
-            return  # a pass raised before, or the request has ended
-        if sequence.place < 0:
-            sequence.place = self.ring.open()
-        for begin, rows in sequence.long:
-            for position in range(max(begin, first), begin + len(rows)):
-                self.ring.put(sequence.place, position, rows[position - begin])
-        sequence.long = []
-
-    def forget_ended(self) -> None:
-        for sequence in self.ended.values():
-            if self.ring is not None and sequence.place >= 0:
-                self.ring.close(sequence.place)
-        self.ended.clear()
 
     # --- draft tokens -------------------------------------------------------------------------------
 
@@ -312,13 +280,6 @@ def committed_rows(span: Span, decided: SpanVerdict, offset: int) -> Sequence[in
     if not decided.path:
         return range(offset, end)
     return [*range(offset, end), *(end + node for node in decided.path)]
-
-
-def rows_of(hidden: Tensor, rows: Sequence[int]) -> Tensor:
-    """Some rows, ascending, of which long spans have only consecutive ones."""
-    if rows[-1] - rows[0] == len(rows) - 1:
-        return hidden[rows[0] : rows[-1] + 1]
-    return hidden.index_select(0, to_device(rows, hidden.device))
 
 
 def ring_length(block_size: int) -> int:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.draft_models.waiting_hidden import HiddenRing, LongRows
-
 
 @dataclass(slots=True, eq=False)
 class FedSequence:
@@ -38,8 +36,8 @@ class FedSequence:
     """Its complete blocks, also after it gave them back: until they are used again they hold its tokens."""
     place: int = -1
     """In the ring of hidden states; -1 before it has any."""
-    long: list[LongRows] = field(default_factory=list)
-    """Hidden states that the ring has no room for, in order."""
+    long: list[tuple[int, Tensor]] = field(default_factory=list)
+    """Hidden states that the ring has no room for, in order: (first position, [n, W])."""
     is_complete: bool = True
     """Whether the draft layers have, or can be fed, every position; nothing is drafted where they cannot."""
 
@@ -67,23 +65,6 @@ class FedSequence:
         """Draft no more for this request: a later pass could not see all that is before."""
         self.is_complete = False
         self.long = []
-
-    def pieces(self, ring: HiddenRing, begin: int, end: int) -> list[Tensor | Sequence[int]]:
-        """The hidden states of the positions [begin, end), all of which wait, as `waiting_hidden.gather` reads them."""
-        found: list[Tensor | Sequence[int]] = []
-        for first, rows in self.long:
-            if begin >= end:
-                return found
-            if begin < first:
-                found.append(ring.indices(self.place, range(begin, min(first, end))))
-                begin = first
-            last = min(end, first + len(rows))
-            if begin < last:
-                found.append(rows[begin - first : last - first])
-                begin = last
-        if begin < end:
-            found.append(ring.indices(self.place, range(begin, end)))
-        return found
 
 
 def view_of(request: Request) -> Request:

@@ -100,22 +100,22 @@ auto DecoderStack<S>::lazy_rms_norm(Team& team, NormedInput in, int rows) {
     };
 }
 
-// One KV head of a row: the key and the queries of its group.
+// One KV head of a row: the key and the first `num_queries` queries of its group.
 template <typename S>
 void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head,
-                                             S* qkv) const {
+                                             int num_queries, S* qkv) const {
     const HeadShape& heads = shape_.heads;
     ptrdiff_t dim = heads.head_dim;
-    int group = heads.group_size();
     RopeAngles angles{shape_.cos + position * shape_.rotary_dim, shape_.sin + position * shape_.rotary_dim,
                       shape_.rotary_dim};
-    S* queries = qkv + kv_head * group * dim;
+    S* queries = qkv + kv_head * heads.group_size() * dim;
     S* key = qkv + (heads.num_heads + kv_head) * dim;
     if (layer.q_norm) {
-        table_.rms_norm({queries, dim, group}, layer.q_norm, shape_.eps, heads.head_dim, {queries, dim, group});
+        table_.rms_norm({queries, dim, num_queries}, layer.q_norm, shape_.eps, heads.head_dim,
+                        {queries, dim, num_queries});
         table_.rms_norm({key, dim, 1}, layer.k_norm, shape_.eps, heads.head_dim, {key, dim, 1});
     }
-    for (int h = 0; h < group; ++h) table_.apply_rope(queries + h * dim, angles);
+    for (int h = 0; h < num_queries; ++h) table_.apply_rope(queries + h * dim, angles);
     table_.apply_rope(key, angles);
 }
 
@@ -135,24 +135,27 @@ PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, in
     return {begin, end, is_last ? next.panels + team.range_begin(next_panels) * next.panel_stride() : nullptr};
 }
 
-// qkv_ of all rows; their keys and values go into the cache.
+// qkv_ of all rows; their keys and values go into the cache. Where no row attends, queries are not computed.
 template <typename S>
 void DecoderStack<S>::project_and_store_kv(Team& team, int index, const Inputs& in) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
-    int rows = in.rows, panels = layer.qkv.num_panels(), o_panels = layer.o.num_panels();
+    bool attends = !in.last || in.last->count;
+    int first = attends ? 0 : static_cast<int>(shape_.q_size() / kLanes);
+    int rows = in.rows, panels = layer.qkv.num_panels() - first, o_panels = layer.o.num_panels();
     ptrdiff_t qkv_size = shape_.qkv_size();
     auto attention_in = lazy_rms_norm(team, attention_input(layer, in.x, in.side), rows);
     team.parallel_for_ranges(panels, [&](int begin, int end) {
-        table_.linear(layer.qkv, attention_in(), panel_range(team, begin, end, panels, layer.o, o_panels),
+        PanelRange range = panel_range(team, begin, end, panels, layer.o, o_panels);
+        table_.linear(layer.qkv, attention_in(), {range.begin + first, range.end + first, range.next},
                       {qkv_.data(), qkv_size, rows});
     });
     if (!in.last) attention_.prefetch_first(team, *in.plan, layer.cache, layer.window);
     // A task is one head of some rows: slots that share a page are written by one thread.
-    int kv_heads = shape_.heads.num_kv_heads;
+    int kv_heads = shape_.heads.num_kv_heads, num_queries = attends ? shape_.heads.group_size() : 0;
     team.parallel_for(kv_heads * ceil_div(rows, kRowsPerRopeTask), [&](int task) {
         int head = task % kv_heads, begin = task / kv_heads * kRowsPerRopeTask;
         for (int r = begin; r < std::min(rows, begin + kRowsPerRopeTask); ++r) {
-            apply_qk_norm_and_rope(layer, in.positions[r], head, qkv_.data() + r * qkv_size);
+            apply_qk_norm_and_rope(layer, in.positions[r], head, num_queries, qkv_.data() + r * qkv_size);
             store_kv(layer, in.slots[r], head, qkv_.data() + r * qkv_size);
         }
     });

@@ -118,7 +118,8 @@ class DecoderStack {
     }
     void normalize(const NormedInput& in, int begin, int count, S* out) const;
     auto lazy_rms_norm(Team& team, NormedInput in, int rows);
-    void apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head, S* qkv) const;
+    void apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head, int num_queries,
+                                S* qkv) const;
     void store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const;
 
     // Unfused:

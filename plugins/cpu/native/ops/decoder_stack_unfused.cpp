@@ -49,7 +49,7 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const In
                     shape_.qkv_size());
         for (int r = begin; r < begin + count; ++r) {
             for (int h = 0; h < shape_.heads.num_kv_heads; ++h) {
-                apply_qk_norm_and_rope(layer, in.positions[r], h, qkv + r * width);
+                apply_qk_norm_and_rope(layer, in.positions[r], h, shape_.heads.group_size(), qkv + r * width);
                 if (in.slots) store_kv(layer, in.slots[r], h, qkv + r * width);
             }
         }
