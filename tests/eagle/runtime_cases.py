@@ -8,7 +8,8 @@ from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.draft_models.block_notes import BlockNotes
-from specserve.draft_models.runtime import DraftMemory, DraftModelRuntime
+from specserve.draft_models.feeds import DraftMemory
+from specserve.draft_models.runtime import DraftModelRuntime
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.protocols import DraftLayers
 from specserve.testing.requests import toy_request

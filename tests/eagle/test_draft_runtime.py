@@ -9,7 +9,8 @@ import pytest
 from runtime_cases import LAYERS, NUM_BLOCKS, SIZE, a_request, a_runtime, fed_positions, hashes, step
 
 from specserve.batch.batch import Batch
-from specserve.draft_models.runtime import MAX_WAITING, scratch_blocks
+from specserve.draft_models.feeds import scratch_blocks
+from specserve.draft_models.runtime import MAX_WAITING
 from specserve.protocols import DraftLayers, DraftRows
 
 
@@ -109,6 +110,7 @@ def test_a_preempted_request_is_not_drafted_for_where_its_keys_were_lost_with_it
     runtime.start(request)
     runtime.done(step(runtime, request))
     assert step(runtime, request, starts=[7], limits=[0]) is None
+    runtime.end_run()
     assert runtime.sequences["r"].blocks == [7]
     request.hashes = hashes("x")
     assert step(runtime, preempted(request, (5, 20)), starts=[8]) is None

@@ -8,8 +8,9 @@ import pytest
 import torch
 from runtime_cases import a_request
 
-from specserve.draft_models.hidden_ring import MAX_NOTED_ROWS, HiddenRing, StepHidden
+from specserve.draft_models.hidden_ring import HiddenRing
 from specserve.draft_models.sequences import FedSequence
+from specserve.draft_models.step_hidden import StepHidden
 from specserve.draft_models.waiting_hidden import WaitingHidden
 
 W, LENGTH = 6, 8
@@ -29,7 +30,7 @@ def a_ring():
 
 
 def a_step(*positions):
-    return StepHidden({0: numbered(*positions)}, (0,))
+    return StepHidden([{0: numbered(*positions)}], (0,))
 
 
 def read(ring, place, positions):
@@ -38,19 +39,35 @@ def read(ring, place, positions):
 
 def test_layers_are_joined_in_the_order_in_which_the_drafter_names_them():
     layers = {3: torch.full((2, 3), 3.0), 1: torch.full((2, 3), 1.0)}
-    assert StepHidden(layers, (3, 1)).joined().tolist() == [[3.0] * 3 + [1.0] * 3] * 2
+    assert StepHidden([layers], (3, 1)).joined().tolist() == [[3.0] * 3 + [1.0] * 3] * 2
 
 
 def test_a_single_layer_is_not_copied():
     rows = torch.randn(4, W)
-    assert StepHidden({2: rows}, (2,)).joined() is rows
+    assert StepHidden([{2: rows}], (2,)).joined() is rows
 
 
 def test_columns_of_one_tensor_are_not_copied():
     whole = torch.randn(4, 2 * W)
-    found = StepHidden(dict(enumerate(whole.split_with_sizes([W, W], 1))), (0, 1)).joined()
+    found = StepHidden([dict(enumerate(whole.split_with_sizes([W, W], 1)))], (0, 1)).joined()
     assert found.data_ptr() == whole.data_ptr()
     assert torch.equal(found, whole)
+
+
+def test_steps_that_lie_one_behind_the_other_are_not_copied():
+    whole = torch.randn(6, 2 * W)
+    steps = [dict(enumerate(rows.split_with_sizes([W, W], 1))) for rows in whole.split_with_sizes([1, 3, 2])]
+    found = StepHidden(steps, (0, 1)).joined()
+    assert found.data_ptr() == whole.data_ptr()
+    assert torch.equal(found, whole)
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1), (1, 1, 1), (0, 1, 3)])
+def test_steps_that_lie_elsewhere_are_joined_in_their_order(order):
+    """Parts 0 to 2 are of one tensor, part 3 of another."""
+    parts = [*torch.randn(6, W).split_with_sizes([1, 3, 2]), torch.randn(2, W)]
+    found = StepHidden([{0: parts[i]} for i in order], (0,)).joined()
+    assert torch.equal(found, torch.cat([parts[i] for i in order]))
 
 
 @pytest.mark.parametrize("first", range(LENGTH + 1))
@@ -86,23 +103,13 @@ def test_what_a_place_holds_outlives_the_growth_of_the_ring():
     assert read(ring, place, range(3, 5)) == [7, 8]
 
 
-@pytest.mark.parametrize("num_rows", [1, 3, MAX_NOTED_ROWS // 2, MAX_NOTED_ROWS + 1])
-def test_rows_of_several_steps_are_written_at_the_latest_when_they_are_read(num_rows):
-    """Of each step the last row is noted."""
+def test_rows_of_a_step_are_written_before_the_next_one_begins():
     ring = a_ring()
     place = ring.open()
     for position in range(LENGTH):
-        ring.begin(a_step(*[-1] * (num_rows - 1), position))
-        ring.note([num_rows - 1], place, position)
-    assert sum(step.num_rows for step in ring.steps) <= MAX_NOTED_ROWS + 2 * num_rows
+        ring.begin(a_step(-1, position))
+        ring.note([1], place, position)
     assert read(ring, place, range(LENGTH)) == list(range(LENGTH))
-
-
-def test_a_step_of_which_nothing_is_noted_is_not_kept():
-    ring = a_ring()
-    for _ in range(3):
-        ring.begin(a_step(1))
-    assert len(ring.steps) == 1
 
 
 def test_a_place_that_is_closed_keeps_no_row_that_its_next_owner_writes():
@@ -126,7 +133,7 @@ def test_rows_of_steps_are_read_as_they_were_noted(seed):
     for _ in range(40):
         counts = [rng.choice((0, 1, 2, 5, LENGTH + 3)) for _ in sequences]
         step = [100 * i + end[i] + n for i, count in enumerate(counts) for n in range(count)]
-        waiting.begin({0: numbered(*step, -1)})  # the last row is of a rejected draft token
+        waiting.begin([{0: numbered(*step, -1)}])  # the last row is of a rejected draft token
         row = 0
         for i, (sequence, count) in enumerate(zip(sequences, counts, strict=True)):
             if count:
@@ -148,7 +155,7 @@ def test_rows_of_steps_are_read_as_they_were_noted(seed):
 def test_what_waits_of_a_long_step_goes_to_the_ring_when_most_of_it_was_read():
     waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
     sequence.num_fed = 1
-    waiting.begin({0: numbered(*range(20))})
+    waiting.begin([{0: numbered(*range(20))}])
     waiting.note(sequence, 0, range(20))
     waiting.shorten(sequence, 20)
     assert len(sequence.long) == 1  # too much waits

@@ -1,8 +1,7 @@
 """A ring for each sequence that holds the hidden states of its latest positions.
 
-What a step computed is noted, and written with that of several steps in one copy, at the latest when it is read: a step
-in which nothing is drafted costs no tensor operation. Letters: T rows of a step, W numbers of a hidden state over all
-layers that are read.
+What a step computed is noted, and written for all sequences in one copy, before it is read or the next step begins.
+Letters: T rows of a step, W numbers of a hidden state over all layers that are read.
 """
 
 from __future__ import annotations
@@ -14,38 +13,11 @@ import torch
 from specserve.batch.builder import to_device
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
-MAX_NOTED_ROWS = 128
-"""Rows of the steps that are kept until they are written, the latest step's aside."""
-
-
-class StepHidden:
-    """The hidden states that one step computed."""
-
-    def __init__(self, hidden: Mapping[int, Tensor], layers: Sequence[int]) -> None:
-        self.parts = [hidden[layer] for layer in layers]
-        self.num_rows = len(self.parts[0])
-
-    def joined(self) -> Tensor:
-        """[T, W]; without a copy where they are columns of one tensor already."""
-        whole = whole_of(self.parts)
-        return torch.cat(self.parts, -1) if whole is None else whole
-
-
-def whole_of(parts: Sequence[Tensor]) -> Tensor | None:
-    """The tensor whose columns these are, one after the other; None where they are not."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    rows, width = first.shape
-    begin, step = first.data_ptr(), width * first.element_size()
-    for i, part in enumerate(parts):
-        if part.stride() != (len(parts) * width, 1) or part.data_ptr() != begin + i * step:
-            return None
-    return first.as_strided((rows, len(parts) * width), first.stride())
+    from specserve.draft_models.step_hidden import StepHidden
 
 
 class HiddenRing:
@@ -57,12 +29,10 @@ class HiddenRing:
         self.written, self.length = rows, length
         self.num_places = 0
         self.free: list[int] = []
-        self.steps: list[StepHidden] = []
-        self.num_rows = 0
-        """Of these steps, the latest aside."""
+        self.step: StepHidden | None = None
         self.sources: list[int] = []
         self.targets: list[int] = []
-        """What was noted: rows of the steps, numbered through, and rows of the ring."""
+        """What was noted: rows of the step and rows of the ring."""
 
     def open(self) -> int:
         """A place for a sequence."""
@@ -91,16 +61,12 @@ class HiddenRing:
 
     def begin(self, step: StepHidden) -> None:
         """Rows of this step are noted next."""
-        if self.sources:
-            self.num_rows += self.steps[-1].num_rows
-        if not self.sources or self.num_rows > MAX_NOTED_ROWS:
-            self.write()
-            self.steps, self.num_rows = [], 0
-        self.steps.append(step)
+        self.write()
+        self.step = step
 
     def note(self, sources: Sequence[int], place: int, first: int) -> None:
         """These rows of the step are the hidden states of the positions from `first` on."""
-        self.sources += [self.num_rows + row for row in sources] if self.num_rows else sources
+        self.sources += sources
         self.targets += self.indices(place, range(first, first + len(sources)))
 
     def put(self, place: int, position: int, row: Tensor) -> None:
@@ -118,11 +84,9 @@ class HiddenRing:
         sources, targets = self.sources, self.targets
         if not sources:
             return
-        steps = [step.joined() for step in self.steps]
+        assert self.step is not None, "rows were noted of it"
         self.sources, self.targets = [], []
-        del self.steps[:-1]
-        self.num_rows = 0
-        rows = chosen(steps[0] if len(steps) == 1 else torch.cat(steps), sources)
+        rows = chosen(self.step.joined(), sources)
         if are_consecutive(targets):
             self.written[targets[0] : targets[-1] + 1] = rows
         else:

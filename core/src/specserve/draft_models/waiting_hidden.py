@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.draft_models.hidden_ring import HiddenRing, StepHidden, chosen
+from specserve.draft_models.hidden_ring import HiddenRing, chosen
+from specserve.draft_models.step_hidden import StepHidden
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,9 +31,9 @@ class WaitingHidden:
         self.layers, self.ring = layers, HiddenRing(rows, length)
         self.step: StepHidden | None = None
 
-    def begin(self, hidden: Mapping[int, Tensor]) -> None:
-        """Rows of a step wait from now on; which of them, `note` tells."""
-        self.step = StepHidden(hidden, self.layers)
+    def begin(self, steps: Sequence[Mapping[int, Tensor]]) -> None:
+        """Rows of a step, or of several, wait from now on; which of them, `note` tells."""
+        self.step = StepHidden(steps, self.layers)
         self.ring.begin(self.step)
 
     def note(self, sequence: FedSequence, first: int, rows: Sequence[int]) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from specserve.draft_models.block_notes import BlockNotes
-from specserve.draft_models.runtime import DraftMemory, DraftModelRuntime, scratch_blocks
+from specserve.draft_models.feeds import DraftMemory, scratch_blocks
+from specserve.draft_models.runtime import DraftModelRuntime
 from specserve.engine.choose_attention import make_draft_attention
 from specserve.engine.size_cache import CacheShape, DraftBytes, allocate
 from specserve.kv.cache import KVCache

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.engine.hidden_buffers import HiddenBuffers
 from specserve.models.tiled import forward_pass
 from specserve.types import ForwardOutput
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.models.decoder import DecoderModel
@@ -38,7 +37,8 @@ class Runner:
         self.passes = forward_pass(model, kernels, attention)
         self.passes_of_members: dict[AttentionBackend, ForwardPass] = {}
         """Where the backend is composed of others and one of them serves a whole batch."""
-        self.hidden_layers = sorted({layer % (model.num_layers + 1) for layer in hidden_layers})
+        layers = sorted({layer % (model.num_layers + 1) for layer in hidden_layers})
+        self.hidden = HiddenBuffers(layers, model.hidden_size)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> ForwardOutput:
@@ -47,18 +47,9 @@ class Runner:
         passes = self.pass_of(backend)
         plan = backend.plan(batch)
         x = passes.embed(batch)
-        hidden = self.buffers(x, batch.num_rows)
+        hidden = self.hidden.of_step(x, batch.num_rows)
         x = passes.layers(x, batch, plan, hidden)
         return ForwardOutput(passes.logits(x, batch), hidden)
-
-    def buffers(self, x: Tensor, num_rows: int) -> dict[int, Tensor]:
-        """A tensor [T, H] for the hidden states of each layer that is read: columns of one tensor, in layer order, so
-        that a drafter that reads them all need not copy them."""
-        if not self.hidden_layers:
-            return {}
-        count, size = len(self.hidden_layers), self.model.hidden_size
-        columns = x.new_empty((num_rows, count * size)).split_with_sizes([size] * count, 1)
-        return dict(zip(self.hidden_layers, columns, strict=True))
 
     def pass_of(self, backend: AttentionBackend) -> ForwardPass:
         if backend is self.attention:

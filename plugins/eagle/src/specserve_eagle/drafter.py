@@ -54,25 +54,29 @@ class EagleDrafter:
         assert self.runtime is not None
         self.runtime.stop(request)
 
-    @torch.inference_mode()
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         assert self.runtime is not None
-        assert self.passes is not None
-        drafts: list[Draft | None] = [None] * len(limits)
         self.depth.begin(batch, verdict)
         feed = self.runtime.collect(batch, output, verdict, limits)
-        if feed is None:
-            return drafts
+        drafts: list[Draft | None] = [None] * len(limits)
+        if feed is not None:
+            for i, draft in zip(feed.drafting, self.drafts(feed, limits), strict=True):
+                drafts[i] = draft.draft(self.name)
+        return drafts
+
+    @torch.inference_mode()
+    def drafts(self, feed: Feed, limits: Sequence[int]) -> list[Growing]:
+        """Of the requests that the feed drafts for."""
+        assert self.runtime is not None
+        assert self.passes is not None
         growing = self.begin(feed, limits)
         step = self.passes.step(feed.batch, feed.hidden, rows_of(growing), self.topk, from_target=True)
         self.runtime.done(feed)
         self.grow(growing, step)
         self.depth.end(growing)
-        for i, draft in zip(feed.drafting, growing, strict=True):
-            drafts[i] = draft.draft(self.name)
-        return drafts
+        return growing
 
     def begin(self, feed: Feed, limits: Sequence[int]) -> list[Growing]:
         """A draft for each request that wants one, as large as it wants and as deep as its positions allow."""

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     Cache = list[tuple[Tensor, Tensor]]
 
 
+SAMPLE = 256
+"""Tokens on which the size of the target's hidden states is measured."""
+SMALL = 1e-2
+
+
 class Head(nn.Module):
     """One interface for all: `first` gives the hidden states of step 0, `forward` a step's own and its logits."""
 
@@ -93,6 +98,7 @@ class Eagle1Head(Head):
         with torch.no_grad():
             pass_through(self.fc, shape.hidden_size)
             begin_layer(self.layer, target.model)
+            behind_final_norm(self.layer, target)
 
     def first(self, features: Features) -> Tensor:
         return features.final
@@ -165,6 +171,23 @@ def begin_layer(layer: Eagle3Layer | PlainLayer, model: DecoderModel) -> None:
     copy_if_equal(layer.mlp.up_proj.weight, last.gate_up_proj.weight[last.gate_up_proj.parts["up_proj"]])
     copy_if_equal(layer.mlp.down_proj.weight, last.down_proj.weight)
     copy_if_equal(layer.post_attention_layernorm.weight, last.post_attention_norm)
+
+
+def behind_final_norm(layer: PlainLayer, target: Target) -> None:
+    """Scale a layer that has no norm at its input, and whose output the target's head reads as it is, to hidden states
+    behind the target's final norm."""
+    model = target.model
+    input_norm, final_norm = model.layers[-1].input_norm, model.final_norm
+    assert input_norm is not None, "a target's layers have a norm at their input"
+    assert final_norm is not None, "so has every whole model before its head"
+    last = model.num_layers
+    sample = torch.arange(min(SAMPLE, model.vocab_size), device=final_norm.device)[None]
+    size = target.features(sample, (last,)).hidden[last].float().square().mean(-1).sqrt().median()
+    attention, gain = layer.self_attn, final_norm.float()
+    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+        projection.weight.mul_(input_norm.float() / torch.where(gain.abs() < SMALL, SMALL, gain))
+    for projection in (attention.o_proj, layer.mlp.down_proj):
+        projection.weight.mul_((gain / size)[:, None])
 
 
 def copy_norm(norm: nn.Module, weight: Tensor | None) -> None:

@@ -1,0 +1,152 @@
+"""Steps in which nothing is drafted are noted as runs: the same as if each had been noted for itself."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+import torch
+from runtime_cases import LAYERS, NUM_BLOCKS, a_request, a_runtime, fed_positions, hashes, step
+
+from specserve.draft_models import runtime as runtime_module
+from specserve.draft_models.runtime import MAX_WAITING
+from specserve.draft_models.silent_run import MAX_RUN_ROWS, SilentRun
+
+LONG = msgspec.structs.replace(LAYERS, max_len=400)
+
+
+def silent_steps(runtime, requests, count):
+    """Steps of one token each; the feeds of those that had one."""
+    feeds = []
+    for _ in range(count):
+        starts = [len(r.tokens) - 1 for r in requests]
+        feeds.append(step(runtime, *requests, limits=[0] * len(requests), starts=starts))
+        if feeds[-1] is not None:
+            runtime.done(feeds[-1])
+    return [feed for feed in feeds if feed is not None]
+
+
+def requests_of(count):
+    return [a_request(f"r{i}", 10, [n % NUM_BLOCKS for n in range(10 * i, 10 * i + 160)]) for i in range(count)]
+
+
+def started(requests, layers=LONG):
+    runtime = a_runtime(layers)
+    for request in requests:
+        runtime.start(request)
+    step(runtime, *requests, limits=[0] * len(requests))
+    return runtime
+
+
+def test_silent_steps_are_not_worked_out_before_something_is_drafted(monkeypatch):
+    requests = requests_of(2)
+    runtime, seen = started(requests), []
+    monkeypatch.setattr(runtime, "advance", lambda *_: seen.append(1))
+    silent_steps(runtime, requests, 20)
+    assert not seen
+    assert len(runtime.run.steps) == 20
+
+
+def test_a_draft_behind_silent_steps_reads_all_their_hidden_states():
+    requests = requests_of(3)
+    runtime = started(requests)
+    silent_steps(runtime, requests, 7)
+    feed = step(runtime, *requests, starts=[17] * 3)
+    assert fed_positions(feed) == [list(range(1, 19))] * 3
+    assert feed.hidden[:, 0].tolist() == [*range(18)] * 3
+
+
+def test_much_that_waits_is_fed_as_early_as_without_runs():
+    requests = requests_of(2)
+    runtime = started(requests)
+    waiting = 11
+    assert silent_steps(runtime, requests, MAX_WAITING - waiting - 1) == []
+    assert len(silent_steps(runtime, requests, 3)) == 1
+
+
+def test_a_request_beyond_the_draft_layers_does_not_end_the_runs_of_others():
+    requests = requests_of(2)
+    requests[0].tokens[:] = range(390)
+    runtime = started(requests)
+    for _ in range(3):
+        silent_steps(runtime, requests, MAX_WAITING)
+    assert runtime.run is not None
+    silent_steps(runtime, requests, 8)
+    assert len(runtime.run.steps) > 1
+
+
+def test_a_run_keeps_a_bounded_number_of_rows():
+    assert SilentRun([None] * 100, 60).most == MAX_RUN_ROWS // 100  # type: ignore[list-item]
+
+
+def replay(seed, layers):
+    """A random history of steps, preemptions and ends. What each feed read, and what is known of blocks at the end."""
+    rng, requests, seen = random.Random(seed), [], []
+    runtime = a_runtime(layers)
+    free = [*range(28)]
+    rng.shuffle(free)
+    for number in range(30):
+        if len(requests) < 3 and len(free) >= 7:
+            request = a_request(f"r{number}", rng.randint(3, 9), [])
+            request.max_len = len(request.tokens) + rng.randint(2, 16)
+            requests.append(request)
+            runtime.start(request)
+        for _ in range(rng.randint(1, 8)):
+            requests = [request for request in requests if take_blocks(request, free)]
+            if not requests:
+                break
+            limits = [rng.choice((0, 0, 0, 0, 0, 4)) for _ in requests]
+            starts = [r.computed if r.blocks and r.computed > 0 else 0 for r in requests]
+            for request in list(requests):
+                if len(request.tokens) + 1 >= request.max_len:
+                    request.finish_reason = "length"
+                    runtime.stop(request)
+            feed = step(runtime, *requests, limits=limits, starts=starts)
+            if feed is not None:
+                seen.append((fed_positions(feed), feed.drafting, feed.hidden.tolist()))
+                if rng.random() < 0.9:
+                    runtime.done(feed)
+            for request in [r for r in requests if r.finish_reason]:
+                requests.remove(request)
+                free += request.blocks
+        victim = rng.choice(requests) if requests and rng.random() < 0.3 else None
+        if victim is not None:
+            free += victim.blocks
+            victim.blocks, victim.computed, victim.num_preemptions = [], 0, victim.num_preemptions + 1
+        aborted = rng.choice(requests) if requests and rng.random() < 0.1 else None
+        if aborted is not None and aborted.blocks:
+            aborted.finish_reason = "abort"
+            requests.remove(aborted)
+            runtime.passes = Ignored()
+            runtime.stop(aborted)
+            free += aborted.blocks
+    return seen, runtime.notes.hash_of, runtime.notes.states
+
+
+class Ignored:
+    """Passes that compute nothing."""
+
+    def step(self, *_, **__):
+        return None
+
+
+def take_blocks(request, free):
+    """Blocks for one token more, and the hashes of those that are full then; False where there are none left."""
+    while len(request.blocks) * 4 <= len(request.tokens) + 1:
+        if not free:
+            return False
+        request.blocks.append(free.pop())
+    request.hashes = hashes(*(f"{request.id}.{i}" for i in range(len(request.tokens) // 4)))
+    return True
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_runs_change_nothing_of_what_is_fed(seed, monkeypatch):
+    fed, known, states = replay(seed, LAYERS)
+    monkeypatch.setattr(runtime_module, "begin_run", lambda *_: None)
+    expected, known_then, states_then = replay(seed, LAYERS)
+    assert fed == expected
+    assert known == known_then
+    assert torch.equal(states, states_then)
+    assert len(fed) > 3
