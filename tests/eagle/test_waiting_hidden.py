@@ -11,7 +11,7 @@ from runtime_cases import a_request
 from specserve.draft_models.hidden_ring import HiddenRing
 from specserve.draft_models.sequences import FedSequence
 from specserve.draft_models.step_hidden import StepHidden
-from specserve.draft_models.waiting_hidden import WaitingHidden
+from specserve.draft_models.waiting_hidden import RingRows, WaitingHidden
 
 W, LENGTH = 6, 8
 
@@ -29,12 +29,8 @@ def a_ring():
     return HiddenRing(torch.zeros(0, W), LENGTH)
 
 
-def a_step(*positions):
-    return StepHidden([{0: numbered(*positions)}], (0,))
-
-
 def read(ring, place, positions):
-    return numbers(ring.rows()[list(ring.indices(place, positions))])
+    return numbers(ring.rows[list(ring.indices(place, positions))])
 
 
 def test_layers_are_joined_in_the_order_in_which_the_drafter_names_them():
@@ -85,42 +81,80 @@ def test_places_are_used_again():
     ring = a_ring()
     places = [ring.open() for _ in range(5)]
     assert len(set(places)) == 5
-    size = len(ring.rows())
+    size = len(ring.rows)
     for place in places:
         ring.close(place)
     assert {ring.open() for _ in range(5)} <= set(range(size // LENGTH))
-    assert len(ring.rows()) == size
+    assert len(ring.rows) == size
 
 
 def test_what_a_place_holds_outlives_the_growth_of_the_ring():
     ring = a_ring()
     place = ring.open()
-    ring.put(place, 3, numbered(7)[0])
-    ring.begin(a_step(8))
-    ring.note([0], place, 4)
+    ring.write(ring.indices(place, range(3, 5)), numbered(7, 8))
     for _ in range(4):
         ring.open()
     assert read(ring, place, range(3, 5)) == [7, 8]
 
 
-def test_rows_of_a_step_are_written_before_the_next_one_begins():
-    ring = a_ring()
-    place = ring.open()
+def a_waiting():
+    return WaitingHidden((0,), torch.zeros(0, W), LENGTH)
+
+
+def a_sequence(name="r"):
+    sequence = FedSequence.of(a_request(name))
+    sequence.num_fed = 1
+    return sequence
+
+
+def test_rows_of_the_latest_step_are_read_where_they_are():
+    waiting, sequence = a_waiting(), a_sequence()
+    hidden = numbered(-1, 5, 6)
+    waiting.begin([{0: hidden}])
+    waiting.note(sequence, 0, range(1, 3))
+    assert waiting.gather(waiting.pieces(sequence, 0, 2)).data_ptr() == hidden[1].data_ptr()
+    assert sequence.place < 0
+
+
+def test_what_was_read_is_not_written_to_the_ring():
+    waiting, sequence = a_waiting(), a_sequence()
+    waiting.begin([{0: numbered(5, 6)}])
+    waiting.note(sequence, 0, range(2))
+    sequence.num_fed = 3
+    waiting.begin([{0: numbered(7)}])
+    assert sequence.place < 0
+
+
+def test_what_was_not_read_is_in_the_ring_when_the_next_step_begins():
+    waiting, sequence = a_waiting(), a_sequence()
     for position in range(LENGTH):
-        ring.begin(a_step(-1, position))
-        ring.note([1], place, position)
-    assert read(ring, place, range(LENGTH)) == list(range(LENGTH))
+        waiting.begin([{0: numbered(-1, position)}])
+        waiting.note(sequence, position, [1])
+    waiting.begin(())
+    assert read(waiting.ring, sequence.place, range(LENGTH)) == list(range(LENGTH))
 
 
-def test_a_place_that_is_closed_keeps_no_row_that_its_next_owner_writes():
-    ring = a_ring()
-    ring.begin(a_step(5, 6))
-    place = ring.open()
-    ring.note([0], place, 0)
-    ring.close(place)
-    assert ring.open() == place
-    ring.note([1], place, 0)
-    assert read(ring, place, range(1)) == [6]
+def test_rows_of_the_ring_and_of_the_step_alternate():
+    """Two sequences, of each a position in the ring and one of the latest step."""
+    waiting, sequences = a_waiting(), [a_sequence("a"), a_sequence("b")]
+    for step in range(2):
+        waiting.begin([{0: numbered(step, 10 + step)}])
+        for row, sequence in enumerate(sequences):
+            waiting.note(sequence, step, [row])
+    pieces = [piece for sequence in sequences for piece in waiting.pieces(sequence, 0, 2)]
+    assert numbers(waiting.gather(pieces)) == [0, 1, 10, 11]
+
+
+def test_a_forgotten_sequence_writes_nothing_to_a_place_of_another():
+    waiting, one, other = a_waiting(), a_sequence("a"), a_sequence("b")
+    waiting.put(one, 0, numbered(1)[0])
+    waiting.begin([{0: numbered(5, 6)}])
+    waiting.note(one, 1, [0])
+    waiting.forget(one)
+    waiting.note(other, 1, [1])
+    waiting.begin(())
+    assert read(waiting.ring, other.place, range(1, 2)) == [6]
+    assert one.place < 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -168,8 +202,8 @@ def test_what_waits_of_a_long_step_goes_to_the_ring_when_most_of_it_was_read():
 def test_consecutive_rows_are_not_copied():
     waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
     waiting.put(sequence, 2, numbered(5)[0])
-    found = waiting.gather([range(2, 4), range(4, 5)])
-    assert found.data_ptr() == waiting.ring.rows()[2].data_ptr()
+    found = waiting.gather([RingRows(range(2, 4)), RingRows(range(4, 5))])
+    assert found.data_ptr() == waiting.ring.rows[2].data_ptr()
     assert len(found) == 3
 
 

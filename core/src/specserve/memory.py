@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 MEBIBYTE = 2**20
+HUGE_PAGE = 2 * MEBIBYTE
 ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)
 """None where the system has no huge pages."""
 
@@ -38,19 +39,33 @@ def keep_freed_memory() -> None:
         mallopt(M_TOP_PAD, 64 * MEBIBYTE)
 
 
-def zeros_in_huge_pages(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Zeros in pages that the system allocates when they are first written, huge pages where it has them.
+def zeros_in_huge_pages(areas: Sequence[int], shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros [*areas, *shape], in pages that the system allocates when they are first written: huge pages where it has
+    them, and each area begins with one.
 
     A decode step reads the whole KV cache; with pages of 4 KiB, every sixteenth token of a small model starts with a
-    page-table walk, and hardware prefetch ends at the page. To write zeros at start-up would take seconds per GB.
+    page-table walk, and hardware prefetch ends at the page. A processor knows few huge pages at a time: where areas
+    begin within pages, a step touches up to twice as many. To write zeros at start-up would take seconds per GB.
     """
     if ADVICE is not None and device.type == "cpu":
+        size, count = math.prod(shape) * dtype.itemsize, math.prod(areas)
+        whole = size // HUGE_PAGE * HUGE_PAGE
+        stride = round_up(size, HUGE_PAGE) if whole else size
         try:
-            memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            memory = mmap.mmap(-1, count * stride + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError):
             pass  # not enough memory: torch raises its own error below
         else:
-            with suppress(OSError):  # only advice
-                memory.madvise(ADVICE)
-            return torch.frombuffer(memory, dtype=dtype).view(*shape)
-    return torch.zeros(*shape, dtype=dtype, device=device)
+            bytes_ = torch.frombuffer(memory, dtype=torch.uint8)
+            begin = -bytes_.data_ptr() % HUGE_PAGE
+            if whole:  # what is behind the last huge page of an area takes small ones, so that padding takes none
+                for area in range(count):
+                    with suppress(OSError):  # only advice
+                        memory.madvise(ADVICE, begin + area * stride, whole)
+            numbers = bytes_[begin : begin + count * stride].view(dtype).view(count, stride // dtype.itemsize)
+            return numbers[:, : math.prod(shape)].view(*areas, *shape)
+    return torch.zeros(*areas, *shape, dtype=dtype, device=device)
+
+
+def round_up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple

@@ -89,12 +89,18 @@ class DraftModelRuntime:
         if not any(limits) and not self.ended:
             if self.run is None or not self.run.goes_on(batch):
                 self.end_run()
-                self.run = begin_run(batch, self.sequences, self.layers.max_len, MAX_WAITING - 1)
+                self.begin_run(batch)
             if self.run is not None:
                 self.run.add(output.hidden)
                 return None
         self.end_run()
         return self.feed(batch, output, verdict, limits)
+
+    @torch.inference_mode()
+    def begin_run(self, batch: Batch) -> None:
+        self.run = begin_run(batch, self.sequences, self.layers.max_len, MAX_WAITING - 1)
+        if self.run is not None and self.waiting is not None:
+            self.waiting.begin(())  # a long run does not keep the hidden states of the step before it
 
     @torch.inference_mode()
     def end_run(self) -> None:

@@ -2,7 +2,7 @@
 
 Positions below `num_fed` have keys and values in the draft layers. Where the layers read hidden states, those of the
 positions [num_fed - 1, num_computed) wait: the pair of hidden state p and token p + 1 is fed at position p + 1.
-They lie in `long`, and else in the ring.
+They lie in `latest` and `long`, and else in the ring.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+
+
+NO_ROWS: tuple[int, Sequence[int]] = (0, ())
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +37,8 @@ class FedSequence:
     num_preemptions: int = 0
     blocks: list[int] = field(default_factory=list)
     """Its complete blocks, also after it gave them back: until they are used again they hold its tokens."""
+    latest: tuple[int, Sequence[int]] = NO_ROWS
+    """Hidden states of the latest step: (first position, rows of the step)."""
     place: int = -1
     """In the ring of hidden states; -1 before it has any."""
     long: list[tuple[int, Tensor]] = field(default_factory=list)

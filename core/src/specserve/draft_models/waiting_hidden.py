@@ -1,16 +1,18 @@
 """Hidden states of committed tokens that wait for a draft model.
 
-Those of the latest positions lie in a ring. Rows that it has no room for, as of a prompt, stay in the tensor of the
-step that computed them until they are read.
+Those of the latest step are read where it left them: most are read at once or never. Before the next step begins, what
+still waits of them goes to a ring, which holds the latest positions of each sequence. Rows that it has no room for, as
+of a prompt, stay in the tensor of the step that computed them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from specserve.draft_models.hidden_ring import HiddenRing, chosen
+from specserve.draft_models.sequences import NO_ROWS
 from specserve.draft_models.step_hidden import StepHidden
 
 if TYPE_CHECKING:
@@ -20,8 +22,21 @@ if TYPE_CHECKING:
 
     from specserve.draft_models.sequences import FedSequence
 
-    Piece = Tensor | Sequence[int]
-    """Rows, or which rows of the ring."""
+
+class RingRows(NamedTuple):
+    """Rows of the ring."""
+
+    numbers: Sequence[int]
+
+
+class StepRows(NamedTuple):
+    """Rows of the latest step."""
+
+    numbers: Sequence[int]
+
+
+if TYPE_CHECKING:
+    Piece = Tensor | RingRows | StepRows
 
 
 class WaitingHidden:
@@ -29,24 +44,41 @@ class WaitingHidden:
 
     def __init__(self, layers: Sequence[int], rows: Tensor, length: int) -> None:
         self.layers, self.ring = layers, HiddenRing(rows, length)
-        self.step: StepHidden | None = None
+        self.step = StepHidden((), layers)
+        self.noted: list[FedSequence] = []
+        """Sequences that have rows in the latest step."""
 
     def begin(self, steps: Sequence[Mapping[int, Tensor]]) -> None:
         """Rows of a step, or of several, wait from now on; which of them, `note` tells."""
+        self.keep()
         self.step = StepHidden(steps, self.layers)
-        self.ring.begin(self.step)
+
+    def keep(self) -> None:
+        """Write to the ring what still waits of the latest step."""
+        sources: list[int] = []
+        targets: list[int] = []
+        for sequence in self.noted:
+            first, rows = sequence.latest
+            read = max(sequence.num_fed - 1 - first, 0)
+            if read < len(rows):
+                sources += rows[read:]
+                targets += self.ring.indices(self.place(sequence), range(first + read, first + len(rows)))
+            sequence.latest = NO_ROWS
+        self.noted = []
+        if sources:
+            self.ring.write(targets, chosen(self.step.joined(), sources))
 
     def note(self, sequence: FedSequence, first: int, rows: Sequence[int]) -> None:
         """These rows of the step are of the positions from `first` on."""
         if first + len(rows) - (sequence.num_fed - 1) > self.ring.length:
-            assert self.step is not None
             sequence.long.append((first, chosen(self.step.joined(), rows)))
         else:
-            self.ring.note(rows, self.place(sequence), first)
+            sequence.latest = first, rows
+            self.noted.append(sequence)
 
     def put(self, sequence: FedSequence, position: int, row: Tensor) -> None:
         """row: [W]."""
-        self.ring.put(self.place(sequence), position, row)
+        self.ring.write(self.ring.indices(self.place(sequence), range(position, position + 1)), row[None])
 
     def place(self, sequence: FedSequence) -> int:
         if sequence.place < 0:
@@ -57,34 +89,42 @@ class WaitingHidden:
         """The positions [begin, end), all of which wait."""
         found: list[Piece] = []
         for first, rows in sequence.long:
-            if begin >= end:
-                return found
-            if begin < first:
-                found.append(self.ring.indices(sequence.place, range(begin, min(first, end))))
+            if begin < min(first, end):
+                found.append(RingRows(self.ring.indices(sequence.place, range(begin, min(first, end)))))
                 begin = first
             last = min(end, first + len(rows))
             if begin < last:
                 found.append(rows[begin - first : last - first])
                 begin = last
+        first, latest = sequence.latest
+        in_ring = min(first, end) if latest else end
+        if begin < in_ring:
+            found.append(RingRows(self.ring.indices(sequence.place, range(begin, in_ring))))
+            begin = in_ring
         if begin < end:
-            found.append(self.ring.indices(sequence.place, range(begin, end)))
+            found.append(StepRows(latest[begin - first : end - first]))
         return found
 
     def gather(self, pieces: Sequence[Piece]) -> Tensor:
         """[n, W], one piece after the other; without a copy where they are consecutive rows."""
         parts: list[Tensor] = []
         index: list[int] = []
+        kind: type[Piece] = torch.Tensor
         for piece in pieces:
+            if index and not isinstance(piece, kind):
+                parts.append(self.rows_of(kind, index))
+                index = []
             if isinstance(piece, torch.Tensor):
-                if index:
-                    parts.append(chosen(self.ring.rows(), index))
-                    index = []
                 parts.append(piece)
             else:
-                index += piece
+                kind = type(piece)
+                index += piece.numbers
         if index:
-            parts.append(chosen(self.ring.rows(), index))
+            parts.append(self.rows_of(kind, index))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def rows_of(self, kind: type[Piece], index: Sequence[int]) -> Tensor:
+        return chosen(self.step.joined() if kind is StepRows else self.ring.rows, index)
 
     def shorten(self, sequence: FedSequence, end: int) -> None:
         """What still waits of long steps, before position `end`, goes to the ring, so that their tensors need not be
@@ -99,6 +139,9 @@ class WaitingHidden:
 
     def forget(self, sequence: FedSequence) -> None:
         sequence.long = []
+        if sequence.latest is not NO_ROWS:
+            sequence.latest = NO_ROWS
+            self.noted.remove(sequence)
         if sequence.place >= 0:
             self.ring.close(sequence.place)
             sequence.place = -1

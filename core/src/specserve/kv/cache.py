@@ -63,8 +63,8 @@ class KVCache:
     ) -> None:
         self.num_blocks, self.block_size = num_blocks, block_size
         self.key_limit = min(KEY_LIMIT, torch.finfo(dtype).max)
-        shape = (num_layers, 2, num_blocks * block_size, num_kv_heads, head_dim)
-        self.data = zeros_in_huge_pages(shape, dtype, device)
+        shape = (num_blocks * block_size, num_kv_heads, head_dim)
+        self.data = zeros_in_huge_pages((num_layers, 2), shape, dtype, device)
         by_block = self.data.view(num_layers, 2, num_blocks, block_size * num_kv_heads * head_dim)
         # one view per layer, made once: a view made per call costs as much as a small kernel
         self.slots = [(layer[0], layer[1]) for layer in self.data]

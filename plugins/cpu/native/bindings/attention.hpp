@@ -39,11 +39,12 @@ inline void check_slots(const int64_t* slots, int64_t count, int64_t num_slots) 
 template <typename S>
 class PagedAttention {
    public:
-    // cache: [layers, 2, slots, KV heads, head_dim]; a layout in panels interleaves neighbouring slots
+    // cache: [layers, 2, slots, KV heads, head_dim], contiguous from the slots on; a layout in panels interleaves
+    // neighbouring slots
     PagedAttention(std::shared_ptr<Machine> machine, Array cache, const std::string& layout, int num_heads, float scale,
                    float key_limit, int min_key)
         : machine_(std::move(machine)), cache_(std::move(cache)),
-          data_(checked_data<S>(cache_, "cache", {kAny, 2, kAny, kAny, kAny})),
+          data_(checked_data<S>(cache_, "cache", {kAny, 2, kAny, kAny, kAny}, 2)),
           heads_{num_heads, static_cast<int>(cache_.shape(3)), static_cast<int>(cache_.shape(4))},
           key_limit_(key_limit), min_key_(min_key), layout_(find_layout(layout)),
           attention_(kernel_table<S>(machine_->kernels), layout_, heads_, scale, min_key) {
@@ -110,8 +111,8 @@ class PagedAttention {
     }
 
     KVCacheLayer<S> cache_layer(int layer) const {
-        int64_t size = num_slots() * heads_.num_kv_heads * heads_.head_dim;
-        return {data_ + 2 * layer * size, data_ + (2 * layer + 1) * size, heads_.num_kv_heads, heads_.head_dim};
+        S* keys = data_ + layer * cache_.stride(0);
+        return {keys, keys + cache_.stride(1), heads_.num_kv_heads, heads_.head_dim};
     }
     const KVLayout<S>& layout() const { return layout_; }
     int64_t num_slots() const { return static_cast<int64_t>(cache_.shape(2)); }

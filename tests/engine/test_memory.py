@@ -1,0 +1,47 @@
+"""Where the KV cache lies in memory."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from specserve import memory
+from specserve.memory import HUGE_PAGE, zeros_in_huge_pages
+
+CPU = torch.device("cpu")
+linux_only = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="huge pages are Linux's")
+
+
+def addresses(zeros):
+    return [area.data_ptr() for areas in zeros for area in areas]
+
+
+@linux_only
+@pytest.mark.parametrize("num_slots", [4096, 4097, 12_000])
+def test_every_area_begins_with_a_huge_page(num_slots):
+    """Of 512 bytes a slot: one huge page, a little more, and nearly three."""
+    zeros = zeros_in_huge_pages((3, 2), (num_slots, 2, 64), torch.float32, CPU)
+    assert zeros.shape == (3, 2, num_slots, 2, 64)
+    assert [address % HUGE_PAGE for address in addresses(zeros)] == [0] * 6
+    assert all(area.is_contiguous() for areas in zeros for area in areas)
+
+
+def test_small_areas_are_not_padded():
+    zeros = zeros_in_huge_pages((3, 2), (100, 2, 64), torch.bfloat16, CPU)
+    assert zeros.is_contiguous()
+
+
+@pytest.mark.parametrize("num_slots", [100, 4097])
+def test_areas_are_zero_and_do_not_overlap(num_slots):
+    zeros = zeros_in_huge_pages((2, 2), (num_slots, 2, 64), torch.float32, CPU)
+    assert not zeros.any()
+    for number, area in enumerate(zeros.flatten(0, 1)):
+        area.fill_(number)
+    assert [area.unique().tolist() for area in zeros.flatten(0, 1)] == [[0], [1], [2], [3]]
+
+
+def test_a_system_without_huge_pages_is_served(monkeypatch):
+    monkeypatch.setattr(memory, "ADVICE", None)
+    assert zeros_in_huge_pages((2, 2), (5000, 2, 64), torch.float32, CPU).is_contiguous()
