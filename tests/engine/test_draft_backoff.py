@@ -9,6 +9,7 @@ from planning_cases import with_draft
 from specserve.speculation.backoff import (
     FIRST_GRACE_STEPS,
     GRACE_STEPS,
+    LONGEST_INTERVAL,
     MAX_INTERVAL,
     MIN_INTERVAL,
     AskingCost,
@@ -145,3 +146,49 @@ def test_both_parts_of_the_cost_are_learned():
         cost.observe(4.0 + 0.5 * num_asked, num_asked)
     assert abs(cost.fixed - 4.0) < 0.1
     assert abs(cost.each - 0.5) < 0.05
+
+
+def ended(backoff, saved, count=8):
+    """So many requests were asked and ended; each saved as much in every step in which it was asked."""
+    for i in range(count):
+        request = named(f"e{i}")
+        for _ in range(FIRST_GRACE_STEPS):
+            if backoff.select([request])[0]:
+                backoff.record_savings(request.id, saved)
+        backoff.forget(request.id)
+
+
+def test_new_requests_are_asked_once_where_those_before_them_saved_less_than_asking_costs():
+    backoff = costly()
+    ended(backoff, 0.1)
+    assert steps_asked(backoff, 6) == [True, False, False, False, False, False]
+
+
+def test_new_requests_are_asked_several_times_where_those_before_them_saved_more():
+    backoff = costly()
+    ended(backoff, 3.0)
+    assert steps_asked(backoff, FIRST_GRACE_STEPS + 1) == [True] * FIRST_GRACE_STEPS + [False]
+
+
+def test_one_draft_that_saves_its_share_is_followed_by_another():
+    backoff = costly()
+    steps_asked(backoff, 100)
+    backoff.record_savings("r", 1.0)
+    assert steps_asked(backoff, 1) == [True]
+
+
+def test_one_draft_that_saves_less_is_not():
+    backoff = costly()
+    steps_asked(backoff, 100)
+    while any(steps_asked(backoff, 1)):
+        pass
+    backoff.record_savings("r", 0.9)
+    assert steps_asked(backoff, 1) == [False]
+
+
+def test_what_is_costly_against_a_step_is_asked_for_more_rarely():
+    """Asking costs a second and may take a hundredth of the time: steps of a second need 100 of them in between."""
+    backoff = costly()
+    backoff.step_seconds = 1.0
+    asked = steps_asked(backoff, 20 * LONGEST_INTERVAL)
+    assert sum(asked[-10 * LONGEST_INTERVAL :]) == 10 * LONGEST_INTERVAL // 128

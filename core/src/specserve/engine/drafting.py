@@ -55,12 +55,10 @@ class Drafting:
     def __init__(self, guards: Sequence[GuardedDrafter], planner: DraftPlanner) -> None:
         self.guards, self.planner = guards, planner
         self.calibration = Calibration()
-        self.may_skip = not any(guard.hears_every_step for guard in guards)
-        """No drafter reads the rows of steps in which none is asked."""
         self.proposals: dict[str, list[Proposal]] = {}
         """The drafts proposed after the last step, by request id; kept only when several drafters compete."""
         self.step_seconds, self.drafted_at = 0.0, 0.0
-        """What a step takes without drafting, a moving average; when the last drafts were done."""
+        """What a step takes without drafting, a moving average; when drafts were done last, 0 after a step without."""
 
     def start(self, request: Request) -> None:
         for guard in self.guards:
@@ -76,8 +74,11 @@ class Drafting:
         requests = [span.request for span in batch.spans]
         live = [i for i, span in enumerate(verdict.spans) if span.tokens and requests[i].finish_reason is None]
         planned = self.planner.limits([requests[i] for i in live])
-        if self.may_skip and not self.proposals and not any(planned):
-            return  # most steps while every request backs off
+        if not self.proposals and not any(planned):  # most steps while every request backs off
+            for guard in self.guards:
+                guard.hear(batch, output, verdict)
+            self.drafted_at = 0.0
+            return
         limits = [0] * len(batch.spans)
         for i, limit in zip(live, planned, strict=True):
             limits[i] = limit

@@ -17,6 +17,8 @@ SHARED_ROWS = 512
 """Rows of a tensor that several steps share."""
 LARGEST_PART = SHARED_ROWS // 4
 """Steps of more rows have tensors of their own."""
+PARTS_AHEAD = 16
+"""Parts for so many steps are cut at once: one by one, between passes over a model, each takes three times as long."""
 
 
 class HiddenBuffers:
@@ -25,21 +27,30 @@ class HiddenBuffers:
     def __init__(self, layers: Collection[int], hidden_size: int) -> None:
         self.layers, self.sizes = layers, [hidden_size] * len(layers)
         self.shared: Tensor | None = None
-        self.used = 0
-        """Rows of `shared` that steps have."""
+        self.begin = 0
+        """The first row of `shared` that no step has."""
+        self.parts: list[dict[int, Tensor]] = []
+        """Parts of `count` rows each from there on, the first one last."""
+        self.count = 0
 
     def of_step(self, x: Tensor, num_rows: int) -> dict[int, Tensor]:
         """By layer a tensor [num_rows, H] of the dtype and device of `x`."""
         if not self.layers:
             return {}
-        columns = self.rows(x, num_rows).split_with_sizes(self.sizes, 1)
-        return dict(zip(self.layers, columns, strict=True))
+        if num_rows > LARGEST_PART:
+            return self.columns(x.new_empty((num_rows, sum(self.sizes))))
+        if num_rows != self.count or not self.parts:
+            self.cut(x, num_rows)
+        self.begin += num_rows
+        return self.parts.pop()
 
-    def rows(self, x: Tensor, count: int) -> Tensor:
-        width = sum(self.sizes)
-        if count > LARGEST_PART:
-            return x.new_empty((count, width))
-        if self.shared is None or self.used + count > len(self.shared):
-            self.shared, self.used = x.new_empty((SHARED_ROWS, width)), 0
-        begin, self.used = self.used, self.used + count
-        return self.shared[begin : self.used]
+    def cut(self, x: Tensor, count: int) -> None:
+        """Make parts of so many rows."""
+        if self.shared is None or self.begin + count > SHARED_ROWS:
+            self.shared, self.begin = x.new_empty((SHARED_ROWS, sum(self.sizes))), 0
+        num_parts = min(PARTS_AHEAD, (SHARED_ROWS - self.begin) // count)
+        rows = self.shared[self.begin : self.begin + num_parts * count].view(num_parts, count, -1)
+        self.parts, self.count = [self.columns(part) for part in reversed(rows.unbind())], count
+
+    def columns(self, rows: Tensor) -> dict[int, Tensor]:
+        return dict(zip(self.layers, rows.split_with_sizes(self.sizes, 1), strict=True))

@@ -2,8 +2,8 @@
 
 Asking takes time even when nothing is verified: a part that all asked requests share, as the passes of a draft model,
 and a part for each. Requests are asked as long as their draft tokens together save more than that. The others are asked
-only at an interval, all in the same steps, so that text which begins to repeat is noticed. Owns these records; knows
-nothing about drafts or how the savings are measured.
+only at an interval, all in the same steps, so that text which begins to repeat is noticed: the longer an interval, the
+costlier it is to ask. Owns these records; knows nothing about drafts or how the savings are measured.
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 SAVINGS_DECAY = 0.9
 """Weight of earlier steps in the moving average of savings, per step in which the request is asked."""
 FIRST_GRACE_STEPS, GRACE_STEPS = 4, 1
-"""Steps of grace: of a new request, and of one that had a draft token accepted."""
-MIN_INTERVAL, MAX_INTERVAL = 16, 32
-"""Steps between two questions while asking does not pay; the interval doubles each time up to the maximum."""
+"""Steps of grace: of a new request, and of one whose draft saved what asking for it costs."""
+DOUBTFUL_GRACE_STEPS = 1
+"""Of a new request where the draft tokens of those before it did not save what asking for them cost."""
+MIN_INTERVAL, MAX_INTERVAL, LONGEST_INTERVAL = 16, 32, 256
+"""Steps between two questions while asking does not pay; the interval doubles each time up to the maximum, or further
+until asking takes no more than `PROBE_SHARE` of the time."""
+PROBE_SHARE = 0.01
+TYPICAL_RATE = 0.1
+"""Of the moving average over requests that ended."""
 COST_DECAY = 0.95
 REFERENCE_REQUESTS = 4
 """A step that asks for so many requests corrects both parts of the cost equally."""
@@ -51,6 +57,21 @@ class RequestRecord:
         self.first_steps, self.grace_steps = max(self.first_steps - 1, 0), max(self.grace_steps - 1, 0)
         self.saved *= SAVINGS_DECAY
         self.weight += (1 - SAVINGS_DECAY) * (1 - self.weight)
+
+
+class TypicalSavings:
+    """Seconds that draft tokens saved per step in which a request was asked, of the last requests that ended."""
+
+    def __init__(self) -> None:
+        self.average, self.count = 0.0, 0
+
+    def add(self, average: float) -> None:
+        self.count += 1
+        self.average += max(TYPICAL_RATE, 1 / self.count) * (average - self.average)
+
+    def reach(self, seconds: float) -> bool:
+        """Whether they saved so much, as far as one knows."""
+        return self.count < REFERENCE_REQUESTS or self.average >= seconds
 
 
 class AskingCost:
@@ -83,6 +104,11 @@ class DraftBackoff:
         self.records: dict[str, RequestRecord] = {}
         self.step = 0
         self.cost = AskingCost()
+        self.share = 0.0
+        """What asking costs for each request, where all are asked."""
+        self.typical = TypicalSavings()
+        self.step_seconds = 0.0
+        """Of a plain step; 0 while it is not known."""
         self.num_active = 0
         """Requests that are asked in this step because it pays, or that are new."""
         self.backed_off: Sequence[Request] = ()
@@ -96,15 +122,17 @@ class DraftBackoff:
             return [False] * len(requests)
         if len(self.records) > 2 * len(requests) + SPARE_RECORDS:  # records of requests that have ended
             self.records = {r.id: self.records[r.id] for r in requests if r.id in self.records}
-        records = [self.records.setdefault(request.id, RequestRecord()) for request in requests]
+        self.share = self.cost.each + self.cost.fixed / max(len(requests), 1)
+        records = [self.records.get(request.id) or self.begin(request.id) for request in requests]
         active = self.paying(records)
         self.num_active = len(active)
-        selected = []
+        selected, longest = [], 0
         for i, record in enumerate(records):
             if i in active:
                 record.interval = MIN_INTERVAL
             elif self.step % record.interval == 0:
-                record.interval = min(2 * record.interval, MAX_INTERVAL)
+                longest = longest or self.longest_interval(len(requests))
+                record.interval = min(2 * record.interval, longest)
             else:
                 selected.append(False)
                 continue
@@ -116,10 +144,22 @@ class DraftBackoff:
             self.backed_off_until = min(self.step - self.step % interval + interval for interval in intervals)
         return selected
 
+    def begin(self, request_id: str) -> RequestRecord:
+        """The record of a new request."""
+        steps = FIRST_GRACE_STEPS if self.typical.reach(self.share) else DOUBTFUL_GRACE_STEPS
+        record = self.records[request_id] = RequestRecord(first_steps=steps)
+        return record
+
+    def longest_interval(self, num_asked: int) -> int:
+        """After so many steps even requests that never saved anything are asked."""
+        longest, allowed = MAX_INTERVAL, PROBE_SHARE * self.step_seconds
+        while allowed and longest < LONGEST_INTERVAL and self.cost.seconds(num_asked) > longest * allowed:
+            longest *= 2
+        return longest
+
     def paying(self, records: Sequence[RequestRecord]) -> set[int]:
         """New requests, and those that together save most beyond what asking for them costs."""
-        cost = self.cost
-        share = cost.each + cost.fixed / max(len(records), 1)
+        cost, share = self.cost, self.share
         new = {i for i, record in enumerate(records) if record.first_steps}
         others = [
             (max(record.average, share if record.grace_steps else 0.0), i)
@@ -136,21 +176,26 @@ class DraftBackoff:
         return new | {i for _, i in others[:count]}
 
     def record_savings(self, request_id: str, seconds: float) -> None:
-        """The draft tokens of a step saved `seconds`; negative where they cost more than they saved."""
+        """The draft tokens of a step saved `seconds`; negative where they cost more than they saved. A request that
+        saved its share is asked once more: its draft tokens may save time now."""
         record = self.records.get(request_id)
         if record is not None:
             record.saved += (1 - SAVINGS_DECAY) * seconds
             self.backed_off_until = 0
+            if seconds > 0 and seconds >= self.share:
+                self.revive(request_id)
 
     def revive(self, request_id: str) -> None:
-        """Let this request count as if it paid in the next step: its draft tokens may save time now."""
+        """Let this request count as if it paid in the next step."""
         record = self.records.get(request_id)
         if record is not None:
             record.grace_steps = max(record.grace_steps, GRACE_STEPS)
             self.backed_off_until = 0
 
     def forget(self, request_id: str) -> None:
-        self.records.pop(request_id, None)
+        record = self.records.pop(request_id, None)
+        if record is not None:
+            self.typical.add(record.average)
         self.backed_off_until = 0
 
     def record_cost(self, seconds: float, num_asked: int) -> None:

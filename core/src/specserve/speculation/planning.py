@@ -137,6 +137,7 @@ class CostPlanner:
         drafted = batch.num_rows > len(batch.spans)
         if drafted or self.num_asked or self.backoff.step % PLAIN_STEP_INTERVAL == 0:
             self.costs.observe(batch, seconds)
+            self.backoff.step_seconds = self.costs.seconds(len(batch.spans), len(batch.spans))
         if drafted:
             self.record_savings(batch, verdict)
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
@@ -160,7 +161,5 @@ class CostPlanner:
         per_guess = (costs.seconds(rows, num_requests, guesses) - costs.seconds(rows - guesses, num_requests)) / guesses
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if span.drafted:
-                accepted = len(decided.path)
-                self.backoff.record_savings(span.request.id, accepted * per_token - span.drafted * per_guess)
-                if accepted:
-                    self.backoff.revive(span.request.id)
+                saved = len(decided.path) * per_token - span.drafted * per_guess
+                self.backoff.record_savings(span.request.id, saved)

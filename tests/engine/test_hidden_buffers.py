@@ -1,0 +1,50 @@
+"""Where hidden states are put: rows that no other step has, those of small steps one behind the other."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from specserve.engine.hidden_buffers import LARGEST_PART, PARTS_AHEAD, SHARED_ROWS, HiddenBuffers
+
+H, LAYERS = 4, (0, 3)
+X = torch.empty(0, dtype=torch.bfloat16)
+
+
+def filled(buffers, counts):
+    """Steps of so many rows, each with its number in all rows."""
+    steps = [buffers.of_step(X, count) for count in counts]
+    for number, step in enumerate(steps):
+        for layer, states in step.items():
+            states.fill_(2 * number + (layer == 3))
+    return steps
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [[1] * (SHARED_ROWS + 3), [7] * 100, [1, 2, 3] * 40, [LARGEST_PART, 1] * 6, [LARGEST_PART + 1, 5, 5, 1]],
+)
+def test_no_row_belongs_to_two_steps(counts):
+    for number, (step, count) in enumerate(zip(filled(HiddenBuffers(LAYERS, H), counts), counts, strict=True)):
+        assert list(step) == list(LAYERS)
+        for layer, states in step.items():
+            assert states.shape == (count, H)
+            assert states.dtype == X.dtype
+            assert (states == 2 * number + (layer == 3)).all()
+
+
+@pytest.mark.parametrize("counts", [[1] * (2 * PARTS_AHEAD), [3, 3, 1, 5, 5]])
+def test_rows_of_consecutive_small_steps_follow_each_other(counts):
+    buffers = HiddenBuffers(LAYERS, H)
+    steps = [buffers.of_step(X, count)[0] for count in counts]
+    row = 2 * H * X.element_size()
+    for before, after in pairwise(steps):
+        assert after.data_ptr() == before.data_ptr() + len(before) * row
+
+
+def test_nothing_is_allocated_where_no_layer_is_read():
+    buffers = HiddenBuffers((), H)
+    assert buffers.of_step(X, 3) == {}
+    assert buffers.shared is None
