@@ -8,6 +8,7 @@ import pytest
 import torch
 from runtime_cases import a_request
 
+from specserve.batch.hidden_states import HiddenStates
 from specserve.draft_models.hidden_ring import HiddenRing
 from specserve.draft_models.sequences import FedSequence
 from specserve.draft_models.step_hidden import StepHidden
@@ -43,27 +44,40 @@ def test_a_single_layer_is_not_copied():
     assert StepHidden([{2: rows}], (2,)).joined() is rows
 
 
+def states_of(source, begin, end, layers=(0, 1)):
+    return HiddenStates(layers, source, begin, source[begin:end])
+
+
 def test_columns_of_one_tensor_are_not_copied():
     whole = torch.randn(4, 2 * W)
-    found = StepHidden([dict(enumerate(whole.split_with_sizes([W, W], 1)))], (0, 1)).joined()
-    assert found.data_ptr() == whole.data_ptr()
-    assert torch.equal(found, whole)
+    found = StepHidden([states_of(whole, 1, 3)], (0, 1)).joined()
+    assert found.data_ptr() == whole[1].data_ptr()
+    assert torch.equal(found, whole[1:3])
 
 
 def test_steps_that_lie_one_behind_the_other_are_not_copied():
     whole = torch.randn(6, 2 * W)
-    steps = [dict(enumerate(rows.split_with_sizes([W, W], 1))) for rows in whole.split_with_sizes([1, 3, 2])]
+    steps = [states_of(whole, *part) for part in ((0, 1), (1, 4), (4, 6))]
     found = StepHidden(steps, (0, 1)).joined()
     assert found.data_ptr() == whole.data_ptr()
     assert torch.equal(found, whole)
 
 
-@pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1), (1, 1, 1), (0, 1, 3)])
-def test_steps_that_lie_elsewhere_are_joined_in_their_order(order):
-    """Parts 0 to 2 are of one tensor, part 3 of another."""
-    parts = [*torch.randn(6, W).split_with_sizes([1, 3, 2]), torch.randn(2, W)]
-    found = StepHidden([{0: parts[i]} for i in order], (0,)).joined()
-    assert torch.equal(found, torch.cat([parts[i] for i in order]))
+PARTS = [(0, 1), (1, 4), (4, 6)]
+
+
+@pytest.mark.parametrize("order", [(0, 2, 1), (2, 0, 1), (1, 1, 1), (0, 1, 3), (3, 0, 1), (0, 1, 4, 2)])
+@pytest.mark.parametrize("layers", [(0, 1), (1, 0), (1,)])
+def test_steps_that_lie_elsewhere_are_joined_in_their_order(order, layers):
+    """Parts 0 to 2 are of one tensor, part 3 of another, part 4 of columns that lie apart."""
+    whole, other = torch.randn(6, 2 * W), torch.randn(2, 2 * W)
+    steps = [
+        *(states_of(whole, *part) for part in PARTS),
+        states_of(other, 0, 2),
+        {i: torch.randn(2, W) for i in (0, 1)},
+    ]
+    found = StepHidden([steps[i] for i in order], layers).joined()
+    assert torch.equal(found, torch.cat([torch.cat([steps[i][layer] for layer in layers], -1) for i in order]))
 
 
 @pytest.mark.parametrize("first", range(LENGTH + 1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import msgspec
+import pytest
 from planning_cases import with_draft
 
 from specserve.speculation.backoff import (
@@ -158,16 +160,30 @@ def ended(backoff, saved, count=8):
         backoff.forget(request.id)
 
 
-def test_new_requests_are_asked_once_where_those_before_them_saved_less_than_asking_costs():
+@pytest.mark.parametrize(("saved", "grace"), [(0.1, 0), (0.7, 1), (3.0, FIRST_GRACE_STEPS)])
+def test_new_requests_have_grace_as_far_as_those_before_them_saved_what_asking_costs(saved, grace):
+    backoff = costly()
+    ended(backoff, saved)
+    backoff.step = 0
+    assert steps_asked(backoff, 6) == [step < grace for step in range(6)]
+
+
+def test_requests_of_another_temperature_tell_nothing():
     backoff = costly()
     ended(backoff, 0.1)
-    assert steps_asked(backoff, 6) == [True, False, False, False, False, False]
+    sampled = msgspec.structs.replace(named("s").params, temperature=1.0)
+    named("s").params = sampled
+    assert steps_asked(backoff, FIRST_GRACE_STEPS, name="s") == [True] * FIRST_GRACE_STEPS
 
 
-def test_new_requests_are_asked_several_times_where_those_before_them_saved_more():
+def test_requests_that_were_never_asked_tell_nothing():
     backoff = costly()
-    ended(backoff, 3.0)
-    assert steps_asked(backoff, FIRST_GRACE_STEPS + 1) == [True] * FIRST_GRACE_STEPS + [False]
+    ended(backoff, 0.1)
+    typical = backoff.typical[0.0]
+    before = typical.count
+    steps_asked(backoff, 3, name="unasked")
+    backoff.forget("unasked")
+    assert typical.count == before
 
 
 def test_one_draft_that_saves_its_share_is_followed_by_another():

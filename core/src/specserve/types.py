@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from torch import Tensor
 
     from specserve.faults import RequestFault
@@ -99,7 +101,7 @@ class ForwardOutput(NamedTuple):
     """What the runner computed: logits [scored rows, vocab], float32, and hidden states by layer [rows, hidden]."""
 
     logits: Tensor
-    hidden: dict[int, Tensor]
+    hidden: Mapping[int, Tensor]
 
 
 class SpanVerdict(NamedTuple):

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.batch.hidden_states import HiddenStates
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -19,45 +21,32 @@ class StepHidden:
     """The hidden states that one step computed, or several."""
 
     def __init__(self, steps: Sequence[Mapping[int, Tensor]], layers: Sequence[int]) -> None:
-        self.parts = [[hidden[layer] for layer in layers] for hidden in steps]
+        self.steps, self.layers = steps, tuple(layers)
 
     def joined(self) -> Tensor:
         """[T, W]; without a copy where they lie in one tensor already."""
-        steps = merged([columns_of(parts) for parts in self.parts])
-        return steps[0] if len(steps) == 1 else torch.cat(steps)
+        parts: list[Tensor] = []
+        run: list[HiddenStates] = []
+        for step in self.steps:
+            whole = step if isinstance(step, HiddenStates) and step.layers == self.layers else None
+            if run and (whole is None or whole.source is not run[-1].source or whole.begin != run[-1].end):
+                parts.append(rows_of(run))
+                run = []
+            if whole is not None:
+                run.append(whole)
+            else:
+                parts.append(columns_of(step, self.layers))
+        if run:
+            parts.append(rows_of(run))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def columns_of(parts: Sequence[Tensor]) -> Tensor:
-    """The tensor whose columns these are, one after the other."""
-    first = parts[0]
-    if len(parts) == 1:
-        return first
-    rows, width = first.shape
-    begin, step = first.data_ptr(), width * first.element_size()
-    for i, part in enumerate(parts):
-        if part.stride() != (len(parts) * width, 1) or part.data_ptr() != begin + i * step:
-            return torch.cat(tuple(parts), -1)
-    return first.as_strided((rows, len(parts) * width), first.stride())
+def columns_of(step: Mapping[int, Tensor], layers: Sequence[int]) -> Tensor:
+    """Some layers, in this order."""
+    columns = [step[layer] for layer in layers]
+    return columns[0] if len(columns) == 1 else torch.cat(columns, -1)
 
 
-def merged(parts: Sequence[Tensor]) -> list[Tensor]:
-    """The same rows; neighbours that follow each other in memory are one tensor."""
-    found = [parts[0]]
-    for part in parts[1:]:
-        last = found[-1]
-        if follows(part, last):
-            found[-1] = last.as_strided((len(last) + len(part), last.shape[1]), last.stride())
-        else:
-            found.append(part)
-    return found
-
-
-def follows(part: Tensor, last: Tensor) -> bool:
-    """Whether its first row lies behind the last row of the other, in the same storage."""
-    offset, size = part.storage_offset() - last.storage_offset(), part.element_size()
-    return (
-        offset == last.numel()
-        and part.data_ptr() - last.data_ptr() == offset * size
-        and part.is_contiguous()
-        and last.is_contiguous()
-    )
+def rows_of(steps: Sequence[HiddenStates]) -> Tensor:
+    """Of steps whose rows follow each other."""
+    return steps[0].source[steps[0].begin : steps[-1].end]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.engine.hidden_buffers import HiddenBuffers
+from specserve.batch.hidden_states import HiddenBuffers
 from specserve.models.tiled import forward_pass
 from specserve.types import ForwardOutput
 

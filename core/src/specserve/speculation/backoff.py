@@ -21,7 +21,7 @@ SAVINGS_DECAY = 0.9
 FIRST_GRACE_STEPS, GRACE_STEPS = 4, 1
 """Steps of grace: of a new request, and of one whose draft saved what asking for it costs."""
 DOUBTFUL_GRACE_STEPS = 1
-"""Of a new request where the draft tokens of those before it did not save what asking for them cost."""
+"""Of a new request where requests like it did not save what asking cost; none where they did not save half of it."""
 MIN_INTERVAL, MAX_INTERVAL, LONGEST_INTERVAL = 16, 32, 256
 """Steps between two questions while asking does not pay; the interval doubles each time up to the maximum, or further
 until asking takes no more than `PROBE_SHARE` of the time."""
@@ -36,8 +36,24 @@ SLACK = 1e-9
 """Of rounding, where the savings of requests in grace add up to just the cost."""
 
 
+class TypicalSavings:
+    """Seconds that draft tokens saved per step in which a request was asked, of the last requests that ended."""
+
+    def __init__(self) -> None:
+        self.average, self.count = 0.0, 0
+
+    @property
+    def is_known(self) -> bool:
+        return self.count >= REFERENCE_REQUESTS
+
+    def add(self, average: float) -> None:
+        self.count += 1
+        self.average += max(TYPICAL_RATE, 1 / self.count) * (average - self.average)
+
+
 @dataclass(slots=True)
 class RequestRecord:
+    typical: TypicalSavings
     saved: float = 0.0
     """Seconds saved in the steps in which the request was asked, an exponentially weighted sum."""
     weight: float = 0.0
@@ -57,21 +73,6 @@ class RequestRecord:
         self.first_steps, self.grace_steps = max(self.first_steps - 1, 0), max(self.grace_steps - 1, 0)
         self.saved *= SAVINGS_DECAY
         self.weight += (1 - SAVINGS_DECAY) * (1 - self.weight)
-
-
-class TypicalSavings:
-    """Seconds that draft tokens saved per step in which a request was asked, of the last requests that ended."""
-
-    def __init__(self) -> None:
-        self.average, self.count = 0.0, 0
-
-    def add(self, average: float) -> None:
-        self.count += 1
-        self.average += max(TYPICAL_RATE, 1 / self.count) * (average - self.average)
-
-    def reach(self, seconds: float) -> bool:
-        """Whether they saved so much, as far as one knows."""
-        return self.count < REFERENCE_REQUESTS or self.average >= seconds
 
 
 class AskingCost:
@@ -106,7 +107,8 @@ class DraftBackoff:
         self.cost = AskingCost()
         self.share = 0.0
         """What asking costs for each request, where all are asked."""
-        self.typical = TypicalSavings()
+        self.typical: dict[float, TypicalSavings] = {}
+        """Of requests of one temperature."""
         self.step_seconds = 0.0
         """Of a plain step; 0 while it is not known."""
         self.num_active = 0
@@ -123,13 +125,14 @@ class DraftBackoff:
         if len(self.records) > 2 * len(requests) + SPARE_RECORDS:  # records of requests that have ended
             self.records = {r.id: self.records[r.id] for r in requests if r.id in self.records}
         self.share = self.cost.each + self.cost.fixed / max(len(requests), 1)
-        records = [self.records.get(request.id) or self.begin(request.id) for request in requests]
+        records = [self.records.get(request.id) or self.begin(request) for request in requests]
         active = self.paying(records)
         self.num_active = len(active)
         selected, longest = [], 0
         for i, record in enumerate(records):
             if i in active:
-                record.interval = MIN_INTERVAL
+                if not record.first_steps:
+                    record.interval = MIN_INTERVAL
             elif self.step % record.interval == 0:
                 longest = longest or self.longest_interval(len(requests))
                 record.interval = min(2 * record.interval, longest)
@@ -144,10 +147,13 @@ class DraftBackoff:
             self.backed_off_until = min(self.step - self.step % interval + interval for interval in intervals)
         return selected
 
-    def begin(self, request_id: str) -> RequestRecord:
+    def begin(self, request: Request) -> RequestRecord:
         """The record of a new request."""
-        steps = FIRST_GRACE_STEPS if self.typical.reach(self.share) else DOUBTFUL_GRACE_STEPS
-        record = self.records[request_id] = RequestRecord(first_steps=steps)
+        typical = self.typical.setdefault(temperature_class(request), TypicalSavings())
+        record = self.records[request.id] = RequestRecord(typical)
+        if typical.is_known and typical.average < self.share:
+            record.first_steps = DOUBTFUL_GRACE_STEPS if 2 * typical.average >= self.share else 0
+            record.interval = self.longest_interval(1)
         return record
 
     def longest_interval(self, num_asked: int) -> int:
@@ -194,8 +200,8 @@ class DraftBackoff:
 
     def forget(self, request_id: str) -> None:
         record = self.records.pop(request_id, None)
-        if record is not None:
-            self.typical.add(record.average)
+        if record is not None and record.weight:
+            record.typical.add(record.average)
         self.backed_off_until = 0
 
     def record_cost(self, seconds: float, num_asked: int) -> None:
@@ -203,3 +209,8 @@ class DraftBackoff:
         bring the text of many steps, which the drafters have to read at some time anyway."""
         if self.num_active:
             self.cost.observe(seconds, num_asked)
+
+
+def temperature_class(request: Request) -> float:
+    """Requests whose draft tokens are accepted alike: to the nearest quarter."""
+    return round(4 * request.params.temperature) / 4

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from specserve.engine.hidden_buffers import LARGEST_PART, PARTS_AHEAD, SHARED_ROWS, HiddenBuffers
+from specserve.batch.hidden_states import LARGEST_PART, PARTS_AHEAD, SHARED_ROWS, HiddenBuffers
 
 H, LAYERS = 4, (0, 3)
 X = torch.empty(0, dtype=torch.bfloat16)
