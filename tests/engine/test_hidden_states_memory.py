@@ -7,10 +7,17 @@ from itertools import pairwise
 import pytest
 import torch
 
-from specserve.batch.hidden_states import LARGEST_PART, PARTS_AHEAD, SHARED_ROWS, HiddenBuffers
+from specserve.batch import hidden_states
+from specserve.batch.hidden_states import MIN_SHARED_ROWS, PARTS_AHEAD, HiddenBuffers, as_one
 
 H, LAYERS = 4, (0, 3)
 X = torch.empty(0, dtype=torch.bfloat16)
+
+
+@pytest.fixture(autouse=True)
+def small_tensors(monkeypatch):
+    """With room for the least number of rows."""
+    monkeypatch.setattr(hidden_states, "SHARED_BYTES", 1)
 
 
 def filled(buffers, counts):
@@ -24,7 +31,7 @@ def filled(buffers, counts):
 
 @pytest.mark.parametrize(
     "counts",
-    [[1] * (SHARED_ROWS + 3), [7] * 100, [1, 2, 3] * 40, [LARGEST_PART, 1] * 6, [LARGEST_PART + 1, 5, 5, 1]],
+    [[1] * (MIN_SHARED_ROWS + 3), [7] * 100, [1, 2, 3] * 40, [MIN_SHARED_ROWS // 4, 1] * 6, [MIN_SHARED_ROWS, 5, 5, 1]],
 )
 def test_no_row_belongs_to_two_steps(counts):
     for number, (step, count) in enumerate(zip(filled(HiddenBuffers(LAYERS, H), counts), counts, strict=True)):
@@ -42,6 +49,28 @@ def test_rows_of_consecutive_small_steps_follow_each_other(counts):
     row = 2 * H * X.element_size()
     for before, after in pairwise(steps):
         assert after.data_ptr() == before.data_ptr() + len(before) * row
+
+
+def test_consecutive_steps_become_one():
+    buffers = HiddenBuffers(LAYERS, H)
+    steps = [buffers.of_step(X, 3) for _ in range(5)]
+    (one,) = as_one(steps)
+    for layer in LAYERS:
+        assert one[layer].shape == (15, H)
+        assert one[layer].data_ptr() == steps[0][layer].data_ptr()
+
+
+def test_steps_of_several_tensors_stay_several():
+    buffers = HiddenBuffers(LAYERS, H)
+    steps = [buffers.of_step(X, 3) for _ in range(MIN_SHARED_ROWS // 2)]
+    assert as_one(steps) is steps
+
+
+def test_a_step_in_between_is_not_among_them():
+    """As one that failed and was computed again."""
+    buffers = HiddenBuffers(LAYERS, H)
+    steps = [buffers.of_step(X, 3) for _ in range(3)]
+    assert len(as_one([steps[0], steps[2]])) == 2
 
 
 def test_nothing_is_allocated_where_no_layer_is_read():

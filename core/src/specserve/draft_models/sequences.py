@@ -38,7 +38,7 @@ class FedSequence:
     blocks: list[int] = field(default_factory=list)
     """Its complete blocks, also after it gave them back: until they are used again they hold its tokens."""
     latest: tuple[int, Sequence[int]] = NO_ROWS
-    """Hidden states of the latest step: (first position, rows of the step)."""
+    """Hidden states of the latest steps: (first position, rows of these steps)."""
     place: int = -1
     """In the ring of hidden states; -1 before it has any."""
     long: list[tuple[int, Tensor]] = field(default_factory=list)

@@ -21,10 +21,27 @@ class StepHidden:
     """The hidden states that one step computed, or several."""
 
     def __init__(self, steps: Sequence[Mapping[int, Tensor]], layers: Sequence[int]) -> None:
-        self.steps, self.layers = steps, tuple(layers)
+        self.steps, self.layers = list(steps), tuple(layers)
+        self.whole: Tensor | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """T."""
+        return sum(len(step[self.layers[0]]) for step in self.steps)
+
+    def append(self, step: Mapping[int, Tensor]) -> None:
+        self.steps.append(step)
+        self.whole = None
 
     def joined(self) -> Tensor:
         """[T, W]; without a copy where they lie in one tensor already."""
+        if self.whole is None:
+            parts = self.parts()
+            self.whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return self.whole
+
+    def parts(self) -> list[Tensor]:
+        """The same in as few tensors as it takes without a copy."""
         parts: list[Tensor] = []
         run: list[HiddenStates] = []
         for step in self.steps:
@@ -38,7 +55,7 @@ class StepHidden:
                 parts.append(columns_of(step, self.layers))
         if run:
             parts.append(rows_of(run))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return parts
 
 
 def columns_of(step: Mapping[int, Tensor], layers: Sequence[int]) -> Tensor:

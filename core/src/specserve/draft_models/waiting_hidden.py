@@ -1,6 +1,6 @@
 """Hidden states of committed tokens that wait for a draft model.
 
-Those of the latest step are read where it left them: most are read at once or never. Before the next step begins, what
+Those of the latest steps are read where these left them: most are read at once or never. Before others begin, what
 still waits of them goes to a ring, which holds the latest positions of each sequence. Rows that it has no room for, as
 of a prompt, stay in the tensor of the step that computed them.
 """
@@ -30,7 +30,7 @@ class RingRows(NamedTuple):
 
 
 class StepRows(NamedTuple):
-    """Rows of the latest step."""
+    """Rows of the latest steps."""
 
     numbers: Sequence[int]
 
@@ -44,17 +44,23 @@ class WaitingHidden:
 
     def __init__(self, layers: Sequence[int], rows: Tensor, length: int) -> None:
         self.layers, self.ring = layers, HiddenRing(rows, length)
-        self.step = StepHidden((), layers)
+        self.latest, self.first_row = StepHidden((), layers), 0
+        """The latest steps, and the first row of those that rows are noted of."""
         self.noted: list[FedSequence] = []
-        """Sequences that have rows in the latest step."""
+        """Sequences that have rows in the latest steps."""
 
     def begin(self, steps: Sequence[Mapping[int, Tensor]]) -> None:
         """Rows of a step, or of several, wait from now on; which of them, `note` tells."""
         self.keep()
-        self.step = StepHidden(steps, self.layers)
+        self.latest, self.first_row = StepHidden(steps, self.layers), 0
+
+    def go_on(self, step: Mapping[int, Tensor]) -> None:
+        """The same for a step behind these."""
+        self.first_row = self.latest.num_rows
+        self.latest.append(step)
 
     def keep(self) -> None:
-        """Write to the ring what still waits of the latest step."""
+        """Write to the ring what still waits of the latest steps."""
         sources: list[int] = []
         targets: list[int] = []
         for sequence in self.noted:
@@ -66,12 +72,19 @@ class WaitingHidden:
             sequence.latest = NO_ROWS
         self.noted = []
         if sources:
-            self.ring.write(targets, chosen(self.step.joined(), sources))
+            self.ring.write(targets, chosen(self.latest.joined(), sources))
 
     def note(self, sequence: FedSequence, first: int, rows: Sequence[int]) -> None:
         """These rows of the step are of the positions from `first` on."""
+        if self.first_row:
+            rows = [self.first_row + row for row in rows]
+        begin, before = sequence.latest
         if first + len(rows) - (sequence.num_fed - 1) > self.ring.length:
-            sequence.long.append((first, chosen(self.step.joined(), rows)))
+            if before:
+                self.keep()  # `long` is before `latest`
+            sequence.long.append((first, chosen(self.latest.joined(), rows)))
+        elif before:
+            sequence.latest = begin, [*before, *rows]
         else:
             sequence.latest = first, rows
             self.noted.append(sequence)
@@ -124,7 +137,7 @@ class WaitingHidden:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def rows_of(self, kind: type[Piece], index: Sequence[int]) -> Tensor:
-        return chosen(self.step.joined() if kind is StepRows else self.ring.rows, index)
+        return chosen(self.latest.joined() if kind is StepRows else self.ring.rows, index)
 
     def shorten(self, sequence: FedSequence, end: int) -> None:
         """What still waits of long steps, before position `end`, goes to the ring, so that their tensors need not be
