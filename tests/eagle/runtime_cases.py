@@ -15,7 +15,9 @@ from specserve.protocols import DraftLayers
 from specserve.testing.requests import toy_request
 from specserve.types import ForwardOutput, SpanVerdict, Verdict
 
-SIZE, NUM_BLOCKS, W = 4, 32, 3
+SIZE, NUM_BLOCKS, W = 4, 128, 3
+WAITING = 224
+"""So many positions wait of a request whose hidden states are so small."""
 LAYERS = DraftLayers(
     num_heads=2, num_kv_heads=1, head_dim=4, scale=0.5, sliding_windows=(None,), reads_hidden=True, has_trees=False,
     max_draft_rows=6, max_len=64,

@@ -6,11 +6,10 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from runtime_cases import LAYERS, NUM_BLOCKS, SIZE, a_request, a_runtime, fed_positions, hashes, step
+from runtime_cases import LAYERS, NUM_BLOCKS, SIZE, WAITING, a_request, a_runtime, fed_positions, hashes, step
 
 from specserve.batch.batch import Batch
 from specserve.draft_models.feeds import scratch_blocks
-from specserve.draft_models.runtime import MAX_WAITING
 from specserve.protocols import DraftLayers, DraftRows
 
 
@@ -44,16 +43,16 @@ def test_a_feed_whose_pass_raised_is_fed_again():
 
 
 def test_requests_without_a_limit_are_fed_when_much_waits_and_not_before():
-    layers = msgspec.structs.replace(LAYERS, max_len=2 * MAX_WAITING)
-    runtime, request = a_runtime(layers), a_request(num_tokens=MAX_WAITING - 2, blocks=range(20))
+    layers = msgspec.structs.replace(LAYERS, max_len=2 * WAITING)
+    runtime, request = a_runtime(layers), a_request(num_tokens=WAITING - 2, blocks=range(60))
     runtime.start(request)
-    for start in (0, MAX_WAITING - 2, MAX_WAITING - 1):
+    for start in (0, WAITING - 2, WAITING - 1):
         assert step(runtime, request, starts=[start], limits=[0]) is None
-    feed = step(runtime, request, starts=[MAX_WAITING], limits=[0])
-    assert fed_positions(feed) == [list(range(1, MAX_WAITING))]  # its complete blocks
+    feed = step(runtime, request, starts=[WAITING], limits=[0])
+    assert fed_positions(feed) == [list(range(1, WAITING))]  # its complete blocks
     assert feed.drafting == []
     runtime.done(feed)
-    assert runtime.sequences["r"].num_sealed == MAX_WAITING // SIZE
+    assert runtime.sequences["r"].num_sealed == WAITING // SIZE
 
 
 class Recorder:

@@ -7,13 +7,12 @@ import random
 import msgspec
 import pytest
 import torch
-from runtime_cases import LAYERS, NUM_BLOCKS, a_request, a_runtime, fed_positions, hashes, step
+from runtime_cases import LAYERS, NUM_BLOCKS, WAITING, a_request, a_runtime, fed_positions, hashes, step
 
 from specserve.draft_models import runtime as runtime_module
-from specserve.draft_models.runtime import MAX_WAITING
 from specserve.draft_models.silent_run import MAX_RUN_ROWS, SilentRun
 
-LONG = msgspec.structs.replace(LAYERS, max_len=400)
+LONG = msgspec.structs.replace(LAYERS, max_len=1000)
 
 
 def silent_steps(runtime, requests, count):
@@ -28,7 +27,7 @@ def silent_steps(runtime, requests, count):
 
 
 def requests_of(count):
-    return [a_request(f"r{i}", 10, [n % NUM_BLOCKS for n in range(10 * i, 10 * i + 160)]) for i in range(count)]
+    return [a_request(f"r{i}", 10, [n % NUM_BLOCKS for n in range(10 * i, 10 * i + 500)]) for i in range(count)]
 
 
 def started(requests, layers=LONG):
@@ -61,16 +60,16 @@ def test_much_that_waits_is_fed_as_early_as_without_runs():
     requests = requests_of(2)
     runtime = started(requests)
     waiting = 11
-    assert silent_steps(runtime, requests, MAX_WAITING - waiting - 1) == []
+    assert silent_steps(runtime, requests, WAITING - waiting - 1) == []
     assert len(silent_steps(runtime, requests, 3)) == 1
 
 
 def test_a_request_beyond_the_draft_layers_does_not_end_the_runs_of_others():
     requests = requests_of(2)
-    requests[0].tokens[:] = range(390)
+    requests[0].tokens[:] = range(990)
     runtime = started(requests)
     for _ in range(3):
-        silent_steps(runtime, requests, MAX_WAITING)
+        silent_steps(runtime, requests, WAITING)
     assert runtime.run is not None
     silent_steps(runtime, requests, 8)
     assert len(runtime.run.steps) > 1

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from specserve.protocols import DraftLayers, DraftPass, DraftRows, Feed, KernelSet
     from specserve.types import ForwardOutput, SpanVerdict, Verdict
 
-MAX_WAITING = 64
-"""As soon as so many positions of a request wait, its complete blocks are fed."""
-MANY_WAITING = 32
-"""So many are fed beside those of other requests."""
+MIN_WAITING = 64
+"""As soon as `max_waiting` positions of a request wait, its complete blocks are fed. It is at least this."""
+RING_BYTES = 2**18
+"""Of one request's hidden states may wait, where that are more positions: a larger feed costs less."""
 MAX_STEP_ROWS = 32
 """Accepted tokens of one step of a request for which the ring has room; more are kept in the step's tensor."""
 
@@ -49,10 +49,13 @@ class DraftModelRuntime:
         self.layers, self.kernels = layers, kernels
         self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
         self.builder = BatchBuilder(memory.block_size, memory.device)
+        row_bytes = 0 if self.notes.states is None else self.notes.states[0].nbytes
+        length = ring_length(row_bytes, self.block_size)
+        self.max_waiting = length - step_room(self.block_size)
         self.waiting: WaitingHidden | None = None
         """None where no hidden states are read."""
         if self.notes.states is not None:
-            self.waiting = WaitingHidden(hidden_layers, self.notes.states[:0], ring_length(memory.block_size))
+            self.waiting = WaitingHidden(hidden_layers, self.notes.states[:0], length)
         self.feeds = Feeds(layers, memory, self.waiting, self.builder)
         self.passes: DraftPass | None = None
         """Set by `draft_pass`; reads what waits for nobody's draft."""
@@ -101,7 +104,7 @@ class DraftModelRuntime:
 
     @torch.inference_mode()
     def begin_run(self, batch: Batch) -> None:
-        self.run = begin_run(batch, self.sequences, self.layers.max_len, MAX_WAITING - 1)
+        self.run = begin_run(batch, self.sequences, self.layers.max_len, self.max_waiting - 1)
         if self.run is not None and self.waiting is not None:
             self.waiting.begin(())  # a long run does not keep the hidden states of the step before it
             self.follows_run = False
@@ -146,9 +149,9 @@ class DraftModelRuntime:
             num_waiting = self.feeds.num_ready(sequence) - sequence.num_fed
             if limits[i] > 0 and self.can_draft(sequence):
                 drafting.append((i, sequence))
-            elif num_waiting >= MANY_WAITING or (request.id in self.ended and request.hashes):
+            elif num_waiting >= self.max_waiting // 2 or (request.id in self.ended and request.hashes):
                 others.append(sequence)
-                due = due or num_waiting >= MAX_WAITING or request.id in self.ended
+                due = due or num_waiting >= self.max_waiting or request.id in self.ended
         if not drafting and not due:
             others = []
         readings = [self.feeds.drafting(sequence, place) for place, (_, sequence) in enumerate(drafting)]
@@ -235,9 +238,16 @@ def committed_rows(span: Span, decided: SpanVerdict, offset: int) -> Sequence[in
     return [*range(offset, end), *(end + node for node in decided.path)]
 
 
-def ring_length(block_size: int) -> int:
-    """Room for what waits in steady decoding: a block at least, and what completes it."""
-    return max(MAX_WAITING, block_size) + max(block_size, MAX_STEP_ROWS)
+def ring_length(row_bytes: int, block_size: int) -> int:
+    """Room for what waits of a request in steady decoding: a block at least, and what completes it. `row_bytes`: of a
+    hidden state, 0 where none are read."""
+    room = step_room(block_size)
+    return max(MIN_WAITING, block_size, RING_BYTES // max(row_bytes, RING_BYTES // 256) - room) + room
+
+
+def step_room(block_size: int) -> int:
+    """Of that what a step may add."""
+    return max(block_size, MAX_STEP_ROWS)
 
 
 def num_shared(owner: FedSequence, request: Request, num_blocks: int) -> int:

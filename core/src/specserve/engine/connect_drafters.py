@@ -37,8 +37,8 @@ def draft_bytes(config: EngineConfig, model: DecoderModel, drafters: Sequence[Dr
         if (layers := drafter.needs.layers) is not None:
             shape = shape_of(layers)
             keys = KVCache.bytes_per_block(*shape[:1], config.block_size, *shape[1:], model.dtype)
-            state = len(drafter.needs.hidden_layers) * model.hidden_size * model.dtype.itemsize
-            per_block += keys + state * layers.reads_hidden
+            state = len(drafter.needs.hidden_layers) * model.hidden_size * model.dtype.itemsize * layers.reads_hidden
+            per_block += keys + state
             fixed += keys * num_scratch(config, layers)
     return DraftBytes(per_block, fixed)
 
