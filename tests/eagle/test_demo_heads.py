@@ -1,0 +1,73 @@
+"""The demo model's draft models: what they draft for text that they were not trained on is accepted, and lossless."""
+
+from __future__ import annotations
+
+import sysconfig
+import zlib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from specserve.models.locate import locate_model
+from specserve.testing.engines import make_engine, run_requests, verify_everything
+from specserve.text.tokenizer import HfTokenizer
+from specserve.types import GenerateRequest, SamplingParams
+
+NUM_PROMPTS, PROMPT_LEN = 6, 300
+LEAST = {"demo-eagle3": (1.9, 1.6), "demo-mtp": (1.7, 1.5), "demo-eagle": (1.5, 1.3)}
+"""Mean acceptance length of drafts of three tokens, greedy and at temperature 0.8. Greedy text of a small model repeats
+itself, which is easier to draft."""
+
+
+@cache
+def held_out_prompts():
+    """From files of the standard library that `demo/corpus.py` holds out, one each."""
+    tokenizer = HfTokenizer.from_dir(locate_model("demo"))
+    found = []
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        if zlib.crc32(path.name.encode()) % 20 == 0:
+            ids = tokenizer.encode(path.read_text(encoding="utf-8"))
+            if len(ids) > PROMPT_LEN:
+                found.append(tuple(ids[:PROMPT_LEN]))
+    assert len(found) >= 3
+    return found[:NUM_PROMPTS]
+
+
+def requests(temperature):
+    params = [
+        SamplingParams(max_tokens=100, temperature=temperature, seed=i, ignore_eos=True)
+        for i in range(len(held_out_prompts()))
+    ]
+    return [
+        GenerateRequest(request_id=str(i), prompt_token_ids=prompt, params=each)
+        for i, (prompt, each) in enumerate(zip(held_out_prompts(), params, strict=True))
+    ]
+
+
+@cache
+def plain(temperature):
+    return run_requests(make_engine("demo", plugins=("cpu",), dtype="bfloat16").engine, requests(temperature)).tokens()
+
+
+@cache
+def drafted(head, temperature):
+    """The tokens, and the mean acceptance length."""
+    settings = {"eagle": {"model": head, "steps": 3}}
+    engine = make_engine("demo", plugins=("cpu", "eagle"), plugin_options=settings, dtype="bfloat16").engine
+    verify_everything(engine)
+    result = run_requests(engine, requests(temperature))
+    assert not result.metrics.drafter_faults
+    return result.tokens(), 1 + result.metrics.num_accepted_tokens / result.metrics.num_drafts
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("head", LEAST)
+def test_the_tokens_are_those_of_plain_decoding(head, temperature):
+    assert drafted(head, temperature)[0] == plain(temperature)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("head", LEAST)
+def test_drafts_are_accepted(head, temperature):
+    assert drafted(head, temperature)[1] >= LEAST[head][temperature > 0]
