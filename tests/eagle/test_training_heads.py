@@ -128,3 +128,18 @@ def test_the_draft_vocabulary_is_the_most_frequent_tokens(target):
 
 def test_an_acceptance_length_counts_the_bonus_token():
     assert acceptance_length([0.5, 0.5, 0.0]) == 1 + 0.5 + 0.25
+
+
+@torch.no_grad()
+def test_an_eagle_head_begins_with_the_targets_keys_and_outputs_of_its_size(tmp_path):
+    """Behind the final norm, without a norm of its own: as the target's last layer has them behind its norm."""
+    target = Target.load(write_target(tmp_path), "cpu")
+    last, gain = target.model.layers[-1], target.model.final_norm
+    gain.copy_(torch.rand(len(gain)) * 20 + 1)
+    layer = make_head("eagle", target).layer
+    normed = F.rms_norm(torch.randn(5, len(gain)), (len(gain),))
+    expected = F.linear(normed * last.input_norm, last.qkv_proj.weight[last.qkv_proj.parts["k_proj"]])
+    torch.testing.assert_close(layer.self_attn.k_proj(normed * gain), expected, atol=1e-4, rtol=1e-4)
+    factors = layer.mlp.down_proj.weight / last.down_proj.weight
+    assert factors.std(1).max() < 1e-4
+    torch.testing.assert_close(factors[:, 0] / factors[0, 0], gain / gain[0], atol=1e-4, rtol=1e-4)

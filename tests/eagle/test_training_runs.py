@@ -60,6 +60,16 @@ def test_a_resumed_run_ends_with_the_parameters_of_an_uninterrupted_one(target, 
     assert resumed.progress.loss == whole.progress.loss
 
 
+def test_a_run_goes_on_with_another_number_of_unrolled_steps(target, tmp_path):
+    trainer, windows = make_trainer("mtp", target, tmp_path)
+    trainer.run(windows, Budget(max_steps=2))
+    resumed, windows = make_trainer("mtp", target, tmp_path, unroll=len(trainer.progress.greedy) + 1)
+    resumed.resume()
+    progress = resumed.run(windows, Budget(max_steps=4))
+    assert progress.step == 4
+    assert len(progress.greedy) == len(trainer.progress.greedy) + 1
+
+
 def test_ctrl_c_ends_after_the_step_with_a_checkpoint(target, tmp_path):
     trainer, windows = make_trainer("eagle", target, tmp_path, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     before = signal.getsignal(signal.SIGINT)

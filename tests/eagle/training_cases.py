@@ -47,9 +47,13 @@ def make_head(head: str, target: Target, **given: Any) -> Module:
 
 
 def make_trainer(
-    head: str, target: Target, folder: Path, on_step: Callable[[Progress, float], object] = lambda *_: None
+    head: str,
+    target: Target,
+    folder: Path,
+    on_step: Callable[[Progress, float], object] = lambda *_: None,
+    **given: Any,
 ) -> tuple[Trainer, Windows]:
     module = make_head(head, target)
-    loss_of = loss_function(options(head, folder, folder), target, module)
+    loss_of = loss_function(options(head, folder, folder, **given), target, module)
     trainer = Trainer(module, loss_of, folder, device="cpu", on_step=on_step, save=lambda _: None)
     return trainer, Windows(stream(), length=24, batch=4, seed=0)

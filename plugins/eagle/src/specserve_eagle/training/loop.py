@@ -69,7 +69,10 @@ class Progress(msgspec.Struct):
 
 
 def averaged(old: list[float], new: list[Tensor], keep: float) -> list[float]:
-    return [keep * a + (1 - keep) * float(b) for a, b in zip(old or [0.0] * len(new), new, strict=True)]
+    """By unrolled step. A run that goes on with another number of these begins its averages anew."""
+    if len(old) != len(new):
+        return [float(b) for b in new]
+    return [keep * a + (1 - keep) * float(b) for a, b in zip(old, new, strict=True)]
 
 
 def rate_scale(step: int, spent: float) -> float:
