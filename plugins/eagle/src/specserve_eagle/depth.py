@@ -1,13 +1,17 @@
 """How deep to draft: a fixed depth, or as deep as another pass pays.
 
-A pass pays where the tokens that it adds to the accepted ones save more time than it takes. How often a further token
-is verified and accepted is learned by depth and by the draft's survival so far; what passes and steps take is measured.
+A pass pays where the tokens that it adds to the accepted ones save more time than it takes, and than their verification
+takes. How often a further token is verified and accepted is learned by depth and by the draft's survival so far; what
+passes and steps take is measured.
 """
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from specserve.speculation.calibration import match
+from specserve_eagle.estimates import NOTHING_SEEN, MovingAverage, Rate, TargetStep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,12 +20,6 @@ if TYPE_CHECKING:
     from specserve.types import Verdict
     from specserve_eagle.growing import Growing
 
-RATE = 0.05
-"""Of the moving averages of times; an outlier counts as twice the average."""
-DECAY = 0.98
-"""Weight of earlier trials, per trial."""
-PRIOR_TRIALS, PRIOR_SHARE = 4.0, 0.7
-"""A further token is first expected to be accepted with this share of the survival so far."""
 BUCKETS = 10
 EXPLORE_INTERVAL = 16
 """Steps after which one level more is drafted than pays, so that rates and times of deeper levels stay known."""
@@ -63,27 +61,14 @@ class Proposed(NamedTuple):
     survival: tuple[float, ...]
 
 
-class MovingAverage:
-    """Of seconds."""
-
-    def __init__(self) -> None:
-        self.value = 0.0
-
-    def add(self, seconds: float) -> None:
-        if self.value:
-            self.value += RATE * (min(seconds, 2 * self.value) - self.value)
-        else:
-            self.value = seconds
-
-
 class AutoDepth:
     """Goes on while another pass pays."""
 
     def __init__(self) -> None:
         self.proposed: dict[str, Proposed] = {}
-        self.rates: dict[tuple[int, int], tuple[float, float]] = {}
-        """(depth, bucket of the survival above it) -> decayed hits and trials of a token at that depth."""
-        self.target_step = MovingAverage()
+        self.rates: dict[tuple[int, int], Rate] = {}
+        """By depth and by bucket of the survival above."""
+        self.target_step = TargetStep()
         self.passes: dict[int, MovingAverage] = {}
         """By size class of a pass's rows."""
         self.num_requests = 1
@@ -98,23 +83,25 @@ class AutoDepth:
         if not self.proposed:
             return
         if batch.only_decodes:
-            self.target_step.add(time.perf_counter() - self.ended_at)
+            verified = (batch.num_rows - len(batch.spans)) / self.num_requests
+            self.target_step.observe(time.perf_counter() - self.ended_at, verified)
         self.num_steps += 1
         self.explores = self.num_steps % EXPLORE_INTERVAL == 0
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             proposed = self.proposed.pop(span.request.id, None)
             if proposed is not None and decided.tokens:
-                self.learn(proposed, decided.tokens[: len(decided.path)])
+                num_verified = match(span.draft, proposed.tokens)[1] if span.draft is not None else 0
+                self.learn(proposed, num_verified, decided.tokens[: len(decided.path)])
         self.proposed = {}
 
-    def learn(self, proposed: Proposed, accepted: Sequence[int]) -> None:
-        """`accepted`: the draft tokens that were accepted, whoever drafted them."""
+    def learn(self, proposed: Proposed, num_verified: int, accepted: Sequence[int]) -> None:
+        """The first tokens of the path were verified. `accepted`: the draft tokens that were, whoever drafted them."""
         above, is_right = 1.0, True
         for depth, (token, survival) in enumerate(zip(proposed.tokens, proposed.survival, strict=True)):
             is_right = is_right and depth < len(accepted) and accepted[depth] == token
             key = depth, bucket(above)
-            hits, trials = self.rates.get(key, (0.0, 0.0))
-            self.rates[key] = DECAY * hits + is_right, DECAY * trials + 1.0
+            rate = self.rates.get(key, NOTHING_SEEN)
+            self.rates[key] = rate.plus(accepted=is_right, verified=depth < num_verified)
             above = survival
 
     def pays(self, drafts: Sequence[Growing]) -> bool:
@@ -122,18 +109,21 @@ class AutoDepth:
         rows = sum(draft.num_rows for draft in drafts)
         size = rows.bit_length()
         seconds = self.passes.setdefault(size, MovingAverage()).value
-        gain = sum(self.expected_hit(draft.depth, draft.best_survival) for draft in drafts)
-        pays = not seconds or gain * self.target_step.value / self.num_requests > seconds
+        pays = not seconds or self.saving(drafts) > seconds
         if not pays and self.explores:
             self.explores, pays = False, True
         if pays:
             self.pass_began = time.perf_counter(), size
         return pays
 
-    def expected_hit(self, depth: int, survival: float) -> float:
-        """How often a token at this depth, behind a path that survives so often, is verified and accepted."""
-        hits, trials = self.rates.get((depth, bucket(survival)), (0.0, 0.0))
-        return (hits + PRIOR_TRIALS * PRIOR_SHARE * survival) / (trials + PRIOR_TRIALS)
+    def saving(self, drafts: Sequence[Growing]) -> float:
+        """Seconds that another token of each draft saves: steps, as far as it is accepted, without its verification."""
+        accepted = verified = 0.0
+        for draft in drafts:
+            key = draft.depth, bucket(draft.best_survival)
+            hits, rows = self.rates.get(key, NOTHING_SEEN).expected(draft.best_survival)
+            accepted, verified = accepted + hits, verified + rows
+        return (accepted * self.target_step.plain - verified * self.target_step.more) / self.num_requests
 
     def end(self, drafts: Sequence[Growing]) -> None:
         self.end_pass()
