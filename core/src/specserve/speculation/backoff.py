@@ -20,8 +20,8 @@ SAVINGS_DECAY = 0.9
 """Weight of earlier steps in the moving average of savings, per step in which the request is asked."""
 FIRST_GRACE_STEPS, GRACE_STEPS = 4, 1
 """Steps of grace: of a new request, and of one whose draft saved what asking for it costs."""
-DOUBTFUL_GRACE_STEPS = 1
-"""Of a new request where requests like it did not save what asking cost; none where they did not save half of it."""
+DOUBTFUL, DOUBTFUL_GRACE_STEPS = 0.5, 1
+"""Steps of a new request where requests like it saved this share of what asking cost; none where they saved less."""
 MIN_INTERVAL, MAX_INTERVAL, LONGEST_INTERVAL = 16, 32, 256
 """Steps between two questions while asking does not pay; the interval doubles each time up to the maximum, or further
 until asking takes no more than `PROBE_SHARE` of the time."""
@@ -37,7 +37,7 @@ SLACK = 1e-9
 
 
 class TypicalSavings:
-    """Seconds that draft tokens saved per step in which a request was asked, of the last requests that ended."""
+    """What draft tokens saved, as a share of what asking for them cost: of the last requests that ended."""
 
     def __init__(self) -> None:
         self.average, self.count = 0.0, 0
@@ -46,9 +46,9 @@ class TypicalSavings:
     def is_known(self) -> bool:
         return self.count >= REFERENCE_REQUESTS
 
-    def add(self, average: float) -> None:
+    def add(self, share: float) -> None:
         self.count += 1
-        self.average += max(TYPICAL_RATE, 1 / self.count) * (average - self.average)
+        self.average += max(TYPICAL_RATE, 1 / self.count) * (share - self.average)
 
 
 @dataclass(slots=True)
@@ -56,6 +56,8 @@ class RequestRecord:
     typical: TypicalSavings
     saved: float = 0.0
     """Seconds saved in the steps in which the request was asked, an exponentially weighted sum."""
+    cost: float = 0.0
+    """What asking cost in those steps, likewise."""
     weight: float = 0.0
     """The sum of those weights: saved / weight is an average from the first step on."""
     first_steps: int = FIRST_GRACE_STEPS
@@ -69,9 +71,10 @@ class RequestRecord:
         """Seconds saved per step in which it is asked."""
         return self.saved / self.weight if self.weight else 0.0
 
-    def count_asked(self) -> None:
+    def count_asked(self, cost: float) -> None:
         self.first_steps, self.grace_steps = max(self.first_steps - 1, 0), max(self.grace_steps - 1, 0)
         self.saved *= SAVINGS_DECAY
+        self.cost += (1 - SAVINGS_DECAY) * (cost - self.cost)
         self.weight += (1 - SAVINGS_DECAY) * (1 - self.weight)
 
 
@@ -106,7 +109,7 @@ class DraftBackoff:
         self.step = 0
         self.cost = AskingCost()
         self.share = 0.0
-        """What asking costs for each request, where all are asked."""
+        """What asking costs for each request where all of the batch are asked."""
         self.typical: dict[float, TypicalSavings] = {}
         """Of requests of one temperature."""
         self.step_seconds = 0.0
@@ -139,7 +142,7 @@ class DraftBackoff:
             else:
                 selected.append(False)
                 continue
-            record.count_asked()
+            record.count_asked(self.share)
             selected.append(True)
         self.backed_off, self.backed_off_until = requests, 0
         if requests and not any(selected):
@@ -151,8 +154,8 @@ class DraftBackoff:
         """The record of a new request."""
         typical = self.typical.setdefault(temperature_class(request), TypicalSavings())
         record = self.records[request.id] = RequestRecord(typical)
-        if typical.is_known and typical.average < self.share:
-            record.first_steps = DOUBTFUL_GRACE_STEPS if 2 * typical.average >= self.share else 0
+        if typical.is_known and typical.average < 1.0:
+            record.first_steps = DOUBTFUL_GRACE_STEPS if typical.average >= DOUBTFUL else 0
             record.interval = self.longest_interval(1)
         return record
 
@@ -200,8 +203,8 @@ class DraftBackoff:
 
     def forget(self, request_id: str) -> None:
         record = self.records.pop(request_id, None)
-        if record is not None and record.weight:
-            record.typical.add(record.average)
+        if record is not None and record.cost:
+            record.typical.add(record.saved / record.cost)
         self.backed_off_until = 0
 
     def record_cost(self, seconds: float, num_asked: int) -> None:
