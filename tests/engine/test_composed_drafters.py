@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import msgspec
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.engine.drafting import Drafting
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin, OracleDrafter, WrongDrafter
 from specserve.testing.engines import make_engine, run, run_requests
@@ -91,3 +93,24 @@ def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model):
     assert outcome.tokens() == right
     assert late.asked > 10
     assert max(len(d.tokens) for d in outcome.outputs["a"].steps) == 9
+
+
+def paced(drafting, request, num_tokens):
+    """Twenty steps that each give the request so many tokens."""
+    batch = SimpleNamespace(spans=[SimpleNamespace(request=request)])
+    for _ in range(20):
+        drafting.score(batch, SimpleNamespace(spans=[SimpleNamespace(tokens=(1,) * num_tokens)]))
+
+
+def test_a_token_saves_the_less_the_more_a_step_gives_without_it():
+    """What the drafter itself adds is not counted, and new requests begin as those before them ended."""
+    drafting, request = Drafting((), VerifyAll(4)), SimpleNamespace(id="a")
+    guard = SimpleNamespace(hits=SimpleNamespace(expected=lambda _: 2.0))
+    assert drafting.pace_without(guard, "a") == 1.0
+    paced(drafting, request, 13)
+    assert 10.5 < drafting.pace_without(guard, "a") < 11.0
+    for _ in range(20):
+        paced(drafting, request, 13)
+        drafting.stop(request)
+    assert not drafting.pace
+    assert 10.5 < drafting.pace_without(guard, "new") < 11.0

@@ -174,7 +174,7 @@ class Engine:
         `seconds`: from the begin of the step to its verdict, which is what a draft's width can change.
         """
         outputs = self.committer.commit(batch, verdict)
-        self.drafting.draft(batch, output, verdict)
+        self.drafting.draft(batch, output, verdict, seconds)
         self.metrics.num_steps += 1
         self.update_gauges()
         self.planner.learn(batch, verdict, seconds)  # nothing from here on can change a token
