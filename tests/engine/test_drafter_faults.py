@@ -149,3 +149,30 @@ def test_a_planner_that_ignores_the_budget_is_cut_to_it(toy_model):
 def test_an_object_that_is_no_drafter_is_refused(toy_model):
     with pytest.raises(PluginError, match="a dict, which is no Drafter: it lacks name"):
         make_engine(toy_model, extra={"drafter": drafter_plugin(dict)})
+
+
+class NothingWanted(VerifyAll):
+    def limits(self, requests):
+        return [0] * len(requests)
+
+
+class Listener(FaultyDrafter):
+    """Hears every step, as a generator, and gives so many drafts too many."""
+
+    needs = DrafterNeeds(hidden_layers=(1,))
+
+    def __init__(self, surplus):
+        self.surplus, self.num_heard = surplus, 0
+
+    def propose(self, batch, output, verdict, limits):
+        self.num_heard += 1
+        yield from [None] * (len(batch.spans) + self.surplus)
+
+
+@pytest.mark.parametrize("surplus", [0, 1])
+def test_a_step_in_which_nothing_is_wanted_is_heard_and_checked_like_any_other(toy_model, surplus):
+    listener = Listener(surplus)
+    engine = make_engine(toy_model, listener, planner=NothingWanted(8)).engine
+    outcome = run_requests(engine, varied_requests(4))
+    assert set(outcome.metrics.drafter_faults) == ({("faulty", "wrong number of drafts")} if surplus else set())
+    assert (listener.num_heard == outcome.metrics.num_steps) == (not surplus), "a faulty one is switched off"

@@ -82,7 +82,7 @@ class Drafting:
         planned = self.planner.limits([requests[i] for i in live])
         if not self.proposals and not any(planned):  # most steps while every request backs off
             for guard in self.guards:
-                guard.hear(batch, output, verdict)
+                guard.propose(batch, output, verdict, [0] * len(batch.spans))
             return
         limits = [0] * len(batch.spans)
         for i, limit in zip(live, planned, strict=True):

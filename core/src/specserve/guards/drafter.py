@@ -76,11 +76,8 @@ class GuardedDrafter:
         """One valid draft or None per span."""
         valid: list[Draft | None] = [None] * len(limits)
         wanted = sum(limit > 0 for limit in limits)
-        if not wanted:
-            self.hear(batch, output, verdict)
-            return valid
-        self.steps_unasked = 0
-        if not self.enabled:
+        self.steps_unasked = 0 if wanted else self.steps_unasked + 1
+        if not self.enabled or not (wanted or self.hears_every_step):
             return valid
         faults = self.num_faults
         began = time.perf_counter()
@@ -88,22 +85,10 @@ class GuardedDrafter:
         for i, draft in enumerate(proposed):
             if draft is not None:  # limits[i] cannot have changed: the drafter was given a copy
                 valid[i] = self.call(partial(self.normal_form, batch.spans[i].request, draft, limits[i]))
-        if batch.only_decodes:  # drafters may read prompts, whoever is asked
+        if wanted and batch.only_decodes:  # drafters may read prompts, whoever is asked
             self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
         self.end_step(faults)
         return valid
-
-    def hear(self, batch: Batch, output: ForwardOutput, verdict: Verdict) -> None:
-        """A step in which nothing is wanted of it."""
-        self.steps_unasked += 1
-        if self.enabled and self.hears_every_step:
-            faults = self.num_faults
-            try:
-                self.drafter.propose(batch, output, verdict, [0] * len(batch.spans))
-            except FAULTS as error:
-                self.count(error)
-            if faults != self.num_faults or self.faults_in_a_row:
-                self.end_step(faults)
 
     def proposals(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
