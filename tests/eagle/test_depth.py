@@ -6,10 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from specserve.batch.drafts import match
 from specserve.protocols import DraftToken
 from specserve.types import Draft
 from specserve_eagle import depth as depth_module
-from specserve_eagle.depth import EXPLORE_INTERVAL, AutoDepth, num_shared
+from specserve_eagle.depth import EXPLORE_INTERVAL, AutoDepth
 from specserve_eagle.estimates import NOTHING_SEEN, TargetStep
 from specserve_eagle.growing import GrowingChain
 
@@ -111,4 +112,4 @@ def test_an_unknown_depth_is_expected_to_be_verified_and_accepted_less_often_tha
 @pytest.mark.parametrize(("tokens", "shared"), [((5, 7), 2), ((5, 7, 9), 3), ((6, 8, 1), 2), ((9,), 0), ((), 0)])
 def test_what_a_merged_draft_verifies_of_a_path_is_found(tokens, shared):
     draft = Draft(tokens=(5, 6, 7, 8, 9), parents=(-1, -1, 0, 1, 2))
-    assert num_shared(draft, tokens) == shared
+    assert match(draft, tokens)[1] == shared

@@ -9,7 +9,7 @@ import msgspec
 from specserve.types import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 ROOT = -1
 
@@ -60,6 +60,17 @@ def children_of(draft: Draft) -> dict[int, dict[int, int]]:
     for node, (parent, token) in enumerate(zip(parents_of(draft), draft.tokens, strict=True)):
         children.setdefault(parent, {}).setdefault(token, node)
     return children
+
+
+def match(draft: Draft, tokens: Sequence[int]) -> tuple[int, int]:
+    """The node where the path of right draft tokens ends, as far as `tokens` tell, and its depth."""
+    node, children = ROOT, children_of(draft)
+    for depth, token in enumerate(tokens):
+        child = children.get(node, {}).get(token)
+        if child is None:
+            return node, depth
+        node = child
+    return node, len(tokens)
 
 
 def likeliest_chain(draft: Draft) -> Draft | None:

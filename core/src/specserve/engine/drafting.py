@@ -12,8 +12,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch.drafts import ROOT, parents_of
-from specserve.speculation.calibration import Calibration, match
+from specserve.batch.drafts import ROOT, match, parents_of
+from specserve.speculation.calibration import Calibration
 from specserve.speculation.merging import Estimated, merge
 
 if TYPE_CHECKING:

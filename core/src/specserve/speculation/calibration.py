@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.batch.drafts import ROOT, children_of, depths_of, parents_of
+from specserve.batch.drafts import ROOT, depths_of, parents_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,17 +72,6 @@ class Calibration:
             if rate is None:
                 rate = self.rates[draft.source, kind, bucket] = Rate()
             rate.add(hit)
-
-
-def match(draft: Draft, tokens: Sequence[int]) -> tuple[int, int]:
-    """The node where the path of right draft tokens ends, as far as `tokens` tell, and its depth."""
-    node, children = ROOT, children_of(draft)
-    for depth, token in enumerate(tokens):
-        child = children.get(node, {}).get(token)
-        if child is None:
-            return node, depth
-        node = child
-    return node, len(tokens)
 
 
 def conditionals(draft: Draft) -> list[tuple[str, int, float]]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from specserve.batch.drafts import ROOT, parents_of
+from specserve.batch.drafts import match
 from specserve_eagle.estimates import NOTHING_SEEN, MovingAverage, Rate, TargetStep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch.batch import Batch
-    from specserve.types import Draft, Verdict
+    from specserve.types import Verdict
     from specserve_eagle.growing import Growing
 
 BUCKETS = 10
@@ -90,7 +90,7 @@ class AutoDepth:
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             proposed = self.proposed.pop(span.request.id, None)
             if proposed is not None and decided.tokens:
-                num_verified = 0 if span.draft is None else num_shared(span.draft, proposed.tokens)
+                num_verified = 0 if span.draft is None else match(span.draft, proposed.tokens)[1]
                 self.learn(proposed, num_verified, decided.tokens[: len(decided.path)])
         self.proposed = {}
 
@@ -136,15 +136,6 @@ class AutoDepth:
             began, size = self.pass_began
             self.passes[size].add(time.perf_counter() - began)
             self.pass_began = None
-
-
-def num_shared(draft: Draft, tokens: Sequence[int]) -> int:
-    """How many of the first tokens are a path of the draft."""
-    node, depth = ROOT, 0
-    for child, (token, parent) in enumerate(zip(draft.tokens, parents_of(draft), strict=True)):
-        if parent == node and depth < len(tokens) and token == tokens[depth]:  # parents come before their children
-            node, depth = child, depth + 1
-    return depth
 
 
 def bucket(survival: float) -> int:
