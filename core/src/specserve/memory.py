@@ -50,7 +50,7 @@ def zeros_in_huge_pages(areas: Sequence[int], shape: Sequence[int], dtype: torch
     if ADVICE is not None and device.type == "cpu":
         size, count = math.prod(shape) * dtype.itemsize, math.prod(areas)
         whole = size // HUGE_PAGE * HUGE_PAGE
-        stride = round_up(size, HUGE_PAGE) if whole else size
+        stride = -(-size // HUGE_PAGE) * HUGE_PAGE if whole else size
         try:
             memory = mmap.mmap(-1, count * stride + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError):
@@ -65,7 +65,3 @@ def zeros_in_huge_pages(areas: Sequence[int], shape: Sequence[int], dtype: torch
             numbers = bytes_[begin : begin + count * stride].view(dtype).view(count, stride // dtype.itemsize)
             return numbers[:, : math.prod(shape)].view(*areas, *shape)
     return torch.zeros(*areas, *shape, dtype=dtype, device=device)
-
-
-def round_up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MIN_WAITING = 64
 """As soon as `max_waiting` positions of a request wait, its complete blocks are fed. It is at least this."""
 RING_BYTES = 2**18
-"""Of one request's hidden states may wait, where that are more positions: a larger feed costs less."""
+"""Where hidden states are small, more positions wait, up to so many bytes of a request: larger feeds cost less each."""
 MAX_STEP_ROWS = 32
 """Accepted tokens of one step of a request for which the ring has room; more are kept in the step's tensor."""
 
