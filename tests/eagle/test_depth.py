@@ -11,7 +11,7 @@ from specserve.protocols import DraftToken
 from specserve.types import Draft
 from specserve_eagle import depth as depth_module
 from specserve_eagle.depth import EXPLORE_INTERVAL, AutoDepth
-from specserve_eagle.estimates import NOTHING_SEEN, TargetStep
+from specserve_eagle.estimates import NOTHING_SEEN, MovingAverage, TargetStep
 from specserve_eagle.growing import GrowingChain
 
 TOKENS, MAX_DEPTH = tuple(range(10, 18)), 8
@@ -86,6 +86,16 @@ def test_a_pass_that_one_request_does_not_pay_for_pays_for_many(monkeypatch):
 
 def test_what_the_planner_does_not_verify_is_not_drafted(monkeypatch):
     assert usual(World(monkeypatch, accepted=8, pass_seconds=0.1, max_verified=2).depths(400)[200:]) == 2
+
+
+@pytest.mark.parametrize(("more", "pays"), [(0.0, True), (0.3, True), (2.0, False)])
+def test_what_verification_takes_counts_against_a_further_pass(more, pays):
+    depth, draft = AutoDepth(), GrowingChain(SimpleNamespace(request=None), MAX_DEPTH)
+    draft.grow([[DraftToken(TOKENS[0], 0.9)]])
+    depth.target_step.plain, depth.target_step.more = 1.0, more
+    depth.passes[1] = MovingAverage()
+    depth.passes[1].add(0.1)
+    assert depth.pays([draft]) == pays
 
 
 def test_a_text_that_becomes_easier_is_drafted_deeper(monkeypatch):

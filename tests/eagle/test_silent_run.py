@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ import torch
 from runtime_cases import LAYERS, NUM_BLOCKS, WAITING, a_request, a_runtime, fed_positions, hashes, step
 
 from specserve.draft_models import runtime as runtime_module
-from specserve.draft_models.silent_run import MAX_RUN_ROWS, SilentRun
+from specserve.draft_models.silent_run import MAX_RUN_ROWS, Member, SilentRun
 
 LONG = msgspec.structs.replace(LAYERS, max_len=1000)
 
@@ -77,6 +78,27 @@ def test_a_request_beyond_the_draft_layers_does_not_end_the_runs_of_others():
 
 def test_a_run_keeps_a_bounded_number_of_rows():
     assert SilentRun([None] * 100, 60).most == MAX_RUN_ROWS // 100  # type: ignore[list-item]
+
+
+def next_step(request, start):
+    return SimpleNamespace(spans=[SimpleNamespace(request=request, start=start)], num_rows=1)
+
+
+def test_a_run_goes_on_at_its_next_position_only():
+    request = a_request()
+    run = SilentRun([Member(request, request.blocks, 10, None)], 9)  # type: ignore[arg-type]
+    run.add({})
+    assert run.goes_on(next_step(request, 11))
+    assert not run.goes_on(next_step(request, 12))
+    assert not run.goes_on(next_step(a_request(), 11))
+
+
+def test_a_run_ends_where_a_request_has_other_blocks_at_the_same_position():
+    """It was preempted, and goes on behind blocks of the prefix cache."""
+    request = a_request()
+    run = SilentRun([Member(request, request.blocks, 10, None)], 9)  # type: ignore[arg-type]
+    request.blocks = list(request.blocks)
+    assert not run.goes_on(next_step(request, 10))
 
 
 def replay(seed, layers):
