@@ -104,3 +104,15 @@ def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, most_r
     assert costs.rows == expected
     assert 0 < costs.table[0] < 1.0
     assert costs.table == sorted(costs.table)
+
+
+def test_rows_of_many_requests_may_take_less_than_the_rows_of_one_that_were_measured():
+    costs = StepCosts([1, 64], [1.0, 64.0])
+    for _ in range(600):
+        costs.observe(plain_batch(8), 8.0)
+        spans = [Span(with_draft(None), 60, 4, 3, 4, chain(1.0, 1.0, 1.0)) for _ in range(8)]
+        costs.observe(batch_of(*spans), 8.0 + 24 * 0.5)
+    assert costs.seconds(32, 8, 24) == pytest.approx(20.0, rel=0.05)
+    for _ in range(600):
+        costs.observe(batch_of(*spans), 8.0)
+    assert costs.seconds(32, 8, 24) > costs.seconds(8, 8) + 24 * 0.25, "but no row is free"

@@ -18,8 +18,11 @@ LEARNING_RATE, PRIOR_RATE = 0.1, 0.005
 """Step of the moving averages; and of the drift back to the prior while a batch size runs without draft tokens."""
 REFERENCE_GUESSES = 2
 """A step with this many draft tokens corrects the plain overhead and the cost per draft token equally."""
-PRIOR_PER_DRAFT, PRIOR_PER_GUESS = 0.15, 0.03
+PRIOR_PER_DRAFT, PRIOR_PER_GUESS = 0.1, 0.03
 """Prior overhead of speculation, in steps of one row: of any draft at all, and of each draft token."""
+LEAST_OF_TABLE = 0.3
+"""A draft token's row takes at least this share of what the table says: rows of many requests may cost less than the
+rows of one request that the table was measured with."""
 
 
 class StepCosts:
@@ -50,7 +53,8 @@ class StepCosts:
         plain = max(self.table_at(rows) + self.plain_at(size_class(requests)), self.min_seconds)
         if not guesses:
             return plain
-        return plain + self.per_draft + guesses * self.per_guess.get(size_class(requests), self.prior_per_guess)
+        each = self.per_guess.get(size_class(requests), self.prior_per_guess)
+        return max(plain + self.per_draft + guesses * each, self.min_seconds)
 
     def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
         """`seconds` of a step of so many rows and 0, 1, ... `most` draft tokens more."""
@@ -58,7 +62,7 @@ class StepCosts:
         plain, each = self.plain_at(size), self.per_guess.get(size, self.prior_per_guess)
         overhead = plain + self.per_draft
         more = (self.table_at(rows + n) + overhead + n * each for n in range(1, most + 1))
-        return [max(seconds, self.min_seconds) for seconds in (self.table_at(rows) + plain, *more)]
+        return list(accumulate((self.table_at(rows) + plain, *more), max, initial=self.min_seconds))[1:]
 
     def table_at(self, rows: int) -> float:
         last = self.rows[-1]
@@ -91,7 +95,9 @@ class StepCosts:
         if guesses:  # a draft token's row costs no more than a whole step of one row
             seen = self.num_drafted_steps[size] = self.num_drafted_steps.get(size, 0) + 1
             rate = max(rate, 1 / (1 + feature * feature) / (seen + 1))
-            self.per_guess[size] = min(max(0.0, each + rate * error * feature / REFERENCE_GUESSES), self.table[0])
+            in_table = (self.table_at(batch.num_rows) - self.table_at(requests)) / guesses
+            learned = each + rate * error * feature / REFERENCE_GUESSES
+            self.per_guess[size] = min(max((LEAST_OF_TABLE - 1.0) * in_table, learned), self.table[0])
         else:  # without this decay, a cost that was once too high would never be measured again
             self.per_guess[size] = each + PRIOR_RATE * (self.prior_per_guess - each)
 
