@@ -1,4 +1,4 @@
-"""In which steps a request is asked for guesses."""
+"""In which steps a request is asked for draft tokens."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from planning_cases import with_draft
 
 from specserve.speculation.backoff import (
+    EXPONENT,
     FIRST_GRACE_STEPS,
     GRACE_STEPS,
     LONGEST_INTERVAL,
@@ -17,6 +18,10 @@ from specserve.speculation.backoff import (
     AskingCost,
     DraftBackoff,
 )
+from specserve.speculation.outcomes import ENOUGH, Prices
+
+PRICES = Prices(accepted=1.0, verified=0.1)
+"""Ten verified draft tokens take as long as one accepted saves."""
 
 
 @cache
@@ -29,46 +34,64 @@ def steps_asked(backoff, steps, after=lambda: None, name="r"):
     """In which of the next steps the request is asked; `after` happens in each of those."""
     request, asked = named(name), []
     for _ in range(steps):
-        asked += backoff.select([request])
+        asked += backoff.select([request], PRICES)
         if asked[-1]:
             after()
     return asked
 
 
-def costly():
-    """Asking one request costs a second."""
+def costly(seconds=1.0):
+    """Asking one request costs so much."""
     backoff = DraftBackoff()
-    steps_asked(backoff, 1, name="other")
-    backoff.record_cost(1.0, 1)
+    backoff.cost.observe(seconds, 1)
     return backoff
 
 
-def test_a_request_whose_guesses_save_nothing_is_asked_at_first_and_then_rarely():
+def test_a_request_whose_draft_tokens_save_nothing_is_asked_at_first_and_then_rarely():
     asked = steps_asked(costly(), 12 * MAX_INTERVAL)
     assert all(asked[:FIRST_GRACE_STEPS])
     assert sum(asked[-10 * MAX_INTERVAL :]) == 10
 
 
-def test_guesses_that_save_less_than_asking_costs_do_not_keep_it_going():
+def test_draft_tokens_that_save_less_than_asking_costs_do_not_keep_it_going():
     backoff = costly()
-    asked = steps_asked(backoff, 12 * MAX_INTERVAL, lambda: backoff.record_savings("r", 0.5))
+    asked = steps_asked(backoff, 12 * MAX_INTERVAL, lambda: backoff.record("r", 1, 5))
     assert sum(asked[-10 * MAX_INTERVAL :]) < 20
 
 
-def test_guesses_that_save_more_than_asking_costs_keep_it_going():
+def test_draft_tokens_that_save_more_than_asking_costs_keep_it_going():
     backoff = costly()
-    assert all(steps_asked(backoff, 200, lambda: backoff.record_savings("r", 2.0)))
+    assert all(steps_asked(backoff, 200, lambda: backoff.record("r", 2, 3)))
+
+
+def test_what_verification_takes_counts_against_what_is_accepted():
+    backoff = costly()
+    asked = steps_asked(backoff, 12 * MAX_INTERVAL, lambda: backoff.record("r", 2, 15))
+    assert sum(asked[-10 * MAX_INTERVAL :]) < 20
+
+
+def test_a_bad_draft_now_and_then_does_not_stop_a_request_that_saves_on_average():
+    """Chance is large: a third of the drafts saves nothing, the others two and a half times what asking costs."""
+    backoff, count = costly(), iter(range(10_000))
+    asked = steps_asked(backoff, 600, lambda: backoff.record("r", 3 if next(count) % 3 else 0, 5))
+    assert sum(asked[50:]) > 0.95 * len(asked[50:])
 
 
 def test_a_request_that_begins_to_save_is_asked_every_time_again():
     backoff = costly()
     steps_asked(backoff, 100)
-    asked = steps_asked(backoff, 60, lambda: backoff.record_savings("r", 20.0))
+    asked = steps_asked(backoff, 120, lambda: backoff.record("r", 8, 8))
     assert not asked[0]
-    assert all(asked[MAX_INTERVAL:])
+    assert all(asked[2 * MAX_INTERVAL :])
 
 
-def test_one_accepted_guess_revives_a_request_for_some_steps():
+def test_a_request_that_stops_saving_is_asked_rarely_again():
+    backoff = costly()
+    steps_asked(backoff, 100, lambda: backoff.record("r", 3, 3))
+    assert sum(steps_asked(backoff, 300)[100:]) < 40
+
+
+def test_one_accepted_draft_token_revives_a_request_for_some_steps():
     backoff = costly()
     steps_asked(backoff, 100)
     backoff.revive("r")
@@ -77,40 +100,46 @@ def test_one_accepted_guess_revives_a_request_for_some_steps():
     assert asked.count(True) in (GRACE_STEPS, GRACE_STEPS + 1)
 
 
-def test_savings_recorded_while_all_requests_back_off_count_at_once():
-    """The guesses of one step are verified in the next, when the request backs off already."""
+def test_what_is_recorded_while_all_requests_back_off_counts_at_once():
+    """The draft tokens of one step are verified in the next, when the request backs off already."""
     backoff = costly()
     steps_asked(backoff, 100)
     while any(steps_asked(backoff, 1)):
         pass
-    backoff.record_savings("r", 20.0)
+    backoff.record("r", 20, 20)
     assert steps_asked(backoff, 1) == [True]
 
 
 def test_a_new_request_is_asked_at_once_while_the_others_back_off():
     backoff = costly()
     old, new = (with_draft(None, name=name) for name in ("r", "new"))
-    for _ in range(4 * MAX_INTERVAL):
-        backoff.select([old])
-    while any(backoff.select([old])):
+    for _ in range(2 * MIN_INTERVAL):
+        backoff.select([old], PRICES)
+    while any(backoff.select([old], PRICES)):
         pass
-    assert backoff.select([old, new]) == [False, True]
-    assert backoff.select([new]) == [True]
+    assert backoff.select([old, new], PRICES) == [False, True]
+    assert backoff.select([new], PRICES) == [True]
 
 
 def test_requests_that_back_off_are_asked_in_the_same_steps():
     backoff = costly()
     early, late = (with_draft(None, name=name) for name in "ab")
     steps_asked(backoff, 5, name="a")
-    together = [backoff.select([early, late]) for _ in range(12 * MAX_INTERVAL)]
+    together = [backoff.select([early, late], PRICES) for _ in range(12 * MAX_INTERVAL)]
     assert all(a == b for a, b in together[-8 * MAX_INTERVAL :])
 
 
-def test_the_cost_of_asking_is_learned_from_active_requests():
+def test_the_cost_of_asking_is_learned_where_requests_are_asked_in_every_step():
     backoff = costly()
+    steps_asked(backoff, 2)
+    backoff.record_cost(3.0, 1)
+    assert backoff.cost.seconds(1) > 1.2
+    before = backoff.cost.seconds(1)
     steps_asked(backoff, 100)
+    while not any(steps_asked(backoff, 1)):
+        pass
     backoff.record_cost(9.0, 1)
-    assert backoff.cost.seconds(1) == 1.0, "the drafter also reads the text of the steps between"
+    assert backoff.cost.seconds(1) == before, "the drafter also reads the text of the steps between"
 
 
 def test_records_of_requests_that_ended_unseen_are_dropped():
@@ -120,16 +149,17 @@ def test_records_of_requests_that_ended_unseen_are_dropped():
     assert len(backoff.records) < 100
 
 
-def paid_together(num_requests, saved):
+def paid_together(num_requests, accepted):
     """Steps in which the requests are asked, where a pass for any number of them costs a second."""
     backoff, requests = DraftBackoff(), [named(f"p{i}") for i in range(num_requests)]
-    backoff.cost.fixed = 1.0
+    backoff.cost.fixed, backoff.cost.more = 1.0, 1e-6
     asked = []
+    prices = Prices(accepted, 0.0)
     for _ in range(200):
-        asked.append(backoff.select(requests))
+        asked.append(backoff.select(requests, prices))
         for request, yes in zip(requests, asked[-1], strict=True):
             if yes:
-                backoff.record_savings(request.id, saved)
+                backoff.record(request.id, 1, 1)
     return asked[100:]
 
 
@@ -143,53 +173,65 @@ def test_one_request_that_does_not_pay_for_a_pass_alone_backs_off():
 
 def test_both_parts_of_the_cost_are_learned():
     cost = AskingCost()
-    for step in range(2000):
+    for step in range(4000):
         num_asked = (1, 8, 3, 5)[step % 4]
-        cost.observe(4.0 + 0.5 * num_asked, num_asked)
+        cost.observe(4.0 + 0.5 * num_asked**EXPONENT, num_asked)
     assert abs(cost.fixed - 4.0) < 0.1
-    assert abs(cost.each - 0.5) < 0.05
+    assert abs(cost.more - 0.5) < 0.05
 
 
-def ended(backoff, saved, count=8):
-    """So many requests were asked and ended; each saved as much in every step in which it was asked."""
+def test_a_first_question_that_took_long_is_soon_corrected():
+    cost = AskingCost()
+    cost.observe(10.0, 1)
+    for _ in range(12):
+        cost.observe(1.0, 1)
+    assert cost.seconds(1) < 3.0
+
+
+def before_it(backoff, accepted, count=8):
+    """So many requests were asked and ended; in every step in which one was asked, as much was accepted."""
     for i in range(count):
         request = named(f"e{i}")
         for _ in range(FIRST_GRACE_STEPS):
-            if backoff.select([request])[0]:
-                backoff.record_savings(request.id, saved)
+            if backoff.select([request], PRICES)[0]:
+                backoff.record(request.id, accepted, 0)
         backoff.forget(request.id)
 
 
-@pytest.mark.parametrize(("saved", "grace"), [(0.1, 0), (0.7, 1), (3.0, FIRST_GRACE_STEPS)])
-def test_new_requests_have_grace_as_far_as_those_before_them_saved_what_asking_costs(saved, grace):
-    backoff = costly()
-    ended(backoff, saved)
+@pytest.mark.parametrize(
+    ("accepted", "cost", "asked"),
+    [(0, 1.0, 0), (1, 10.0, 0), (1, 1.5, 1), (3, 1.0, 6)],
+    ids=["nothing", "little", "more than half", "more than it costs"],
+)
+def test_new_requests_are_asked_as_far_as_those_before_them_saved_what_asking_costs(accepted, cost, asked):
+    backoff = costly(cost)
+    before_it(backoff, accepted)
     backoff.step = 0
-    assert steps_asked(backoff, 6) == [step < grace for step in range(6)]
+    assert steps_asked(backoff, 6) == [step < asked for step in range(6)]
 
 
 def test_requests_of_another_temperature_tell_nothing():
     backoff = costly()
-    ended(backoff, 0.1)
-    sampled = msgspec.structs.replace(named("s").params, temperature=1.0)
-    named("s").params = sampled
+    before_it(backoff, 0)
+    named("s").params = msgspec.structs.replace(named("s").params, temperature=1.0)
     assert steps_asked(backoff, FIRST_GRACE_STEPS, name="s") == [True] * FIRST_GRACE_STEPS
 
 
 def test_requests_that_were_never_asked_tell_nothing():
     backoff = costly()
-    ended(backoff, 0.1)
-    typical = backoff.typical[0.0]
-    before = typical.count
+    before_it(backoff, 0)
+    typical = backoff.typical.of(named("unasked"))
+    before = typical.sums.drafts
+    assert before >= ENOUGH
     steps_asked(backoff, 3, name="unasked")
     backoff.forget("unasked")
-    assert typical.count == before
+    assert typical.sums.drafts == before
 
 
 def test_one_draft_that_saves_its_share_is_followed_by_another():
     backoff = costly()
     steps_asked(backoff, 100)
-    backoff.record_savings("r", 1.0)
+    backoff.record("r", 1, 0)
     assert steps_asked(backoff, 1) == [True]
 
 
@@ -198,7 +240,7 @@ def test_one_draft_that_saves_less_is_not():
     steps_asked(backoff, 100)
     while any(steps_asked(backoff, 1)):
         pass
-    backoff.record_savings("r", 0.9)
+    backoff.record("r", 1, 1)
     assert steps_asked(backoff, 1) == [False]
 
 
@@ -208,3 +250,22 @@ def test_what_is_costly_against_a_step_is_asked_for_more_rarely():
     backoff.step_seconds = 1.0
     asked = steps_asked(backoff, 20 * LONGEST_INTERVAL)
     assert sum(asked[-10 * LONGEST_INTERVAL :]) == 10 * LONGEST_INTERVAL // 128
+
+
+def test_what_nearly_pays_is_tried_more_often():
+    """Only what is lost counts."""
+    backoff = costly(1.2)
+    backoff.step_seconds = 1.0
+    asked = steps_asked(backoff, 20 * LONGEST_INTERVAL, lambda: backoff.record("r", 1, 0))
+    assert sum(asked[-10 * LONGEST_INTERVAL :]) > 9 * LONGEST_INTERVAL // 40
+
+
+def test_a_draft_that_there_was_no_room_for_is_not_held_against_its_request():
+    backoff = costly()
+
+    def judge():
+        backoff.take_back("r")
+
+    steps_asked(backoff, FIRST_GRACE_STEPS, judge)
+    assert backoff.records["r"].outcomes.sums.drafts == 0
+    assert backoff.typical.of(named("r")).sums.drafts < 0.5

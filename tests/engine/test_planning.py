@@ -73,7 +73,7 @@ def test_a_drafter_that_is_never_right_is_hardly_asked(toy_model, served):
             return draft and msgspec.structs.replace(draft, survival=(0.5,) * len(draft.tokens))
 
     chosen = rising()
-    chosen.backoff.record_cost = lambda seconds, num_asked: setattr(chosen.backoff.cost, "each", 0.05)
+    chosen.backoff.record_cost = lambda seconds, num_asked: setattr(chosen.backoff.cost, "more", 0.05)
     outcome, _ = drafted(toy_model, requests, Counted(plain.tokens(), 4, TOY_VOCAB), chosen)
     assert outcome.decided() == plain.decided()
     assert len(asked) < sum(len(tokens) for tokens in plain.tokens().values()) / 3

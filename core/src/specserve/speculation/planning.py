@@ -17,7 +17,8 @@ from operator import sub
 from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import keep
-from specserve.speculation.backoff import DraftBackoff
+from specserve.speculation.backoff import UNKNOWN_PRICES, DraftBackoff
+from specserve.speculation.outcomes import Prices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,8 @@ MIN_GAIN = 0.02
 """Gain, in logarithms of one request's speed, below which nothing is verified: it lies within the estimates' error."""
 PLAIN_STEP_INTERVAL = 4
 """While no request is asked for draft tokens, one plain step in this many updates the step costs."""
+TYPICAL_DRAFT = 3
+"""Draft tokens of a request, for the time that one takes."""
 PROBE_INTERVAL = 32
 """One draft token is verified in one of this many steps in which none seems to pay, so that the estimates keep up."""
 
@@ -89,7 +92,7 @@ class CostPlanner:
     def limits(self, requests: Sequence[Request]) -> list[int]:
         """0 for requests that back off."""
         self.asked_at = time.perf_counter()
-        selected = self.backoff.select(requests)
+        selected = self.backoff.select(requests, self.prices(len(requests)))
         most, self.num_asked = self.max_draft_tokens, 0
         if not any(selected):
             return [0] * len(requests)
@@ -97,8 +100,21 @@ class CostPlanner:
         self.num_asked = sum(limit > 0 for limit in limits)
         return limits
 
+    def prices(self, num_requests: int) -> Prices:
+        """What the draft tokens of so many requests save and take, with some for each."""
+        if not num_requests:
+            return UNKNOWN_PRICES
+        n, guesses = num_requests, TYPICAL_DRAFT * num_requests
+        plain = self.costs.seconds(n, n)
+        return Prices(plain / n, (self.costs.seconds(n + guesses, n, guesses) - plain) / guesses)
+
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         began = time.perf_counter()
+        if budget <= 0:
+            for request in requests:
+                if request.draft is not None:
+                    self.backoff.take_back(request.id)
+            return [None] * len(requests)
         ranked = sorted(
             (-gain, i, node)
             for i, request in enumerate(requests)
@@ -138,28 +154,14 @@ class CostPlanner:
         if drafted or self.num_asked or self.backoff.step % PLAIN_STEP_INTERVAL == 0:
             self.costs.observe(batch, seconds)
             self.backoff.step_seconds = self.costs.seconds(len(batch.spans), len(batch.spans))
-        if drafted:
-            self.record_savings(batch, verdict)
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if span.proposed is not None and decided.tokens:
                 self.calibration.observe(span.proposed, decided.tokens)
+            if span.drafted:
+                self.backoff.record(span.request.id, len(decided.path), span.drafted)
             if decided.finish_reason is not None:
                 self.backoff.forget(span.request.id)
         if self.num_asked and batch.only_decodes:  # a draft model reads prompts whether or not it is asked
             spent = time.perf_counter() - self.asked_at + self.choose_seconds
             self.backoff.record_cost(spent, self.num_asked)
         self.choose_seconds = 0.0
-
-    def record_savings(self, batch: Batch, verdict: Verdict) -> None:
-        """An accepted draft token saves the time of a plain step per request; each verified one costs its row."""
-        num_requests, costs = len(batch.spans), self.costs
-        guesses = sum(span.drafted for span in batch.spans)
-        if not guesses:
-            return
-        per_token = costs.seconds(num_requests, num_requests) / num_requests
-        rows = batch.num_rows
-        per_guess = (costs.seconds(rows, num_requests, guesses) - costs.seconds(rows - guesses, num_requests)) / guesses
-        for span, decided in zip(batch.spans, verdict.spans, strict=True):
-            if span.drafted:
-                saved = len(decided.path) * per_token - span.drafted * per_guess
-                self.backoff.record_savings(span.request.id, saved)
