@@ -104,7 +104,7 @@ class Drafting:
         found: list[list[Proposal]] = [[] for _ in limits]
         for place, guard in enumerate(sorted(self.guards, key=lambda g: g.seconds_per_draft)):
             asked = list(limits)
-            if place and not guard.is_due():
+            if place and not guard.is_due(len(limits), self.step_seconds):
                 cost = guard.seconds_per_draft * len(limits) / self.step_seconds if self.step_seconds else 0.0
                 ids = [span.request.id for span in batch.spans]
                 asked = [

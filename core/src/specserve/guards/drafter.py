@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 ADAPTATION = 0.05
-PROBE_INTERVAL = 16
-"""Steps without being asked after which a competing drafter is asked whatever the other drafts are expected to gain."""
+MIN_PROBE_INTERVAL, PROBE_SHARE = 16, 0.01
+"""Steps without being asked after which a competing drafter is asked whatever the other drafts are expected to gain: at
+least so many, and so many that asking takes no more than this share of the time."""
 T = TypeVar("T")
 
 
@@ -113,9 +114,10 @@ class GuardedDrafter:
             return valid
         return msgspec.structs.replace(valid, source=self.name)
 
-    def is_due(self) -> bool:
+    def is_due(self, num_requests: int, step_seconds: float) -> bool:
         """Whether it was not asked for so many steps that its measurements are out of date."""
-        return self.steps_unasked >= PROBE_INTERVAL
+        spent = self.seconds_per_draft * num_requests
+        return self.steps_unasked >= MIN_PROBE_INTERVAL and self.steps_unasked * step_seconds * PROBE_SHARE >= spent
 
     def call(self, action: Callable[[], T]) -> T | None:
         """What the action returns; None, and a counted fault, where it raises."""
