@@ -152,7 +152,7 @@ def test_rows_of_a_step_behind_the_latest_ones_are_read_with_theirs():
     waiting, sequence = a_waiting(), a_sequence()
     waiting.begin([{0: numbered(-1, 5)}, {0: numbered(-1, 6)}])
     waiting.note(sequence, 0, [1, 3])
-    waiting.go_on({0: numbered(-1, 7, 8)})
+    waiting.add({0: numbered(-1, 7, 8)})
     waiting.note(sequence, 2, [1, 2])
     assert numbers(waiting.gather(waiting.pieces(sequence, 1, 4))) == [6, 7, 8]
     assert sequence.place < 0
@@ -164,7 +164,7 @@ def test_a_long_step_behind_the_latest_ones_is_read_behind_them():
     waiting, sequence = a_waiting(), a_sequence()
     waiting.begin([{0: numbered(0)}, {0: numbered(1)}])
     waiting.note(sequence, 0, [0, 1])
-    waiting.go_on({0: numbered(*range(2, 20))})
+    waiting.add({0: numbered(*range(2, 20))})
     waiting.note(sequence, 2, range(18))
     assert numbers(waiting.gather(waiting.pieces(sequence, 0, 20))) == list(range(20))
 
@@ -203,7 +203,7 @@ def test_rows_of_steps_are_read_as_they_were_noted(seed):
         counts = [rng.choice((0, 1, 2, 5, LENGTH + 3)) for _ in sequences]
         step = [100 * i + end[i] + n for i, count in enumerate(counts) for n in range(count)]
         if rng.random() < 0.3:
-            waiting.go_on({0: numbered(*step, -1)})
+            waiting.add({0: numbered(*step, -1)})
         else:
             waiting.begin([{0: numbered(*step, -1)}])  # the last row is of a rejected draft token
         row = 0

@@ -66,8 +66,6 @@ class DraftModelRuntime:
         """Those that ended in the step before, and were fed if at all."""
         self.run: SilentRun | None = None
         """The latest steps, as far as `advance` does not know them."""
-        self.follows_run = False
-        """Whether the latest steps that it knows are a run."""
 
     def draft_pass(self, head: DraftHead) -> DraftPass:
         passes = forward_pass(head.decoder, self.kernels, self.attention)
@@ -107,7 +105,6 @@ class DraftModelRuntime:
         self.run = begin_run(batch, self.sequences, self.layers.max_len, self.max_waiting - 1)
         if self.run is not None and self.waiting is not None:
             self.waiting.begin(())  # a long run does not keep the hidden states of the step before it
-            self.follows_run = False
 
     @torch.inference_mode()
     def end_run(self) -> None:
@@ -117,7 +114,6 @@ class DraftModelRuntime:
             return
         if self.waiting is not None:
             self.waiting.begin(as_one(run.steps))
-            self.follows_run = True
         count, stride = len(run.steps), len(run.members)
         for i, (_, blocks, start, sequence) in enumerate(run.members):
             self.advance(sequence, start, range(i, count * stride, stride), start + count, blocks)
@@ -127,11 +123,7 @@ class DraftModelRuntime:
         if self.waiting is not None:
             for ended in self.ended_before:
                 self.waiting.forget(ended)
-            if self.follows_run:
-                self.waiting.go_on(output.hidden)
-            else:
-                self.waiting.begin([output.hidden])
-            self.follows_run = False
+            self.waiting.add(output.hidden)
         drafting: list[tuple[int, FedSequence]] = []
         others: list[FedSequence] = []
         due = False

@@ -23,14 +23,12 @@ class StepHidden:
     def __init__(self, steps: Sequence[Mapping[int, Tensor]], layers: Sequence[int]) -> None:
         self.steps, self.layers = list(steps), tuple(layers)
         self.whole: Tensor | None = None
-
-    @property
-    def num_rows(self) -> int:
+        self.num_rows = sum(len(step[self.layers[0]]) for step in steps)
         """T."""
-        return sum(len(step[self.layers[0]]) for step in self.steps)
 
     def append(self, step: Mapping[int, Tensor]) -> None:
         self.steps.append(step)
+        self.num_rows += len(step[self.layers[0]])
         self.whole = None
 
     def joined(self) -> Tensor:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from specserve.draft_models.sequences import FedSequence
 
+MAX_LATEST_ROWS = 256
+"""Rows of the latest steps before another one is added: they take memory for draft tokens that were wrong, too."""
+
 
 class RingRows(NamedTuple):
     """Rows of the ring."""
@@ -54,21 +57,24 @@ class WaitingHidden:
         self.keep()
         self.latest, self.first_row = StepHidden(steps, self.layers), 0
 
-    def go_on(self, step: Mapping[int, Tensor]) -> None:
-        """The same for a step behind these."""
-        self.first_row = self.latest.num_rows
-        self.latest.append(step)
+    def add(self, step: Mapping[int, Tensor]) -> None:
+        """The same for one step; what waits of those before it stays where it is, as long as it is not much."""
+        if self.latest.num_rows <= MAX_LATEST_ROWS and any(unread(sequence) for sequence in self.noted):
+            self.first_row = self.latest.num_rows
+            self.latest.append(step)
+        else:
+            self.begin([step])
 
     def keep(self) -> None:
         """Write to the ring what still waits of the latest steps."""
         sources: list[int] = []
         targets: list[int] = []
         for sequence in self.noted:
-            first, rows = sequence.latest
-            read = max(sequence.num_fed - 1 - first, 0)
-            if read < len(rows):
-                sources += rows[read:]
-                targets += self.ring.indices(self.place(sequence), range(first + read, first + len(rows)))
+            if count := unread(sequence):
+                first, rows = sequence.latest
+                sources += rows[-count:]
+                end = first + len(rows)
+                targets += self.ring.indices(self.place(sequence), range(end - count, end))
             sequence.latest = NO_ROWS
         self.noted = []
         if sources:
@@ -158,3 +164,9 @@ class WaitingHidden:
         if sequence.place >= 0:
             self.ring.close(sequence.place)
             sequence.place = -1
+
+
+def unread(sequence: FedSequence) -> int:
+    """How many of its rows in the latest steps wait."""
+    first, rows = sequence.latest
+    return max(0, min(len(rows), first + len(rows) - (sequence.num_fed - 1)))
