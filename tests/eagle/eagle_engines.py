@@ -136,6 +136,16 @@ class FailingPasses:
         self.drafter.passes = self.passes
 
 
+class FailingChains(FailingPasses):
+    """Of calls that make whole chains, some raise."""
+
+    def chains(self, *arguments: Any) -> Any:
+        self.num_calls += 1
+        if self.num_calls in self.calls:
+            raise RuntimeError("a pass failed")
+        return self.passes.chains(*arguments)
+
+
 class DraftKV(NamedTuple):
     """What the draft layers have of one request, in the order of its positions."""
 

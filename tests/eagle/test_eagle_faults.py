@@ -6,8 +6,10 @@ import pytest
 import torch
 from eagle_engines import (
     KINDS,
+    FailingChains,
     FailingPasses,
     draft_kv,
+    drafter_of,
     eagle_engine,
     fresh_draft_kv,
     runtime_of,
@@ -46,11 +48,28 @@ def test_drafting_goes_on_after_a_pass_that_failed_and_the_keys_are_right(target
         engine.add(request)
     for _ in range(10):
         engine.step()
+    check_after_four_faults(engine, target, drafts[kind])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_drafting_goes_on_after_a_call_that_failed_in_the_midst_of_its_chains(target, drafts, kind):
+    engine = eagle_engine(target, drafts[kind], block_size=4, max_num_batched_tokens=48)
+    if not hasattr(drafter_of(engine).passes, "chains"):
+        pytest.skip("these kernels go pass by pass")
+    FailingChains(engine, (1, 2, 4, 9))
+    for request in long_requests():
+        engine.add(request)
+    for _ in range(10):
+        engine.step()
+    check_after_four_faults(engine, target, drafts[kind])
+
+
+def check_after_four_faults(engine, target, draft):
     assert engine.metrics.drafter_faults == {("eagle", "raised RuntimeError"): 4}
     assert engine.metrics.num_draft_tokens > 20
     for name, sequence in runtime_of(engine).sequences.items():
         kv = draft_kv(engine, sequence)
-        fresh = fresh_draft_kv(target, drafts[kind], sequence.request.tokens, block_size=4)
+        fresh = fresh_draft_kv(target, draft, sequence.request.tokens, block_size=4)
         assert len(kv.tokens) > 20, name
         assert torch.equal(kv.data, fresh.data[:, :, : len(kv.tokens)])
         assert kv.states is None or torch.equal(kv.states, fresh.states[: len(kv.states)])

@@ -36,14 +36,23 @@ class Drafts(Recorder):
         return chosen
 
 
-def serve(target, draft, settings, *, native, dtype):
+class PassByPass:
+    """Native passes, none of which goes on by itself."""
+
+    def __init__(self, passes):
+        self.step = passes.step
+
+
+HOW = {"chains": lambda passes: passes, "passes": PassByPass, "pieces": lambda passes: passes.pieces}
+
+
+def serve(target, draft, settings, *, how, dtype):
     """All drafts, and the keys and values of each request before its last steps."""
     recorder = Drafts(verifies=True)
     engine = eagle_engine(target, draft, planner=recorder, settings=settings, dtype=dtype, **OPTIONS)
     drafter = drafter_of(engine)
     assert hasattr(drafter.passes, "pieces"), "the pass is native"
-    if not native:
-        drafter.passes = drafter.passes.pieces
+    drafter.passes = HOW[how](drafter.passes)
     for request in requests_of_all_sorts():
         engine.add(request)
     snapshots = {}
@@ -59,13 +68,14 @@ def serve(target, draft, settings, *, native, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("settings", [{"steps": 3}, {"steps": 3, "topk": 3}], ids=["chains", "trees"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_native_pass_drafts_what_its_pieces_draft(tmp_path, target, kind, settings, dtype):
+def test_native_passes_draft_what_their_pieces_draft(tmp_path, target, kind, settings, dtype):
     draft = write_draft(tmp_path / "draft", kind, target)
-    drafts, keys = serve(target, draft, settings, native=True, dtype=dtype)
-    expected_drafts, expected_keys = serve(target, draft, settings, native=False, dtype=dtype)
-    assert len(drafts) > 20
-    assert drafts == expected_drafts
-    assert keys.keys() == expected_keys.keys()
-    for place, kv in keys.items():
-        assert torch.equal(kv.data, expected_keys[place].data), place
-        assert kv.states is None or torch.equal(kv.states, expected_keys[place].states), place
+    expected_drafts, expected_keys = serve(target, draft, settings, how="pieces", dtype=dtype)
+    for how in ("chains", "passes"):
+        drafts, keys = serve(target, draft, settings, how=how, dtype=dtype)
+        assert len(drafts) > 20
+        assert drafts == expected_drafts
+        assert keys.keys() == expected_keys.keys()
+        for place, kv in keys.items():
+            assert torch.equal(kv.data, expected_keys[place].data), place
+            assert kv.states is None or torch.equal(kv.states, expected_keys[place].states), place

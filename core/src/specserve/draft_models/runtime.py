@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from specserve.batch.span import Span
     from specserve.draft_models.feeds import DraftMemory, Reading
     from specserve.models.draft_head import DraftHead
-    from specserve.protocols import DraftLayers, DraftPass, DraftRows, Feed, KernelSet
+    from specserve.protocols import DraftLayers, DraftPass, DraftRows, Feed, KernelSet, TargetCosts
     from specserve.types import ForwardOutput, SpanVerdict, Verdict
 
 MIN_WAITING = 64
@@ -44,9 +44,14 @@ class DraftModelRuntime:
     """`specserve.protocols.DraftRuntime`."""
 
     def __init__(
-        self, layers: DraftLayers, hidden_layers: Sequence[int], kernels: KernelSet, memory: DraftMemory
+        self,
+        layers: DraftLayers,
+        hidden_layers: Sequence[int],
+        kernels: KernelSet,
+        memory: DraftMemory,
+        costs: TargetCosts | None = None,
     ) -> None:
-        self.layers, self.kernels = layers, kernels
+        self.layers, self.kernels, self.costs = layers, kernels, costs
         self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
         self.builder = BatchBuilder(memory.block_size, memory.device)
         row_bytes = 0 if self.notes.states is None else self.notes.states[0].nbytes

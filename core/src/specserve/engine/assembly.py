@@ -15,7 +15,7 @@ from specserve.batch.builder import BatchBuilder
 from specserve.batch.drafts import likeliest_chain
 from specserve.engine.admission import EngineLimits
 from specserve.engine.choose_attention import ChosenAttention, make_attention
-from specserve.engine.connect_drafters import connect_drafters, draft_bytes
+from specserve.engine.connect_drafters import DraftTarget, connect_drafters, draft_bytes
 from specserve.engine.description import describe
 from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, DraftPlanner
+    from specserve.speculation.costs import StepCosts
 
 
 class Assembled(NamedTuple):
@@ -119,7 +120,6 @@ def load_components(
     drafters = make_drafters(config, host, model)
     cache = make_cache(config, model, draft_bytes(config, model, drafters))
     attention = make_attention(config, host, model, cache, device, drafters)
-    connect_drafters(config, host, model, kernels.kernels, cache, drafters)
     return Components(config, host, device, tokenizer, kernels, model, drafters, cache, attention)
 
 
@@ -129,7 +129,10 @@ def make_parts(c: Components) -> EngineParts:
     runner = Runner(c.model, c.kernels.kernels, c.attention.backend, hidden_layers)
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
-    planner = make_planner(config, host, c.model.vocab_size) or default_planner(c, runner, builder)
+    planner = make_planner(config, host, c.model.vocab_size)
+    costs = step_costs(c, runner, builder, planner)
+    planner = planner or default_planner(c, costs)
+    connect_drafters(config, host, c.drafters, DraftTarget(c.model, c.kernels.kernels, cache, costs))
     metrics = EngineMetrics(faults=host.faults)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     cache_tokens = cache.num_blocks * cache.block_size
@@ -165,14 +168,18 @@ def make_drafting(c: Components, planner: DraftPlanner, metrics: EngineMetrics) 
     return Drafting(guards, planner) if guards else NoDraft()
 
 
-def default_planner(c: Components, runner: Runner, builder: BatchBuilder) -> DraftPlanner:
-    if not c.drafters:
-        return VerifyAll(0)
-    costs = measure_costs(
+def step_costs(c: Components, runner: Runner, builder: BatchBuilder, planner: DraftPlanner | None) -> StepCosts | None:
+    """Measured where the default planner or a drafter reads them."""
+    if not any(planner is None or drafter.needs.step_costs for drafter in c.drafters):
+        return None
+    return measure_costs(
         runner,
         builder,
         num_blocks=c.cache.num_blocks,
         most_rows=c.config.max_num_batched_tokens,
         wait=torch.cuda.synchronize if c.config.device == "cuda" else lambda: None,
     )
-    return CostPlanner(c.config.max_draft_tokens, costs, Calibration())
+
+
+def default_planner(c: Components, costs: StepCosts | None) -> DraftPlanner:
+    return VerifyAll(0) if costs is None else CostPlanner(c.config.max_draft_tokens, costs, Calibration())

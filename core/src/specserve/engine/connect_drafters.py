@@ -6,7 +6,7 @@ that the configuration allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, DraftLayers, KernelSet, ModelDrafter
+    from specserve.protocols import Drafter, DraftLayers, KernelSet, ModelDrafter, TargetCosts
 
 
 def shape_of(layers: DraftLayers) -> CacheShape:
@@ -47,14 +47,17 @@ def num_scratch(config: EngineConfig, layers: DraftLayers) -> int:
     return config.max_num_seqs * scratch_blocks(layers, config.block_size)
 
 
-def connect_drafters(
-    config: EngineConfig,
-    host: PluginHost,
-    model: DecoderModel,
-    kernels: KernelSet,
-    cache: KVCache,
-    drafters: Sequence[Drafter],
-) -> None:
+class DraftTarget(NamedTuple):
+    """What drafters draft for."""
+
+    model: DecoderModel
+    kernels: KernelSet
+    cache: KVCache
+    costs: TargetCosts | None
+
+
+def connect_drafters(config: EngineConfig, host: PluginHost, drafters: Sequence[Drafter], target: DraftTarget) -> None:
+    model, kernels, cache, costs = target
     for drafter in drafters:
         if (layers := drafter.needs.layers) is None:
             continue
@@ -68,4 +71,4 @@ def connect_drafters(
             width = len(hidden_layers) * model.hidden_size
             states = torch.zeros((cache.num_blocks, width), dtype=model.dtype, device=model.device)
         memory = DraftMemory(attention.backend, BlockNotes(states), config.block_size, cache.num_blocks, model.device)
-        cast("ModelDrafter", drafter).connect(DraftModelRuntime(layers, hidden_layers, kernels, memory))
+        cast("ModelDrafter", drafter).connect(DraftModelRuntime(layers, hidden_layers, kernels, memory, costs))

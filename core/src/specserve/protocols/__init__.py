@@ -18,6 +18,8 @@ from specserve.protocols.attention import (
     Phase,
 )
 from specserve.protocols.draft_model import (
+    ChainPass,
+    DraftChains,
     DraftFusingKernels,
     DraftLayers,
     DraftPass,
@@ -26,6 +28,7 @@ from specserve.protocols.draft_model import (
     DraftSequence,
     DraftStep,
     Feed,
+    TargetCosts,
 )
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
@@ -44,7 +47,9 @@ __all__ = [
     "AttentionFactory",
     "AttentionNeeds",
     "AttentionSpec",
+    "ChainPass",
     "Delta",
+    "DraftChains",
     "DraftFusingKernels",
     "DraftLayers",
     "DraftPass",
@@ -75,6 +80,7 @@ __all__ = [
     "ResolvedModel",
     "Sampler",
     "ScoredRow",
+    "TargetCosts",
     "TextStream",
     "Tokenizer",
     "Verifier",

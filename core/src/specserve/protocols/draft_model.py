@@ -99,6 +99,30 @@ class DraftPass(Protocol):
         ...
 
 
+class DraftChains(NamedTuple):
+    """What several passes of a draft model give."""
+
+    tokens: list[list[DraftToken]]
+    """Of each scored row of the first pass the chain behind it; shorter than wanted where there is no further token."""
+    hidden: Tensor | None
+    """[n, H]: own hidden states that these rows' next passes read; None where none are read."""
+    seconds: float
+    """Of the passes after the first."""
+    num_passes: int
+    """After the first."""
+
+
+class ChainPass(DraftPass, Protocol):
+    """A pass that can go on by itself: each row's best token is the input of its next pass. With the bits of `step`."""
+
+    def chains(
+        self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], steps: Sequence[int]
+    ) -> DraftChains | None:
+        """As `step` over committed tokens, each scored row being its request's last. Row i wants a chain of steps[i]
+        tokens, at least one. None: go on pass by pass."""
+        ...
+
+
 class DraftFusingKernels(KernelSet, Protocol):
     """A kernel set that may fuse a pass of a draft model; others need not have the method."""
 
@@ -106,6 +130,15 @@ class DraftFusingKernels(KernelSet, Protocol):
         """A pass of the `specserve.models.draft_head.DraftHead` with the same bits as its pieces (a
         `specserve.draft_models.head_pass.PiecewisePass`), which may serve what the fused one does not; None: the pieces
         are called."""
+        ...
+
+
+class TargetCosts(Protocol):
+    """What steps of the target take, without drafting: measured at start-up, and corrected by the default planner as
+    steps run."""
+
+    def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
+        """Of a step with so many rows for so many requests; the last `guesses` rows are draft tokens."""
         ...
 
 
@@ -119,6 +152,8 @@ class DraftRuntime(Protocol):
     kernels: KernelSet
     attention: AttentionBackend
     """Serves the draft layers."""
+    costs: TargetCosts | None
+    """None where no drafter needs them and a plugin plans."""
 
     def draft_pass(self, head: Any) -> DraftPass:
         """Of a `specserve.models.draft_head.DraftHead`; one call of the kernel set where that can fuse it."""

@@ -25,6 +25,8 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     which may be written -1 here. The keys there are never negative."""
     layers: DraftLayers | None = None
     """Decoder layers of its own; `connect` then hands it their cache and attention."""
+    step_costs: bool = False
+    """Reads `DraftRuntime.costs`, so that these are measured at start-up whichever planner there is."""
 
 
 class Drafter(Protocol):

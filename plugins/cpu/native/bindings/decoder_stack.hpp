@@ -101,6 +101,7 @@ class PyDecoderStack {
                                             std::to_string(data[i]) + ".");
         return data;
     }
+    int64_t num_positions() const { return static_cast<int64_t>(cos_.shape(0)); }
     int num_layers() const { return static_cast<int>(layers_.size()); }
     const int64_t* checked_slots(const Array& slots, int64_t rows) const {
         const int64_t* data = checked_data<int64_t>(slots, "slots", {rows});

@@ -1,8 +1,11 @@
 // A pass of a draft model in one call: from tokens and hidden states to draft tokens and own hidden states.
 #include "ops/draft_head.hpp"
 
+#include <nanobind/stl/vector.h>
+
 #include "bindings/decoder_stack.hpp"
 #include "bindings/sampler.hpp"
+#include "ops/draft_chains.hpp"
 
 namespace specserve {
 
@@ -33,6 +36,53 @@ class PyDraftHead {
                    const Array& slots, const AttentionPlan& plan, const Array& scored, const AttentionPlan& scored_plan,
                    Sampler& sampler, const TargetRowsBuilder& builder, const std::optional<Array>& draft_ids, int count,
                    const std::optional<Array>& own) {
+        int num_scored = static_cast<int>(scored.shape(0));
+        auto in = checked_rows(ids, hidden, from_target, positions, slots, plan, scored, scored_plan);
+        S* own_rows = checked_own(own, num_scored);
+        int size = stack_->num_logits();
+        const TargetRows& targets = builder.checked({nullptr, 0, num_scored, size});
+        const int64_t* of_target = checked_draft_ids(draft_ids, size, count, targets);
+        std::vector<DraftToken> drafts;
+        {
+            nb::gil_scoped_release no_gil;
+            std::lock_guard lock(stack_->mutex());
+            if (in.count) {
+                const float* logits = head_.run(stack_->stack(), size, in, own_rows);
+                drafts = sampler.draft_tokens({logits, size, num_scored, size}, targets, of_target, count);
+            }
+        }
+        return to_tuple(drafts);
+    }
+
+    // Returns (tokens, probabilities), the longest chain's length of each scored row, and of the passes after the first
+    // their seconds and number.
+    nb::tuple chains(const Array& ids, const std::optional<Array>& hidden, bool from_target, const Array& positions,
+                     const Array& slots, const AttentionPlan& plan, const Array& scored,
+                     const AttentionPlan& scored_plan, Sampler& sampler, const TargetRowsBuilder& builder,
+                     const std::optional<Array>& draft_ids, const std::vector<int>& steps,
+                     const std::optional<Array>& own) {
+        int num_scored = static_cast<int>(scored.shape(0)), size = stack_->num_logits();
+        auto in = checked_rows(ids, hidden, from_target, positions, slots, plan, scored, scored_plan);
+        S* own_rows = checked_own(own, num_scored);
+        if (weights_.reads_hidden != own.has_value())
+            throw std::invalid_argument("own must be given where the head reads hidden states, and only there.");
+        const TargetRows& targets = builder.checked({nullptr, 0, num_scored, size});
+        const int64_t* of_target = checked_draft_ids(draft_ids, size, 1, targets);
+        check_chains(in, targets, of_target, steps);
+        DraftChains made;
+        {
+            nb::gil_scoped_release no_gil;
+            std::lock_guard lock(stack_->mutex());
+            DraftChainMaker<S> maker(head_, stack_->stack(), sampler);
+            made = maker.run(in, targets, of_target, size, steps, own_rows, weights_.hidden_size);
+        }
+        return nb::make_tuple(to_tuple(made.tokens), made.further_seconds, made.further_passes);
+    }
+
+   private:
+    typename DraftHead<S>::Rows checked_rows(const Array& ids, const std::optional<Array>& hidden, bool from_target,
+                                             const Array& positions, const Array& slots, const AttentionPlan& plan,
+                                             const Array& scored, const AttentionPlan& scored_plan) const {
         int64_t rows = static_cast<int64_t>(ids.shape(0));
         const int64_t* tokens = checked_data<int64_t>(ids, "ids", {rows});
         for (int64_t i = 0; i < rows; ++i) check_index(tokens[i], weights_.vocab_size, "token");
@@ -45,32 +95,48 @@ class PyDraftHead {
         for (int i = 1; i < num_scored; ++i)
             if (scored_rows[i] <= scored_rows[i - 1]) throw std::invalid_argument("scored rows must ascend.");
         stack_->check_plan_of(scored_plan, num_scored);
-        S* own_rows = own ? checked_data<S>(*own, "own", {num_scored, weights_.hidden_size}) : nullptr;
-        typename DraftHead<S>::Rows in{static_cast<int>(rows),
-                                       tokens,
-                                       stack_->checked_positions(positions, rows),
-                                       stack_->checked_slots(slots, rows),
-                                       states,
-                                       from_target,
-                                       &plan,
-                                       {scored_rows, num_scored, &scored_plan}};
         if (stack_->num_layers() > 1) stack_->check_plan_of(plan, rows);
-        int size = stack_->num_logits();
-        const TargetRows& targets = builder.checked({nullptr, 0, num_scored, size});
-        const int64_t* of_target = checked_draft_ids(draft_ids, size, count, targets);
-        std::vector<DraftToken> drafts;
-        {
-            nb::gil_scoped_release no_gil;
-            std::lock_guard lock(stack_->mutex());
-            if (rows) {
-                const float* logits = head_.run(stack_->stack(), size, in, own_rows);
-                drafts = sampler.draft_tokens({logits, size, num_scored, size}, targets, of_target, count);
-            }
-        }
-        return to_tuple(drafts);
+        return {static_cast<int>(rows),
+                tokens,
+                stack_->checked_positions(positions, rows),
+                stack_->checked_slots(slots, rows),
+                states,
+                from_target,
+                &plan,
+                {scored_rows, num_scored, &scored_plan}};
     }
 
-   private:
+    S* checked_own(const std::optional<Array>& own, int num_scored) const {
+        return own ? checked_data<S>(*own, "own", {num_scored, weights_.hidden_size}) : nullptr;
+    }
+
+    // Everything that a further pass reads is in range.
+    void check_chains(const typename DraftHead<S>::Rows& in, const TargetRows& targets, const int64_t* of_target,
+                      const std::vector<int>& steps) const {
+        size_t count = static_cast<size_t>(in.scored.count);
+        if (!count || steps.size() != count || targets.rows.size() != count)
+            throw std::invalid_argument("steps and targets must be of each scored row; got " +
+                                        std::to_string(steps.size()) + " and " + std::to_string(targets.rows.size()) +
+                                        " of " + std::to_string(count) + ".");
+        if (!targets.edits.empty()) throw std::invalid_argument("chains take no edits: each pass needs its own.");
+        std::vector<int> more;
+        for (size_t i = 0; i < count; ++i) {
+            if (targets.rows[i].row != static_cast<int64_t>(i) || targets.rows[i].replacement)
+                throw std::invalid_argument("target row i must be of scored row i, without logits of its own.");
+            if (steps[i] < 1) throw std::invalid_argument("steps must be at least 1; got " + std::to_string(steps[i]));
+            more.push_back(steps[i] - 1);
+            int64_t last = in.positions[in.scored.rows[i]] + steps[i] - 1;
+            check_index(last, stack_->num_positions(), "position");
+        }
+        if (!in.scored.plan->has_room(more))
+            throw std::invalid_argument("each scored row must be a request's last, with blocks for its chain.");
+        int size = stack_->num_logits();
+        int64_t largest = of_target ? *std::max_element(of_target, of_target + size) : size - 1;
+        int64_t smallest = of_target ? *std::min_element(of_target, of_target + size) : 0;
+        check_index(largest, weights_.vocab_size, "draft token");
+        check_index(smallest, weights_.vocab_size, "draft token");
+    }
+
     DraftHeadWeights<S> make_weights(int target_size, float target_eps, bool reads_hidden, bool embedding_first,
                                      bool feeds_back_norm) const {
         int hidden = stack_->hidden_size();
@@ -127,6 +193,10 @@ void bind_draft_head(nb::module_& m) {
         .def("step", &PyDraftHead<S>::step, nb::arg("ids"), nb::arg("hidden").none(), nb::arg("from_target"),
              nb::arg("positions"), nb::arg("slots"), nb::arg("plan"), nb::arg("scored"), nb::arg("scored_plan"),
              nb::arg("sampler"), nb::arg("targets"), nb::arg("draft_ids").none(), nb::arg("count"),
+             nb::arg("own").none())
+        .def("chains", &PyDraftHead<S>::chains, nb::arg("ids"), nb::arg("hidden").none(), nb::arg("from_target"),
+             nb::arg("positions"), nb::arg("slots"), nb::arg("plan"), nb::arg("scored"), nb::arg("scored_plan"),
+             nb::arg("sampler"), nb::arg("targets"), nb::arg("draft_ids").none(), nb::arg("steps"),
              nb::arg("own").none());
 }
 

@@ -49,6 +49,28 @@ void AttentionPlan::add_tiles(int kv_len, int num_rows, int block_offset, int br
     num_rows_ += num_rows;
 }
 
+AttentionPlan AttentionPlan::next_positions(const std::vector<int>& rows) const {
+    AttentionPlan next(block_size_, rows_per_tile_);
+    next.block_ids_ = block_ids_;
+    next.max_slot_ = max_slot_;
+    for (int row : rows) {
+        const Tile& tile = tiles_[static_cast<size_t>(row)];
+        next.add_tiles(tile.kv_len + 1, 1, tile.block_offset, INT32_MAX, 0);
+    }
+    return next;
+}
+
+bool AttentionPlan::has_room(const std::vector<int>& more) const {
+    if (tiles_.size() != more.size()) return false;
+    for (size_t i = 0; i < tiles_.size(); ++i) {
+        const Tile& tile = tiles_[i];
+        size_t end = i + 1 < tiles_.size() ? static_cast<size_t>(tiles_[i + 1].block_offset) : block_ids_.size();
+        int64_t room = (static_cast<int64_t>(end) - tile.block_offset) * block_size_;
+        if (tile.num_rows != 1 || tile.branch_start != INT32_MAX || tile.kv_len + int64_t{more[i]} > room) return false;
+    }
+    return true;
+}
+
 void AttentionPlan::find_slots(const Tile& tile, int first, int count, int64_t* slots) const {
     const int32_t* block_ids = block_ids_.data() + tile.block_offset;
     int num_in_blocks = std::clamp(tile.branch_start - first, 0, count);

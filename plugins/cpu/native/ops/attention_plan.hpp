@@ -32,6 +32,14 @@ class AttentionPlan {
     bool add(int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
              const std::vector<int32_t>& parents, int first_node);
 
+    // One row of each of these rows' requests: the position behind it. Each request here has one row, on no branch, and
+    // its blocks have room (`has_room`).
+    AttentionPlan next_positions(const std::vector<int>& rows) const;
+
+    // Whether this plan has one row of each request, on no branch, and the blocks of request i have room for `more[i]`
+    // positions behind it.
+    bool has_room(const std::vector<int>& more) const;
+
     // The slots of the tile's keys [first, first + count).
     void find_slots(const Tile& tile, int first, int count, int64_t* slots) const;
 

@@ -237,6 +237,27 @@ class DtypeModule:
             int64, ascending. plan: of all rows, not read if there is one layer. own: [n, H] becomes the scored rows'
             own hidden states. Tokens and probabilities as `Sampler.draft_tokens` returns them, of the target rows,
             which number the scored rows."""
+        def chains(
+            self,
+            ids: Tensor,
+            hidden: Tensor | None,
+            from_target: bool,
+            positions: Tensor,
+            slots: Tensor,
+            plan: AttentionPlan,
+            scored: Tensor,
+            scored_plan: AttentionPlan,
+            sampler: Sampler,
+            targets: TargetRows,
+            draft_ids: Tensor | None,
+            steps: list[int],
+            own: Tensor | None,
+        ) -> tuple[tuple[list[int], list[float]], float, int]:
+            """`step`, and then passes in which each scored row's best token is its next input, until its chain has
+            `steps` tokens. Each scored row is its request's last in `scored_plan`, whose blocks have room for the
+            chain; each has a target row, in this order and without edits. own: each row's last own hidden state.
+            Returns (tokens, probabilities), max(steps) of each scored row, probability 0 behind a chain's end; and
+            the seconds and the number of the passes after the first."""
 
 float32: type[DtypeModule]
 bfloat16: type[DtypeModule]

@@ -5,12 +5,12 @@ Requests with logits processors, which read the logits, are served piece by piec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from specserve.models.draft_head import TargetNorm
-from specserve.protocols import DraftStep
+from specserve.protocols import DraftChains, DraftStep
 from specserve_cpu import _native
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from specserve_cpu.sampler import CpuSampler
 
 
+Inputs: TypeAlias = "tuple[Any, Any, bool, Any, Any, _native.AttentionPlan, Any, _native.AttentionPlan]"
+
+
 class FusedDraftPass:
-    """`specserve.protocols.DraftPass`."""
+    """`specserve.protocols.ChainPass`."""
 
     def __init__(
         self,
@@ -55,11 +58,44 @@ class FusedDraftPass:
     ) -> DraftStep:
         if any(row.request.processors for row in rows):
             return self.pieces.step(batch, hidden, rows, count, from_target=from_target)
-        own = None
-        if self.head.reads_hidden:
-            own = torch.empty((batch.num_scored, self.head.decoder.hidden_size), dtype=self.head.decoder.dtype)
-        count, plan = min(count, self.num_tokens), _native.AttentionPlan(batch.block_size, self.attention.rows_per_tile)
-        scored, scored_plan = batch.scored_rows, plan
+        count, own = min(count, self.num_tokens), self.empty_own(batch)
+        drafts = self.native.step(
+            *self.inputs(batch, hidden, from_target=from_target),
+            self.sampler.native,
+            target_rows(None, rows),
+            None if self.ids is None else dlpack(self.ids),
+            count,
+            None if own is None else dlpack(own),
+        )
+        return DraftStep(by_row(drafts, count), own)
+
+    def chains(
+        self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], steps: Sequence[int]
+    ) -> DraftChains | None:
+        """`specserve.protocols.ChainPass`."""
+        if any(row.request.processors for row in rows):
+            return None
+        own = self.empty_own(batch)
+        drafts, seconds, num_passes = self.native.chains(
+            *self.inputs(batch, hidden, from_target=True),
+            self.sampler.native,
+            target_rows(None, rows),
+            None if self.ids is None else dlpack(self.ids),
+            list(steps),
+            None if own is None else dlpack(own),
+        )
+        return DraftChains(by_row(drafts, max(steps)), own, seconds, num_passes)
+
+    def empty_own(self, batch: Batch) -> Tensor | None:
+        decoder = self.head.decoder
+        if not self.head.reads_hidden:
+            return None
+        return torch.empty((batch.num_scored, decoder.hidden_size), dtype=decoder.dtype)
+
+    def inputs(self, batch: Batch, hidden: Tensor | None, *, from_target: bool) -> Inputs:
+        """What a pass over these rows reads."""
+        plan = scored_plan = _native.AttentionPlan(batch.block_size, self.attention.rows_per_tile)
+        scored = batch.scored_rows
         if scored is None:
             scored_plan = self.attention.plan(batch).native
             scored = self.first_rows(batch.num_rows)
@@ -67,7 +103,7 @@ class FusedDraftPass:
             add_last_rows(scored_plan, batch)
         if self.head.decoder.num_layers > 1:
             plan = self.attention.plan(batch).native
-        drafts = self.native.step(
+        return (
             dlpack(batch.input_ids),
             None if hidden is None else dlpack(hidden),
             from_target,
@@ -76,13 +112,7 @@ class FusedDraftPass:
             plan,
             dlpack(scored),
             scored_plan,
-            self.sampler.native,
-            target_rows(None, rows),
-            None if self.ids is None else dlpack(self.ids),
-            count,
-            None if own is None else dlpack(own),
         )
-        return DraftStep(by_row(drafts, count), own)
 
 
 def add_last_rows(plan: _native.AttentionPlan, batch: Batch) -> None:

@@ -1,27 +1,30 @@
 """How deep to draft: a fixed depth, or as deep as another pass pays.
 
-A pass pays where the tokens that it adds to the accepted ones save more time than it takes, and than their verification
-takes. How often a further token is verified and accepted is learned by depth and by the draft's survival so far; what
-passes and steps take is measured.
+A step with drafts takes its verification, the passes so far and the target's own time. As in the core's planner, a
+further level pays where it raises the product of the requests' expected speeds (proportional fairness; Kelly, 1997).
+How likely a further token is right is learned (`Outlook`), what passes take is measured, and what a step of the target
+takes is known to the core.
 """
 
 from __future__ import annotations
 
 import time
+from math import log1p
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from specserve.batch.drafts import match
-from specserve_eagle.estimates import NOTHING_SEEN, MovingAverage, Rate, TargetStep
+from specserve_eagle.estimates import MovingAverage, Outlook, Path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch.batch import Batch
+    from specserve.protocols import DraftChains, TargetCosts
     from specserve.types import Verdict
     from specserve_eagle.growing import Growing
 
-BUCKETS = 10
-EXPLORE_INTERVAL = 16
+MAX_LEARNED = 8
+"""Drafts of a step, about, from which rates are learned: those of large batches in turns."""
+EXPLORE_INTERVAL = 32
 """Steps after which one level more is drafted than pays, so that rates and times of deeper levels stay known."""
 
 
@@ -32,8 +35,16 @@ class Depth(Protocol):
         """A step begins: what became of the last drafts."""
         ...
 
-    def pays(self, drafts: Sequence[Growing]) -> bool:
-        """Whether a pass over the newest level of these drafts is worth its time."""
+    def ahead(self, drafts: Sequence[Growing]) -> list[int]:
+        """How many levels of each draft, at least one, may be made before `deeper` is asked."""
+        ...
+
+    def ran(self, made: DraftChains) -> None:
+        """They were made in one call."""
+        ...
+
+    def deeper(self, drafts: Sequence[Growing]) -> list[int]:
+        """Which of these drafts are worth another pass over their newest level."""
         ...
 
     def end(self, drafts: Sequence[Growing]) -> None:
@@ -47,8 +58,14 @@ class FixedDepth:
     def begin(self, batch: Batch, verdict: Verdict) -> None:
         pass
 
-    def pays(self, drafts: Sequence[Growing]) -> bool:
-        return True
+    def ahead(self, drafts: Sequence[Growing]) -> list[int]:
+        return [draft.steps for draft in drafts]
+
+    def ran(self, made: DraftChains) -> None:
+        pass
+
+    def deeper(self, drafts: Sequence[Growing]) -> list[int]:
+        return list(range(len(drafts)))
 
     def end(self, drafts: Sequence[Growing]) -> None:
         pass
@@ -57,86 +74,110 @@ class FixedDepth:
 class Proposed(NamedTuple):
     """The likeliest path of a proposed draft."""
 
+    path: Path
     tokens: tuple[int, ...]
-    survival: tuple[float, ...]
 
 
 class AutoDepth:
     """Goes on while another pass pays."""
 
-    def __init__(self) -> None:
+    def __init__(self, costs: TargetCosts) -> None:
+        self.costs = costs
+        self.outlook = Outlook()
         self.proposed: dict[str, Proposed] = {}
-        self.rates: dict[tuple[int, int], Rate] = {}
-        """By depth and by bucket of the survival above."""
-        self.target_step = TargetStep()
+        self.drafts: Sequence[Growing] = ()
+        """Those that grow in this step."""
+        self.paths: dict[str, Path] = {}
+        """Of these drafts, by request id."""
         self.passes: dict[int, MovingAverage] = {}
         """By size class of a pass's rows."""
         self.num_requests = 1
+        self.began = 0.0
         self.num_steps = 0
         self.explores = False
-        self.ended_at = 0.0
+        self.num_ahead = 1
+        """Levels that paid in the last steps: so many are made before it is looked at again."""
+        self.num_made = 1
+        """So many were, in this step."""
         self.pass_began: tuple[float, int] | None = None
         """When the pass that runs began, and its size class."""
 
     def begin(self, batch: Batch, verdict: Verdict) -> None:
+        self.began = time.perf_counter()
         self.num_requests = max(len(batch.spans), 1)
         if not self.proposed:
             return
-        if batch.only_decodes:
-            verified = (batch.num_rows - len(batch.spans)) / self.num_requests
-            self.target_step.observe(time.perf_counter() - self.ended_at, verified)
         self.num_steps += 1
         self.explores = self.num_steps % EXPLORE_INTERVAL == 0
-        for span, decided in zip(batch.spans, verdict.spans, strict=True):
-            proposed = self.proposed.pop(span.request.id, None)
-            if proposed is not None and decided.tokens:
-                num_verified = 0 if span.draft is None else match(span.draft, proposed.tokens)[1]
-                self.learn(proposed, num_verified, decided.tokens[: len(decided.path)])
+        stride = 1 + len(batch.spans) // MAX_LEARNED
+        for i in range(self.num_steps % stride, len(batch.spans), stride):
+            proposed = self.proposed.get(batch.spans[i].request.id)
+            if proposed is not None:
+                self.outlook.learn(*proposed, verdict.spans[i].tokens)
         self.proposed = {}
 
-    def learn(self, proposed: Proposed, num_verified: int, accepted: Sequence[int]) -> None:
-        """The first tokens of the path were verified. `accepted`: the draft tokens that were, whoever drafted them."""
-        above, is_right = 1.0, True
-        for depth, (token, survival) in enumerate(zip(proposed.tokens, proposed.survival, strict=True)):
-            is_right = is_right and depth < len(accepted) and accepted[depth] == token
-            key = depth, bucket(above)
-            rate = self.rates.get(key, NOTHING_SEEN)
-            self.rates[key] = rate.plus(accepted=is_right, verified=depth < num_verified)
-            above = survival
+    def ahead(self, drafts: Sequence[Growing]) -> list[int]:
+        self.drafts, self.num_made = drafts, 1
+        return [min(self.num_ahead, draft.steps) for draft in drafts]
 
-    def pays(self, drafts: Sequence[Growing]) -> bool:
-        self.end_pass()
-        rows = sum(draft.num_rows for draft in drafts)
-        size = rows.bit_length()
-        seconds = self.passes.setdefault(size, MovingAverage()).value
-        pays = not seconds or self.saving(drafts) > seconds
-        if not pays and self.explores:
-            self.explores, pays = False, True
-        if pays:
-            self.pass_began = time.perf_counter(), size
-        return pays
+    def ran(self, made: DraftChains) -> None:
+        self.num_made = 1 + made.num_passes
+        if made.num_passes:
+            self.took(made.seconds / made.num_passes, len(made.tokens).bit_length())
 
-    def saving(self, drafts: Sequence[Growing]) -> float:
-        """Seconds that another token of each draft saves: steps, as far as it is accepted, without its verification."""
-        accepted = verified = 0.0
-        for draft in drafts:
-            key = draft.depth, bucket(draft.best_survival)
-            hits, rows = self.rates.get(key, NOTHING_SEEN).expected(draft.best_survival)
-            accepted, verified = accepted + hits, verified + rows
-        return (accepted * self.target_step.plain - verified * self.target_step.more) / self.num_requests
-
-    def end(self, drafts: Sequence[Growing]) -> None:
-        self.end_pass()
-        self.explores = False
-        self.proposed = {draft.sequence.request.id: Proposed(*draft.likeliest_path()) for draft in drafts}
-        self.ended_at = time.perf_counter()
-
-    def end_pass(self) -> None:
+    def deeper(self, drafts: Sequence[Growing]) -> list[int]:
         if self.pass_began is not None:
             began, size = self.pass_began
-            self.passes[size].add(time.perf_counter() - began)
+            self.took(time.perf_counter() - began, size)
             self.pass_began = None
+        worth = self.worth(drafts, drafts[0].depth)
+        if not worth and self.explores:
+            self.explores, worth = False, list(range(len(drafts)))
+        elif worth:
+            self.num_ahead = max(self.num_ahead, drafts[0].depth + 1)
+        if worth:
+            self.pass_began = time.perf_counter(), sum(drafts[i].num_rows for i in worth).bit_length()
+        return worth
 
+    def worth(self, drafts: Sequence[Growing], depth: int) -> list[int]:
+        """Which of these drafts, all at least so deep, are worth a pass over their level of this depth: none where the
+        pass does not pay for all of them together."""
+        step, verifying = self.step_seconds(len(drafts))
+        cost, gains = self.num_requests * verifying / step, {}
+        for i, draft in enumerate(drafts):
+            path = self.path_of(draft, depth)
+            gain = log1p(self.outlook.next(path, depth) / path.expected[depth]) - cost
+            if gain > 0.0:
+                gains[i] = gain
+        size = sum(drafts[i].num_rows for i in gains).bit_length()
+        seconds = self.passes[size].value if size in self.passes else 0.0
+        return list(gains) if sum(gains.values()) > self.num_requests * seconds / step else []
 
-def bucket(survival: float) -> int:
-    return min(int(survival * BUCKETS), BUCKETS - 1)
+    def path_of(self, draft: Growing, depth: int) -> Path:
+        """The draft's likeliest path as far as this depth."""
+        path = self.paths.setdefault(draft.sequence.request.id, Path())
+        for survival in draft.stated[len(path.keys) : depth]:
+            self.outlook.extend(path, survival)
+        return path
+
+    def step_seconds(self, num_more: int) -> tuple[float, float]:
+        """The step with what is drafted so far, and what the verification of one more token takes, of so many."""
+        requests, drafted = self.num_requests, sum(draft.depth for draft in self.drafts)
+        target = self.costs.seconds(requests + drafted, requests, drafted)
+        more = self.costs.seconds(requests + drafted + num_more, requests, drafted + num_more) - target
+        return target + time.perf_counter() - self.began, more / num_more
+
+    def end(self, drafts: Sequence[Growing]) -> None:
+        last = self.num_made - 1
+        if last and not self.worth([draft for draft in drafts if draft.depth > last], last):
+            self.num_ahead = max(1, last - last // 4)
+        self.pass_began = None
+        self.proposed = {
+            draft.sequence.request.id: Proposed(self.path_of(draft, draft.depth), draft.likeliest_path())
+            for draft in drafts
+        }
+        self.explores, self.drafts, self.paths = False, (), {}
+
+    def took(self, seconds: float, size: int) -> None:
+        """A pass of this size class."""
+        self.passes.setdefault(size, MovingAverage()).add(seconds)

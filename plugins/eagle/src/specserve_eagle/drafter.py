@@ -17,13 +17,13 @@ from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
 from specserve_eagle.options import AUTO
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
-    from specserve.protocols import DraftPass, DraftRuntime, DraftStep, DraftToken, Feed
+    from specserve.protocols import DraftChains, DraftPass, DraftRuntime, DraftToken, Feed
     from specserve.types import Draft, ForwardOutput, Verdict
     from specserve_eagle.draft_model import DraftModel
     from specserve_eagle.options import EagleOptions
@@ -36,15 +36,19 @@ class EagleDrafter:
 
     def __init__(self, model: DraftModel, options: EagleOptions) -> None:
         self.model = model
-        self.depth: Depth = AutoDepth() if options.steps == AUTO else FixedDepth()
+        self.depth: Depth = FixedDepth()
+        self.plans_depth = options.steps == AUTO
         self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
-        self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers)
+        self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers, step_costs=self.plans_depth)
         self.runtime: DraftRuntime | None = None
         self.passes: DraftPass | None = None
         """Both are set by `connect`, which start-up calls before any request."""
 
     def connect(self, runtime: DraftRuntime) -> None:
         self.runtime, self.passes = runtime, runtime.draft_pass(self.model.head)
+        if self.plans_depth:
+            assert runtime.costs is not None
+            self.depth = AutoDepth(runtime.costs)
 
     def start(self, request: Request) -> None:
         assert self.runtime is not None
@@ -70,13 +74,33 @@ class EagleDrafter:
     def drafts(self, feed: Feed, limits: Sequence[int]) -> list[Growing]:
         """Of the requests that the feed drafts for."""
         assert self.runtime is not None
-        assert self.passes is not None
         growing = self.begin(feed, limits)
-        step = self.passes.step(feed.batch, feed.hidden, rows_of(growing), self.topk, from_target=True)
+        hidden = self.first_levels(feed, growing)
         self.runtime.done(feed)
-        self.grow(growing, step)
+        self.grow(growing, hidden)
         self.depth.end(growing)
         return growing
+
+    def first_levels(self, feed: Feed, drafts: Sequence[Growing]) -> Tensor | None:
+        """The pass over the committed tokens, whose scored rows are the drafts' roots. Chains take as many passes as
+        need no decision in between, where the pass can do that. Returns the own hidden states of these rows."""
+        assert self.passes is not None
+        rows = [ScoredRow(i, draft.sequence.request, ()) for i, draft in enumerate(drafts)]
+        steps = self.depth.ahead(drafts)
+        chains: Callable[..., DraftChains | None] | None = getattr(self.passes, "chains", None)
+        if chains is not None and drafts and self.topk == 1:
+            made = chains(feed.batch, feed.hidden, rows, steps)
+            if made is not None:
+                for draft, chain, wanted in zip(drafts, made.tokens, steps, strict=True):
+                    for token in chain:
+                        draft.grow([[token]])
+                    if len(chain) < wanted:
+                        draft.grow([[]])
+                self.depth.ran(made)
+                return made.hidden
+        step = self.passes.step(feed.batch, feed.hidden, rows, self.topk, from_target=True)
+        add_level(drafts, step.tokens)
+        return step.hidden
 
     def begin(self, feed: Feed, limits: Sequence[int]) -> list[Growing]:
         """A draft for each request that wants one, as large as it wants and as deep as its positions allow."""
@@ -90,20 +114,22 @@ class EagleDrafter:
                 growing.append(GrowingTree(sequence, limit=limit, steps=steps, topk=min(self.topk, limit)))
         return growing
 
-    def grow(self, drafts: Sequence[Growing], step: DraftStep) -> None:
-        """`step`: of the pass over the committed tokens, whose scored rows are the drafts' roots."""
+    def grow(self, drafts: Sequence[Growing], hidden: Tensor | None) -> None:
+        """Level by level, as long as that pays. hidden: [drafts, H], the own hidden states of their newest rows."""
         assert self.runtime is not None
         assert self.passes is not None
+        first_rows = list(range(len(drafts)))
         while True:
-            first_rows = add_level(drafts, step.tokens)
             growing = [i for i, draft in enumerate(drafts) if not draft.is_done]
-            if not growing or not self.depth.pays([drafts[i] for i in growing]):
+            if growing:
+                growing = [growing[i] for i in self.depth.deeper([drafts[i] for i in growing])]
+            if not growing:
                 return
             parents = [first_rows[i] + row for i in growing for row in drafts[i].parent_rows()]
             drafts = [drafts[i] for i in growing]
             batch = self.runtime.draft_batch([draft.rows() for draft in drafts])
-            hidden = states_of(step.hidden, parents)
-            step = self.passes.step(batch, hidden, rows_of(drafts), self.topk, from_target=False)
+            step = self.passes.step(batch, states_of(hidden, parents), rows_of(drafts), self.topk, from_target=False)
+            first_rows, hidden = add_level(drafts, step.tokens), step.hidden
 
 
 def rows_of(drafts: Sequence[Growing]) -> list[ScoredRow]:

@@ -23,6 +23,7 @@ class Growing(Protocol):
     """At most `limit` nodes, at most `steps` deep."""
 
     sequence: DraftSequence
+    steps: int
     depth: int
     """Levels so far."""
 
@@ -35,8 +36,8 @@ class Growing(Protocol):
         ...
 
     @property
-    def best_survival(self) -> float:
-        """Of the newest level."""
+    def stated(self) -> Sequence[float]:
+        """The best survival of each level, as the draft model states it."""
         ...
 
     def paths(self) -> list[tuple[int, ...]]:
@@ -55,8 +56,8 @@ class Growing(Protocol):
         """The newest level as rows of the next pass."""
         ...
 
-    def likeliest_path(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Tokens and survival along the path that follows the likeliest child of every node."""
+    def likeliest_path(self) -> tuple[int, ...]:
+        """The tokens along the path that follows the likeliest child of every node."""
         ...
 
     def draft(self, source: str) -> Draft: ...
@@ -82,8 +83,8 @@ class GrowingChain:
         return 1
 
     @property
-    def best_survival(self) -> float:
-        return self.survival[-1]
+    def stated(self) -> Sequence[float]:
+        return self.survival
 
     def paths(self) -> list[tuple[int, ...]]:
         return [self.tokens]
@@ -103,8 +104,8 @@ class GrowingChain:
     def rows(self) -> DraftRows:
         return DraftRows(self.sequence, self.tokens, first=self.depth - 1)
 
-    def likeliest_path(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        return self.tokens, self.survival
+    def likeliest_path(self) -> tuple[int, ...]:
+        return self.tokens
 
     def draft(self, source: str) -> Draft:
         return Draft(tokens=self.tokens, survival=self.survival, source=source)
@@ -120,6 +121,7 @@ class GrowingTree:
         self.parents: list[int] = []
         self.survival: list[float] = []
         self.depth = 0
+        self.stated: list[float] = []
         self.level: list[int] = [ROOT]
         """The nodes whose children the next choices are."""
         self.place: dict[int, int] = {}
@@ -134,10 +136,6 @@ class GrowingTree:
     @property
     def num_rows(self) -> int:
         return len(self.level)
-
-    @property
-    def best_survival(self) -> float:
-        return max(self.survival[node] for node in self.level)
 
     def paths(self) -> list[tuple[int, ...]]:
         return [self.path(node) for node in self.level]
@@ -165,6 +163,7 @@ class GrowingTree:
         self.place = {node: i for i, node in enumerate(self.level)}
         by_survival = sorted(range(found, len(self.tokens)), key=lambda node: -self.survival[node])
         self.level = sorted(by_survival[: self.topk])
+        self.stated += [self.survival[node] for node in by_survival[:1]]
 
     def rows(self) -> DraftRows:
         first = len(self.row_of) - 1
@@ -174,7 +173,7 @@ class GrowingTree:
         tokens = tuple(self.tokens[node] for node in nodes)
         return DraftRows(self.sequence, tokens, tuple(self.row_of[self.parents[node]] for node in nodes), first)
 
-    def likeliest_path(self) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    def likeliest_path(self) -> tuple[int, ...]:
         best: dict[int, int] = {}
         for node, parent in enumerate(self.parents):
             if parent not in best or self.survival[node] > self.survival[best[parent]]:
@@ -183,7 +182,7 @@ class GrowingTree:
         while at in best:
             at = best[at]
             nodes.append(at)
-        return tuple(self.tokens[node] for node in nodes), tuple(self.survival[node] for node in nodes)
+        return tuple(self.tokens[node] for node in nodes)
 
     def draft(self, source: str) -> Draft:
         """The best nodes."""

@@ -1,0 +1,45 @@
+// Chains of draft tokens in one call: a pass over committed tokens, then passes in which each row's best token is the
+// input of its next one. The same functions as pass by pass, so the same bits.
+#pragma once
+
+#include <vector>
+
+#include "ops/draft_head.hpp"
+#include "ops/sampler.hpp"
+
+namespace specserve {
+
+struct DraftChains {
+    std::vector<DraftToken> tokens;  // [rows][longest chain]; probability 0 behind the end of a chain
+    double further_seconds = 0.0;    // of all passes but the first
+    int further_passes = 0;
+};
+
+template <typename S>
+class DraftChainMaker {
+   public:
+    DraftChainMaker(DraftHead<S>& head, DecoderStack<S>& stack, Sampler& sampler)
+        : head_(head), stack_(stack), sampler_(sampler) {}
+
+    // first: its scored rows are the last ones of as many requests. targets: one of each, without edits. ids: the
+    // target's id of each of the `num_logits` columns, null for the same. steps: how long each chain may become, at
+    // least 1; each request has room for so many positions more. own: [scored][hidden_size] becomes each row's last own
+    // hidden state, null if none are read.
+    DraftChains run(const typename DraftHead<S>::Rows& first, TargetRows targets, const int64_t* ids, int num_logits,
+                    const std::vector<int>& steps, S* own, int hidden_size);
+
+   private:
+    // The rows that go on, as the next pass reads them.
+    struct Level {
+        std::vector<int> chains;  // of each row
+        std::vector<int64_t> ids, positions, slots, rows;
+        std::vector<S> hidden, own;
+    };
+    void enter(Level& level, const S* own, int hidden_size) const;
+
+    DraftHead<S>& head_;
+    DecoderStack<S>& stack_;
+    Sampler& sampler_;
+};
+
+}  // namespace specserve
