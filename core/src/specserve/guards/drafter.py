@@ -87,7 +87,8 @@ class GuardedDrafter:
             if draft is not None:  # limits[i] cannot have changed: the drafter was given a copy
                 valid[i] = self.call(partial(self.normal_form, batch.spans[i].request, draft, limits[i]))
         if wanted and batch.only_decodes:  # drafters may read prompts, whoever is asked
-            self.seconds_per_draft += ADAPTATION * ((time.perf_counter() - began) / wanted - self.seconds_per_draft)
+            seconds, before = (time.perf_counter() - began) / wanted, self.seconds_per_draft
+            self.seconds_per_draft = before + ADAPTATION * (seconds - before) if before else seconds
         self.end_step(faults)
         return valid
 

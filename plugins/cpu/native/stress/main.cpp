@@ -32,6 +32,8 @@ void check(Target& target, std::shared_ptr<ThreadPool> pool, Random& random) {
     check_linear<float>(target.kernels, *pool, random);
     check_decoder_stack<Bf16>(target.kernels, pool, random);
     check_decoder_stack<float>(target.kernels, pool, random);
+    check_draft_chains<Bf16>(target.kernels, pool, random);
+    check_draft_chains<float>(target.kernels, pool, random);
     for (int repeat = 0; repeat < 3; ++repeat) check_sampler(target.kernels, target.sampler, random);
 }
 

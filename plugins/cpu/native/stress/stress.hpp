@@ -20,6 +20,8 @@ template <typename S>
 void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random);
 template <typename S>
 void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random);
+template <typename S>
+void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random);
 void check_thread_pool(ThreadPool& pool, int jobs, uint32_t seed);
 void check_sampler(const Kernels& kernels, Sampler& sampler, Random& random);
 

@@ -1,0 +1,64 @@
+// A random model of two layers.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ops/decoder_stack.hpp"
+#include "runtime/packed_weights.hpp"
+#include "stress/stress.hpp"
+
+namespace specserve {
+
+template <typename S>
+struct Model {
+    Model(Random& random, HeadShape shape)
+        : heads(shape), hidden(between(random, 1, 30) * 2), inter(16 * between(random, 1, 3)),
+          has_side(between(random, 0, 1)) {
+        int qkv = (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, q = heads.num_heads * heads.head_dim;
+        for (auto [out_features, in_features] : {std::pair{qkv, has_side ? 2 * hidden : hidden},
+                                                 {hidden, q},
+                                                 {2 * inter, hidden},
+                                                 {hidden, inter},
+                                                 {kVocab, hidden}}) {
+            std::vector<S> weight = random_numbers<S>(random, static_cast<size_t>(out_features * in_features));
+            linears.emplace_back(weight.data(), weight.data(), out_features, in_features);
+        }
+        norm = random_numbers<S>(random, static_cast<size_t>(std::max(hidden, heads.head_dim)));
+        angles = random_numbers<float>(random, static_cast<size_t>(kPositions * heads.head_dim));
+    }
+
+    DecoderStack<S> stack(const Kernels& kernels, const KVLayout<S>& layout, std::shared_ptr<ThreadPool> pool,
+                          KVCacheLayer<S> cache, int window, int min_key) const {
+        DecoderLayer<S> layer{};
+        layer.input_norm = layer.k_norm = layer.post_norm = norm.data();
+        layer.q_norm = window ? norm.data() : nullptr;
+        if (has_side) {
+            layer.side_norm = norm.data();
+            layer.input_norm = nullptr;
+        }
+        layer.qkv = linears[0].linear();
+        layer.o = linears[1].linear();
+        layer.gate_up = linears[2].linear();
+        layer.down = linears[3].linear();
+        layer.cache = cache;
+        layer.window = window;
+        DecoderShape shape{hidden, inter,   heads,          1e-5f,         0.2f,
+                           1e15f,  min_key, heads.head_dim, angles.data(), angles.data()};
+        return DecoderStack<S>(kernel_table<S>(kernels), layout, std::move(pool), shape, {layer, layer}, norm.data(),
+                               linears[4].linear());
+    }
+
+    static constexpr int kPositions = 300, kVocab = 37;
+    HeadShape heads;
+    int hidden, inter;
+    bool has_side;  // every layer reads a side input, and does not normalize the other
+    std::vector<PackedWeights<S>> linears;
+    std::vector<S> norm;
+    std::vector<float> angles;
+};
+
+}  // namespace specserve
