@@ -216,3 +216,30 @@ def test_the_levels_of_a_tree_state_their_best_survival():
     tree.grow([[DraftToken(1, 0.5), DraftToken(2, 0.4)]])
     tree.grow([[DraftToken(3, 0.2), DraftToken(4, 0.1)], [DraftToken(5, 0.9), DraftToken(6, 0.05)]])
     assert tree.stated == pytest.approx([0.5, 0.36])
+
+
+def test_chains_that_end_early_are_no_reason_to_go_on(monkeypatch):
+    world = World(monkeypatch, accepted=6, pass_seconds=0.05, in_one_call=True)
+    world.depths(200)
+    before = world.depth.num_ahead
+    draft = GrowingChain(SimpleNamespace(request=world.requests[0]), MAX_DEPTH)
+    world.depth.ahead([draft])
+    draft.grow([[DraftToken(TOKENS[0], 0.9)]])
+    draft.grow([[]])
+    world.depth.ran(DraftChains([[]], None, 0.1, before - 1))
+    world.depth.end([draft])
+    assert world.depth.num_ahead < before
+
+
+def test_a_pass_that_failed_leaves_nothing_behind(monkeypatch):
+    """The request goes on with other tokens; a draft of the failed step is not mistaken for one of the next."""
+    world = World(monkeypatch, accepted=3, pass_seconds=0.05)
+    world.depths(50)
+    draft = GrowingChain(SimpleNamespace(request=world.requests[0]), MAX_DEPTH)
+    world.depth.ahead([draft])
+    draft.grow([[DraftToken(TOKENS[0], 0.3)]])
+    world.depth.deeper([draft])  # the pass that follows raises: no `end`
+    draft = GrowingChain(SimpleNamespace(request=world.requests[0]), MAX_DEPTH)
+    world.depth.ahead([draft])
+    draft.grow([[DraftToken(TOKENS[0], 0.9)]])
+    assert world.depth.path_of(draft, 1).stated == [1.0, 0.9]

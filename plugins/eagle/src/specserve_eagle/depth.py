@@ -118,6 +118,7 @@ class AutoDepth:
 
     def ahead(self, drafts: Sequence[Growing]) -> list[int]:
         self.drafts, self.num_made = drafts, 1
+        self.paths, self.pass_began = {}, None  # a pass of the step before may have failed
         return [min(self.num_ahead, draft.steps) for draft in drafts]
 
     def ran(self, made: DraftChains) -> None:
@@ -169,14 +170,14 @@ class AutoDepth:
 
     def end(self, drafts: Sequence[Growing]) -> None:
         last = self.num_made - 1
-        if last and not self.worth([draft for draft in drafts if draft.depth > last], last):
+        deepest = [draft for draft in drafts if draft.depth > last]
+        if last and not (deepest and self.worth(deepest, last)):
             self.num_ahead = max(1, last - last // 4)
-        self.pass_began = None
         self.proposed = {
             draft.sequence.request.id: Proposed(self.path_of(draft, draft.depth), draft.likeliest_path())
             for draft in drafts
         }
-        self.explores, self.drafts, self.paths = False, (), {}
+        self.explores, self.drafts = False, ()
 
     def took(self, seconds: float, size: int) -> None:
         """A pass of this size class."""
