@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
@@ -117,12 +118,15 @@ async def test_64_answers_are_those_without_the_plugin_and_each_culprit_is_named
 
 
 async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model):
+    has_begun = threading.Event()
+
     class Later(State):
         calls = 0
 
         def commit(self, tokens):
             self.calls += 1
             if self.calls == 3:
+                assert has_begun.wait(60), "nothing was streamed"
                 raise ValueError("three is enough")
 
     class Starting:
@@ -132,7 +136,10 @@ async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model
     extra = in_process("faulty", logits_processors=lambda: [Starting()])
     async with serving(toy_model, extra) as client:
         body = {"prompt": [1, 2], "max_tokens": 20, "logprobs": 1, "stream": True, "temperature": 0, "ignore_eos": True}
-        text = await (await client.post("/v1/completions", json=body)).text()
+        response = await client.post("/v1/completions", json=body)
+        text = (await response.content.readuntil(b"\n\n")).decode()
+        has_begun.set()
+        text += await response.text()
         events = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line.startswith("data: {")]
         assert "the logits processor of faulty raised ValueError: three is enough" in events[-1]["error"]["message"]
         assert (await client.get("/health")).status == 200
