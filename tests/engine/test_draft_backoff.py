@@ -200,7 +200,7 @@ def before_it(backoff, accepted, count=8):
 
 @pytest.mark.parametrize(
     ("accepted", "cost", "asked"),
-    [(0, 1.0, 0), (1, 10.0, 0), (1, 1.5, 1), (3, 1.0, 6)],
+    [(0, 1.0, 0), (1, 10.0, 0), (1, 1.5, 1), (3, 1.0, 4)],
     ids=["nothing", "little", "more than half", "more than it costs"],
 )
 def test_new_requests_are_asked_as_far_as_those_before_them_saved_what_asking_costs(accepted, cost, asked):

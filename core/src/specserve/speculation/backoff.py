@@ -152,7 +152,7 @@ class DraftBackoff:
         cost, share = self.cost, self.share
         new = {i for i, record in enumerate(records) if record.first_steps}
         others = [
-            (max(record.outcomes.expected(self.prices, self.step), share if record.grace_steps else 0.0), i)
+            (max(record.outcomes.expected(self.prices, self.step, share), share if record.grace_steps else 0.0), i)
             for i, record in enumerate(records)
             if i not in new
         ]

@@ -20,8 +20,9 @@ FIRST_DRAFTS = 32
 """So many of each request count for what is typical. Those that are drafted for longer are the better ones."""
 ENOUGH = 24
 """So many drafts tell what is typical."""
-PRIOR_WEIGHT = 6.0
-"""Drafts of its own that weigh as much as what is typical."""
+PRIOR_WEIGHT, MOST_TYPICAL = 6.0, 1.5
+"""Drafts of its own that weigh as much as what is typical; and how often asking may pay for itself by what is typical
+alone: a few requests that repeat themselves save so much that the mean says little of the others."""
 
 
 class Prices(NamedTuple):
@@ -105,14 +106,13 @@ class Outcomes:
             self.typical.sums.drafts = max(0.0, self.typical.sums.drafts - 1.0)
         self.num_asked -= 1
 
-    def expected(self, prices: Prices, step: int) -> float:
-        """Seconds that the next draft saves."""
+    def expected(self, prices: Prices, step: int, cost: float) -> float:
+        """Seconds that the next draft saves; `cost`: what it costs to ask for it."""
         weight = FADING ** (step - self.asked_at - 1)
         own, typical = self.sums, self.typical.sums
         saved, drafts = weight * prices.saved(own.accepted, own.verified), weight * own.drafts
         if typical.drafts >= ENOUGH:
-            prior = PRIOR_WEIGHT / typical.drafts
-            saved += prior * prices.saved(typical.accepted, typical.verified)
+            saved += PRIOR_WEIGHT * min(self.typical.saved(prices), MOST_TYPICAL * cost)
             drafts += PRIOR_WEIGHT
         return saved / drafts if drafts else 0.0
 
