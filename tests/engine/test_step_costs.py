@@ -116,3 +116,11 @@ def test_rows_of_many_requests_may_take_less_than_the_rows_of_one_that_were_meas
     for _ in range(600):
         costs.observe(batch_of(*spans), 8.0)
     assert costs.seconds(32, 8, 24) > costs.seconds(8, 8) + 24 * 0.25, "but no row is free"
+
+
+def test_draft_tokens_never_make_a_step_shorter():
+    """What was learned from wide drafts holds for narrow ones, whose rows the table says are nearly free."""
+    costs = StepCosts([1, 8, 64], [1.0, 1.0, 57.0])
+    costs.per_guess[1] = -0.5
+    assert costs.seconds(4, 1, 3) == costs.seconds(1, 1)
+    assert costs.by_guesses(1, 1, 3) == pytest.approx([costs.seconds(1 + n, 1, n) for n in range(4)])

@@ -49,15 +49,16 @@ class StepCosts:
         return s0 + (s1 - s0) * (rows - r0) / (r1 - r0)
 
     def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
-        """Of a step with so many rows for so many requests; the last `guesses` rows are draft tokens."""
+        """Of a step with so many rows for so many requests; the last `guesses` rows are draft tokens, which never make
+        it shorter."""
         plain = max(self.table_at(rows) + self.plain_at(size_class(requests)), self.min_seconds)
         if not guesses:
             return plain
         each = self.per_guess.get(size_class(requests), self.prior_per_guess)
-        return max(plain + self.per_draft + guesses * each, self.min_seconds)
+        return max(plain + self.per_draft + guesses * each, self.seconds(rows - guesses, requests))
 
     def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
-        """`seconds` of a step of so many rows and 0, 1, ... `most` draft tokens more."""
+        """`seconds` of a step of so many rows and 0, 1, ... `most` draft tokens more, never falling."""
         size = size_class(requests)
         plain, each = self.plain_at(size), self.per_guess.get(size, self.prior_per_guess)
         overhead = plain + self.per_draft
