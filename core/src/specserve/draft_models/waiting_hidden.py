@@ -13,6 +13,7 @@ import torch
 
 from specserve.draft_models.hidden_ring import HiddenRing, chosen
 from specserve.draft_models.sequences import NO_ROWS
+from specserve.draft_models.silent_run import MAX_RUN_ROWS
 from specserve.draft_models.step_hidden import StepHidden
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.draft_models.sequences import FedSequence
-
-MAX_LATEST_ROWS = 256
-"""Rows of the latest steps before another one is added: they take memory for draft tokens that were wrong, too."""
 
 
 class RingRows(NamedTuple):
@@ -58,8 +56,9 @@ class WaitingHidden:
         self.latest, self.first_row = StepHidden(steps, self.layers), 0
 
     def add(self, step: Mapping[int, Tensor]) -> None:
-        """The same for one step; what waits of those before it stays where it is, as long as it is not much."""
-        if self.latest.num_rows <= MAX_LATEST_ROWS and any(unread(sequence) for sequence in self.noted):
+        """The same for one step. What waits of those before it stays where it is, as long as they are no more than a
+        silent run keeps: rows of wrong draft tokens take memory, too."""
+        if self.latest.num_rows <= MAX_RUN_ROWS and any(unread(sequence) for sequence in self.noted):
             self.first_row = self.latest.num_rows
             self.latest.append(step)
         else:
