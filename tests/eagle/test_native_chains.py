@@ -11,7 +11,6 @@ from eagle_engines import drafter_of, eagle_engine, write_draft, write_target
 from specserve.testing.requests import toy_request
 from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
-from specserve_cpu.sampler import target_rows
 
 STEPS, OWN = 11, 12
 """Their places among the arguments."""
@@ -35,10 +34,7 @@ class Examined:
 
         def arguments():
             return [
-                *passes.inputs(batch, hidden, from_target=True),
-                passes.sampler.native,
-                target_rows(None, rows),
-                None if passes.ids is None else dlpack(passes.ids),
+                *passes.inputs(batch, hidden, rows, from_target=True),
                 list(steps),
                 dlpack(passes.empty_own(batch)),
             ]

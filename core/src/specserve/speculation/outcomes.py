@@ -109,9 +109,9 @@ class Outcomes:
     def expected(self, prices: Prices, step: int, cost: float) -> float:
         """Seconds that the next draft saves; `cost`: what it costs to ask for it."""
         weight = FADING ** (step - self.asked_at - 1)
-        own, typical = self.sums, self.typical.sums
+        own = self.sums
         saved, drafts = weight * prices.saved(own.accepted, own.verified), weight * own.drafts
-        if typical.drafts >= ENOUGH:
+        if self.typical.is_known:
             saved += PRIOR_WEIGHT * min(self.typical.saved(prices), MOST_TYPICAL * cost)
             drafts += PRIOR_WEIGHT
         return saved / drafts if drafts else 0.0

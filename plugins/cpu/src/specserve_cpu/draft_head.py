@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from specserve_cpu.sampler import CpuSampler
 
 
-Inputs: TypeAlias = "tuple[Any, Any, bool, Any, Any, _native.AttentionPlan, Any, _native.AttentionPlan]"
+Plan: TypeAlias = "_native.AttentionPlan"
+Inputs: TypeAlias = "tuple[Any, Any, bool, Any, Any, Plan, Any, Plan, _native.Sampler, _native.TargetRows, Any]"
 
 
 class FusedDraftPass:
@@ -60,12 +61,7 @@ class FusedDraftPass:
             return self.pieces.step(batch, hidden, rows, count, from_target=from_target)
         count, own = min(count, self.num_tokens), self.empty_own(batch)
         drafts = self.native.step(
-            *self.inputs(batch, hidden, from_target=from_target),
-            self.sampler.native,
-            target_rows(None, rows),
-            None if self.ids is None else dlpack(self.ids),
-            count,
-            None if own is None else dlpack(own),
+            *self.inputs(batch, hidden, rows, from_target=from_target), count, None if own is None else dlpack(own)
         )
         return DraftStep(by_row(drafts, count), own)
 
@@ -77,12 +73,7 @@ class FusedDraftPass:
             return None
         own = self.empty_own(batch)
         drafts, seconds, num_passes = self.native.chains(
-            *self.inputs(batch, hidden, from_target=True),
-            self.sampler.native,
-            target_rows(None, rows),
-            None if self.ids is None else dlpack(self.ids),
-            list(steps),
-            None if own is None else dlpack(own),
+            *self.inputs(batch, hidden, rows, from_target=True), list(steps), None if own is None else dlpack(own)
         )
         return DraftChains(by_row(drafts, max(steps)), own, seconds, num_passes)
 
@@ -92,8 +83,8 @@ class FusedDraftPass:
             return None
         return torch.empty((batch.num_scored, decoder.hidden_size), dtype=decoder.dtype)
 
-    def inputs(self, batch: Batch, hidden: Tensor | None, *, from_target: bool) -> Inputs:
-        """What a pass over these rows reads."""
+    def inputs(self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], *, from_target: bool) -> Inputs:
+        """What both native calls read: of the rows of a pass, and of the tokens that are chosen for its scored rows."""
         plan = scored_plan = _native.AttentionPlan(batch.block_size, self.attention.rows_per_tile)
         scored = batch.scored_rows
         if scored is None:
@@ -112,6 +103,9 @@ class FusedDraftPass:
             plan,
             dlpack(scored),
             scored_plan,
+            self.sampler.native,
+            target_rows(None, rows),
+            None if self.ids is None else dlpack(self.ids),
         )
 
 

@@ -37,16 +37,17 @@ class EagleDrafter:
     def __init__(self, model: DraftModel, options: EagleOptions) -> None:
         self.model = model
         self.depth: Depth = FixedDepth()
-        self.plans_depth = options.steps == AUTO
         self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
-        self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers, step_costs=self.plans_depth)
+        self.needs = DrafterNeeds(
+            hidden_layers=model.hidden_layers, layers=model.layers, step_costs=options.steps == AUTO
+        )
         self.runtime: DraftRuntime | None = None
         self.passes: DraftPass | None = None
         """Both are set by `connect`, which start-up calls before any request."""
 
     def connect(self, runtime: DraftRuntime) -> None:
         self.runtime, self.passes = runtime, runtime.draft_pass(self.model.head)
-        if self.plans_depth:
+        if self.needs.step_costs:
             assert runtime.costs is not None
             self.depth = AutoDepth(runtime.costs)
 
