@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from eagle_engines import eagle_engine, memory_for, write_draft, write_target
+from eagle_engines import eagle_engine, memory_for, runtime_of, write_draft, write_target
 from hybrids import Offer
 from safetensors.torch import load_file, save_file
 from toy_heads import change_tensors, write_head
@@ -269,3 +269,11 @@ def test_a_config_of_a_draft_model_may_have_unknown_keys(target, tmp_path):
     config = json.loads((draft / "config.json").read_text())
     (draft / "config.json").write_text(json.dumps(config | {"novelty": {"a": [1]}}))
     assert eagle_engine(target, draft).drafting.guards
+
+
+@pytest.mark.parametrize(("steps", "measured"), [("auto", True), (3, False)])
+def test_step_costs_are_measured_beside_a_planner_of_a_plugin_where_the_depth_is_planned(
+    target, tmp_path, steps, measured
+):
+    engine = eagle_engine(target, write_draft(tmp_path / "draft", "eagle", target), steps=steps)
+    assert (runtime_of(engine).costs is not None) == measured

@@ -114,6 +114,16 @@ def test_a_hopeless_drafter_is_probed_with_one_guess_now_and_then():
     assert max(chosen) == 1
 
 
+def test_a_draft_that_a_full_step_has_no_room_for_is_not_held_against_its_request():
+    chosen, request = planner(), with_draft(chain(0.9))
+    assert chosen.limits([request]) == [32]
+    assert chosen.choose([request], 0, 1) == [None]
+    assert chosen.backoff.records[request.id].outcomes.sums.drafts == 0
+    assert chosen.limits([request]) == [32]
+    chosen.choose([request], 9, 1)
+    assert chosen.backoff.records[request.id].outcomes.sums.drafts == 1
+
+
 @pytest.mark.parametrize("kind", [VerifyAll, lambda most: planner(max_draft_tokens=most)])
 def test_limits_are_the_smaller_of_the_engines_and_the_requests(kind):
     wishes = (None, SpeculationParams(max_draft_tokens=3), SpeculationParams(max_draft_tokens=99),
