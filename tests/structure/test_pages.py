@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+
+from specserve.cli import build_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -52,6 +55,16 @@ def test_every_file_that_is_named_exists(page):
 def test_every_module_that_is_named_exists(page):
     names = found(page, r"(?:`|from )(specserve(?:_\w+)?\.[\w.]+\w)")
     assert [name for name in names if not is_python(name) and not is_group(name)] == []
+
+
+@each_page
+def test_every_command_that_is_shown_is_understood(page):
+    for command in sorted(found(page, r"(?m)^specserve ((?:serve|generate|plugins) [^\n\\]*)$")):
+        words = shlex.split(command, comments=True)
+        try:
+            build_parser().parse_args(words)
+        except SystemExit as error:
+            pytest.fail(f"specserve {command}: {error}")
 
 
 def is_python(name: str) -> bool:
