@@ -112,3 +112,32 @@ def test_passes_after_the_first_are_counted_and_timed(tmp_path, target):
             assert [p > 0 for p in chain] == [depth < wanted for depth in range(max(steps))]
 
     serve(target, write_draft(tmp_path / "draft", "eagle3", target), examine)
+
+
+class Ending:
+    """Passes whose chains end after their first token, as if there were no further one. Counts passes behind these."""
+
+    def __init__(self, passes):
+        self.passes, self.num_steps = passes, 0
+
+    def step(self, *arguments, from_target):
+        self.num_steps += not from_target
+        return self.passes.step(*arguments, from_target=from_target)
+
+    def chains(self, *arguments):
+        made = self.passes.chains(*arguments)
+        return made._replace(tokens=[chain[:1] for chain in made.tokens])
+
+
+def test_a_chain_that_ended_is_not_gone_on_with(tmp_path, target):
+    engine = eagle_engine(
+        target, write_draft(tmp_path / "draft", "eagle", target), steps=3, default_plugins=True, block_size=4
+    )
+    drafter = drafter_of(engine)
+    drafter.passes = ending = Ending(drafter.passes)
+    engine.add(toy_request("a", range(9), max_tokens=8, ignore_eos=True))
+    while engine.has_work:
+        engine.step()
+    assert engine.metrics.num_draft_tokens == engine.metrics.num_drafts > 2
+    assert ending.num_steps == 0
+    assert not engine.metrics.drafter_faults
