@@ -45,7 +45,7 @@ void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slo
     Inputs in{x, side, positions, slots, &plan, plan.num_rows(), nullptr, &taps};
     prepare(in.rows, segments);
     attention_.prepare(plan, pool_->size());
-    copy_taps(in, 0, 0, shape_.hidden_size);
+    copy_taps(in, 0, {0, in.rows, 0, shape_.hidden_size});
     int num_layers = static_cast<int>(layers_.size());
     pool_->run(num_layers * kMaxPhases, [&](Team& team) {
         for (int l = 0; l < num_layers; ++l)
@@ -53,16 +53,16 @@ void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slo
     });
 }
 
-// Columns [begin, end) of the input of `layer`, copied by the task that completed them.
+// Part of the input of `layer`, copied by the task that completed it.
 template <typename S>
-void DecoderStack<S>::copy_taps(const Inputs& in, int layer, ptrdiff_t begin, ptrdiff_t end) const {
+void DecoderStack<S>::copy_taps(const Inputs& in, int layer, const Part& part) const {
     if (!in.taps) return;
     ptrdiff_t width = shape_.hidden_size;
     for (const LayerTap<S>& tap : *in.taps)
         if (tap.layer == layer)
-            for (int r = 0; r < in.rows; ++r)
-                std::memcpy(tap.out + r * tap.stride + begin, in.x + r * width + begin,
-                            static_cast<size_t>(end - begin) * sizeof(S));
+            for (int r = part.first_row; r < part.first_row + part.num_rows; ++r)
+                std::memcpy(tap.out + r * tap.stride + part.begin, in.x + r * width + part.begin,
+                            static_cast<size_t>(part.end - part.begin) * sizeof(S));
 }
 
 // Rows [begin, begin + count) of a normalized input. A missing norm leaves the rows as they are.
@@ -204,7 +204,7 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
     team.parallel_for_ranges(down_panels, [&](int begin, int end) {
         table_.linear_add(layer.down, activated, panel_range(team, begin, end, down_panels, next, next.num_panels()),
                           {in.x, hidden, rows});
-        copy_taps(in, index + 1, ptrdiff_t{begin} * kLanes, std::min(ptrdiff_t{end} * kLanes, hidden));
+        copy_taps(in, index + 1, {0, rows, ptrdiff_t{begin} * kLanes, std::min(ptrdiff_t{end} * kLanes, hidden)});
     });
 }
 

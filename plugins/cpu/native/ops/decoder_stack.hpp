@@ -98,8 +98,12 @@ class DecoderStack {
         const std::vector<LayerTap<S>>* taps = nullptr;
     };
     void prepare(int rows, const Segments& segments);
-    void copy_tap_rows(const Inputs& in, int layer, int begin, int count) const;
-    void copy_taps(const Inputs& in, int layer, ptrdiff_t begin, ptrdiff_t end) const;
+    // Rows and columns of a layer's input.
+    struct Part {
+        int first_row, num_rows;
+        ptrdiff_t begin, end;
+    };
+    void copy_taps(const Inputs& in, int layer, const Part& part) const;
     void run_fused_layer(Team& team, int layer, const Inputs& in);
     void project_and_store_kv(Team& team, int layer, const Inputs& in);
     void keep_rows(Team& team, const Inputs& in);

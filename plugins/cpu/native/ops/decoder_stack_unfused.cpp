@@ -56,16 +56,6 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const In
     });
 }
 
-template <typename S>
-void DecoderStack<S>::copy_tap_rows(const Inputs& in, int layer, int begin, int count) const {
-    if (!in.taps) return;
-    ptrdiff_t width = shape_.hidden_size;
-    for (const LayerTap<S>& tap : *in.taps)
-        if (tap.layer == layer)
-            for (int r = begin; r < begin + count; ++r)
-                std::memcpy(tap.out + r * tap.stride, in.x + r * width, static_cast<size_t>(width) * sizeof(S));
-}
-
 // From attention's output to the layer's output in in.x; normalizes that for the next layer if there is one.
 template <typename S>
 void DecoderStack<S>::finish_layer(Team& team, int index, const Inputs& in, const S* attention_out,
@@ -102,7 +92,7 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Inputs& in, cons
         add_adapter(adapter, &AdapterLayer<S>::down, {activated + begin * inter, inter, count}, branch + begin * hidden,
                     shape_.hidden_size);
         table_.add_inplace(branch + begin * hidden, x + begin * hidden, count * shape_.hidden_size);
-        copy_tap_rows(in, index + 1, begin, count);
+        copy_taps(in, index + 1, {begin, count, 0, shape_.hidden_size});
         if (!next) return;
         NormedInput input = attention_input(*next, x, in.side);
         normalize(input, begin, count, normed + begin * input.width(shape_.hidden_size));

@@ -3,83 +3,90 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <numeric>
+#include <utility>
 
 namespace specserve {
 
-// The rows read what their chains' last passes left.
+// The chains' roots, which the first pass computes.
 template <typename S>
-void DraftChainMaker<S>::enter(Level& level, const S* own, int hidden_size) const {
-    size_t width = static_cast<size_t>(hidden_size);
-    level.hidden.resize(level.chains.size() * width);
-    level.own.resize(level.chains.size() * width);
-    for (size_t i = 0; i < level.chains.size(); ++i)
-        std::memcpy(&level.hidden[i * width], own + static_cast<size_t>(level.chains[i]) * width, width * sizeof(S));
+auto DraftChainMaker<S>::first_level(const typename DraftHead<S>::Rows& first, TargetRows targets) -> Level {
+    Level level{*first.scored.plan, std::move(targets), {}, {}, {}, {}, {}, {}, {}};
+    for (int i = 0; i < first.scored.count; ++i) {
+        level.chains.push_back(i);
+        level.positions.push_back(first.positions[first.scored.rows[i]]);
+    }
+    return level;
+}
+
+// The best tokens of the rows that are kept become the rows.
+template <typename S>
+void DraftChainMaker<S>::advance(Level& level, const std::vector<int>& kept, const std::vector<DraftToken>& best) {
+    level.plan = level.plan.next_positions(kept);
+    level.ids.resize(kept.size());
+    level.slots.resize(kept.size());
+    level.rows.resize(kept.size());
+    for (size_t to = 0; to < kept.size(); ++to) {  // never before the row that it reads
+        size_t from = static_cast<size_t>(kept[to]);
+        level.chains[to] = level.chains[from];
+        level.positions[to] = level.positions[from] + 1;
+        level.ids[to] = best[from].token;
+        level.targets.rows[to] = level.targets.rows[from];
+        level.targets.rows[to].row = level.rows[to] = static_cast<int64_t>(to);
+        ++level.targets.rows[to].index;
+        const Tile& tile = level.plan.tiles()[to];
+        level.plan.find_slots(tile, tile.kv_len - 1, 1, &level.slots[to]);
+    }
+    level.chains.resize(kept.size());
+    level.positions.resize(kept.size());
+    level.targets.rows.resize(kept.size());
+}
+
+// A pass over the level. own: [chains][hidden_size], what each chain's last pass left and this one leaves.
+template <typename S>
+const float* DraftChainMaker<S>::run(Level& level, int num_logits, S* own, int hidden_size) {
+    size_t width = static_cast<size_t>(hidden_size), num_rows = level.chains.size();
+    auto state_of = [&](size_t row) { return own + static_cast<size_t>(level.chains[row]) * width; };
+    level.hidden.resize(own ? num_rows * width : 0);
+    level.own.resize(level.hidden.size());
+    for (size_t row = 0; own && row < num_rows; ++row)
+        std::memcpy(&level.hidden[row * width], state_of(row), width * sizeof(S));
+    const float* logits = head_.run(stack_, num_logits,
+                                    {level.num_rows(),
+                                     level.ids.data(),
+                                     level.positions.data(),
+                                     level.slots.data(),
+                                     own ? level.hidden.data() : nullptr,
+                                     false,
+                                     &level.plan,
+                                     {level.rows.data(), level.num_rows(), &level.plan}},
+                                    own ? level.own.data() : nullptr);
+    for (size_t row = 0; own && row < num_rows; ++row)
+        std::memcpy(state_of(row), &level.own[row * width], width * sizeof(S));
+    return logits;
 }
 
 template <typename S>
 DraftChains DraftChainMaker<S>::run(const typename DraftHead<S>::Rows& first, TargetRows targets, const int64_t* ids,
                                     int num_logits, const std::vector<int>& steps, S* own, int hidden_size) {
-    size_t num_chains = steps.size(), width = static_cast<size_t>(hidden_size);
     size_t longest = static_cast<size_t>(*std::max_element(steps.begin(), steps.end()));
     DraftChains result;
-    result.tokens.assign(num_chains * longest, DraftToken{0, 0.0f});
-    std::vector<int64_t> positions(num_chains);  // of each chain's last row
-    for (size_t i = 0; i < num_chains; ++i) positions[i] = first.positions[first.scored.rows[i]];
-    AttentionPlan plan = *first.scored.plan;
-    Level level;
-    level.chains.resize(num_chains);
-    std::iota(level.chains.begin(), level.chains.end(), 0);
+    result.tokens.assign(steps.size() * longest, DraftToken{0, 0.0f});
+    Level level = first_level(first, std::move(targets));
     const float* logits = head_.run(stack_, num_logits, first, own);
     auto began = std::chrono::steady_clock::now();
     for (size_t depth = 0;; ++depth) {
-        int count = static_cast<int>(level.chains.size());
-        std::vector<DraftToken> best = sampler_.draft_tokens({logits, num_logits, count, num_logits}, targets, ids, 1);
+        std::vector<DraftToken> best =
+            sampler_.draft_tokens({logits, num_logits, level.num_rows(), num_logits}, level.targets, ids, 1);
         std::vector<int> kept;
-        for (int row = 0; row < count; ++row) {
+        for (int row = 0; row < level.num_rows(); ++row) {
             size_t chain = static_cast<size_t>(level.chains[static_cast<size_t>(row)]);
             const DraftToken& token = best[static_cast<size_t>(row)];
             result.tokens[chain * longest + depth] = token;
             if (token.probability > 0.0f && static_cast<int>(depth) + 1 < steps[chain]) kept.push_back(row);
         }
         if (kept.empty()) break;
-        plan = plan.next_positions(kept);
-        level.ids.clear();
-        std::vector<int> chains;
-        std::vector<TargetRow> rows;
-        for (int row : kept) {
-            chains.push_back(level.chains[static_cast<size_t>(row)]);
-            level.ids.push_back(best[static_cast<size_t>(row)].token);
-            rows.push_back(targets.rows[static_cast<size_t>(row)]);
-            rows.back().row = static_cast<int64_t>(rows.size()) - 1;
-            ++rows.back().index;
-        }
-        targets.rows = std::move(rows);
-        level.chains = std::move(chains);
-        size_t num_rows = kept.size();
-        level.positions.resize(num_rows);
-        level.slots.resize(num_rows);
-        level.rows.resize(num_rows);
-        std::iota(level.rows.begin(), level.rows.end(), int64_t{0});
-        for (size_t i = 0; i < num_rows; ++i) {
-            const Tile& tile = plan.tiles()[i];
-            level.positions[i] = ++positions[static_cast<size_t>(level.chains[i])];
-            plan.find_slots(tile, tile.kv_len - 1, 1, &level.slots[i]);
-        }
-        if (own) enter(level, own, hidden_size);
-        int next_count = static_cast<int>(num_rows);
-        logits = head_.run(stack_, num_logits,
-                           {next_count,
-                            level.ids.data(),
-                            level.positions.data(),
-                            level.slots.data(),
-                            own ? level.hidden.data() : nullptr,
-                            false,
-                            &plan,
-                            {level.rows.data(), next_count, &plan}},
-                           own ? level.own.data() : nullptr);
-        for (size_t i = 0; own && i < num_rows; ++i)
-            std::memcpy(own + static_cast<size_t>(level.chains[i]) * width, &level.own[i * width], width * sizeof(S));
+        advance(level, kept, best);
+        logits = run(level, num_logits, own, hidden_size);
         ++result.further_passes;
     }
     result.further_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

@@ -29,13 +29,19 @@ class DraftChainMaker {
                     const std::vector<int>& steps, S* own, int hidden_size);
 
    private:
-    // The rows that go on, as the next pass reads them.
+    // The chains that go on: their newest rows, as a pass reads them.
     struct Level {
+        AttentionPlan plan;
+        TargetRows targets;
         std::vector<int> chains;  // of each row
         std::vector<int64_t> ids, positions, slots, rows;
         std::vector<S> hidden, own;
+
+        int num_rows() const { return static_cast<int>(chains.size()); }
     };
-    void enter(Level& level, const S* own, int hidden_size) const;
+    static Level first_level(const typename DraftHead<S>::Rows& first, TargetRows targets);
+    static void advance(Level& level, const std::vector<int>& kept, const std::vector<DraftToken>& best);
+    const float* run(Level& level, int num_logits, S* own, int hidden_size);
 
     DraftHead<S>& head_;
     DecoderStack<S>& stack_;
