@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
 from specserve.batch.span import Span
+from specserve.inference import inference
 from specserve.kv.slots import num_blocks_for
 from specserve.protocols import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import torch
     from torch import Tensor
 
     from specserve.batch.builder import BatchBuilder
@@ -112,7 +112,7 @@ class Feeds:
             self.notes.save_states(keeping, waiting.gather(kept))
         return waiting.gather(fed) if fed else None
 
-    @torch.inference_mode()
+    @inference
     def done(self, feed: Feed) -> None:
         for reading in self.readings.pop(id(feed.batch)):
             self.settle(reading)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from specserve.batch.hidden_states import HiddenBuffers
+from specserve.inference import inference
 from specserve.models.tiled import forward_pass
 from specserve.types import ForwardOutput
 
@@ -40,7 +39,7 @@ class Runner:
         layers = sorted({layer % (model.num_layers + 1) for layer in hidden_layers})
         self.hidden = HiddenBuffers(layers, model.hidden_size)
 
-    @torch.inference_mode()
+    @inference
     def forward(self, batch: Batch) -> ForwardOutput:
         """Launch the forward pass; on CUDA this returns before it is done."""
         backend = self.attention.backend_for(batch)

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from specserve.batch.drafts import ROOT, children_of
 from specserve.engine.stopping import find_stop
 from specserve.faults import FAULTS, RequestFault
+from specserve.inference import inference
 from specserve.protocols import ScoredRow
 from specserve.sampling.sampler import is_greedy
 from specserve.types import SpanVerdict, TokenLogprobs, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
@@ -81,7 +82,7 @@ class DrafterInvariantVerifier:
     def __init__(self, eos_token_ids: Sequence[int], sampler: Sampler) -> None:
         self.eos_token_ids, self.sampler = frozenset(eos_token_ids), sampler
 
-    @torch.inference_mode()
+    @inference
     def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
         logits = output.logits
         greedy: list[DraftWalk] = []
@@ -120,7 +121,7 @@ class DrafterInvariantVerifier:
         except FAULTS as error:
             return fault_verdict(request, "its stop condition", error)
 
-    def walk_by_level(self, logits: torch.Tensor, walks: list[DraftWalk]) -> None:
+    def walk_by_level(self, logits: Tensor, walks: list[DraftWalk]) -> None:
         """Decides sampled and processed rows: only those that a walk reaches, one tree level of all walks at a time."""
         while walks:
             rows = [ScoredRow(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]

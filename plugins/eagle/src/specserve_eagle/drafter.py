@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from specserve.batch.builder import to_device
 from specserve.protocols import DrafterNeeds, ScoredRow
 from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
@@ -71,7 +69,6 @@ class EagleDrafter:
                 drafts[i] = draft.draft(self.name)
         return drafts
 
-    @torch.inference_mode()
     def drafts(self, feed: Feed, limits: Sequence[int]) -> list[Growing]:
         """Of the requests that the feed drafts for."""
         assert self.runtime is not None
