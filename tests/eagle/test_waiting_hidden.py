@@ -45,7 +45,7 @@ def test_a_single_layer_is_not_copied():
 
 
 def states_of(source, begin, end, layers=(0, 1)):
-    return HiddenStates(layers, source, begin, source[begin:end])
+    return HiddenStates(layers, source, begin, end)
 
 
 def test_columns_of_one_tensor_are_not_copied():

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from specserve.batch import hidden_states
-from specserve.batch.hidden_states import MIN_SHARED_ROWS, PARTS_AHEAD, HiddenBuffers, as_one
+from specserve.batch.hidden_states import MIN_SHARED_ROWS, HiddenBuffers, as_one
 
 H, LAYERS = 4, (0, 3)
 X = torch.empty(0, dtype=torch.bfloat16)
@@ -42,7 +42,7 @@ def test_no_row_belongs_to_two_steps(counts):
             assert (states == 2 * number + (layer == 3)).all()
 
 
-@pytest.mark.parametrize("counts", [[1] * (2 * PARTS_AHEAD), [3, 3, 1, 5, 5]])
+@pytest.mark.parametrize("counts", [[1] * 32, [3, 3, 1, 5, 5]])
 def test_rows_of_consecutive_small_steps_follow_each_other(counts):
     buffers = HiddenBuffers(LAYERS, H)
     steps = [buffers.of_step(X, count)[0] for count in counts]
@@ -54,7 +54,7 @@ def test_rows_of_consecutive_small_steps_follow_each_other(counts):
 def test_consecutive_steps_become_one():
     buffers = HiddenBuffers(LAYERS, H)
     steps = [buffers.of_step(X, 3) for _ in range(5)]
-    (one,) = as_one(steps)
+    (one,) = as_one(steps, 15)
     for layer in LAYERS:
         assert one[layer].shape == (15, H)
         assert one[layer].data_ptr() == steps[0][layer].data_ptr()
@@ -63,14 +63,23 @@ def test_consecutive_steps_become_one():
 def test_steps_of_several_tensors_stay_several():
     buffers = HiddenBuffers(LAYERS, H)
     steps = [buffers.of_step(X, 3) for _ in range(MIN_SHARED_ROWS // 2)]
-    assert as_one(steps) is steps
+    assert as_one(steps, 3 * len(steps)) is steps
 
 
 def test_a_step_in_between_is_not_among_them():
     """As one that failed and was computed again."""
     buffers = HiddenBuffers(LAYERS, H)
     steps = [buffers.of_step(X, 3) for _ in range(3)]
-    assert len(as_one([steps[0], steps[2]])) == 2
+    assert len(as_one([steps[0], steps[2]], 6)) == 2
+
+
+def test_steps_of_different_numbers_of_rows_become_one():
+    buffers = HiddenBuffers(LAYERS, H)
+    steps = [buffers.of_step(X, count) for count in (3, 1, 4, 4, 4, 2)]
+    (one,) = as_one(steps, 18)
+    assert one[LAYERS[0]].shape == (18, H)
+    for layer in LAYERS:
+        assert one[layer].data_ptr() == steps[0][layer].data_ptr()
 
 
 def test_nothing_is_allocated_where_no_layer_is_read():

@@ -6,10 +6,11 @@ them. No row is used twice. Letters: T rows of a step, W numbers of a hidden sta
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch import Tensor
 
@@ -17,27 +18,52 @@ SHARED_BYTES = 2**22
 """Of a tensor that several steps share."""
 MIN_SHARED_ROWS = 64
 """It has room for at least so many rows."""
-PARTS_AHEAD = 16
-"""Parts for so many steps are cut at once: one by one, between passes over a model, each takes three times as long."""
 
 
-class HiddenStates(dict[int, "Tensor"]):
-    """By layer [T, H]. `source`: [any, W], all layers in ascending order; the step's rows are those from `begin` on."""
+class HiddenStates(Mapping[int, "Tensor"]):
+    """By layer [T, H]. `source`: [any, W], all layers in ascending order; the step's rows are [begin, end) of it. The
+    columns of a layer are cut out when somebody reads them: most steps' hidden states are read together, or never."""
 
-    def __init__(self, layers: Sequence[int], source: Tensor, begin: int, rows: Tensor) -> None:
-        columns = rows.split_with_sizes([rows.shape[1] // len(layers)] * len(layers), 1)
-        super().__init__(zip(layers, columns, strict=True))
-        self.layers, self.source, self.begin, self.end = layers, source, begin, begin + len(rows)
+    __slots__ = ("begin", "columns", "end", "layers", "source")
+
+    def __init__(self, layers: tuple[int, ...], source: Tensor, begin: int, end: int) -> None:
+        self.layers, self.source, self.begin, self.end = layers, source, begin, end
+        self.columns: dict[int, Tensor] | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers of one layer."""
+        return self.source.shape[1] // len(self.layers)
+
+    @property
+    def rows(self) -> Tensor:
+        """[T, W]."""
+        return self.source[self.begin : self.end]
+
+    def __getitem__(self, layer: int) -> Tensor:
+        if self.columns is None:
+            columns = self.rows.split_with_sizes([self.width] * len(self.layers), 1)
+            self.columns = dict(zip(self.layers, columns, strict=True))
+        return self.columns[layer]
+
+    def __contains__(self, layer: object) -> bool:
+        return layer in self.layers
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
 
 
-def as_one(steps: Sequence[Mapping[int, Tensor]]) -> Sequence[Mapping[int, Tensor]]:
-    """Steps of equally many rows, without others in between, as one step where their rows follow each other."""
+def as_one(steps: Sequence[Mapping[int, Tensor]], num_rows: int) -> Sequence[Mapping[int, Tensor]]:
+    """Consecutive steps of so many rows together, as one step where their rows follow each other."""
     first, last = steps[0], steps[-1]
     if not (isinstance(first, HiddenStates) and isinstance(last, HiddenStates) and first.source is last.source):
         return steps
-    if last.end - first.begin != len(steps) * (first.end - first.begin):
+    if last.end - first.begin != num_rows:
         return steps
-    return [HiddenStates(first.layers, first.source, first.begin, first.source[first.begin : last.end])]
+    return [HiddenStates(first.layers, first.source, first.begin, last.end)]
 
 
 class HiddenBuffers:
@@ -50,9 +76,6 @@ class HiddenBuffers:
         self.shared: Tensor | None = None
         self.begin = 0
         """The first row of `shared` that no step has."""
-        self.parts: list[HiddenStates] = []
-        """Parts of `count` rows each from there on, the first one last."""
-        self.count = 0
 
     def of_step(self, x: Tensor, num_rows: int) -> Mapping[int, Tensor]:
         """By layer a tensor [num_rows, H] of the dtype and device of `x`."""
@@ -61,20 +84,9 @@ class HiddenBuffers:
         if not self.num_shared:
             self.num_shared = max(MIN_SHARED_ROWS, SHARED_BYTES // (self.width * x.element_size()))
         if num_rows > self.num_shared // 4:
-            rows = x.new_empty((num_rows, self.width))
-            return HiddenStates(self.layers, rows, 0, rows)
-        if num_rows != self.count or not self.parts:
-            self.cut(x, num_rows)
-        self.begin += num_rows
-        return self.parts.pop()
-
-    def cut(self, x: Tensor, count: int) -> None:
-        """Make parts of so many rows."""
-        if self.shared is None or self.begin + count > self.num_shared:
+            return HiddenStates(self.layers, x.new_empty((num_rows, self.width)), 0, num_rows)
+        if self.shared is None or self.begin + num_rows > self.num_shared:
             self.shared, self.begin = x.new_empty((self.num_shared, self.width)), 0
-        num_parts = min(PARTS_AHEAD, (self.num_shared - self.begin) // count)
-        end = self.begin + num_parts * count
-        parts = self.shared[self.begin : end].view(num_parts, count, self.width).unbind()
-        begins = range(self.begin, end, count)
-        made = [HiddenStates(self.layers, self.shared, *each) for each in zip(begins, parts, strict=True)]
-        self.parts, self.count = made[::-1], count
+        begin = self.begin
+        self.begin += num_rows
+        return HiddenStates(self.layers, self.shared, begin, self.begin)

@@ -23,12 +23,12 @@ class StepHidden:
     def __init__(self, steps: Sequence[Mapping[int, Tensor]], layers: Sequence[int]) -> None:
         self.steps, self.layers = list(steps), tuple(layers)
         self.whole: Tensor | None = None
-        self.num_rows = sum(len(step[self.layers[0]]) for step in steps)
+        self.num_rows = sum(num_rows_of(step) for step in steps)
         """T."""
 
     def append(self, step: Mapping[int, Tensor]) -> None:
         self.steps.append(step)
-        self.num_rows += len(step[self.layers[0]])
+        self.num_rows += num_rows_of(step)
         self.whole = None
 
     def joined(self) -> Tensor:
@@ -54,6 +54,10 @@ class StepHidden:
         if run:
             parts.append(rows_of(run))
         return parts
+
+
+def num_rows_of(step: Mapping[int, Tensor]) -> int:
+    return step.end - step.begin if isinstance(step, HiddenStates) else len(next(iter(step.values())))
 
 
 def columns_of(step: Mapping[int, Tensor], layers: Sequence[int]) -> Tensor:

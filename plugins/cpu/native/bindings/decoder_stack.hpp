@@ -21,7 +21,8 @@ class PyDecoderStack {
    public:
     using HeadSizes = std::tuple<int, int, int>;  // query heads, KV heads, head_dim
     using Segments = std::vector<PackedSegment<S>>;
-    using Taps = std::vector<std::tuple<int, Array>>;
+    // A layer; the tensor that it is copied to, at which row and column of it.
+    using Taps = std::vector<std::tuple<int, Array, int64_t, int64_t>>;
 
     // Without `attention`, another backend runs between `pre_attention` and `post_attention`, and `forward` throws.
     PyDecoderStack(std::shared_ptr<Machine> machine, std::optional<std::shared_ptr<PagedAttention<S>>> attention,
@@ -176,11 +177,18 @@ class PyDecoderStack {
 
     std::vector<LayerTap<S>> checked_taps(const Taps& taps, int64_t rows) const {
         std::vector<LayerTap<S>> outputs;
-        for (const auto& [layer, out] : taps) {
+        for (const auto& [layer, out, row, column] : taps) {
             if (layer < 0 || layer > static_cast<int>(layers_.size()))
                 throw std::invalid_argument("taps must be of layers in [0, " + std::to_string(layers_.size()) +
                                             "]; got " + std::to_string(layer) + ".");
-            outputs.push_back({layer, checked_data<S>(out, "tap", {rows, hidden_size_}, 1), out.stride(0)});
+            S* to = checked_data<S>(out, "tap", {kAny, kAny}, 1);
+            int64_t last_row = static_cast<int64_t>(out.shape(0)) - rows;
+            int64_t last_column = static_cast<int64_t>(out.shape(1)) - hidden_size_;
+            if (row < 0 || row > last_row || column < 0 || column > last_column)
+                throw std::invalid_argument("a tap of [" + std::to_string(rows) + ", " + std::to_string(hidden_size_) +
+                                            "] at row " + std::to_string(row) + ", column " + std::to_string(column) +
+                                            " must lie in its tensor; got " + shape_string(out) + ".");
+            outputs.push_back({layer, to + row * out.stride(0) + column, out.stride(0)});
         }
         return outputs;
     }

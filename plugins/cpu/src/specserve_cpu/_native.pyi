@@ -163,12 +163,12 @@ class DtypeModule:
             plan: AttentionPlan,
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
             side: Tensor | None,
-            taps: Sequence[tuple[int, Tensor]],
+            taps: Sequence[tuple[int, Tensor, int, int]],
             /,
         ) -> None:
             """x: [T, hidden], the input of the first layer, becomes the output of the last; positions, slots: [T]
             int64; side: [T, hidden]. taps: layers whose input, and the number of layers for the last output, is copied
-            to [T, hidden]."""
+            to [T, hidden] of a tensor [any, any] from this row and column on."""
 
         def pre_attention(
             self,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from specserve.batch.hidden_states import HiddenStates
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.tiled import NO_TAPS, copy_tap
 from specserve_cpu.adapters import native_segments
@@ -63,9 +64,17 @@ class FusedPass(NativePass):
             plan.native,
             native_segments(batch.lora),
             None if side is None else dlpack(side),
-            [(layer, dlpack(out)) for layer, out in taps.items()],
+            native_taps(taps),
         )
         return x
+
+
+def native_taps(taps: Mapping[int, Tensor]) -> list[tuple[int, Any, int, int]]:
+    """Where the layers' inputs are copied to: a tensor, and the row and the column in it."""
+    if isinstance(taps, HiddenStates):  # without a view for each layer
+        width = taps.width
+        return [(layer, dlpack(taps.source), taps.begin, i * width) for i, layer in enumerate(taps.layers)]
+    return [(layer, dlpack(out), 0, 0) for layer, out in taps.items()]
 
 
 class SplitPass(NativePass):
