@@ -13,10 +13,10 @@ from specserve.draft_models.runtime import DraftModelRuntime
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.protocols import DraftLayers
 from specserve.testing.requests import toy_request
-from specserve.types import ForwardOutput, SpanVerdict, Verdict
+from specserve.types import Draft, ForwardOutput, SpanVerdict, Verdict
 
 SIZE, NUM_BLOCKS, W = 4, 128, 3
-WAITING = 224
+WAITING = 480
 """So many positions wait of a request whose hidden states are so small."""
 LAYERS = DraftLayers(
     num_heads=2, num_kv_heads=1, head_dim=4, scale=0.5, sliding_windows=(None,), reads_hidden=True, has_trees=False,
@@ -41,18 +41,43 @@ def a_runtime(layers=LAYERS, size=SIZE):
     return DraftModelRuntime(layers, (1,), TorchKernels(), memory)
 
 
-def step(runtime, *requests, limits=None, starts=None):
-    """A step that computes all committed tokens of the requests, and gives each one token more."""
+def step(runtime, *requests, limits=None, starts=None, drafts=None):
+    """A step that computes all committed tokens of the requests, and gives each one token more. `drafts`: of each
+    request the draft tokens that are verified (nodes with other parents than the node before are siblings of it), and
+    the path that is accepted. The hidden state of a committed position is its number, that of a wrong guess -1."""
     starts = starts or [0] * len(requests)
-    spans = [Span(r, start, len(r.tokens) - start, 0, 1) for r, start in zip(requests, starts, strict=True)]
+    drafts = drafts or [(0, ())] * len(requests)
+    spans = [
+        Span(r, start, len(r.tokens) - start + drafted, drafted, 1 + drafted, siblings(drafted) if drafted else None)
+        for r, start, (drafted, _) in zip(requests, starts, drafts, strict=True)
+    ]
     batch = BatchBuilder(runtime.block_size, torch.device("cpu")).build(spans)
-    positions = torch.cat([torch.arange(span.start, span.start + span.length) for span in spans])
-    output = ForwardOutput(torch.zeros(len(spans), 8), {1: positions[:, None].expand(-1, W).float()})
-    for request in requests:
-        request.computed = len(request.tokens)
-        request.tokens.append(1)
-    verdict = Verdict([SpanVerdict((), (1,), None, None, None) for _ in spans])
+    positions = []
+    for span, (drafted, path) in zip(spans, drafts, strict=True):
+        committed = range(span.start, span.start + span.known)
+        positions += [*committed, *(committed.stop + path.index(n) if n in path else -1 for n in range(drafted))]
+    hidden = torch.tensor(positions)[:, None].expand(-1, W).float()
+    output = ForwardOutput(torch.zeros(len(spans), 8), {1: hidden})
+    for request, (_, path) in zip(requests, drafts, strict=True):
+        request.computed = len(request.tokens) + len(path)
+        request.tokens += [1] * (len(path) + 1)
+    verdict = Verdict([SpanVerdict(path, (1,) * (len(path) + 1), None, None, None) for _, path in drafts])
     return runtime.collect(batch, output, verdict, [4] * len(spans) if limits is None else limits)
+
+
+def siblings(count):
+    """A tree in which nodes 0 and 1 are children of the root, 2 and 3 of node 0, and so on."""
+    parents = tuple(node // 2 - 1 for node in range(count))  # -1 is the root
+    return Draft(tokens=tuple(range(count)), parents=parents)
+
+
+def some_path(rng, count):
+    """A path from the root of such a tree, of any length."""
+    path, node = [], rng.choice((0, 1))
+    while node < count and rng.random() < 0.7:
+        path.append(node)
+        node = 2 * (node + 1) + rng.choice((0, 1))
+    return tuple(path)
 
 
 def fed_positions(feed):

@@ -44,7 +44,7 @@ def test_a_feed_whose_pass_raised_is_fed_again():
 
 def test_requests_without_a_limit_are_fed_when_much_waits_and_not_before():
     layers = msgspec.structs.replace(LAYERS, max_len=2 * WAITING)
-    runtime, request = a_runtime(layers), a_request(num_tokens=WAITING - 2, blocks=range(60))
+    runtime, request = a_runtime(layers), a_request(num_tokens=WAITING - 2, blocks=range(125))
     runtime.start(request)
     for start in (0, WAITING - 2, WAITING - 1):
         assert step(runtime, request, starts=[start], limits=[0]) is None

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 import torch
-from runtime_cases import LAYERS, NUM_BLOCKS, WAITING, a_request, a_runtime, fed_positions, hashes, step
+from runtime_cases import LAYERS, NUM_BLOCKS, WAITING, a_request, a_runtime, fed_positions, hashes, some_path, step
 
 from specserve.draft_models import runtime as runtime_module
 from specserve.draft_models.silent_run import MAX_RUN_ROWS, Member, SilentRun
@@ -28,7 +28,7 @@ def silent_steps(runtime, requests, count):
 
 
 def requests_of(count):
-    return [a_request(f"r{i}", 10, [n % NUM_BLOCKS for n in range(10 * i, 10 * i + 500)]) for i in range(count)]
+    return [a_request(f"r{i}", 10, [n % NUM_BLOCKS for n in range(10 * i, 10 * i + 1000)]) for i in range(count)]
 
 
 def started(requests, layers=LONG):
@@ -76,27 +76,62 @@ def test_a_request_beyond_the_draft_layers_does_not_end_the_runs_of_others():
     assert len(runtime.run.steps) > 1
 
 
+def test_verified_drafts_of_others_do_not_end_a_run():
+    requests = requests_of(2)
+    runtime = started(requests)
+    silent_steps(runtime, requests, 3)
+    step(runtime, *requests, limits=[0, 0], starts=[13, 13], drafts=[(6, (1, 4)), (2, ())])
+    step(runtime, *requests, limits=[0, 0], starts=[16, 14], drafts=[(0, ()), (3, (0,))])
+    assert len(runtime.run.steps) == 5
+    feed = step(runtime, *requests, starts=[17, 16])
+    assert fed_positions(feed) == [list(range(1, 19)), list(range(1, 18))]
+    assert feed.hidden[:, 0].tolist() == [*range(18), *range(17)]
+
+
+def a_run(request, start, most=100):
+    return SilentRun([Member(request, request.blocks, None, most)], [start])  # type: ignore[arg-type]
+
+
+def next_step(request, start, drafted=0):
+    span = SimpleNamespace(request=request, start=start, length=1 + drafted, drafted=drafted)
+    return SimpleNamespace(spans=[span], num_rows=1 + drafted)
+
+
+def added(run, batch, path=()):
+    run.add(batch, SimpleNamespace(spans=[SimpleNamespace(path=path)]), {})
+
+
 def test_a_run_keeps_a_bounded_number_of_rows():
-    assert SilentRun([None] * 100, 60).most == MAX_RUN_ROWS // 100  # type: ignore[list-item]
+    request = a_request()
+    run = a_run(request, 10, most=10 * MAX_RUN_ROWS)
+    for start in range(10, 10 + MAX_RUN_ROWS // 8):
+        assert run.goes_on(next_step(request, start, drafted=7))
+        added(run, next_step(request, start, drafted=7))
+    assert not run.goes_on(next_step(request, 10 + MAX_RUN_ROWS // 8))
 
 
-def next_step(request, start):
-    return SimpleNamespace(spans=[SimpleNamespace(request=request, start=start)], num_rows=1)
+def test_a_run_ends_before_more_would_wait_than_may():
+    request = a_request()
+    assert a_run(request, 10, most=15).goes_on(next_step(request, 10, drafted=4))
+    assert not a_run(request, 10, most=15).goes_on(next_step(request, 10, drafted=5))
 
 
 def test_a_run_goes_on_at_its_next_position_only():
     request = a_request()
-    run = SilentRun([Member(request, request.blocks, 10, None)], 9)  # type: ignore[arg-type]
-    run.add({})
+    run = a_run(request, 10)
+    added(run, next_step(request, 10))
     assert run.goes_on(next_step(request, 11))
     assert not run.goes_on(next_step(request, 12))
     assert not run.goes_on(next_step(a_request(), 11))
+    added(run, next_step(request, 11, drafted=4), path=(0, 2))
+    assert run.goes_on(next_step(request, 14))
+    assert not run.goes_on(next_step(request, 12))
 
 
 def test_a_run_ends_where_a_request_has_other_blocks_at_the_same_position():
     """It was preempted, and goes on behind blocks of the prefix cache."""
     request = a_request()
-    run = SilentRun([Member(request, request.blocks, 10, None)], 9)  # type: ignore[arg-type]
+    run = a_run(request, 10)
     request.blocks = list(request.blocks)
     assert not run.goes_on(next_step(request, 10))
 
@@ -110,7 +145,7 @@ def replay(seed, layers):
     for number in range(30):
         if len(requests) < 3 and len(free) >= 7:
             request = a_request(f"r{number}", rng.randint(3, 9), [])
-            request.max_len = len(request.tokens) + rng.randint(2, 16)
+            request.max_len = len(request.tokens) + rng.randint(2, 24)
             requests.append(request)
             runtime.start(request)
         for _ in range(rng.randint(1, 8)):
@@ -123,7 +158,8 @@ def replay(seed, layers):
                 if len(request.tokens) + 1 >= request.max_len:
                     request.finish_reason = "length"
                     runtime.stop(request)
-            feed = step(runtime, *requests, limits=limits, starts=starts)
+            drafts = [some_draft(rng, request) for request in requests]
+            feed = step(runtime, *requests, limits=limits, starts=starts, drafts=drafts)
             if feed is not None:
                 seen.append((fed_positions(feed), feed.drafting, feed.hidden.tolist()))
                 if rng.random() < 0.9:
@@ -145,6 +181,13 @@ def replay(seed, layers):
     return seen, runtime.notes.hash_of, runtime.notes.states
 
 
+def some_draft(rng, request):
+    """What another drafter guessed: nothing for half of the requests that decode."""
+    room = request.max_len - len(request.tokens) - 2
+    count = rng.choice((0, 0, 2, 5)) if request.computed > 0 and room > 3 else 0
+    return count, some_path(rng, count)
+
+
 class Ignored:
     """Passes that compute nothing."""
 
@@ -154,7 +197,7 @@ class Ignored:
 
 def take_blocks(request, free):
     """Blocks for one token more, and the hashes of those that are full then; False where there are none left."""
-    while len(request.blocks) * 4 <= len(request.tokens) + 1:
+    while len(request.blocks) * 4 <= len(request.tokens) + 7:
         if not free:
             return False
         request.blocks.append(free.pop())

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from specserve.batch.builder import BatchBuilder
-from specserve.batch.hidden_states import as_one
 from specserve.draft_models.draft_spans import draft_span
 from specserve.draft_models.feeds import Feeds
 from specserve.draft_models.head_pass import PiecewisePass
 from specserve.draft_models.sequences import FedSequence
-from specserve.draft_models.silent_run import SilentRun, begin_run
+from specserve.draft_models.silent_run import SilentRun, begin_run, committed_rows
 from specserve.draft_models.waiting_hidden import WaitingHidden
+from specserve.inference import inference
 from specserve.models.tiled import forward_pass
 
 if TYPE_CHECKING:
@@ -26,15 +24,14 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
-    from specserve.batch.span import Span
     from specserve.draft_models.feeds import DraftMemory, Reading
     from specserve.models.draft_head import DraftHead
     from specserve.protocols import DraftLayers, DraftPass, DraftRows, Feed, KernelSet, TargetCosts
-    from specserve.types import ForwardOutput, SpanVerdict, Verdict
+    from specserve.types import ForwardOutput, Verdict
 
-MIN_WAITING = 64
-"""As soon as `max_waiting` positions of a request wait, its complete blocks are fed. It is at least this."""
-RING_BYTES = 2**18
+MIN_WAITING, MAX_WAITING = 64, 512
+"""As soon as `max_waiting` positions of a request wait, its complete blocks are fed. It is within these."""
+RING_BYTES = 2**19
 """Where hidden states are small, more positions wait, up to so many bytes of a request: larger feeds cost less each."""
 MAX_STEP_ROWS = 32
 """Accepted tokens of one step of a request for which the ring has room; more are kept in the step's tensor."""
@@ -100,30 +97,29 @@ class DraftModelRuntime:
                 self.end_run()
                 self.begin_run(batch)
             if self.run is not None:
-                self.run.add(output.hidden)
+                self.run.add(batch, verdict, output.hidden)
                 return None
         self.end_run()
         return self.feed(batch, output, verdict, limits)
 
-    @torch.inference_mode()
+    @inference
     def begin_run(self, batch: Batch) -> None:
         self.run = begin_run(batch, self.sequences, self.layers.max_len, self.max_waiting - 1)
         if self.run is not None and self.waiting is not None:
             self.waiting.begin(())  # a long run does not keep the hidden states of the step before it
 
-    @torch.inference_mode()
+    @inference
     def end_run(self) -> None:
         """Note the steps of the run."""
         run, self.run = self.run, None
         if run is None:
             return
         if self.waiting is not None:
-            self.waiting.begin(as_one(run.steps))
-        count, stride = len(run.steps), len(run.members)
-        for i, (_, blocks, start, sequence) in enumerate(run.members):
-            self.advance(sequence, start, range(i, count * stride, stride), start + count, blocks)
+            self.waiting.begin(run.hidden)
+        for each in run.committed():
+            self.advance(*each)
 
-    @torch.inference_mode()
+    @inference
     def feed(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> Feed | None:
         if self.waiting is not None:
             for ended in self.ended_before:
@@ -204,7 +200,7 @@ class DraftModelRuntime:
         is_there = owner.num_fed <= first or owner.blocks[index] == request.blocks[index]
         return is_there and self.notes.has_first(request, index)
 
-    @torch.inference_mode()
+    @inference
     def complete(self, readings: list[Reading]) -> None:
         """Read what waits for nobody's draft."""
         feed = self.feeds.make([reading for reading in readings if reading.sequence.is_complete], [])
@@ -227,19 +223,11 @@ class DraftModelRuntime:
         return self.builder.build([draft_span(each) for each in rows])
 
 
-def committed_rows(span: Span, decided: SpanVerdict, offset: int) -> Sequence[int]:
-    """Rows of the step that are committed now: its committed tokens and the accepted draft tokens."""
-    end = offset + span.known
-    if not decided.path:
-        return range(offset, end)
-    return [*range(offset, end), *(end + node for node in decided.path)]
-
-
 def ring_length(row_bytes: int, block_size: int) -> int:
     """Room for what waits of a request in steady decoding: a block at least, and what completes it. `row_bytes`: of a
     hidden state, 0 where none are read."""
     room = step_room(block_size)
-    return max(MIN_WAITING, block_size, RING_BYTES // max(row_bytes, RING_BYTES // 256) - room) + room
+    return max(MIN_WAITING, block_size, RING_BYTES // max(row_bytes, RING_BYTES // MAX_WAITING) - room) + room
 
 
 def step_room(block_size: int) -> int:

@@ -1,21 +1,26 @@
-"""Consecutive steps in which the same requests get one more token each and nothing is drafted.
+"""Consecutive steps of the same requests in which a draft model is not asked.
 
-Most steps of a server whose requests back off from drafting are such. They are only counted, and their hidden states
-kept; what they mean for each request is worked out for all of them together.
+Most steps of a server are such: requests back off from drafting, or another drafter's draft is verified. What such a
+step computed and decided is only kept; what that means for each request is worked out for all of them together.
 """
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.batch.hidden_states import as_one
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from torch import Tensor
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
+    from specserve.batch.span import Span
     from specserve.draft_models.sequences import FedSequence
+    from specserve.types import SpanVerdict, Verdict
 
 MAX_RUN_ROWS = 512
 """Rows whose hidden states a run keeps."""
@@ -27,44 +32,99 @@ class Member(NamedTuple):
     request: Request
     blocks: list[int]
     """The request's own list, until it is preempted."""
-    start: int
-    """The position that the first step computes."""
     sequence: FedSequence
+    most: float
+    """So many of its positions may be computed before its complete blocks have to be fed."""
+
+
+class SilentStep(NamedTuple):
+    """A step, and the hidden states of its rows."""
+
+    batch: Batch
+    verdict: Verdict
+    hidden: Mapping[int, Tensor]
+
+
+class Committed(NamedTuple):
+    """What the run computed of a request: the positions from `start` on, below `end`."""
+
+    sequence: FedSequence
+    start: int
+    rows: Sequence[int]
+    """Of all the run's rows, those of these positions."""
+    end: int
+    blocks: Sequence[int]
 
 
 class SilentRun:
-    """At most `most` steps of these requests, in the order of their spans."""
+    """Steps of these requests, in the order of their spans. `starts`: the position that each computes first."""
 
-    def __init__(self, members: Sequence[Member], most: int) -> None:
-        self.members, self.most = members, min(most, MAX_RUN_ROWS // max(len(members), 1))
-        self.steps: list[Mapping[int, Tensor]] = []
-        """The hidden states that each step computed."""
+    def __init__(self, members: Sequence[Member], starts: Sequence[int]) -> None:
+        self.members, self.first_starts, self.starts = members, starts, starts
+        """`starts`: of the next step."""
+        self.steps: list[SilentStep] = []
+        self.num_rows = 0
 
     def goes_on(self, batch: Batch) -> bool:
         """Whether this step is the run's next one."""
-        count = len(self.steps)
-        if count >= self.most or batch.num_rows != len(self.members) or len(batch.spans) != len(self.members):
+        if len(batch.spans) != len(self.members) or self.num_rows + batch.num_rows > MAX_RUN_ROWS:
             return False
-        for span, (request, blocks, start, _) in zip(batch.spans, self.members, strict=True):
-            if span.request is not request or span.start != start + count or request.blocks is not blocks:
+        for span, start, (request, blocks, _, most) in zip(batch.spans, self.starts, self.members, strict=True):
+            if span.request is not request or span.start != start or request.blocks is not blocks:
+                return False
+            if span.length != 1 + span.drafted or start + span.length > most:
                 return False
         return True
 
-    def add(self, hidden: Mapping[int, Tensor]) -> None:
-        self.steps.append(hidden)
+    def add(self, batch: Batch, verdict: Verdict, hidden: Mapping[int, Tensor]) -> None:
+        self.steps.append(SilentStep(batch, verdict, hidden))
+        self.num_rows += batch.num_rows
+        if batch.num_rows == len(self.members):
+            self.starts = [start + 1 for start in self.starts]
+        else:
+            self.starts = [s + 1 + len(decided.path) for s, decided in zip(self.starts, verdict.spans, strict=True)]
+
+    @property
+    def hidden(self) -> Sequence[Mapping[int, Tensor]]:
+        """Of all rows, in order."""
+        return as_one([step.hidden for step in self.steps], self.num_rows)
+
+    def committed(self) -> Iterator[Committed]:
+        count, stride = len(self.steps), len(self.members)
+        is_plain = self.num_rows == count * stride
+        for i, (_, blocks, sequence, _) in enumerate(self.members):
+            rows = range(i, count * stride, stride) if is_plain else self.rows_of(i)
+            yield Committed(sequence, self.first_starts[i], rows, self.starts[i], blocks)
+
+    def rows_of(self, i: int) -> Sequence[int]:
+        rows: list[int] = []
+        first = 0
+        for batch, verdict, _ in self.steps:
+            rows += committed_rows(batch.spans[i], verdict.spans[i], first + batch.row_offsets[i])
+            first += batch.num_rows
+        return rows
 
 
 def begin_run(batch: Batch, sequences: Mapping[str, FedSequence], max_len: int, max_waiting: int) -> SilentRun | None:
     """A run whose first step this is. None where it is not such a step, or where more than `max_waiting` positions
     (below `max_len`) of a request would wait."""
     members = []
-    most = max_waiting
     for span in batch.spans:
         request = span.request
         sequence = sequences.get(request.id)
-        if sequence is None or span.length != 1 or sequence.was_restarted(span.start):
+        if sequence is None or span.length != 1 + span.drafted or sequence.was_restarted(span.start):
             return None
-        if sequence.is_complete:
-            most = min(most, max_waiting - (min(span.start, max_len) - sequence.num_fed))
-        members.append(Member(request, request.blocks, span.start, sequence))
-    return SilentRun(members, most) if most > 0 else None
+        most: float = sequence.num_fed + max_waiting
+        if not sequence.is_complete or most >= max_len:  # the rest is not fed, or never waits so long
+            most = inf
+        members.append(Member(request, request.blocks, sequence, most))
+    run = SilentRun(members, [span.start for span in batch.spans])
+    return run if run.goes_on(batch) else None
+
+
+def committed_rows(span: Span, decided: SpanVerdict, offset: int) -> Sequence[int]:
+    """Rows of the step that are committed now: its committed tokens and the accepted draft tokens."""
+    end = offset + span.known
+    if not decided.path:
+        return range(offset, end)
+    return [*range(offset, end), *(end + node for node in decided.path)]
