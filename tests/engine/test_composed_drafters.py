@@ -9,6 +9,7 @@ import msgspec
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.drafting import Drafting
+from specserve.speculation.calibration import Calibration
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin, OracleDrafter, WrongDrafter
 from specserve.testing.engines import make_engine, run, run_requests
@@ -104,13 +105,58 @@ def paced(drafting, request, num_tokens):
 
 def test_a_token_saves_the_less_the_more_a_step_gives_without_it():
     """What the drafter itself adds is not counted, and new requests begin as those before them ended."""
-    drafting, request = Drafting((), VerifyAll(4)), SimpleNamespace(id="a")
-    guard = SimpleNamespace(hits=SimpleNamespace(expected=lambda _: 2.0))
-    assert drafting.pace_without(guard, "a") == 1.0
+    drafting, request = Drafting((), VerifyAll(4), Calibration()), SimpleNamespace(id="a")
+    assert drafting.pace_without(2.0, "a") == 1.0
     paced(drafting, request, 13)
-    assert 10.5 < drafting.pace_without(guard, "a") < 11.0
+    assert 10.5 < drafting.pace_without(2.0, "a") < 11.0
     for _ in range(20):
         paced(drafting, request, 13)
         drafting.stop(request)
     assert not drafting.pace
-    assert 10.5 < drafting.pace_without(guard, "new") < 11.0
+    assert 10.5 < drafting.pace_without(2.0, "new") < 11.0
+
+
+class Told(VerifyAll):
+    """Notes what asking took."""
+
+    def __init__(self):
+        super().__init__(32)
+        self.told = []
+
+    def asked(self, seconds, num_asked):
+        self.told.append((seconds, num_asked))
+
+
+def slow(expected, name, seconds):
+    class Slow(OracleDrafter):
+        def propose(self, *arguments):
+            time.sleep(seconds)
+            return super().propose(*arguments)
+
+    drafter = Slow(expected, 2)
+    drafter.name = name
+    return drafter
+
+
+def test_a_planner_is_told_what_the_cheapest_drafter_takes(toy_model):
+    """The others are asked only where they pay for themselves: they do not make asking dearer."""
+    requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
+    expected, planner = run(toy_model, requests).tokens(), Told()
+    extra = {
+        "slow": plugin(slow(expected, "slow", 0.05), planner),
+        "quick": plugin(slow(expected, "quick", 0.002)),
+    }
+    assert run_requests(make_engine(toy_model, extra=extra).engine, requests).tokens() == expected
+    told = [seconds for seconds, _ in planner.told[2:]]  # at first nobody knows who is the cheapest
+    assert len(told) > 5
+    assert all(0.002 < seconds < 0.04 for seconds in told)
+    assert {num_asked for _, num_asked in planner.told} == {1}
+
+
+def test_a_planner_is_told_what_its_only_drafter_takes(toy_model):
+    requests = [toy_request("a", range(1, 20), max_tokens=20, ignore_eos=True)]
+    expected, planner = run(toy_model, requests).tokens(), Told()
+    extra = {"slow": plugin(slow(expected, "slow", 0.01), planner)}
+    run_requests(make_engine(toy_model, extra=extra).engine, requests)
+    assert planner.told
+    assert all(seconds > 0.01 for seconds, _ in planner.told)

@@ -131,7 +131,8 @@ def make_parts(c: Components) -> EngineParts:
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = make_planner(config, host, c.model.vocab_size)
     costs = step_costs(c, runner, builder, planner)
-    planner = planner or default_planner(c, costs)
+    calibration = Calibration()
+    planner = planner or default_planner(c, costs, calibration)
     connect_drafters(config, host, c.drafters, DraftTarget(c.model, c.kernels.kernels, cache, costs))
     metrics = EngineMetrics(faults=host.faults)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
@@ -141,7 +142,7 @@ def make_parts(c: Components) -> EngineParts:
         builder=builder,
         runner=runner,
         verifier=verifier.verifier,
-        drafting=make_drafting(c, planner, metrics),
+        drafting=make_drafting(c, planner, metrics, calibration),
         planner=planner,
         cache=cache,
         processors=make_processors(config, host, tokenizer.eos_token_ids),
@@ -161,11 +162,13 @@ def arithmetic_of(c: Components) -> Arithmetic:
     return Arithmetic(*(f"{c.kernels.kernels.name}/{name}/{c.config.dtype}" for name in c.attention.backend.arithmetic))
 
 
-def make_drafting(c: Components, planner: DraftPlanner, metrics: EngineMetrics) -> Drafting | NoDraft:
+def make_drafting(
+    c: Components, planner: DraftPlanner, metrics: EngineMetrics, calibration: Calibration
+) -> Drafting | NoDraft:
     cut = likeliest_chain if c.attention.chains_only else unchanged
     limit, vocab_size = c.config.draft_fault_limit, c.model.vocab_size
     guards = [GuardedDrafter(d, metrics, vocab_size=vocab_size, fault_limit=limit, cut=cut) for d in c.drafters]
-    return Drafting(guards, planner) if guards else NoDraft()
+    return Drafting(guards, planner, calibration) if guards else NoDraft()
 
 
 def step_costs(c: Components, runner: Runner, builder: BatchBuilder, planner: DraftPlanner | None) -> StepCosts | None:
@@ -181,5 +184,5 @@ def step_costs(c: Components, runner: Runner, builder: BatchBuilder, planner: Dr
     )
 
 
-def default_planner(c: Components, costs: StepCosts | None) -> DraftPlanner:
-    return VerifyAll(0) if costs is None else CostPlanner(c.config.max_draft_tokens, costs, Calibration())
+def default_planner(c: Components, costs: StepCosts | None, calibration: Calibration) -> DraftPlanner:
+    return VerifyAll(0) if costs is None else CostPlanner(c.config.max_draft_tokens, costs, calibration)

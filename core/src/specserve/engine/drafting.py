@@ -9,20 +9,21 @@ Guards keep faults away from the requests.
 
 from __future__ import annotations
 
+import time
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.drafts import ROOT, match, parents_of
-from specserve.speculation.calibration import Calibration
 from specserve.speculation.merging import Estimated, merge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.guards.drafter import GuardedDrafter
     from specserve.protocols import DraftPlanner
+    from specserve.speculation.calibration import Calibration
     from specserve.types import Draft, ForwardOutput, Verdict
 
 STEP_RATE, PACE_RATE = 0.05, 0.2
@@ -46,17 +47,18 @@ class Proposal(NamedTuple):
     """What a drafter proposed for a request."""
 
     guard: GuardedDrafter
-    estimated: Estimated
+    draft: Draft
 
 
 class Drafting:
-    """One or several guarded drafters."""
+    """One or several guarded drafters. `calibration`: what the planner learns of the drafts that it is given; the parts
+    of merged ones are learned here."""
 
-    def __init__(self, guards: Sequence[GuardedDrafter], planner: DraftPlanner) -> None:
-        self.guards, self.planner = guards, planner
-        self.calibration = Calibration()
+    def __init__(self, guards: Sequence[GuardedDrafter], planner: DraftPlanner, calibration: Calibration) -> None:
+        self.guards, self.planner, self.calibration = guards, planner, calibration
         self.proposals: dict[str, list[Proposal]] = {}
-        """The drafts proposed after the last step, by request id; kept only when several drafters compete."""
+        """The drafts proposed after the last step, by request id; kept only where several drafters compete and another
+        than the cheapest was asked."""
         self.pace: dict[str, float] = {}
         """Tokens that a step gave each request, moving averages; kept only when several drafters compete."""
         self.mean_pace = 1.0
@@ -79,6 +81,7 @@ class Drafting:
         # not by the verdict alone: committing has ended a request whose processor failed
         requests = [span.request for span in batch.spans]
         live = [i for i, span in enumerate(verdict.spans) if span.tokens and requests[i].finish_reason is None]
+        began = time.perf_counter()
         planned = self.planner.limits([requests[i] for i in live])
         if not self.proposals and not any(planned):  # most steps while every request backs off
             for guard in self.guards:
@@ -87,35 +90,63 @@ class Drafting:
         limits = [0] * len(batch.spans)
         for i, limit in zip(live, planned, strict=True):
             limits[i] = limit
-        if len(self.guards) == 1:
-            best = self.guards[0].propose(batch, output, verdict, limits)
+        guards = self.guards
+        if len(guards) == 1:
+            best = guards[0].propose(batch, output, verdict, limits)
         else:
             self.score(batch, verdict)
             if batch.only_decodes:
                 self.measure_step(seconds)
-            best = self.compete(batch, output, verdict, limits)
+            guards = sorted(guards, key=lambda guard: guard.seconds_per_draft)
+            best = self.compete(guards, batch, output, verdict, limits)
         for i in live:
             requests[i].draft = best[i]
+        tell: Callable[[float, int], None] | None = getattr(self.planner, "asked", None)
+        if tell is not None and any(planned) and batch.only_decodes:  # a draft model may read prompts
+            # the cheapest is asked wherever any is; the others only where they pay for themselves
+            seconds = time.perf_counter() - began - sum(guard.seconds for guard in guards[1:])
+            tell(seconds, sum(limit > 0 for limit in planned))
 
     def compete(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self,
+        guards: Sequence[GuardedDrafter],
+        batch: Batch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
     ) -> list[Draft | None]:
-        """For each request the drafts of all drafters that were worth asking, as one tree."""
+        """For each request the drafts of all drafters that were worth asking, as one tree. `guards`: the cheapest
+        first."""
         found: list[list[Proposal]] = [[] for _ in limits]
-        for place, guard in enumerate(sorted(self.guards, key=lambda g: g.seconds_per_draft)):
+        for place, guard in enumerate(guards):
             asked = list(limits)
             if place and not guard.is_due(len(limits), self.step_seconds):
-                cost = guard.seconds_per_draft * len(limits) / self.step_seconds if self.step_seconds else 0.0
-                ids = [span.request.id for span in batch.spans]
-                asked = [
-                    limit if expected_gain(guard, ids[i], found[i]) > cost * self.pace_without(guard, ids[i]) else 0
-                    for i, limit in enumerate(limits)
-                ]
+                asked = self.worth_asking(guard, batch, limits, found)
             for i, draft in enumerate(guard.propose(batch, output, verdict, asked)):
                 if draft is not None:
-                    found[i].append(Proposal(guard, Estimated(draft, self.calibration.survival(draft))))
-        self.proposals.update((batch.spans[i].request.id, each) for i, each in enumerate(found) if each)
-        return [merge([p.estimated for p in each], limits[i]) if each else None for i, each in enumerate(found)]
+                    found[i].append(Proposal(guard, draft))
+        for span, each in zip(batch.spans, found, strict=True):
+            if each and each[-1].guard is not guards[0]:
+                self.proposals[span.request.id] = each
+        return [self.merged(each, limit) for each, limit in zip(found, limits, strict=True)]
+
+    def worth_asking(
+        self, guard: GuardedDrafter, batch: Batch, limits: Sequence[int], found: Sequence[Sequence[Proposal]]
+    ) -> list[int]:
+        """The limits of those requests for which the drafter may add more than it costs; 0 of the others."""
+        cost = guard.seconds_per_draft * len(limits) / self.step_seconds if self.step_seconds else 0.0
+        asked = []
+        for span, limit, proposals in zip(batch.spans, limits, found, strict=True):
+            own = guard.hits.expected(span.request.id)
+            least = cost * self.pace_without(own, span.request.id)
+            is_worth = limit > 0 and own > least and self.expected_gain(own, proposals) > least
+            asked.append(limit if is_worth else 0)
+        return asked
+
+    def merged(self, proposals: Sequence[Proposal], limit: int) -> Draft | None:
+        if len(proposals) < 2:
+            return proposals[0].draft if proposals else None
+        return merge([Estimated(draft, self.calibration.survival(draft)) for _, draft in proposals], limit)
 
     def measure_step(self, seconds: float) -> None:
         """An outlier counts as twice the average."""
@@ -125,34 +156,35 @@ class Drafting:
         else:
             self.step_seconds = seconds
 
-    def pace_without(self, guard: GuardedDrafter, request_id: str) -> float:
-        """Tokens that a step would give this request without this drafter, about."""
-        own = guard.hits.expected(request_id)
+    def pace_without(self, own: float, request_id: str) -> float:
+        """Tokens that a step would give this request, about, without a drafter that adds `own` of them."""
         return 1.0 if own == inf else max(1.0, self.pace.get(request_id, self.mean_pace) - own)
+
+    def expected_gain(self, own: float, proposals: Sequence[Proposal]) -> float:
+        """Accepted tokens that a draft with `own` right ones may add to the proposals. Where their first token is wrong
+        it counts in full, elsewhere as far as it goes beyond them."""
+        if own == inf:
+            return inf
+        first_is_right = expected = 0.0
+        for _, draft in proposals:
+            survival = self.calibration.survival(draft)
+            roots = sum(s for s, parent in zip(survival, parents_of(draft), strict=True) if parent == ROOT)
+            first_is_right = max(first_is_right, min(roots, 1.0))
+            expected = max(expected, sum(survival))
+        return own * (1 - first_is_right) + max(0.0, own - expected) * first_is_right
 
     def score(self, batch: Batch, verdict: Verdict) -> None:
         """Score the last proposals against the tokens that the target gave."""
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if decided.tokens:
-                pace = self.pace.get(span.request.id, self.mean_pace)
-                self.pace[span.request.id] = pace + PACE_RATE * (len(decided.tokens) - pace)
-                for guard, (draft, survival) in self.proposals.pop(span.request.id, ()):
-                    self.calibration.observe(draft, decided.tokens)
-                    guard.hits.add(span.request.id, right_tokens(draft, survival, decided.tokens))
-
-
-def expected_gain(guard: GuardedDrafter, request_id: str, proposals: Sequence[Proposal]) -> float:
-    """Accepted tokens that this drafter's draft may add to the proposals. Where their first token is wrong it counts
-    in full, elsewhere as far as it goes beyond them."""
-    own = guard.hits.expected(request_id)
-    if own == inf:
-        return inf
-    first_is_right = expected = 0.0
-    for _, (draft, survival) in proposals:
-        roots = sum(s for s, parent in zip(survival, parents_of(draft), strict=True) if parent == ROOT)
-        first_is_right = max(first_is_right, min(roots, 1.0))
-        expected = max(expected, sum(survival))
-    return own * (1 - first_is_right) + max(0.0, own - expected) * first_is_right
+                request_id = span.request.id
+                pace = self.pace.get(request_id, self.mean_pace)
+                self.pace[request_id] = pace + PACE_RATE * (len(decided.tokens) - pace)
+                proposals = self.proposals.pop(request_id, ())
+                for guard, draft in proposals:
+                    if len(proposals) > 1:
+                        self.calibration.observe(draft, decided.tokens)
+                    guard.hits.add(request_id, right_tokens(draft, self.calibration.survival(draft), decided.tokens))
 
 
 def right_tokens(draft: Draft, survival: Sequence[float], tokens: Sequence[int]) -> float:

@@ -59,6 +59,8 @@ class GuardedDrafter:
         """A drafter that states needs reads the rows of every step; others are called only when a draft is wanted."""
         self.num_faults = self.faults_in_a_row = 0
         self.enabled = True
+        self.seconds = 0.0
+        """Of the latest call of `propose`."""
         self.seconds_per_draft = 0.0
         """Seconds to draft for one request, a moving average."""
         self.hits = HitHistory()
@@ -78,6 +80,7 @@ class GuardedDrafter:
         valid: list[Draft | None] = [None] * len(limits)
         wanted = sum(limit > 0 for limit in limits)
         self.steps_unasked = 0 if wanted else self.steps_unasked + 1
+        self.seconds = 0.0
         if not self.enabled or not (wanted or self.hears_every_step):
             return valid
         faults = self.num_faults
@@ -86,8 +89,9 @@ class GuardedDrafter:
         for i, draft in enumerate(proposed):
             if draft is not None:  # limits[i] cannot have changed: the drafter was given a copy
                 valid[i] = self.call(partial(self.normal_form, batch.spans[i].request, draft, limits[i]))
+        self.seconds = time.perf_counter() - began
         if wanted and batch.only_decodes:  # drafters may read prompts, whoever is asked
-            seconds, before = (time.perf_counter() - began) / wanted, self.seconds_per_draft
+            seconds, before = self.seconds / wanted, self.seconds_per_draft
             self.seconds_per_draft = before + ADAPTATION * (seconds - before) if before else seconds
         self.end_step(faults)
         return valid

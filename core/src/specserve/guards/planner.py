@@ -15,7 +15,7 @@ from specserve.guards.draft_checks import check_draft
 from specserve.speculation.planning import most_useful
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
@@ -63,6 +63,11 @@ class GuardedPlanner:
     def own_draft(self, draft: Draft, proposed: Draft | None) -> Draft | None:
         valid = check_draft(draft, self.most, self.vocab_size)
         return valid and attribute(valid, proposed, self.plugin)
+
+    def asked(self, seconds: float, num_asked: int) -> None:
+        learn: Callable[[float, int], None] | None = getattr(self.planner, "asked", None)
+        if learn is not None:
+            self.learn_part.call(None, learn, seconds, num_asked)
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.learn_part.call(None, self.planner.learn, batch, verdict, seconds)

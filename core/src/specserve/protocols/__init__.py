@@ -34,7 +34,7 @@ from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
 from specserve.protocols.sampling import DraftSampler, DraftToken, DraftVocabulary, LogitsProcessor, Sampler, ScoredRow
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
-from specserve.protocols.speculation import Drafter, DrafterNeeds, DraftPlanner, ModelDrafter, Verifier
+from specserve.protocols.speculation import CostLearner, Drafter, DrafterNeeds, DraftPlanner, ModelDrafter, Verifier
 
 __all__ = [
     "BY_SLOT",
@@ -48,6 +48,7 @@ __all__ = [
     "AttentionNeeds",
     "AttentionSpec",
     "ChainPass",
+    "CostLearner",
     "Delta",
     "DraftChains",
     "DraftFusingKernels",

@@ -82,6 +82,15 @@ class DraftPlanner(Protocol):
         ...
 
 
+class CostLearner(DraftPlanner, Protocol):
+    """A planner that is told what asking takes, too."""
+
+    def asked(self, seconds: float, num_asked: int) -> None:
+        """To ask for so many requests took so long: of several drafters the cheapest, since the others are asked only
+        where they pay for themselves. Not called for steps with prompts, which draft models read in any case."""
+        ...
+
+
 class Verifier(Protocol):
     """Decides tokens from logits. The default is drafter-invariant; a lossy one sets `lossless = False`."""
 

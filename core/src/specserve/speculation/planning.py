@@ -86,12 +86,11 @@ class CostPlanner:
         self.max_draft_tokens, self.costs, self.calibration = max_draft_tokens, costs, calibration
         self.backoff = DraftBackoff()
         self.unprofitable_steps = 0
-        self.num_asked, self.asked_at, self.choose_seconds = 0, 0.0, 0.0
-        """Cost of speculation in this step: from `limits` to `learn`, plus the time of `choose`."""
+        self.num_asked, self.choose_seconds = 0, 0.0
+        """Requests that are asked in this step, and the time that `choose` took since the last."""
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         """0 for requests that back off."""
-        self.asked_at = time.perf_counter()
         selected = self.backoff.select(requests, self.prices(len(requests)))
         most, self.num_asked = self.max_draft_tokens, 0
         if not any(selected):
@@ -99,6 +98,10 @@ class CostPlanner:
         limits = [most_useful(request, most) if yes else 0 for request, yes in zip(requests, selected, strict=True)]
         self.num_asked = sum(limit > 0 for limit in limits)
         return limits
+
+    def asked(self, seconds: float, num_asked: int) -> None:
+        self.backoff.record_cost(seconds + self.choose_seconds, num_asked)
+        self.choose_seconds = 0.0
 
     def prices(self, num_requests: int) -> Prices:
         """What the draft tokens of so many requests save and take, with some for each."""
@@ -161,7 +164,3 @@ class CostPlanner:
                 self.backoff.record(span.request.id, len(decided.path), span.drafted)
             if decided.finish_reason is not None:
                 self.backoff.forget(span.request.id)
-        if self.num_asked and batch.only_decodes:  # a draft model reads prompts whether or not it is asked
-            spent = time.perf_counter() - self.asked_at + self.choose_seconds
-            self.backoff.record_cost(spent, self.num_asked)
-        self.choose_seconds = 0.0
