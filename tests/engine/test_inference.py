@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 
 from specserve.inference import inference
+from specserve.testing.drafters import OracleDrafter
+from specserve.testing.engines import run
+from specserve.testing.requests import toy_request
 
 
 @inference
@@ -32,3 +35,21 @@ def test_a_fault_leaves_the_mode_as_it_was():
     else:
         raise AssertionError
     assert fails.__name__ == "fails"
+
+
+def test_plugins_are_asked_for_drafts_outside_of_it(toy_model):
+    """A drafter may train itself as it goes, and may write to its tensors between steps."""
+    requests = [toy_request("a", range(1, 20), max_tokens=20)]
+    expected, modes = run(toy_model, requests), []
+
+    class Learner(OracleDrafter):
+        def propose(self, *arguments):
+            modes.append(torch.is_inference_mode_enabled())
+            weight = torch.ones(2, requires_grad=True)
+            weight.sum().backward()
+            return super().propose(*arguments)
+
+    outcome = run(toy_model, requests, Learner(expected.tokens(), 2))
+    assert outcome.tokens() == expected.tokens()
+    assert outcome.metrics.num_accepted_tokens
+    assert set(modes) == {False}

@@ -1,4 +1,7 @@
-"""`torch.inference_mode` for functions that are called both within and outside of it."""
+"""`torch.inference_mode` for functions that are called both within and outside of it.
+
+Plugins are called outside of it, except within a forward pass and a verification.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from specserve.engine.commit import Committer
 from specserve.engine.isolation import Computed, StepIsolation
 from specserve.errors import QueueFullError
 from specserve.faults import FAULTS, RequestFault
-from specserve.inference import inference
 from specserve.plugins.blame import Blame
 from specserve.sampling.seeds import random_seed
 from specserve.text.stop_strings import StopStringMatcher
@@ -148,7 +147,6 @@ class Engine:
 
     # --- the loop -----------------------------------------------------------------------------------
 
-    @inference
     def step(self) -> list[RequestOutput]:
         """One forward pass and everything it decides."""
         began = time.perf_counter()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.batch.builder import to_device
+from specserve.inference import inference
 from specserve.protocols import DrafterNeeds, ScoredRow
 from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
 from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
@@ -69,6 +70,7 @@ class EagleDrafter:
                 drafts[i] = draft.draft(self.name)
         return drafts
 
+    @inference
     def drafts(self, feed: Feed, limits: Sequence[int]) -> list[Growing]:
         """Of the requests that the feed drafts for."""
         assert self.runtime is not None
