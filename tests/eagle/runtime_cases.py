@@ -41,10 +41,10 @@ def a_runtime(layers=LAYERS, size=SIZE):
     return DraftModelRuntime(layers, (1,), TorchKernels(), memory)
 
 
-def step(runtime, *requests, limits=None, starts=None, drafts=None):
+def step(runtime, *requests, limits=None, starts=None, drafts=None, lost=0):
     """A step that computes all committed tokens of the requests, and gives each one token more. `drafts`: of each
-    request the draft tokens that are verified (nodes with other parents than the node before are siblings of it), and
-    the path that is accepted. The hidden state of a committed position is its number, that of a wrong guess -1."""
+    request the draft tokens that are verified (two children of each node, in order), and the path that is accepted, of
+    which so many positions are `lost`. The hidden state of a committed position is its number, of a wrong guess -1."""
     starts = starts or [0] * len(requests)
     drafts = drafts or [(0, ())] * len(requests)
     spans = [
@@ -59,7 +59,7 @@ def step(runtime, *requests, limits=None, starts=None, drafts=None):
     hidden = torch.tensor(positions)[:, None].expand(-1, W).float()
     output = ForwardOutput(torch.zeros(len(spans), 8), {1: hidden})
     for request, (_, path) in zip(requests, drafts, strict=True):
-        request.computed = len(request.tokens) + len(path)
+        request.computed = len(request.tokens) + len(path) - lost
         request.tokens += [1] * (len(path) + 1)
     verdict = Verdict([SpanVerdict(path, (1,) * (len(path) + 1), None, None, None) for _, path in drafts])
     return runtime.collect(batch, output, verdict, [4] * len(spans) if limits is None else limits)

@@ -88,6 +88,19 @@ def test_verified_drafts_of_others_do_not_end_a_run():
     assert feed.hidden[:, 0].tolist() == [*range(18), *range(17)]
 
 
+def test_accepted_guesses_that_are_computed_again_are_read_from_the_later_step():
+    """The scheduler counts less as computed where keys of an accepted path could not be moved."""
+    requests = requests_of(1)
+    runtime = started(requests)
+    step(runtime, *requests, limits=[0], starts=[10], drafts=[(6, (1, 4))], lost=2)
+    assert len(runtime.run.steps) == 1
+    step(runtime, *requests, limits=[0], starts=[11])
+    assert runtime.sequences["r0"].is_complete
+    feed = step(runtime, *requests, starts=[14])
+    assert fed_positions(feed) == [list(range(1, 16))]
+    assert feed.hidden[:, 0].tolist() == [*range(15)]
+
+
 def a_run(request, start, most=100):
     return SilentRun([Member(request, request.blocks, None, most)], [start])  # type: ignore[arg-type]
 
@@ -98,6 +111,8 @@ def next_step(request, start, drafted=0):
 
 
 def added(run, batch, path=()):
+    (span,) = batch.spans
+    span.request.computed = span.start + 1 + len(path)
     run.add(batch, SimpleNamespace(spans=[SimpleNamespace(path=path)]), {})
 
 

@@ -160,3 +160,40 @@ def test_a_planner_is_told_what_its_only_drafter_takes(toy_model):
     run_requests(make_engine(toy_model, extra=extra).engine, requests)
     assert planner.told
     assert all(seconds > 0.01 for seconds, _ in planner.told)
+
+
+def test_a_drafter_that_is_switched_off_is_not_taken_for_the_cheapest(toy_model):
+    """What the others take would then count as nothing."""
+    requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
+    expected, planner = run(toy_model, requests).tokens(), Told()
+
+    class Broken(OracleDrafter):
+        name = "broken"
+
+        def propose(self, *arguments):
+            raise OSError("gone")
+
+    extra = {
+        "slow": plugin(slow(expected, "slow", 0.01), planner),
+        "broken": plugin(Broken({}, 2)),
+    }
+    assert run_requests(make_engine(toy_model, extra=extra).engine, requests).metrics.drafters_disabled == {"broken"}
+    assert all(seconds > 0.01 for seconds, _ in planner.told[-3:])
+
+
+def test_a_planner_that_fails_when_it_is_told_what_asking_takes_goes_on_without(toy_model):
+    requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
+    expected = run(toy_model, requests).tokens()
+
+    class Failing(VerifyAll):
+        def asked(self, seconds, num_asked):
+            raise OSError("gone")
+
+    class Odd(VerifyAll):
+        asked = None
+
+    for planner in (Failing(32), Odd(32)):
+        drafter = OracleDrafter(expected, 2)
+        outcome = run_requests(make_engine(toy_model, extra={"oracle": plugin(drafter, planner)}).engine, requests)
+        assert outcome.tokens() == expected
+        assert outcome.metrics.num_accepted_tokens

@@ -56,14 +56,17 @@ class HiddenStates(Mapping[int, "Tensor"]):
         return len(self.layers)
 
 
-def as_one(steps: Sequence[Mapping[int, Tensor]], num_rows: int) -> Sequence[Mapping[int, Tensor]]:
-    """Consecutive steps of so many rows together, as one step where their rows follow each other."""
-    first, last = steps[0], steps[-1]
-    if not (isinstance(first, HiddenStates) and isinstance(last, HiddenStates) and first.source is last.source):
+def as_one(steps: Sequence[Mapping[int, Tensor]]) -> Sequence[Mapping[int, Tensor]]:
+    """Several steps as one where their rows follow each other."""
+    first = steps[0]
+    if not isinstance(first, HiddenStates):
         return steps
-    if last.end - first.begin != num_rows:
-        return steps
-    return [HiddenStates(first.layers, first.source, first.begin, last.end)]
+    end = first.end
+    for step in steps[1:]:
+        if not (isinstance(step, HiddenStates) and step.source is first.source and step.begin == end):
+            return steps
+        end = step.end
+    return [HiddenStates(first.layers, first.source, first.begin, end)]
 
 
 class HiddenBuffers:

@@ -38,11 +38,12 @@ class Member(NamedTuple):
 
 
 class SilentStep(NamedTuple):
-    """A step, and the hidden states of its rows."""
+    """A step, the hidden states of its rows, and below which position each request was computed afterwards."""
 
     batch: Batch
     verdict: Verdict
     hidden: Mapping[int, Tensor]
+    ends: Sequence[int]
 
 
 class Committed(NamedTuple):
@@ -77,17 +78,15 @@ class SilentRun:
         return True
 
     def add(self, batch: Batch, verdict: Verdict, hidden: Mapping[int, Tensor]) -> None:
-        self.steps.append(SilentStep(batch, verdict, hidden))
+        """Call after the step was committed: of an accepted path, less may count as computed."""
+        self.starts = [member.request.computed for member in self.members]
+        self.steps.append(SilentStep(batch, verdict, hidden, self.starts))
         self.num_rows += batch.num_rows
-        if batch.num_rows == len(self.members):
-            self.starts = [start + 1 for start in self.starts]
-        else:
-            self.starts = [s + 1 + len(decided.path) for s, decided in zip(self.starts, verdict.spans, strict=True)]
 
     @property
     def hidden(self) -> Sequence[Mapping[int, Tensor]]:
         """Of all rows, in order."""
-        return as_one([step.hidden for step in self.steps], self.num_rows)
+        return as_one([step.hidden for step in self.steps])
 
     def committed(self) -> Iterator[Committed]:
         count, stride = len(self.steps), len(self.members)
@@ -98,10 +97,11 @@ class SilentRun:
 
     def rows_of(self, i: int) -> Sequence[int]:
         rows: list[int] = []
-        first = 0
-        for batch, verdict, _ in self.steps:
-            rows += committed_rows(batch.spans[i], verdict.spans[i], first + batch.row_offsets[i])
-            first += batch.num_rows
+        first, start = 0, self.first_starts[i]
+        for batch, verdict, _, ends in self.steps:
+            committed = committed_rows(batch.spans[i], verdict.spans[i], first + batch.row_offsets[i])
+            rows += committed[: ends[i] - start]
+            first, start = first + batch.num_rows, ends[i]
         return rows
 
 

@@ -51,11 +51,13 @@ class Proposal(NamedTuple):
 
 
 class Drafting:
-    """One or several guarded drafters. `calibration`: what the planner learns of the drafts that it is given; the parts
-    of merged ones are learned here."""
+    """One or several guarded drafters. `calibration`: where the planner shares it, it learns there of the drafts that
+    it is given; the parts of merged ones are learned here."""
 
     def __init__(self, guards: Sequence[GuardedDrafter], planner: DraftPlanner, calibration: Calibration) -> None:
         self.guards, self.planner, self.calibration = guards, planner, calibration
+        self.scores_all = getattr(planner, "calibration", None) is not calibration
+        """Whether the planner leaves it to this object to learn of all drafts."""
         self.proposals: dict[str, list[Proposal]] = {}
         """The drafts proposed after the last step, by request id; kept only where several drafters compete and another
         than the cheapest was asked."""
@@ -83,7 +85,7 @@ class Drafting:
         live = [i for i, span in enumerate(verdict.spans) if span.tokens and requests[i].finish_reason is None]
         began = time.perf_counter()
         planned = self.planner.limits([requests[i] for i in live])
-        if not self.proposals and not any(planned):  # most steps while every request backs off
+        if not any(planned) and not self.proposals and batch.num_rows == len(batch.spans):  # every request backs off
             for guard in self.guards:
                 guard.propose(batch, output, verdict, [0] * len(batch.spans))
             return
@@ -97,7 +99,7 @@ class Drafting:
             self.score(batch, verdict)
             if batch.only_decodes:
                 self.measure_step(seconds)
-            guards = sorted(guards, key=lambda guard: guard.seconds_per_draft)
+            guards = sorted((guard for guard in guards if guard.enabled), key=lambda guard: guard.seconds_per_draft)
             best = self.compete(guards, batch, output, verdict, limits)
         for i in live:
             requests[i].draft = best[i]
@@ -126,7 +128,7 @@ class Drafting:
                 if draft is not None:
                     found[i].append(Proposal(guard, draft))
         for span, each in zip(batch.spans, found, strict=True):
-            if each and each[-1].guard is not guards[0]:
+            if each and (self.scores_all or each[-1].guard is not guards[0]):
                 self.proposals[span.request.id] = each
         return [self.merged(each, limit) for each, limit in zip(found, limits, strict=True)]
 
@@ -182,7 +184,7 @@ class Drafting:
                 self.pace[request_id] = pace + PACE_RATE * (len(decided.tokens) - pace)
                 proposals = self.proposals.pop(request_id, ())
                 for guard, draft in proposals:
-                    if len(proposals) > 1:
+                    if len(proposals) > 1 or self.scores_all:
                         self.calibration.observe(draft, decided.tokens)
                     guard.hits.add(request_id, right_tokens(draft, self.calibration.survival(draft), decided.tokens))
 

@@ -15,7 +15,7 @@ from specserve.guards.draft_checks import check_draft
 from specserve.speculation.planning import most_useful
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
@@ -32,6 +32,7 @@ class GuardedPlanner:
         self.limits_part = log.part(plugin, "planner's limits")
         self.choose_part = log.part(plugin, "planner's choice")
         self.learn_part = log.part(plugin, "planner's learning")
+        self.cost_part = log.part(plugin, "planner's learning of costs")
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         if not self.choose_part.enabled:
@@ -65,9 +66,12 @@ class GuardedPlanner:
         return valid and attribute(valid, proposed, self.plugin)
 
     def asked(self, seconds: float, num_asked: int) -> None:
-        learn: Callable[[float, int], None] | None = getattr(self.planner, "asked", None)
-        if learn is not None:
-            self.learn_part.call(None, learn, seconds, num_asked)
+        self.cost_part.call(None, self.tell_cost, seconds, num_asked)
+
+    def tell_cost(self, seconds: float, num_asked: int) -> None:
+        learn = getattr(self.planner, "asked", None)
+        if callable(learn):
+            learn(seconds, num_asked)
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.learn_part.call(None, self.planner.learn, batch, verdict, seconds)
