@@ -101,6 +101,19 @@ def test_accepted_guesses_that_are_computed_again_are_read_from_the_later_step()
     assert feed.hidden[:, 0].tolist() == [*range(15)]
 
 
+def test_a_verifier_that_adds_no_token_to_an_accepted_path_leaves_its_last_row_for_later():
+    requests = requests_of(1)
+    runtime = started(requests)
+    step(runtime, *requests, limits=[0], starts=[10], drafts=[(6, (1, 4))], lost=1)
+    requests[0].tokens.pop()
+    for start in (12, 13):
+        step(runtime, *requests, limits=[0], starts=[start])
+    assert len(runtime.run.steps) == 3
+    feed = step(runtime, *requests, starts=[14])
+    assert fed_positions(feed) == [list(range(1, 16))]
+    assert feed.hidden[:, 0].tolist() == [*range(15)]
+
+
 def a_run(request, start, most=100):
     return SilentRun([Member(request, request.blocks, None, most)], [start])  # type: ignore[arg-type]
 

@@ -192,8 +192,31 @@ def test_a_planner_that_fails_when_it_is_told_what_asking_takes_goes_on_without(
     class Odd(VerifyAll):
         asked = None
 
+    parts = []
     for planner in (Failing(32), Odd(32)):
         drafter = OracleDrafter(expected, 2)
         outcome = run_requests(make_engine(toy_model, extra={"oracle": plugin(drafter, planner)}).engine, requests)
         assert outcome.tokens() == expected
         assert outcome.metrics.num_accepted_tokens
+        parts.append({part for _, part, _ in outcome.metrics.faults.counts})
+    assert parts == [{"planner's learning of costs"}, set()]
+
+
+def test_where_the_planner_is_a_plugins_single_drafts_are_learned_of_too(toy_model):
+    """The default planner learns of them itself, from the calibration that it shares."""
+    requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
+    expected = run(toy_model, requests).tokens()
+
+    class Silent(OracleDrafter):
+        name = "silent"
+
+        def draft(self, request, limit):
+            return None
+
+    for planner in (VerifyAll(32), None):
+        extra = {"oracle": plugin(OracleDrafter(expected, 2), planner), "silent": plugin(Silent({}, 2))}
+        engine = make_engine(toy_model, extra=extra).engine
+        assert run_requests(engine, requests).tokens() == expected
+        rates = engine.drafting.calibration.rates
+        assert {source for source, *_ in rates} == {"oracle"}
+        assert all(rate.hits == rate.trials for rate in rates.values())
