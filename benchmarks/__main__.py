@@ -32,6 +32,7 @@ CASES = {
     "speculation": "throughput with n-gram speculation against plain decoding",
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
+    "cudahost": "launches and host time of a CUDA step, without a device",
     "index": "cost of the n-gram index by its size; no model",
     "replay": "acceptance length of n-gram drafters on recorded texts; no model (downloads packages)",
 }
