@@ -15,9 +15,9 @@ compiled = partial(ptx_for_sm90, floats=("eps",), free=("num_rows",))
 
 
 def linear_ptx(dtype, kind):
-    from specserve.kernels import triton_kernels as cuda
+    from specserve.kernels import triton_linear as cuda
 
-    tiles = cuda.TILES[dtype]
+    tiles = cuda.ONE_TILE[dtype][-1].sizes
     return compiled(
         cuda.linear_kernel,
         dict.fromkeys(("x", "weight", "bias", "out"), f"*{kind}"),
@@ -43,11 +43,26 @@ def compile_linear_in_float32_is_not_rounded_to_tf32():
 
 
 def compile_the_other_kernels():
-    from specserve.kernels import triton_kernels as cuda
+    from specserve.kernels import triton_rows as cuda
 
     for kind in ("fp32", "bf16", "fp16"):
         p = f"*{kind}"
-        compiled(cuda.rms_norm_kernel, {"x": p, "weight": p, "out": p}, ("size",), {"BLOCK": 4096}, num_warps=8)
+        compiled(
+            cuda.add_and_norm_kernel,
+            {"x": p, "added": p, "weight": p, "out": p},
+            ("size", "out_stride"),
+            {"HAS_ADDED": True, "BLOCK": 4096},
+            num_warps=8,
+        )
+        compiled(
+            cuda.rotate_and_write_kernel,
+            dict.fromkeys(("qkv", "q_gain", "k_gain", "q", "key_cache", "value_cache"), p)
+            | {"cos": "*fp32", "sin": "*fp32", "positions": "*i64", "slots": "*i64"},
+            (),
+            {"HEADS": 32, "KV_HEADS": 8, "HEAD_DIM": 128, "ROTARY_DIM": 64, "HAS_NORM": True, "BLOCK": 128},
+            floats=("eps", "key_limit"),
+            num_warps=1,
+        )
         compiled(
             cuda.rotary_kernel,
             {"x": p, "cos": "*fp32", "sin": "*fp32", "out": p},

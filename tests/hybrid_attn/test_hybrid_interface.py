@@ -41,7 +41,7 @@ class Recorder(AttentionBackend):
     """Answers every row with its own name's number and remembers what it was asked."""
 
     def __init__(self, name, value):
-        self.name, self.value, self.calls = name, value, []
+        self.name, self.value, self.calls, self.cache = name, value, [], None
 
     def plan(self, batch):
         return batch
@@ -51,6 +51,13 @@ class Recorder(AttentionBackend):
         assert torch.equal(q[:, 0, 0].long(), plan.positions)
         self.calls.append(Call(layer, plan.positions.tolist(), [(s.start, s.length, s.drafted) for s in plan.spans]))
         return torch.full_like(q, self.value)
+
+    @property
+    def writable_cache(self):
+        return self.cache
+
+    def attend(self, layer, q, plan):
+        return self.forward(layer, q, q, q, plan)
 
 
 def request(name, prompt_len, generated):
@@ -82,6 +89,23 @@ def test_the_composition_defines_every_part_of_the_interface_itself():
     assert parts_of(AttentionFactory) == {part for parts in FACTORY_PARTS.values() for part in parts}
     made = {*vars(HybridFactory), *HybridFactory(Half("a"), Half("b"), "decode").__dict__}
     assert parts_of(AttentionFactory) <= made
+
+
+def test_its_cache_is_writable_where_both_members_say_so_of_the_same(hybrid):
+    assert hybrid.writable_cache is None
+    hybrid.prompt.cache = cache = object()
+    assert hybrid.writable_cache is None
+    hybrid.generated.cache = cache
+    assert hybrid.writable_cache is cache
+    hybrid.generated.cache = object()
+    assert hybrid.writable_cache is None
+
+
+def test_behind_a_written_cache_every_row_goes_where_it_goes_in_forward(hybrid):
+    one = Span(request("a", 4, 4), 0, 8, 0, 0)
+    for batch in (build(one), build(Span(one.request, 0, 4, 0, 0)), build(Span(one.request, 4, 4, 0, 0))):
+        expected, q = forward(hybrid, batch), batch.positions[:, None, None].float()
+        assert hybrid.attend(0, q, hybrid.plan(batch))[:, 0, 0].tolist() == expected
 
 
 def test_every_capability_of_a_composition_follows_from_its_members():

@@ -19,7 +19,7 @@ COMPONENTS = {
     "text": "protocols root",
     "sampling": "batch protocols root",
     "models": "batch protocols root",
-    "kernels": "batch models protocols sampling",
+    "kernels": "batch kv models protocols sampling root",
     "attention": "batch kernels kv plugins protocols root",
     "draft_models": "batch kv models protocols sampling root",
     "speculation": "batch root",
@@ -33,7 +33,7 @@ COMPONENTS = {
 USED_BY_PLUGINS = {
     "specserve_cpu": "batch declare hookspecs kv models protocols sampling root",
     "specserve_eagle": "batch declare hookspecs kernels models protocols text root",
-    "specserve_hybrid_attn": "attention batch declare hookspecs kv protocols root",
+    "specserve_hybrid_attn": "attention batch declare hookspecs kernels kv protocols root",
     "specserve_lora": "batch declare hookspecs models protocols server root",
     "specserve_ngram": "batch declare hookspecs models protocols server text root",
     "specserve_repeat": "batch declare hookspecs protocols root",

@@ -12,8 +12,8 @@ MAX_FUNCTION_LINES = 75
 """A training loop and a GPU kernel, each one loop, come near it."""
 P90_FUNCTION_LINES = 20
 MANY_ARGUMENTS = 6
-MAX_FUNCTIONS_OF_MANY_ARGUMENTS = 10
-"""GPU kernels take pointers, sizes and constants one by one; little else should."""
+MAX_FUNCTIONS_OF_MANY_ARGUMENTS = 3
+"""Beside GPU kernels, which take pointers, sizes and constants one by one."""
 MAX_ANY_IN_CORE = 40
 """`Any` turns the type checker off. It stands where JSON, plugins and checkpoints come in."""
 
@@ -37,7 +37,8 @@ def test_most_functions_are_short():
 
 
 def test_few_functions_take_many_arguments():
-    many = [function for function in functions(*PRODUCT) if function.num_arguments > MANY_ARGUMENTS]
+    others = [function for function in functions(*PRODUCT) if not function.where.endswith("_kernel")]
+    many = [function for function in others if function.num_arguments > MANY_ARGUMENTS]
     assert len(many) <= MAX_FUNCTIONS_OF_MANY_ARGUMENTS, many
 
 

@@ -20,15 +20,19 @@ KINDS = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16"
 def paged_ptx(name, dtype, head_dim=128, group=4):
     import triton
 
+    from specserve.kernels.triton_rows import write_kernel
     from specserve_hybrid_attn.cuda import paged_kernels as kernels
 
     config, p = tile_config_for(dtype.itemsize, group), KINDS[dtype]
-    heads = {"NUM_KV_HEADS": 8, "HEAD_DIM": head_dim, "BLOCK_D": triton.next_power_of_2(head_dim)}
+    block_d = triton.next_power_of_2(head_dim)
+    heads = {"KV_HEADS": 8, "HEAD_DIM": head_dim}
     tile_sizes = {"GROUP_SIZE": group, "SPLIT_SIZE": config.split_size, "BLOCK_M": config.block_m}
     if name == "write":
         pointers = dict.fromkeys(("keys", "values", "key_cache", "value_cache"), p) | {"slots": "*i64"}
         strides = ("key_row_stride", "key_head_stride", "value_row_stride", "value_head_stride")
-        return ptx_for_sm90(kernels.write_kernel, pointers, strides, heads, floats=("key_limit",), num_warps=1)
+        constants = heads | {"BLOCK": block_d}
+        return ptx_for_sm90(write_kernel, pointers, strides, constants, floats=("key_limit",), num_warps=1)
+    heads["BLOCK_D"] = block_d
     results = dict.fromkeys(("partial_out", "partial_max", "partial_sum"), "*fp32") | {"tiles": "*i64"}
     if name == "merge":
         constants = heads | tile_sizes
@@ -37,7 +41,7 @@ def paged_ptx(name, dtype, head_dim=128, group=4):
     pointers |= dict.fromkeys(("block_ids", "paths", "items"), "*i64")
     constants = heads | tile_sizes | {"BLOCK_SIZE": 16, "BLOCK_N": config.block_n}
     return ptx_for_sm90(
-        kernels.attend_kernel, pointers, ("q_row_stride", "q_head_stride", "window"), constants,
+        kernels.attend_kernel, pointers, ("window",), constants,
         floats=("scale",), free=("window",), num_warps=config.num_warps, num_stages=config.num_stages,
     )  # fmt: skip
 

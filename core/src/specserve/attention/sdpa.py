@@ -8,13 +8,11 @@ reach its bits either. Tiles whose lengths fall on the same grid point share a c
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
 from specserve.batch.builder import to_device
@@ -25,7 +23,6 @@ from specserve.protocols import AttentionBackend, AttentionCapabilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
 
     from torch import Tensor
 
@@ -34,6 +31,8 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionSpec
 
 
+Product: TypeAlias = "Callable[[Tensor, Tensor, Tensor, Tensor, float], Tensor]"
+"""Queries [tiles, kv_heads, query rows, head_dim], keys, values, mask, scale -> the queries' shape."""
 QUERY_LIMIT = 2.0**60
 """No score of such a query and a key of the cache overflows. A hidden key's score must not: inf - inf is NaN, and what
 the row does not see would reach it."""
@@ -77,7 +76,7 @@ class SdpaAttention(AttentionBackend):
         self.group_size = spec.num_heads // spec.num_kv_heads
         self.rows_per_tile = tile_rows(self.group_size)
         self.windows = sorted(set(spec.sliding_windows), key=lambda w: w or 0)
-        self.one_backend = backend_chooser(device)
+        self.product = scaled_dot_product(device)
         self.query_limit = min(QUERY_LIMIT, torch.finfo(dtype).max)
         self.reads_next_row = device.type == "cpu" and dtype != torch.float32 and spec.head_dim % HALF_DEPTH != 0
         """May a product read into the next row (see `HALF_DEPTH`)? The cache is finite, queries need not be."""
@@ -152,9 +151,16 @@ class SdpaAttention(AttentionBackend):
 
     # --- once per layer -----------------------------------------------------------------------------
 
+    @property
+    def writable_cache(self) -> KVCache:
+        return self.cache
+
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Plan) -> Tensor:
-        spec, window = self.spec, self.spec.sliding_windows[layer]
         self.cache.write(layer, plan.slots, k, v)
+        return self.attend(layer, q, plan)
+
+    def attend(self, layer: int, q: Tensor, plan: Plan) -> Tensor:
+        spec, window = self.spec, self.spec.sliding_windows[layer]
         bounded = (finite(q) if self.reads_next_row else q).clamp(-self.query_limit, self.query_limit)
         queries = self.pad_heads(self.tiled(bounded, plan.rows))
         parts = []
@@ -163,8 +169,7 @@ class SdpaAttention(AttentionBackend):
                 self.pad_heads(t.view(gather.copies, -1, spec.num_kv_heads, spec.head_dim)).transpose(1, 2)
                 for t in gather.read(layer)
             )
-            with self.one_backend():
-                parts += [self.attend(call, window, queries, keys, values) for call in gather.calls]
+            parts += [self.attend_call(call, window, queries, keys, values) for call in gather.calls]
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
         rows = self.untiled(out[..., : spec.head_dim], plan.output_rows)
         if self.reads_next_row:
@@ -196,16 +201,16 @@ class SdpaAttention(AttentionBackend):
             return by_row[:, :, 0].reshape(-1, spec.num_heads, spec.head_dim)
         return by_row.transpose(1, 2).reshape(-1, spec.num_heads, spec.head_dim).index_select(0, output_rows)
 
-    def attend(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def attend_call(self, call: Call, window: int | None, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         queries = queries[call.tiles]
         tiles = len(queries)
         copies = 2 if tiles == 1 and self.splits_lone_tile() else tiles
-        return F.scaled_dot_product_attention(
+        return self.product(
             queries.expand(copies, -1, -1, -1),
             keys[:, :, : call.length].expand(copies, -1, -1, -1),
             values[:, :, : call.length].expand(copies, -1, -1, -1),
-            attn_mask=call.masks[window],
-            scale=self.spec.scale,
+            call.masks[window],
+            self.spec.scale,
         )[:tiles]
 
     def splits_lone_tile(self) -> bool:
@@ -214,17 +219,26 @@ class SdpaAttention(AttentionBackend):
         return self.spec.num_kv_heads == 1 and self.device.type == "cpu" and torch.get_num_threads() > 1
 
 
-def backend_chooser(device: torch.device) -> Callable[[], AbstractContextManager[object]]:
-    """The context manager for SDPA calls that keeps one arithmetic for all rows.
+def scaled_dot_product(device: torch.device) -> Product:
+    """torch's SDPA in one arithmetic for all rows.
 
-    On CUDA torch picks a backend per call, by shape: flash takes no mask, cuDNN plans by shape, math goes through
-    cuBLAS, whose algorithm follows the row count. The memory-efficient kernel gives every (query, head) a program
-    that walks the keys in one order, takes expanded keys (a batch stride of 0) and any mask whose rows are whole
-    multiples of 8 numbers, which the key grid gives.
+    On CUDA torch would pick a backend per call, by shape: flash takes no mask, cuDNN plans by shape, math goes through
+    cuBLAS, whose algorithm follows the row count. The memory-efficient kernel, called by its name, gives every (query,
+    head) a program that walks the keys in one order, takes expanded keys (a batch stride of 0) and any mask whose rows
+    are whole multiples of 8 numbers, which the key grid gives.
     """
-    if device.type != "cuda":
-        return nullcontext
-    return partial(sdpa_kernel, SDPBackend.EFFICIENT_ATTENTION)
+    return memory_efficient if device.type == "cuda" else chosen_by_torch
+
+
+def memory_efficient(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    seen = mask.expand(-1, queries.shape[1], -1, -1)
+    operator = torch.ops.aten._scaled_dot_product_efficient_attention
+    out: Tensor = operator(queries, keys, values, seen, False, scale=scale)[0]
+    return out
+
+
+def chosen_by_torch(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, scale=scale)
 
 
 class SdpaFactory:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers
 
 FACTORY_PARTS = {"attributes": ("name", "capabilities"), "methods": ("build",)}
-BACKEND_PARTS = {"attributes": ("name", "arithmetic"), "methods": ("backend_for", "plan", "forward")}
+BACKEND_PARTS = {
+    "attributes": ("name", "arithmetic", "writable_cache"),
+    "methods": ("backend_for", "plan", "forward", "attend"),
+}
 
 
 class ChosenAttention(NamedTuple):

@@ -17,6 +17,8 @@ import torch
 import triton
 import triton.language as tl
 
+from specserve.kernels.triton_launch import ALIGNMENT, Launch, blocks, dense
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -52,10 +54,10 @@ def down_kernel(
     """reduced[part, row, r] = sum over d of x[row, d] * down[r, d]; one program per tile, part and block of ranks."""
     begin = tl.load(tiles + tl.program_id(0) * 3)
     count = tl.load(tiles + tl.program_id(0) * 3 + 1)
-    part = tl.program_id(1)
+    part = tl.program_id(1) % PARTS
     entry = table + (tl.load(tiles + tl.program_id(0) * 3 + 2) * PARTS + part) * FIELDS
     rank = tl.load(entry + 2).to(tl.int32)
-    first = tl.program_id(2) * RANKS
+    first = tl.program_id(1) // PARTS * RANKS
     if first >= rank:
         return
     down = tl.load(entry).to(tl.pointer_type(x.dtype.element_ty))
@@ -93,12 +95,13 @@ def up_kernel(
     """out[row, first + c] += sum over r of reduced[part, row, r] * up[c, r]; one program per tile, part and columns."""
     begin = tl.load(tiles + tl.program_id(0) * 3)
     count = tl.load(tiles + tl.program_id(0) * 3 + 1)
-    part = tl.program_id(1)
+    part = tl.program_id(1) % PARTS
     entry = table + (tl.load(tiles + tl.program_id(0) * 3 + 2) * PARTS + part) * FIELDS
     rank = tl.load(entry + 2).to(tl.int32)
     width = tl.load(entry + 4).to(tl.int32)
-    columns = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
-    if (rank == 0) | (tl.program_id(2) * COLUMNS >= width):
+    begin_column = tl.program_id(1) // PARTS * COLUMNS
+    columns = begin_column + tl.arange(0, COLUMNS)
+    if (rank == 0) | (begin_column >= width):
         return
     up = tl.load(entry + 1).to(tl.pointer_type(out.dtype.element_ty))
     rows, ranks = tl.arange(0, ROWS), tl.arange(0, RANKS)
@@ -158,6 +161,8 @@ class SegmentedAdd:
     def __init__(self) -> None:
         self.tables: OrderedDict[tuple[str | int, ...], tuple[Tensor, int, int] | None] = OrderedDict()
         self.last: tuple[Sequence[Segment], Tiling] | None = None
+        self.launches: dict[tuple[torch.dtype | int | bool, ...], tuple[Launch, Launch]] = {}
+        """Down and up, by all that they are specialised on."""
 
     def __call__(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
         adapters, tiles = self.cached_tiling(segments, x.device)
@@ -165,26 +170,37 @@ class SegmentedAdd:
         if found is None:
             return
         table, rank, width = found
-        x = x.contiguous()
+        x = dense(x)
         reduced = x.new_empty((PARTS, len(x), rank))
-        down_kernel[(len(tiles), PARTS, triton.cdiv(rank, RANKS))](
+        down, up = self.launches_for(x, out)
+        down(
+            len(tiles), PARTS * blocks(rank, RANKS),
             x, tiles, table, reduced, len(x), x.shape[1], x.stride(0), rank,
-            PARTS=PARTS, FIELDS=FIELDS, ROWS=ROWS, RANKS=RANKS, DEPTH=DEPTH,
         )  # fmt: skip
-        up_kernel[(len(tiles), PARTS, triton.cdiv(width, COLUMNS))](
+        up(
+            len(tiles), PARTS * blocks(width, COLUMNS),
             reduced, tiles, table, out, len(x), out.stride(0), rank,
-            PARTS=PARTS, FIELDS=FIELDS, ROWS=ROWS, RANKS=RANKS, COLUMNS=COLUMNS,
         )  # fmt: skip
+
+    def launches_for(self, x: Tensor, out: Tensor) -> tuple[Launch, Launch]:
+        key = x.dtype, x.shape[1], out.stride(0), out.data_ptr() % ALIGNMENT == 0
+        if key not in self.launches:
+            common: dict[str, int | bool] = {"PARTS": PARTS, "FIELDS": FIELDS, "ROWS": ROWS, "RANKS": RANKS}
+            down = Launch(down_kernel, {**common, "DEPTH": DEPTH})
+            self.launches[key] = down, Launch(up_kernel, {**common, "COLUMNS": COLUMNS})
+        return self.launches[key]
 
     def table(
         self, projection: str, adapters: Sequence[PackedAdapter], device: torch.device
     ) -> tuple[Tensor, int, int] | None:
-        """[adapters, PARTS, FIELDS], the largest rank and width; None where none of them changes the projection."""
+        """[adapters, PARTS, FIELDS], the largest rank in whole blocks, and the largest width; None where no adapter
+        changes the projection."""
         key: tuple[str | int, ...] = (projection, *(adapter.number for adapter in adapters))
         if key not in self.tables:
             none = Entry(torch.zeros((PARTS, FIELDS), dtype=torch.int64, device=device), 0, 0)
             entries = [adapter.entries.get(projection, none) for adapter in adapters]
-            rank, width = max(e.rank for e in entries), max(e.width for e in entries)
+            # in whole blocks: a kernel specialised on a neighbour's rank would be another binary
+            rank, width = blocks(max(e.rank for e in entries), RANKS) * RANKS, max(e.width for e in entries)
             self.tables[key] = (torch.stack([e.table for e in entries]), rank, width) if rank else None
             if len(self.tables) > CACHED_TABLES:
                 self.tables.popitem(last=False)

@@ -83,6 +83,10 @@ class Projection:
         out = self._kernel(x, self.weight, self.bias)
         if out.shape != (len(x), self.out_features):  # a broadcast would reach the rows of other requests
             raise BadAnswerError("gave a product of another shape than rows and outputs")
+        self.add_deltas(x, out, at)
+        return out
+
+    def add_deltas(self, x: Tensor, out: Tensor, at: BatchRows) -> None:
+        """x: [T, in]; adds to out: [T, out]."""
         for delta in self.deltas:
             delta(x, out, at.rows, at.lora)
-        return out

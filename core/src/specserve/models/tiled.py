@@ -60,7 +60,7 @@ class TiledPass:
         sides = [None if side is None else side[tile] for tile in tiles]
         places = [BatchRows(tile, batch.lora) for tile in tiles]
         # rows beyond T are padding: no other row reads them
-        attended = x.new_zeros((len(positions), model.num_heads, model.head_dim))
+        padded = x.new_zeros((len(positions), model.num_heads, model.head_dim)) if len(positions) > T else None
         for layer in range(model.num_layers):
             if layer in taps:
                 copy_tap(taps, layer, joined(xs))
@@ -72,7 +72,9 @@ class TiledPass:
             out = self.attention.forward(layer, q, k, v, plan)
             if out.shape != q.shape:  # a broadcast would reach the rows of other requests
                 raise BadAnswerError("gave attention of another shape than the queries")
-            attended[:T] = out
+            attended = out
+            if padded is not None:
+                padded[:T], attended = out, padded
             xs = [
                 model.attention_output(layer, rows, attended[at.rows], at) for rows, at in zip(xs, places, strict=True)
             ]

@@ -124,6 +124,18 @@ class AttentionBackend(Protocol):
         A kernel set may have fused the model's layers with the latter."""
         return self
 
+    @property
+    def writable_cache(self) -> KVCache | None:
+        """The cache, where it lies by slot and a caller may write a batch's keys and values there, as `KVCache.write`
+        does, and call `attend`: a kernel set can then write them with the kernel that rotates them. None: all goes
+        through `forward`."""
+        return None
+
+    def attend(self, layer: int, q: Tensor, plan: Any) -> Tensor:
+        """`forward` behind its writing: the keys and values of all rows are in the cache. For backends that have a
+        `writable_cache`."""
+        raise TypeError(f"attention {self.name} has no writable cache: call forward")
+
     def plan(self, batch: Batch) -> Any:
         """Work out, once per batch, what every layer needs. Called after the batch's blocks are allocated."""
         ...

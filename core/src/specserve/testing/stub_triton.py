@@ -12,7 +12,7 @@ import subprocess
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 from triton import knobs
@@ -23,7 +23,28 @@ from triton.runtime import driver
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    Twin = Callable[[dict[str, Any]], None]
+    from torch import Tensor
+
+    Twin = Callable[[dict[str, Tensor | float]], None]
+
+
+class Jitted(Protocol):
+    """The function of a kernel."""
+
+    arg_names: list[str]
+
+
+class Source(Protocol):
+    """What a binary was compiled from."""
+
+    fn: Jitted
+
+
+class Metadata(Protocol):
+    """Of a binary."""
+
+    name: str
+
 
 HOPPER = GPUTarget("cuda", 90, 32)
 HOPPER_PROPERTIES = {"max_shared_mem": 232448, "multiprocessor_count": 132, "warpSize": 32, "max_num_regs": 65536}
@@ -73,19 +94,19 @@ class StubDriver:
         self.launches: Counter[str] = Counter()
         self.binaries: list[Binary] = []
 
-    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+    def launcher_cls(self, source: Source, metadata: Metadata) -> Callable[..., None]:
         """Called once per binary; what it returns is called once per launch."""
         name, names = metadata.name, source.fn.arg_names
         twin, launches = self.twins.get(name), self.launches
 
-        def launch(grid_x: int, grid_y: int, grid_z: int, stream: int, function: Any, *rest: Any) -> None:
+        def launch(grid_x: int, grid_y: int, grid_z: int, stream: int, function: str, *rest: Tensor | float) -> None:
             launches[name] += 1
             if twin is not None and grid_x * grid_y * grid_z:
                 twin(dict(zip(names, rest[-len(names) :], strict=True)))
 
         return launch
 
-    def loaded(self, module: Any, function: Any, name: str, files: Mapping[str, str], _: str) -> None:
+    def loaded(self, module: int, function: str, name: str, files: Mapping[str, str], _: str) -> None:
         self.binaries += [Binary(name, Path(path)) for file, path in files.items() if file.endswith(".cubin")]
 
     def get_current_target(self) -> GPUTarget:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
+    from specserve.kv.cache import KVCache
 
 
 class SubPlan(NamedTuple):
@@ -43,6 +44,11 @@ class HybridAttention(AttentionBackend):
             return self.prompt.backend_for(batch)
         return self
 
+    @property
+    def writable_cache(self) -> KVCache | None:
+        caches = [member.writable_cache for member in (self.prompt, self.generated)]
+        return caches[0] if caches[0] is caches[1] else None
+
     def plan(self, batch: Batch) -> tuple[SubPlan, ...]:
         if is_generated_only(batch):
             return (SubPlan(self.generated, slice(None), self.generated.plan(batch)),)
@@ -56,4 +62,12 @@ class HybridAttention(AttentionBackend):
         for part in plan:
             rows = part.rows
             out[rows] = part.backend.forward(layer, q[rows], k[rows], v[rows], part.plan)
+        return out
+
+    def attend(self, layer: int, q: Tensor, plan: tuple[SubPlan, ...]) -> Tensor:
+        if len(plan) == 1:
+            return plan[0].backend.attend(layer, q, plan[0].plan)
+        out = q.new_empty(q.shape)
+        for part in plan:
+            out[part.rows] = part.backend.attend(layer, q[part.rows], part.plan)
         return out

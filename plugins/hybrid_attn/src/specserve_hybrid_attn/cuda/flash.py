@@ -79,9 +79,16 @@ class FlashAttention(AttentionBackend):
             return partial(self.cache.read_run, run=slice(block_ids[0] * size, (block_ids[-1] + 1) * size))
         return partial(self.cache.read_blocks, index=to_device(block_ids, self.device))
 
+    @property
+    def writable_cache(self) -> KVCache:
+        return self.cache
+
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: FlashPlan) -> Tensor:
-        spec, window = self.spec, self.spec.sliding_windows[layer]
         self.cache.write(layer, plan.slots, k, v)
+        return self.attend(layer, q, plan)
+
+    def attend(self, layer: int, q: Tensor, plan: FlashPlan) -> Tensor:
+        spec, window = self.spec, self.spec.sliding_windows[layer]
         keys, values = plan.read(layer)
         return self.varlen(
             q,

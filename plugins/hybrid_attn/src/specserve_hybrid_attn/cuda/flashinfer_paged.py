@@ -92,8 +92,15 @@ class FlashInferAttention(AttentionBackend):
         tables = cumulative(batch.query_lens), cumulative(num_pages), pages, last_page_len
         return [int32(numbers, self.device) for numbers in tables]
 
+    @property
+    def writable_cache(self) -> KVCache:
+        return self.cache
+
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: FlashInferPlan) -> Tensor:
         self.cache.write(layer, plan.slots, k, v)
+        return self.attend(layer, q, plan)
+
+    def attend(self, layer: int, q: Tensor, plan: FlashInferPlan) -> Tensor:
         out: Tensor = self.wrappers[self.spec.sliding_windows[layer]].run(q.contiguous(), self.pages[layer])
         return out
 

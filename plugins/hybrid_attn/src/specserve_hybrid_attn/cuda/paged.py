@@ -48,7 +48,7 @@ class PagedAttention(AttentionBackend):
         make_kernels: Callable[[AttentionSpec, KVCache, TileConfig], PagedKernels],
         config: TileConfig | None = None,
     ) -> None:
-        self.device, self.windows = device, spec.sliding_windows
+        self.device, self.windows, self.cache = device, spec.sliding_windows, cache
         self.config = config or tile_config_for(cache.data.itemsize, spec.num_heads // spec.num_kv_heads)
         self.kernels = make_kernels(spec, cache, self.config)
         self.trees = tree_kernels(device)
@@ -56,8 +56,15 @@ class PagedAttention(AttentionBackend):
     def plan(self, batch: Batch) -> PagedPlan:
         return make_plan(batch, self.config, self.kernels.bytes_per_item, self.trees, self.device)
 
+    @property
+    def writable_cache(self) -> KVCache:
+        return self.cache
+
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:
         self.kernels.write(layer, plan.slots, k, v)
+        return self.attend(layer, q, plan)
+
+    def attend(self, layer: int, q: Tensor, plan: PagedPlan) -> Tensor:
         return self.kernels.attend(layer, q, plan, self.windows[layer])
 
 

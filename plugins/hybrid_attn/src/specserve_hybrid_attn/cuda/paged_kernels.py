@@ -11,12 +11,14 @@ module.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
+from specserve.kernels.triton_launch import Launch, dense, power_of_2
+from specserve.kernels.triton_rows import write_kernel
 from specserve_hybrid_attn.cuda.paged_plan import TileRow
 from specserve_hybrid_attn.cuda.tree_masks import NO_WINDOW
 
@@ -29,37 +31,6 @@ if TYPE_CHECKING:
 
 LOG2_E = 1.4426950408889634
 TILE_FIELDS = tl.constexpr(len(TileRow._fields))
-
-
-@triton.jit
-def write_kernel(
-    keys: tl.tensor,
-    values: tl.tensor,
-    key_cache: tl.tensor,
-    value_cache: tl.tensor,
-    slots: tl.tensor,
-    key_row_stride: tl.tensor,
-    key_head_stride: tl.tensor,
-    value_row_stride: tl.tensor,
-    value_head_stride: tl.tensor,
-    key_limit: tl.tensor,
-    NUM_KV_HEADS: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-) -> None:
-    """One program per head of a row: 0 for NaN and infinities, keys clamped, as `KVCache.write` does it."""
-    row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    dims = tl.arange(0, BLOCK_D)
-    in_head = dims < HEAD_DIM
-    k = tl.load(keys + row * key_row_stride + head * key_head_stride + dims, mask=in_head, other=0.0).to(tl.float32)
-    v = tl.load(values + row * value_row_stride + head * value_head_stride + dims, mask=in_head, other=0.0)
-    v = v.to(tl.float32)
-    # comparisons with NaN are false
-    k = tl.where(tl.abs(k) < float("inf"), tl.minimum(tl.maximum(k, -key_limit), key_limit), 0.0)
-    v = tl.where(tl.abs(v) < float("inf"), v, 0.0)
-    offset = (tl.load(slots + row) * NUM_KV_HEADS + head) * HEAD_DIM + dims
-    tl.store(key_cache + offset, k.to(key_cache.dtype.element_ty), mask=in_head)
-    tl.store(value_cache + offset, v.to(value_cache.dtype.element_ty), mask=in_head)
 
 
 @triton.jit
@@ -96,11 +67,9 @@ def attend_kernel(
     partial_out: tl.tensor,
     partial_max: tl.tensor,
     partial_sum: tl.tensor,
-    q_row_stride: tl.tensor,
-    q_head_stride: tl.tensor,
     scale: tl.tensor,
     window: tl.tensor,
-    NUM_KV_HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
@@ -111,7 +80,7 @@ def attend_kernel(
 ) -> None:
     """One work item for one key head: the attention state of a tile over the keys of one split.
 
-    Scores are in powers of 2. partial_out: [items, NUM_KV_HEADS, BLOCK_M, BLOCK_D]; partial_max and partial_sum lack
+    Scores are in powers of 2. partial_out: [items, KV_HEADS, BLOCK_M, BLOCK_D]; partial_max and partial_sum lack
     the last dimension; all float32.
     """
     item, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -123,10 +92,8 @@ def attend_kernel(
     query, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
     row, head_in_group = query // GROUP_SIZE, query % GROUP_SIZE
     lengths, in_head = first_length + row, dims < HEAD_DIM
-    q_ptrs = (
-        q + (first_row + row)[:, None] * q_row_stride
-        + (head * GROUP_SIZE + head_in_group)[:, None] * q_head_stride + dims[None, :]
-    )  # fmt: skip
+    q_head = (first_row + row) * (KV_HEADS * GROUP_SIZE) + head * GROUP_SIZE + head_in_group
+    q_ptrs = q + q_head[:, None] * HEAD_DIM + dims[None, :]
     queries = tl.load(q_ptrs, mask=(row < num_rows)[:, None] & in_head[None, :], other=0.0)
     # --- keys: BLOCK_N at a time, at multiples of BLOCK_N along the path ---------------------------
     begin = tl.load(items + 2 * item + 1).to(tl.int32) * SPLIT_SIZE
@@ -139,7 +106,7 @@ def attend_kernel(
         number = start + tl.arange(0, BLOCK_N)
         valid = number < end
         slots = key_slots(number, valid, prefix_len, tile_blocks, tile_path, BLOCK_SIZE)
-        offset = (slots * NUM_KV_HEADS + head) * HEAD_DIM
+        offset = (slots * KV_HEADS + head) * HEAD_DIM
         k = tl.load(key_cache + offset[None, :] + dims[:, None], mask=valid[None, :] & in_head[:, None], other=0.0)
         v = tl.load(value_cache + offset[:, None] + dims[None, :], mask=valid[:, None] & in_head[None, :], other=0.0)
         scores = tl.dot(queries, k, input_precision="ieee") * scale
@@ -151,7 +118,7 @@ def attend_kernel(
         row_sum = row_sum * rescale + tl.sum(weights, axis=1)
         acc = tl.dot(weights.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
         row_max = new_max
-    out = (item * NUM_KV_HEADS + head) * BLOCK_M + query
+    out = (item * KV_HEADS + head) * BLOCK_M + query
     tl.store(partial_max + out, row_max)
     tl.store(partial_sum + out, row_sum)
     tl.store(partial_out + out[:, None] * BLOCK_D + dims[None, :], acc)
@@ -164,7 +131,7 @@ def merge_kernel(
     partial_sum: tl.tensor,
     tiles: tl.tensor,
     out: tl.tensor,
-    NUM_KV_HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
     GROUP_SIZE: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     SPLIT_SIZE: tl.constexpr,
@@ -182,7 +149,7 @@ def merge_kernel(
     row_sum = tl.zeros((BLOCK_M,), tl.float32)
     acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
     for split in range(num_splits):
-        offset = ((first_item + split) * NUM_KV_HEADS + head) * BLOCK_M + query
+        offset = ((first_item + split) * KV_HEADS + head) * BLOCK_M + query
         split_max, split_sum = tl.load(partial_max + offset), tl.load(partial_sum + offset)
         split_acc = tl.load(partial_out + offset[:, None] * BLOCK_D + dims[None, :])
         new_max = tl.maximum(row_max, split_max)
@@ -192,10 +159,20 @@ def merge_kernel(
         acc = acc * rescale[:, None] + split_acc * split_rescale[:, None]
         row_max = new_max
     row, head_in_group = query // GROUP_SIZE, query % GROUP_SIZE
-    out_head = (first_row + row) * (NUM_KV_HEADS * GROUP_SIZE) + head * GROUP_SIZE + head_in_group
+    out_head = (first_row + row) * (KV_HEADS * GROUP_SIZE) + head * GROUP_SIZE + head_in_group
     offset = out_head[:, None] * HEAD_DIM + dims[None, :]
     result = (acc / row_sum[:, None]).to(out.dtype.element_ty)
     tl.store(out + offset, result, mask=(row < num_rows)[:, None] & (dims < HEAD_DIM)[None, :])
+
+
+class Workspace(NamedTuple):
+    """Partial results of as many work items, as `attend_kernel` describes them. Layers and steps follow each other on
+    one stream, so all of them use the same."""
+
+    items: int
+    out: Tensor
+    max: Tensor
+    sum: Tensor
 
 
 class TritonPaged:
@@ -203,44 +180,53 @@ class TritonPaged:
 
     def __init__(self, spec: AttentionSpec, cache: KVCache, config: TileConfig) -> None:
         self.cache, self.config = cache, config
-        self.block_d = max(16, triton.next_power_of_2(spec.head_dim))
+        self.block_d = max(16, power_of_2(spec.head_dim))
         self.num_kv_heads, self.scale = spec.num_kv_heads, spec.scale * LOG2_E
-        self.head_sizes = {"NUM_KV_HEADS": spec.num_kv_heads, "HEAD_DIM": spec.head_dim, "BLOCK_D": self.block_d}
-        self.tile_sizes = {
-            "GROUP_SIZE": spec.num_heads // spec.num_kv_heads, "SPLIT_SIZE": config.split_size,
-            "BLOCK_M": config.block_m,
-        }  # fmt: skip
+        group_size = spec.num_heads // spec.num_kv_heads
         self.bytes_per_item = spec.num_kv_heads * config.block_m * (self.block_d + 2) * 4
+        self.workspace = self.make_workspace(0)
+        heads: dict[str, int | bool] = {"KV_HEADS": spec.num_kv_heads, "HEAD_DIM": spec.head_dim}
+        self.write_keys = Launch(write_kernel, {**heads, "BLOCK": power_of_2(spec.head_dim)}, num_warps=1)
+        sizes = heads | {
+            "GROUP_SIZE": group_size, "SPLIT_SIZE": config.split_size, "BLOCK_M": config.block_m,
+            "BLOCK_D": self.block_d,
+        }  # fmt: skip
+        self.attend_keys = Launch(
+            attend_kernel,
+            {**sizes, "BLOCK_SIZE": cache.block_size, "BLOCK_N": config.block_n},
+            num_warps=config.num_warps,
+            num_stages=config.num_stages,
+        )
+        self.merge = Launch(merge_kernel, sizes, num_warps=config.num_warps)
+
+    def make_workspace(self, items: int) -> Workspace:
+        states, data = (items, self.num_kv_heads, self.config.block_m), self.cache.data
+        outs = data.new_empty((*states, self.block_d), dtype=torch.float32)
+        return Workspace(items, outs, *data.new_empty((2, *states), dtype=torch.float32))
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """As `KVCache.write`, in one launch."""
         assert keys.stride(2) == values.stride(2) == 1, "the numbers of a head are contiguous"
         key_cache, value_cache = self.cache.slots[layer]
-        write_kernel[(len(slots), self.num_kv_heads)](
-            keys, values, key_cache, value_cache, slots,
+        self.write_keys(
+            len(slots), self.num_kv_heads, keys, values, key_cache, value_cache, slots,
             keys.stride(0), keys.stride(1), values.stride(0), values.stride(1), self.cache.key_limit,
-            **self.head_sizes, num_warps=1,
         )  # fmt: skip
 
     def attend(self, layer: int, q: Tensor, plan: PagedPlan, window: int | None) -> Tensor:
         """q: [T, heads, head_dim] -> the same shape."""
-        assert q.stride(2) == 1, "the numbers of a head are contiguous"
+        q = dense(q)
         key_cache, value_cache = self.cache.slots[layer]
-        out, config = torch.empty(q.shape, dtype=q.dtype, device=q.device), self.config
-        states = (plan.max_items, self.num_kv_heads, config.block_m)
-        partial_max, partial_sum = q.new_empty((2, *states), dtype=torch.float32)
-        partial_out = q.new_empty((*states, self.block_d), dtype=torch.float32)
+        out = torch.empty_like(q)
+        if plan.max_items > self.workspace.items:
+            self.workspace = self.make_workspace(power_of_2(plan.max_items))
+        _, *partial = self.workspace
         for launch in plan.launches:
             tiles, items = plan.tiles[launch.tiles], plan.items[launch.items]
-            attend_kernel[(len(items), self.num_kv_heads)](
-                q, key_cache, value_cache, plan.block_ids, plan.paths, tiles, items,
-                partial_out, partial_max, partial_sum,
-                q.stride(0), q.stride(1), self.scale, NO_WINDOW if window is None else window,
-                **self.head_sizes, **self.tile_sizes, BLOCK_SIZE=self.cache.block_size, BLOCK_N=config.block_n,
-                num_warps=config.num_warps, num_stages=config.num_stages,
+            self.attend_keys(
+                len(items), self.num_kv_heads,
+                q, key_cache, value_cache, plan.block_ids, plan.paths, tiles, items, *partial,
+                self.scale, NO_WINDOW if window is None else window,
             )  # fmt: skip
-            merge_kernel[(len(tiles), self.num_kv_heads)](
-                partial_out, partial_max, partial_sum, tiles, out,
-                **self.head_sizes, **self.tile_sizes, num_warps=config.num_warps,
-            )  # fmt: skip
+            self.merge(len(tiles), self.num_kv_heads, *partial, tiles, out)
         return out
