@@ -15,6 +15,7 @@ if __name__ == "__main__":
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 
 import torch
+from lowrank_checks import check_segments_get_what_their_adapters_add
 
 from triton_runs import mend_the_interpreter, outcome
 
@@ -106,44 +107,9 @@ def interpret_activation_equals_the_torch_reference():
             close(ours.silu_and_multiply(x), reference.silu_and_multiply(x), roundings=2)
 
 
-def adapters_of(dtype, names, ins, outs):
-    """Random adapters of mixed ranks; the last one leaves the projection as it is."""
-    from specserve.protocols import LowRankPart
-
-    def part(rank, first, width):
-        down, up = torch.randint(-2, 3, (rank, ins)), torch.randint(-2, 3, (width, rank))
-        return LowRankPart(down.to(dtype), up.to(dtype), slice(first, first + width))
-
-    ranks = {"a": (1, 5), "b": (16, 33), "c": (40,)}
-    weights = {
-        name: {"p": tuple(part(rank, 7 * i, outs - 9 * i) for i, rank in enumerate(ranks[name]))} for name in names
-    }
-    return {**weights, "none": {"other": (part(4, 0, outs),)}}
-
-
 def interpret_segments_get_what_their_adapters_add():
-    from specserve.batch.lora_plan import Segment
-    from specserve.kernels.lowrank import add_to_all_rows
-
-    ours, _ = kernels()
     for dtype in (torch.float32, torch.float16):
-        weights = adapters_of(dtype, "abc", ins=70, outs=90)
-        packed = {name: ours.pack_adapter(own) for name, own in weights.items()}
-        cuts = [(0, 1, "a"), (1, 20, "b"), (23, 40, "c"), (40, 41, "none"), (41, 75, "a")]
-        x = torch.randint(-1, 2, (80, 70)).to(dtype)
-        base = torch.randint(-9, 9, (80, 96)).to(dtype)
-        got, expected = base.clone(), base.clone()
-        ours.add_low_rank("p", x, got, [Segment(b, e, packed[name]) for b, e, name in cuts])
-        segments = [Segment(b, e, weights[name]) for b, e, name in cuts]
-        add_to_all_rows(torch.nn.functional.linear, "p", x, expected, segments)
-        # sums of whole numbers are exact in float32; float16 rounds them, both at the same places
-        torch.testing.assert_close(got, expected, rtol=0 if dtype == torch.float32 else 2e-3, atol=0.0)
-        assert torch.equal(got[20:23], base[20:23])
-        assert torch.equal(got[75:], base[75:])
-        for begin, end, name in cuts:  # alone, from another place
-            alone = base[begin:end].clone()
-            ours.add_low_rank("p", x[begin:end], alone, [Segment(0, end - begin, packed[name])])
-            assert torch.equal(alone, got[begin:end]), name
+        check_segments_get_what_their_adapters_add(kernels()[0], dtype)
 
 
 def interpret_an_engine_on_these_kernels_is_lossless_and_says_what_torch_says():

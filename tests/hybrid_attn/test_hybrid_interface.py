@@ -112,13 +112,14 @@ def test_every_capability_of_a_composition_follows_from_its_members():
     both = HybridFactory(Half("a"), Half("b"), "decode").capabilities
     strict = AttentionCapabilities(
         paged=False, tree_mask=True, ragged=False, row_invariant=False, block_sizes=(2,), devices=("cpu",),
-        dtypes=("float32",), head_bytes={"cpu": 12}, kv_layouts=(PAIRS, BY_SLOT), graphs=("full",),
+        dtypes=("float32",), head_bytes={"cpu": 12}, max_head_dim=64, kv_layouts=(PAIRS, BY_SLOT),
+        graphs=("full",), missing="it needs a; it needs b",
     )  # fmt: skip
     assert both == strict
     # `made_for` is for choosing among offers, and a composition is not offered
     assert set(AttentionCapabilities.__struct_fields__) == {
-        "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes", "kv_layouts",
-        "draft_layers", "graphs", "made_for",
+        "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes",
+        "max_head_dim", "kv_layouts", "missing", "draft_layers", "graphs", "made_for",
     }  # fmt: skip
 
 
@@ -140,6 +141,8 @@ class Half:
             devices=("cpu", "cuda") if first else ("cpu",),
             dtypes=("float32",) if first else ("bfloat16", "float32"),
             head_bytes={"cpu": 4} if first else {"cpu": 6, "cuda": 16},
+            max_head_dim=64 if first else 128,
+            missing=f"it needs {name}",
             kv_layouts=(PAIRS, KVLayout("own"), BY_SLOT) if first else (BY_SLOT, PAIRS),
             graphs=("full",) if first else ("piecewise", "full"),
         )

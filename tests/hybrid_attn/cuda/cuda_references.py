@@ -40,7 +40,7 @@ class ReferencePagedFactory:
 
 class ReferenceFlashFactory:
     name = FlashFactory.name
-    capabilities = on_the_cpu(FlashFactory.capabilities)
+    capabilities = on_the_cpu(FlashFactory().capabilities)
 
     def build(self, spec, cache, device, dtype):
         return FlashAttention(spec, cache, device, varlen_attn_reference)
@@ -77,18 +77,18 @@ def hybrid_plugin():
     return InProcessPlugin(plugin, declaration)
 
 
-def assert_hybrid_is_lossless(model, requests, extra, vocab_size=TOY_VOCAB, **options):
-    """Prompts by `flash`, generated positions by `triton_paged`: trees change nothing. Returns the speculative run."""
+def assert_hybrid_is_lossless(model, requests, extra, vocab_size=TOY_VOCAB, prefill="flash", **options):
+    """Prompts by `prefill`, generated positions by `triton_paged`: trees change nothing. Returns the drafted run."""
 
     def hybrid(drafter, generated):
-        settings = {"prefill": "flash", generated: "triton_paged"}
+        settings = {"prefill": prefill, generated: "triton_paged"}
         plugins = {"hybrid_attn": hybrid_plugin(), **extra}
         return make_engine(model, drafter, extra=plugins, plugin_options={"hybrid_attn": settings}, **options)
 
     plain = run_requests(hybrid(None, "decode").engine, requests)
     drafter = NoisyDrafter(plain.tokens(), p=0.8, max_width=6, vocab_size=vocab_size)
     assembled = hybrid(drafter, "verify")
-    assert "hybrid(prefill=flash, verify=triton_paged)" in assembled.description["attention"]
+    assert f"hybrid(prefill={prefill}, verify=triton_paged)" in assembled.description["attention"]
     speculative = run_requests(assembled.engine, requests)
     assert not speculative.metrics.drafter_faults
     assert speculative.decided() == plain.decided()

@@ -8,13 +8,18 @@ from cuda_references import reference_plugin
 from paged_cases import Shape, World, attend, dense
 from torch.nn import attention
 
+from specserve.attention.sdpa import SdpaFactory
 from specserve.errors import ConfigError
+from specserve.protocols import AttentionNeeds
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import accepted, make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, varied_requests
+from specserve_hybrid_attn.choose_backends import choose
 from specserve_hybrid_attn.cuda import varlen
-from specserve_hybrid_attn.cuda.flash import FlashAttention, FlashFactory
+from specserve_hybrid_attn.cuda.backends import cuda_backends
+from specserve_hybrid_attn.cuda.flash import FlashAttention
 from specserve_hybrid_attn.cuda.varlen import torch_varlen, varlen_attn_reference
+from specserve_hybrid_attn.options import HybridOptions
 
 
 def recording(calls):
@@ -106,7 +111,31 @@ def test_another_flash_attention_than_2_is_refused(monkeypatch):
         torch_varlen()
 
 
-def test_large_heads_are_refused():
-    world = World(Shape(head_dim=264))
-    with pytest.raises(ConfigError, match="at most 256"):
-        FlashFactory().build(world.spec, world.cache, world.device, torch.bfloat16)
+def needs(**changes):
+    every = {"device": "cuda", "dtype": "bfloat16", "block_size": 16, "head_dim": 64, "head_bytes": 128}
+    return AttentionNeeds(**{**every, "graphs": "none", "drafts": True, "trees": True, **changes})
+
+
+def offers():
+    return {factory.name: factory for factory in [SdpaFactory(), *cuda_backends()]}
+
+
+def test_large_heads_are_another_backends():
+    large = needs(head_dim=264, head_bytes=528)
+    name = choose(HybridOptions(), offers(), large).name
+    assert "flash" not in name
+    assert "triton_paged" in name
+    with pytest.raises(ConfigError, match="heads of 264 numbers are more than its 256"):
+        choose(HybridOptions(prefill="flash"), offers(), large)
+
+
+@pytest.mark.parametrize("reason", [r"it needs torch 99\.1 or newer", "has activated FA3"])
+def test_where_it_cannot_run_it_is_not_chosen_and_its_name_says_why(monkeypatch, reason):
+    if "99" in reason:
+        monkeypatch.setattr(varlen, "MIN_TORCH", "99.1")
+    else:
+        monkeypatch.setattr(attention, "current_flash_attention_impl", lambda: "FA3")
+    chosen = choose(HybridOptions(), offers(), needs())
+    assert chosen.name == "hybrid(prefill=triton_paged, verify=triton_paged)"
+    with pytest.raises(ConfigError, match=f"prefill=flash: .*{reason}"):
+        choose(HybridOptions(prefill="flash"), offers(), needs())

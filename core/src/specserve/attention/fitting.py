@@ -24,9 +24,13 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
         for what, got, allowed in checks
         if got not in allowed
     ]
+    if can.missing:
+        reasons.insert(0, can.missing)
     multiple = can.head_bytes.get(needs.device, 1)
     if needs.head_bytes % multiple:
         reasons.append(f"the model's heads of {needs.head_bytes} bytes are no multiple of its {multiple}")
+    if can.max_head_dim is not None and needs.head_dim > can.max_head_dim:
+        reasons.append(f"the model's heads of {needs.head_dim} numbers are more than its {can.max_head_dim}")
     if layout_for(can, needs) is None:
         names = ", ".join(layout.name for layout in can.kv_layouts) or "(none that its parts share)"
         reasons.append(

@@ -52,12 +52,17 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     dtypes: tuple[str, ...]
     head_bytes: dict[str, int] = {}
     """By device: the size of a head in bytes must be a multiple of this; of 1 where a device is missing."""
+    max_head_dim: int | None = None
+    """The most numbers of a head; None: any."""
     kv_layouts: tuple[KVLayout, ...] = (BY_SLOT,)
     """The fastest first; the first that fits the blocks and the model is used."""
     draft_layers: bool = False
     """It serves draft models: it hides first keys (`AttentionSpec.first_key`) and can compute the later tokens of a
     draft alone (`Span.first_node`)."""
     graphs: tuple[str, ...] = ()
+    missing: str = ""
+    """What it needs that this machine does not have, such as a newer torch: as in "it needs torch 2.13". Where this is
+    not empty, it is not chosen, and naming it is an error that says so."""
     made_for: tuple[Phase, ...] = ()
     """Where an automatic choice prefers it."""
 

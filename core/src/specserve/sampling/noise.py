@@ -40,13 +40,17 @@ def token_offsets(width: int, device: torch.device) -> Tensor:
 
 def gumbel_noise(keys: Sequence[int], vocab_size: int, device: torch.device) -> Tensor:
     """Standard Gumbel noise [len(keys), vocab_size], float32."""
-    width = -(-vocab_size // LANES) * LANES
+    h = noise_bits(keys, -(-vocab_size // LANES) * LANES, device)
+    w = h.to(torch.float32).add_(0.5).mul_(2.0**-32).clamp_(max=W_MAX)
+    return w.neg_().log1p_().neg_().log_().neg_()[:, :vocab_size]
+
+
+def noise_bits(keys: Sequence[int], width: int, device: torch.device) -> Tensor:
+    """[len(keys), width] int64 in [0, 2^32): integers alone, so the same on every device."""
     z = torch.tensor([signed(k) for k in keys], dtype=torch.int64, device=device)[:, None] + token_offsets(
         width, device
     )
     # int64 shifts are arithmetic: the mask clears the copies of the sign bit
     z = (z ^ ((z >> 30) & (1 << 34) - 1)) * signed(MULTIPLIERS[0])
     z = (z ^ ((z >> 27) & (1 << 37) - 1)) * signed(MULTIPLIERS[1])
-    h = ((z ^ ((z >> 31) & (1 << 33) - 1)) >> 32) & (1 << 32) - 1
-    w = h.to(torch.float32).add_(0.5).mul_(2.0**-32).clamp_(max=W_MAX)
-    return w.neg_().log1p_().neg_().log_().neg_()[:, :vocab_size]
+    return ((z ^ ((z >> 31) & (1 << 33) - 1)) >> 32) & (1 << 32) - 1

@@ -45,10 +45,17 @@ def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) ->
         devices=devices,
         dtypes=intersection(prompt.dtypes, generated.dtypes),
         head_bytes={d: lcm(prompt.head_bytes.get(d, 1), generated.head_bytes.get(d, 1)) for d in devices},
+        max_head_dim=least(prompt.max_head_dim, generated.max_head_dim),
         kv_layouts=intersection(prompt.kv_layouts, generated.kv_layouts),
         draft_layers=prompt.draft_layers and generated.draft_layers,
         graphs=intersection(prompt.graphs, generated.graphs),
+        missing="; ".join(dict.fromkeys(filter(None, (prompt.missing, generated.missing)))),
     )
+
+
+def least(one: int | None, other: int | None) -> int | None:
+    """None: no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 def intersection(one: tuple[T, ...], other: tuple[T, ...]) -> tuple[T, ...]:

@@ -21,10 +21,9 @@ import torch
 from specserve.batch.builder import to_device
 from specserve.batch.drafts import is_chain
 from specserve.config import BLOCK_SIZES
-from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 from specserve_hybrid_attn.cuda.choose_kernels import mover_for
-from specserve_hybrid_attn.cuda.varlen import torch_varlen
+from specserve_hybrid_attn.cuda.varlen import missing_varlen, torch_varlen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,24 +109,23 @@ class FlashFactory:
     """`specserve.protocols.AttentionFactory`."""
 
     name = FlashAttention.name
-    capabilities = AttentionCapabilities(
-        paged=False,
-        tree_mask=False,
-        ragged=True,
-        row_invariant=True,
-        block_sizes=BLOCK_SIZES,
-        devices=("cuda",),
-        dtypes=("bfloat16", "float16"),
-        head_bytes={"cuda": 16},
-        made_for=("prefill",),
-    )
+
+    def __init__(self) -> None:
+        self.capabilities = AttentionCapabilities(
+            paged=False,
+            tree_mask=False,
+            ragged=True,
+            row_invariant=True,
+            block_sizes=BLOCK_SIZES,
+            devices=("cuda",),
+            dtypes=("bfloat16", "float16"),
+            head_bytes={"cuda": 16},
+            max_head_dim=MAX_HEAD_DIM,
+            missing=missing_varlen(),
+            made_for=("prefill",),
+        )
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> FlashAttention:
-        if spec.head_dim > MAX_HEAD_DIM:
-            raise ConfigError(
-                f"attention flash takes heads of at most {MAX_HEAD_DIM} numbers; the model's have {spec.head_dim}. "
-                "Choose another attention backend."
-            )
         cache.mover = mover_for(device)
         return FlashAttention(spec, cache, device, torch_varlen())
 

@@ -39,19 +39,23 @@ class Varlen(Protocol):
     ) -> Tensor: ...
 
 
-def torch_varlen() -> Varlen:
-    """torch's own, where it takes what `flash` passes and computes it as FlashAttention 2 does."""
+def missing_varlen() -> str:
+    """Why torch's own cannot be used here; empty where it can."""
     if torch.torch_version.TorchVersion(torch.__version__) < MIN_TORCH:
-        raise ConfigError(
-            f"attention flash needs torch {MIN_TORCH} or newer, whose FlashAttention 2 takes num_splits; this is torch "
-            f"{torch.__version__}. Update torch, or choose another attention backend."
+        return (
+            f"it needs torch {MIN_TORCH} or newer, whose FlashAttention 2 takes num_splits, and this is torch "
+            f"{torch.__version__}"
         )
     active = attention.current_flash_attention_impl()
     if active not in (None, "FA2"):
-        raise ConfigError(
-            f"attention flash is FlashAttention 2; this process has activated {active}, whose order of sums differs. "
-            "Do not activate it, or choose another attention backend."
-        )
+        return f"it is FlashAttention 2, and this process has activated {active}, whose order of sums differs"
+    return ""
+
+
+def torch_varlen() -> Varlen:
+    """torch's own, where it takes what `flash` passes and computes it as FlashAttention 2 does."""
+    if missing := missing_varlen():
+        raise ConfigError(f"attention flash: {missing}. Change that, or choose another attention backend.")
     from torch.nn.attention.varlen import varlen_attn  # older torches lack it or its arguments
 
     function: Any = varlen_attn
@@ -73,12 +77,12 @@ def varlen_attn_reference(
     seqused_k: Tensor,
     num_splits: int,
 ) -> Tensor:
-    """A plain loop in float32, sequence by sequence. The causal mask is aligned to the bottom right."""
+    """A plain loop in float64, sequence by sequence. The causal mask is aligned to the bottom right."""
     out = torch.empty_like(query)
     q_offsets, k_offsets, lengths = cu_seq_q.tolist(), cu_seq_k.tolist(), seqused_k.tolist()
     for i, length in enumerate(lengths):
         q_rows, k_rows = slice(q_offsets[i], q_offsets[i + 1]), slice(k_offsets[i], k_offsets[i] + length)
-        q, k, v = (t.transpose(0, 1).float() for t in (query[q_rows], key[k_rows], value[k_rows]))
+        q, k, v = (t.transpose(0, 1).double() for t in (query[q_rows], key[k_rows], value[k_rows]))
         if enable_gqa:
             k, v = (t.repeat_interleave(len(q) // len(t), dim=0) for t in (k, v))
         index, position = torch.arange(length), torch.arange(q.shape[1])[:, None] + length - q.shape[1]

@@ -1,0 +1,162 @@
+"""What each Triton kernel computes, in torch: called with the arguments of its launch, by name, in place of it.
+
+A row's bits do not depend on the other rows of a launch: products go in tiles of one height, as in the core's torch
+kernels, and attention is summed in float64. Nothing here is a reference for accuracy; tests/engine has those.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from cpu_as_cuda import unseen
+
+from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.tiled import in_tiles
+
+TORCH = TorchKernels()
+ROWS = 32
+
+
+def linear_kernel(a):
+    rows, width, depth = a["num_rows"], a["width"], a["depth"]
+    weight = a["weight"].as_strided((width, depth), (a["weight_stride"], 1))
+    bias = a["bias"] if a["HAS_BIAS"] else None
+    x = a["x"].view(rows, depth)
+    a["out"].view(rows, width).copy_(in_tiles(ROWS, lambda tile: TORCH.linear(tile, weight, bias), x))
+
+
+def add_and_norm_kernel(a):
+    size = a["size"]
+    x, out = a["x"].view(-1, size), a["out"]
+    if a["HAS_ADDED"]:
+        x.add_(a["added"].view(-1, size))
+    rows = out.as_strided((len(x), size), (a["out_stride"], 1))
+    rows.copy_(in_tiles(ROWS, lambda tile: TORCH.rms_norm(tile, a["weight"], a["eps"]), x))
+
+
+def rotary_kernel(a):
+    rotary_dim = a["rotary_dim"]
+    cos, sin = (a[name].view(-1, 1, rotary_dim) for name in ("cos", "sin"))
+    x = a["x"].as_strided((len(cos), a["heads"], a["head_dim"]), (a["row_stride"], a["head_stride"], 1))
+    a["out"].copy_(in_tiles(ROWS, TORCH.rotary, x, cos, sin))
+
+
+def rotate_and_write_kernel(a):
+    heads, kv_heads, dim = a["HEADS"], a["KV_HEADS"], a["HEAD_DIM"]
+    positions, eps = a["positions"], a["eps"]
+    q, k, v = a["qkv"].view(len(positions), -1, dim).split_with_sizes((heads, kv_heads, kv_heads), 1)
+    if a["HAS_NORM"]:
+        q, k = (
+            in_tiles(ROWS, lambda tile, gain=gain: TORCH.rms_norm(tile.contiguous(), gain, eps), each)
+            for each, gain in ((q, a["q_gain"]), (k, a["k_gain"]))
+        )
+    cos, sin = a["cos"][positions].unflatten(1, (1, -1)), a["sin"][positions].unflatten(1, (1, -1))
+    cos, sin = (t.view(len(positions), 1, -1) for t in (cos, sin))
+    q, k = (in_tiles(ROWS, TORCH.rotary, each, cos, sin) for each in (q, k))
+    a["q"].view(q.shape).copy_(q)
+    write_kernel({**a, "keys": k, "values": v})
+
+
+def write_kernel(a):
+    keys, values, slots = a["keys"], a["values"], a["slots"]
+    limit = a["key_limit"]
+    finite_keys, finite_values = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (keys, values))
+    a["key_cache"].index_copy_(0, slots, finite_keys.clamp_(-limit, limit).to(a["key_cache"].dtype))
+    a["value_cache"].index_copy_(0, slots, finite_values.to(a["value_cache"].dtype))
+
+
+def silu_and_multiply_kernel(a):
+    gate_up = a["gate_up"].view(-1, 2 * a["size"])
+    a["out"].view(len(gate_up), -1).copy_(in_tiles(ROWS, TORCH.silu_and_multiply, gate_up))
+
+
+# --- adapters -------------------------------------------------------------------------------------------------
+
+
+def at_address(address, shape, dtype):
+    count = shape[0] * shape[1]
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    return torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
+def segments_of(a):
+    """First row, number of rows, part, and that part's fields, for every tile."""
+    table = a["table"].view(-1, a["PARTS"], a["FIELDS"]).tolist()
+    for begin, count, adapter in a["tiles"].tolist():
+        for part, fields in enumerate(table[adapter]):
+            if fields[2]:
+                yield slice(begin, begin + count), part, fields
+
+
+def down_kernel(a):
+    x = a["x"].view(a["num_rows"], a["depth"])
+    reduced = a["reduced"].view(-1, a["num_rows"], a["most_ranks"])
+    assert a["most_ranks"] % 16 == 0, "whole blocks of ranks: otherwise a neighbour's rank would choose the binary"
+    for rows, part, (down, _, rank, _, _) in segments_of(a):
+        weight = at_address(down, (rank, a["depth"]), x.dtype)
+        reduced[part, rows, :rank] = in_tiles(ROWS, lambda tile, w=weight: TORCH.linear(tile, w, None), x[rows])
+
+
+def up_kernel(a):
+    reduced = a["reduced"].view(-1, a["num_rows"], a["most_ranks"])
+    out = a["out"].view(a["num_rows"], -1)
+    for rows, part, (_, up, rank, first, width) in segments_of(a):
+        weight, low = at_address(up, (width, rank), out.dtype), reduced[part, rows, :rank]
+        out[rows, first : first + width] += in_tiles(ROWS, lambda tile, w=weight: TORCH.linear(tile, w, None), low)
+
+
+# --- paged attention ------------------------------------------------------------------------------------------
+
+
+def attend_kernel(a):
+    """Every work item at once would need all keys at once: item by item, all heads."""
+    tiles, paths = a["tiles"].tolist(), a["paths"].flatten()
+    group, size, split, block_m = a["GROUP_SIZE"], a["BLOCK_SIZE"], a["SPLIT_SIZE"], a["BLOCK_M"]
+    heads, dim = a["KV_HEADS"], a["HEAD_DIM"]
+    queries = torch.arange(block_m)
+    for item, (index, number) in enumerate(a["items"].tolist()):
+        first_row, rows, length, prefix, first_block, path, *_ = tiles[index]
+        key = torch.arange(number * split, (number + 1) * split)
+        valid, in_tree = key < length + rows - 1, key >= prefix
+        block = a["block_ids"][torch.where(valid & ~in_tree, first_block + key // size, 0)]
+        slots = torch.where(
+            in_tree, paths[torch.where(valid & in_tree, path + key - prefix, 0)], block * size + key % size
+        )
+        slots = torch.where(valid, slots, 0)
+        k, v = (a[name][slots].double().transpose(0, 1) for name in ("key_cache", "value_cache"))
+        q = torch.zeros(heads, block_m, dim, dtype=torch.float64)
+        own = a["q"][first_row : first_row + rows].view(rows, heads, group, dim)
+        q[:, : rows * group] = own.transpose(0, 1).flatten(1, 2).double()
+        ends = (length + queries // group)[:, None]
+        seen = valid & (key < ends) & (key >= ends - a["window"])
+        scores = (q @ k.mT * a["scale"]).masked_fill(~seen, float("-inf"))
+        most = scores.amax(-1)
+        weights = torch.exp2(scores - most.masked_fill(most == float("-inf"), 0.0)[..., None])
+        weights = weights.to(v.dtype)
+        a["partial_max"][item], a["partial_sum"][item] = most, weights.sum(-1)
+        a["partial_out"][item, ..., :dim] = weights @ v
+
+
+def merge_kernel(a):
+    group, split, dim = a["GROUP_SIZE"], a["SPLIT_SIZE"], a["HEAD_DIM"]
+    for first_row, rows, length, _, _, _, first_item, _ in a["tiles"].tolist():
+        items = slice(first_item, first_item + (length + rows - 2) // split + 1)
+        states = (a[f"partial_{name}"][items].double() for name in ("max", "sum", "out"))
+        most, total, out = (state[:, :, : rows * group] for state in states)
+        highest = most.amax(0)
+        scale = torch.exp2(most - highest.masked_fill(highest == float("-inf"), 0.0))
+        result = (out[..., :dim] * scale[..., None]).sum(0) / (total * scale).sum(0)[..., None]
+        rows_first = result.unflatten(1, (rows, group)).transpose(0, 1).flatten(1, 2)
+        a["out"][first_row : first_row + rows] = rows_first.to(a["out"].dtype)
+
+
+def as_the_device(twin):
+    def run(arguments):
+        with unseen():
+            twin(arguments)
+
+    return run
+
+
+TWINS = {name: as_the_device(twin) for name, twin in dict(globals()).items() if name.endswith("_kernel")}
