@@ -7,7 +7,7 @@
 #   make wheels     sdists and wheels of every distribution into dist/, installed and used in a fresh environment
 #   make bench      the tables of benchmarks/
 #   make bench-peers  the same requests in vLLM and OpenVINO GenAI, each in an environment under build/peers
-#   make gpu-check  parity and losslessness on a CUDA device
+#   make gpu-check  kernels, losslessness and figures on a CUDA device; PART=kernels for one of its parts (docs/gpu.md)
 
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
@@ -66,11 +66,11 @@ bench-peers: $(VENV)/.dev
 
 # The GPU machine brings its own Python with a CUDA build of torch and may have no network: use it as it is. What it
 # lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.
+# PART is some of: kernels engine numbers memory (all by default), each of less than eight minutes.
 GPU_SITE ?= build/gpu-site
-gpu-check: export PYTHONPATH := core/src:demo/src:$(GPU_SITE):$(PYTHONPATH)
+gpu-check: export PYTHONPATH := core/src:demo/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
 gpu-check:
-	$(PYTHON) tests/gpu/preflight.py
-	$(PYTHON) -m pytest -c tests/gpu/pytest.ini tests/gpu
+	$(PYTHON) tests/gpu/check.py $(PART)
 
 $(BIN)/python:
 	@echo "== creating $(VENV)"

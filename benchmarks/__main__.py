@@ -32,10 +32,13 @@ CASES = {
     "speculation": "throughput with n-gram speculation against plain decoding",
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
+    "tiles": "on a CUDA device: the linear kernel by tile against cuBLAS, and whether bits depend on the tile",
     "cudahost": "launches and host time of a CUDA step, without a device",
     "index": "cost of the n-gram index by its size; no model",
     "replay": "acceptance length of n-gram drafters on recorded texts; no model (downloads packages)",
 }
+ON_CUDA = ("tiles",)
+"""Run only where they are named."""
 ALIASES = {"pays": "speculation"}
 FLAGS = {
     "kernels": "[--model demo|half-billion|DIR]",
@@ -49,7 +52,7 @@ FLAGS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """0 if every case ran, whether or not it met its targets; 1 if one failed to run."""
     args, rest = parser().parse_known_args(argv)
-    cases = args.cases or list(CASES)
+    cases = args.cases or [case for case in CASES if case not in ON_CUDA]
     if rest and (len(cases) > 1 or cases[0] not in FLAGS):
         parser().error(f"unrecognized arguments: {' '.join(rest)}")
     if len(cases) == 1:

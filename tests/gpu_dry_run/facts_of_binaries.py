@@ -132,3 +132,17 @@ def test_nothing_spills_and_nothing_sums_in_an_order_that_is_not_fixed(stub):
         registers, stack = binary.resources()
         assert stack == 0, (binary.name, registers, stack)
         assert not re.search(r"\b(atom|red)\.", binary.ptx), binary.name
+
+
+def test_the_probe_of_tiles_runs(monkeypatch):
+    """`python -m benchmarks tiles`, small; the times are none."""
+    import triton
+    from benchmarks.cases import tiles
+    from benchmarks.lib.report import Options, render
+
+    for name, value in {"SHAPES": ((96, 64),), "ROW_COUNTS": (1, 65), "CACHE_BYTES": 1, "COPY_BYTES": 64}.items():
+        monkeypatch.setattr(tiles, name, value)
+    monkeypatch.setattr(triton.testing, "do_bench", lambda action, **_: 1.0 + 0.0 * len(str(action())))
+    table = render("tiles", tiles.run(Options(1, False, False, ())))
+    assert "96 x 64, 65 rows" in table
+    assert "met: tiles of BY_ROWS" in table, "torch computes all tiles alike"

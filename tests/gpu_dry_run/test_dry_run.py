@@ -1,4 +1,4 @@
-"""tests/gpu without a GPU: the CPU in place of the device, a stub in place of Triton's driver, torch in place of kernels.
+"""tests/gpu without a GPU: the CPU as the device, a stub as Triton's driver, and torch in place of the kernels.
 
 The next typo in a test, or in what it calls, is found here and not on a device. Kernels are compiled for sm_90 by
 Triton's own dispatcher with the arguments that a device would get, so what is counted and read of them is true of it.
@@ -69,9 +69,3 @@ def test_every_test_for_a_device_passes_but_for_what_only_a_device_has(runs):
 def test_what_must_stay_true_of_the_binaries(runs):
     assert runs[1].code == 0, runs[1].text
     assert " passed" in runs[1].text
-
-
-def test_every_file_for_a_device_has_a_part_in_its_check():
-    """`make gpu-check` runs them file by file."""
-    said = (ROOT / "tests" / "gpu" / "check.py").read_text()
-    assert not [file.name for file in GPU_TESTS if file.name not in said]

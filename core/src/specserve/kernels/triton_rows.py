@@ -1,7 +1,8 @@
 """The kernels around the matrix products: norm, rotation, activation, and the writing of keys and values. Row by row.
 
 One launch configuration each, whatever the number of rows: a row's bits depend on its own values alone. They round
-where the torch versions do. Imports Triton.
+where the torch versions do. Positions and slots are parts of one tensor, whose addresses follow the number of rows:
+kernels are not specialised on them. Imports Triton.
 """
 # mypy: disable-error-code="untyped-decorator"
 # (triton ships no types)
@@ -99,7 +100,7 @@ def rotary_kernel(
     tl.store(out + program * head_dim + columns, tl.where(in_rotary, rotated(raw, partner, c, s), raw), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["positions", "slots"])
 def rotate_and_write_kernel(
     qkv: tl.tensor,
     q_gain: tl.tensor,
@@ -153,7 +154,7 @@ def rotate_and_write_kernel(
             store_key(key_cache, (slot * KV_HEADS + head - HEADS) * HEAD_DIM + columns, turned, key_limit, inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["slots"])
 def write_kernel(
     keys: tl.tensor,
     values: tl.tensor,

@@ -1,0 +1,76 @@
+"""`make gpu-check` without a device: what it says of tests that pass, fail, hang and crash."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECK = Path(__file__).parents[1] / "gpu" / "check.py"
+MARK = "import pytest, os, time\npytestmark = pytest.mark.gpu\n"
+
+
+@pytest.fixture(scope="module")
+def check():
+    spec = importlib.util.spec_from_file_location("gpu_check", CHECK)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # NamedTuples look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def outcome(check, tmp_path, capsys):
+    def run(body, seconds=60):
+        file = tmp_path / "test_it.py"
+        file.write_text(MARK + body)
+        done = check.run(check.Task("it", seconds, (str(file),)), tmp_path, ())
+        return done, capsys.readouterr().out
+
+    return run
+
+
+def test_what_passes_is_counted_and_logged(outcome):
+    done, _ = outcome("def test_a():\n    print('here')\ndef test_b():\n    pass\n")
+    assert (done.good, done.said.split(" in ")[0]) == (True, "2 passed")
+    assert "2 passed" in done.log.read_text()
+
+
+def test_what_fails_is_named(outcome):
+    done, printed = outcome("def test_a():\n    assert 0\ndef test_b():\n    pass\n")
+    assert not done.good
+    assert done.said.startswith("1 failed, 1 passed")
+    assert "FAILED" in printed
+    assert "test_a" in printed
+
+
+def test_what_hangs_is_ended(outcome):
+    done, _ = outcome("def test_a():\n    time.sleep(99)\n", seconds=2)
+    assert (done.good, done.said) == (False, "no end after 2 s")
+    assert done.seconds < 30
+
+
+def test_what_crashes_says_so(outcome):
+    done, _ = outcome("def test_a():\n    os._exit(7)\n")
+    assert (done.good, done.said) == (False, "exit code 7")
+
+
+def test_every_part_keeps_its_time_and_its_files_exist(check):
+    for part, tasks in check.PARTS.items():
+        assert sum(task.seconds for task in tasks) < 8 * 60, part
+        assert all((CHECK.parent / task.arguments[0]).exists() for task in tasks if task.is_pytest), part
+
+
+def test_every_file_for_a_device_is_in_a_part(check):
+    run = {task.arguments[0] for tasks in check.PARTS.values() for task in tasks}
+    assert {file.name for file in CHECK.parent.glob("test_*.py")} <= run
+
+
+def test_without_a_device_it_says_so_and_checks_nothing():
+    done = subprocess.run([sys.executable, CHECK, "kernels"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "sees no CUDA device here; nothing was checked" in done.stderr
+    assert "==" not in done.stdout
