@@ -22,7 +22,7 @@ from specserve.kv.cache import finite
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
@@ -42,12 +42,19 @@ HEAD_BYTES = 16
 """What the memory-efficient kernel loads of a head at a time."""
 
 
+MASK_BYTES = 64 * 2**20
+"""Of the masks of one call, and of those that a plan keeps for all layers; others are made anew in each layer."""
+
+
 class Call(NamedTuple):
-    """One SDPA call: its tiles, the padded number of keys, and the masks by sliding window."""
+    """One SDPA call: its tiles, the padded number of keys, and how many keys each of its rows sees."""
 
     tiles: slice
     length: int
+    seen: Tensor
+    """[tiles, rows per tile, 1] int64."""
     masks: dict[int | None, Tensor]
+    """By sliding window, where the plan keeps them."""
 
 
 class Gather(NamedTuple):
@@ -90,13 +97,14 @@ class SdpaAttention(AttentionBackend):
         rows: list[int] = []
         output_rows = [0] * batch.num_rows
         gathers = []
-        for group in plan_tiles(batch, self.rows_per_tile):
+        for group in self.bounded(plan_tiles(batch, self.rows_per_tile)):
             gathers.append(self.gather(group, len(rows) // self.rows_per_tile))
             for tile in group.tiles:
                 for row in tile.rows:
                     output_rows[row] = len(rows) + row - tile.rows.start
                 rows += tile.rows
                 rows += [tile.rows.start] * (self.rows_per_tile - len(tile.rows))
+        self.keep_masks(gathers)
         if rows[:: self.rows_per_tile] == list(range(batch.num_rows)):
             return Plan(batch.slots, None, None, gathers)
         return Plan(batch.slots, to_device(rows, self.device), to_device(output_rows, self.device), gathers)
@@ -113,7 +121,8 @@ class SdpaAttention(AttentionBackend):
             return Gather(partial(self.cache.read_slots, index=source), len(tiles), [call])
         calls, begin = [], 0
         for i in range(1, len(tiles) + 1):
-            if i == len(tiles) or tiles[i].padded != tiles[begin].padded:
+            most = self.most_tiles(tiles[begin].padded)
+            if i == len(tiles) or tiles[i].padded != tiles[begin].padded or i - begin == most:
                 calls.append(self.call(slice(first + begin, first + i), tiles[begin:i]))
                 begin = i
         return Gather(self.reader(tiles[:1], calls[-1].length), 1, calls)
@@ -133,21 +142,48 @@ class SdpaAttention(AttentionBackend):
         return partial(self.cache.read_blocks, index=to_device(table, self.device))
 
     def call(self, tiles: slice, members: Sequence[Tile]) -> Call:
-        """Masks [tiles, 1, query rows, padded length]: 0 where a row sees a key, -inf elsewhere."""
-        padded = members[0].padded
         seen = to_device(
             [[*tile.lengths, *[tile.lengths.start] * (self.rows_per_tile - len(tile.rows))] for tile in members],
             self.device,
         )[:, :, None]
-        keys = torch.arange(padded, device=self.device)
-        masks: dict[int | None, Tensor] = {}
-        for window in self.windows:
-            hidden = (keys >= seen) | (keys < self.spec.first_key)
-            if window is not None:
-                hidden |= keys < seen - window
-            mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, float("-inf"))
-            masks[window] = mask.repeat_interleave(self.group_size, dim=1)[:, None]
-        return Call(tiles, padded, masks)
+        return Call(tiles, members[0].padded, seen, {})
+
+    # --- masks --------------------------------------------------------------------------------------
+
+    def mask_bytes(self, padded: int) -> int:
+        """Of one tile."""
+        return self.rows_per_tile * self.group_size * padded * self.dtype.itemsize
+
+    def most_tiles(self, padded: int) -> int:
+        """Of one call."""
+        return max(1, MASK_BYTES // self.mask_bytes(padded))
+
+    def bounded(self, groups: Sequence[TileGroup]) -> Iterator[TileGroup]:
+        """Groups that do not share keys, in parts whose masks are not too large; the others are cut by call."""
+        for group in groups:
+            most = len(group.tiles) if group.shared else self.most_tiles(group.tiles[0].padded)
+            for begin in range(0, len(group.tiles), most):
+                yield group._replace(tiles=group.tiles[begin : begin + most])
+
+    def keep_masks(self, gathers: Sequence[Gather]) -> None:
+        """As many as fit: layers of equal windows share them."""
+        left = MASK_BYTES
+        for call in (call for gather in gathers for call in gather.calls):
+            for window in self.windows:
+                left -= len(call.seen) * self.mask_bytes(call.length)
+                if left >= 0:
+                    call.masks[window] = self.mask(call, window)
+
+    def mask(self, call: Call, window: int | None) -> Tensor:
+        """[tiles, 1, query rows, padded length]: 0 where a row sees a key, -inf elsewhere."""
+        if window in call.masks:
+            return call.masks[window]
+        keys = torch.arange(call.length, device=self.device)
+        hidden = (keys >= call.seen) | (keys < self.spec.first_key)
+        if window is not None:
+            hidden |= keys < call.seen - window
+        mask = torch.zeros(hidden.shape, dtype=self.dtype, device=self.device).masked_fill_(hidden, float("-inf"))
+        return mask.repeat_interleave(self.group_size, dim=1)[:, None]
 
     # --- once per layer -----------------------------------------------------------------------------
 
@@ -209,7 +245,7 @@ class SdpaAttention(AttentionBackend):
             queries.expand(copies, -1, -1, -1),
             keys[:, :, : call.length].expand(copies, -1, -1, -1),
             values[:, :, : call.length].expand(copies, -1, -1, -1),
-            call.masks[window],
+            self.mask(call, window),
             self.spec.scale,
         )[:tiles]
 

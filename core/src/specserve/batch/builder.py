@@ -102,3 +102,8 @@ def to_device(values: Sequence[int] | Sequence[Sequence[int]], device: torch.dev
             return torch.frombuffer(array("q", cast("Sequence[int]", values)), dtype=torch.int64)
         return torch.tensor(values, dtype=torch.int64)
     return torch.tensor(values, dtype=torch.int64, pin_memory=True).to(device, non_blocking=True)
+
+
+def copy_to_device(values: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host on the device; on CUDA the copy is queued and the host does not wait."""
+    return values if device.type != "cuda" else values.pin_memory().to(device, non_blocking=True)

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch.builder import to_device
+import torch
+
+from specserve.batch.builder import copy_to_device, to_device
 from specserve.batch.drafts import depths_of, num_leading, parents_of
 from specserve_hybrid_attn.cuda.tree_masks import Forest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import torch
     from torch import Tensor
 
     from specserve.batch.batch import Batch
@@ -125,7 +126,7 @@ def make_plan(
     return PagedPlan(
         batch.slots,
         to_device(rows, device),
-        to_device(items, device),
+        copy_to_device(items, device),
         to_device(block_ids, device),
         forest.paths(batch.slots, trees),
         launches,
@@ -158,18 +159,26 @@ def tree_tiles(span: Span, offset: int, first_block: int, max_rows: int, forest:
 
 def plan_launches(
     tiles: Sequence[Tile], split_size: int, max_items: int, max_depth: int
-) -> tuple[list[TileRow], list[tuple[int, int]], list[Launch]]:
-    """The tiles and their work items, in launches of at most `max_items` items, or of one tile that has more."""
+) -> tuple[list[TileRow], Tensor, list[Launch]]:
+    """The tiles and their work items [items, 2], in launches of at most `max_items`, or of one tile that has more.
+
+    A long prompt has tens of thousands of items, so that they are no Python objects.
+    """
     rows: list[TileRow] = []
-    items: list[tuple[int, int]] = []
     launches: list[Launch] = []
-    first_tile = first_item = 0
+    counts, first_items, in_launch = [], [], []
+    first_tile = first_item = num_items = 0
     for index, tile in enumerate(tiles):
         num_splits = -(-tile.num_keys // split_size)
-        if index > first_tile and len(items) + num_splits - first_item > max_items:
-            launches.append(Launch(slice(first_tile, index), slice(first_item, len(items))))
-            first_tile, first_item = index, len(items)
-        rows.append(TileRow(*tile[:5], tile.node * max_depth, len(items) - first_item))
-        items += [(index - first_tile, split) for split in range(num_splits)]
-    launches.append(Launch(slice(first_tile, len(tiles)), slice(first_item, len(items))))
-    return rows, items, launches
+        if index > first_tile and num_items + num_splits - first_item > max_items:
+            launches.append(Launch(slice(first_tile, index), slice(first_item, num_items)))
+            first_tile, first_item = index, num_items
+        rows.append(TileRow(*tile[:5], tile.node * max_depth, num_items - first_item))
+        counts.append(num_splits)
+        first_items.append(num_items)
+        in_launch.append(index - first_tile)
+        num_items += num_splits
+    launches.append(Launch(slice(first_tile, len(tiles)), slice(first_item, num_items)))
+    by_item = torch.tensor([in_launch, first_items]).repeat_interleave(torch.tensor(counts), 1)
+    by_item[1] = torch.arange(num_items) - by_item[1]
+    return rows, by_item.T.contiguous(), launches
