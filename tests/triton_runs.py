@@ -22,7 +22,8 @@ needs_triton = pytest.mark.skipif(
 
 def outcomes(script, *arguments, **environment):
     """What a module of checks, run as a script, says of each."""
-    path = os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))
+    here = Path(__file__).parent
+    path = os.pathsep.join(filter(None, (str(here), str(here / "sampling"), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, script.__file__, *arguments],
         capture_output=True,

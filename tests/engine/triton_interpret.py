@@ -112,6 +112,24 @@ def interpret_segments_get_what_their_adapters_add():
         check_segments_get_what_their_adapters_add(kernels()[0], dtype)
 
 
+def interpret_sampled_tokens_are_those_of_torch():
+    """Every cut-off, penalty and path; together and alone. Scores whose last bits differ do not change places here."""
+    from sampled_rows import random_logits, varied_rows
+
+    from specserve.kernels.triton_sampler import TritonSampler
+    from specserve.sampling.sampler import TorchSampler
+
+    ours, reference = TritonSampler(), TorchSampler()
+    for vocab_size, count in ((320, 42), (5000, 9)):
+        logits, rows = random_logits(count, vocab_size), varied_rows(count, vocab_size)
+        before = logits.clone()
+        got = ours.target_tokens(logits, rows)
+        assert got == reference.target_tokens(logits, rows)
+        assert torch.equal(logits, before)
+        assert ours.target_tokens(logits, rows[5:2:-1]) == got[5:2:-1]
+    assert ours.target_tokens(logits, []) == []
+
+
 def interpret_an_engine_on_these_kernels_is_lossless_and_says_what_torch_says():
     from specserve import builtin
     from specserve.kernels.triton_kernels import CudaKernels

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from sizes import DRY
@@ -24,6 +26,13 @@ def rows():
     return sampled_rows
 
 
+@pytest.fixture
+def sampler():
+    from specserve.kernels.triton_kernels import CudaKernels
+
+    return CudaKernels().sampler
+
+
 @pytest.mark.parametrize("width", [64, 128_256])
 def test_the_integers_of_the_noise_are_the_same_bit_for_bit(width):
     assert torch.equal(noise_bits(KEYS, width, CUDA).cpu(), noise_bits(KEYS, width, CPU))
@@ -36,16 +45,30 @@ def test_the_noise_differs_in_its_last_bits_at_most():
 
 
 @pytest.mark.parametrize("vocab_size", VOCABS)
-def test_penalties_and_cutoffs_choose_the_tokens_of_the_cpu(rows, vocab_size):
+def test_penalties_and_cutoffs_choose_the_tokens_of_the_cpu(rows, sampler, vocab_size):
     """Two tokens whose scores differ by the last bit of a logarithm may change places: one row in 2^20 or so."""
-    sampler, logits = TorchSampler(), rows.random_logits(NUM_ROWS, vocab_size)
-    asked = rows.varied_rows(NUM_ROWS, vocab_size)
-    assert sampler.target_tokens(logits.to(CUDA), asked) == sampler.target_tokens(logits, asked)
+    logits, asked = rows.random_logits(NUM_ROWS, vocab_size), rows.varied_rows(NUM_ROWS, vocab_size)
+    assert sampler.target_tokens(logits.to(CUDA), asked) == TorchSampler().target_tokens(logits, asked)
+
+
+def test_all_rows_of_a_level_wait_for_the_device_once(rows, sampler):
+    logits, asked = rows.random_logits(NUM_ROWS, 8192).to(CUDA), rows.varied_rows(NUM_ROWS, 8192)
+    sampler.target_tokens(logits, asked)  # compiles
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("warn")
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            sampler.target_tokens(logits, asked)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    waits = [str(w.message) for w in caught if "synchronizing" in str(w.message)]
+    assert len(waits) == 1, waits
 
 
 @pytest.mark.parametrize("vocab_size", VOCABS)
-def test_rows_asked_together_get_the_tokens_they_get_alone(rows, vocab_size):
-    sampler, logits = TorchSampler(), rows.random_logits(NUM_ROWS, vocab_size).to(CUDA)
+def test_rows_asked_together_get_the_tokens_they_get_alone(rows, sampler, vocab_size):
+    logits = rows.random_logits(NUM_ROWS, vocab_size).to(CUDA)
     asked = rows.varied_rows(NUM_ROWS, vocab_size)
     alone = [sampler.target_tokens(logits, [row])[0] for row in asked]
     for count in (1, 2, 31, 33, NUM_ROWS):
@@ -53,8 +76,8 @@ def test_rows_asked_together_get_the_tokens_they_get_alone(rows, vocab_size):
         assert sampler.target_tokens(logits, asked[::-1][:count]) == alone[::-1][:count], count
 
 
-def test_log_probabilities_are_those_of_the_cpu(rows):
-    sampler, logits = TorchSampler(), rows.random_logits(5, 8192)
+def test_log_probabilities_are_those_of_the_cpu(rows, sampler):
+    logits = rows.random_logits(5, 8192)
     ours, theirs = (sampler.token_logprobs(x, [3] * 5, [4] * 5) for x in (logits.to(CUDA), logits))
     for one, other in zip(ours, theirs, strict=True):
         assert (one.token_id, one.top_ids) == (other.token_id, other.top_ids)

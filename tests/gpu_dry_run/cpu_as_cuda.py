@@ -49,6 +49,10 @@ def unseen():
     SyncMode.value = before
 
 
+class HostTensor(torch.Tensor):
+    """A tensor over the host's own memory, and what is computed from it: the host reads it without waiting."""
+
+
 class Event:
     def __init__(self, enable_timing=False):
         self.at = 0.0
@@ -80,10 +84,12 @@ def made_on_the_cpu(function):
 def moved_to_the_cpu(function):
     @functools.wraps(function)
     def move(self, *args, **kwargs):
+        to_device = any(map(is_cuda, (*filter(is_device, args), *filter(is_device, kwargs.values()))))
         args = tuple("cpu" if is_device(arg) else arg for arg in args)
         if is_cuda(kwargs.get("device")):
             kwargs["device"] = "cpu"
-        return function(self, *args, **kwargs)
+        moved = function(self, *args, **kwargs)
+        return moved.as_subclass(torch.Tensor) if isinstance(self, HostTensor) and to_device else moved
 
     return move
 
@@ -95,10 +101,15 @@ def is_device(arg):
 def waiting(function):
     @functools.wraps(function)
     def read(*args, **kwargs):
-        SyncMode.waits()
+        if not isinstance(args[0], HostTensor):
+            SyncMode.waits()
         return function(*args, **kwargs)
 
     return read
+
+
+def over_host_memory(function):
+    return lambda *args, **kwargs: function(*args, **kwargs).as_subclass(HostTensor)
 
 
 def efficient_attention(query, key, value, bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
@@ -118,6 +129,7 @@ def install():
     _device_constructors()  # remembers the originals: `with torch.device(...)` looks for them
     for name in FACTORIES:
         setattr(torch, name, made_on_the_cpu(getattr(torch, name)))
+    torch.frombuffer = over_host_memory(torch.frombuffer)
     for name in READS:
         setattr(torch.Tensor, name, waiting(getattr(torch.Tensor, name)))
     torch.Tensor.pin_memory = lambda self: self

@@ -21,7 +21,7 @@ ROWS = (1, 2, 3, 15, 16, 17, 48, 64, 65, 128)
 EVERYWHERE = dict.fromkeys(("prefill", "decode", "verify"), "triton_paged")
 KERNELS = {
     "linear_kernel", "add_and_norm_kernel", "rotate_and_write_kernel", "silu_and_multiply_kernel", "attend_kernel",
-    "merge_kernel",
+    "merge_kernel", "sample_kernel", "edit_kernel",
 }  # fmt: skip
 
 
@@ -99,6 +99,7 @@ def test_a_layer_takes_ten_launches(stub, toy_model):
     stub.launches.clear()
     engine.step()
     layers = 2
+    assert stub.launches.pop("sample_kernel") == 1, "all sampled rows together"
     assert stub.launches == {
         "linear_kernel": 4 * layers + 1, "add_and_norm_kernel": 2 * layers + 1, "rotate_and_write_kernel": layers,
         "silu_and_multiply_kernel": layers, "attend_kernel": layers, "merge_kernel": layers,

@@ -7,12 +7,21 @@ kernels, and attention is summed in float64. Nothing here is a reference for acc
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
+from array import array
 
 import torch
 from cpu_as_cuda import unseen
 
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve.kernels.triton_sampling import KEEP_ONLY, OP_FIELDS, PENALIZE, ROW_FIELDS, SHIFT
 from specserve.models.tiled import in_tiles
+from specserve.sampling.cutoffs import apply_cutoffs
+from specserve.sampling.edits import TorchRow
+from specserve.sampling.noise import gumbel_noise
+from specserve.sampling.seeds import MASK
+from specserve.types import SamplingParams
 
 TORCH = TorchKernels()
 ROWS = 32
@@ -104,6 +113,47 @@ def up_kernel(a):
     for rows, part, (_, up, rank, first, width) in segments_of(a):
         weight, low = at_address(up, (width, rank), out.dtype), reduced[part, rows, :rank]
         out[rows, first : first + width] += in_tiles(ROWS, lambda tile, w=weight: TORCH.linear(tile, w, None), low)
+
+
+# --- sampling -------------------------------------------------------------------------------------------------
+
+
+def float_of(bits):
+    return struct.unpack("d", struct.pack("q", bits))[0]
+
+
+def edit_kernel(a):
+    vocab_size, numbers = a["vocab_size"], a["numbers"].tolist()
+    edited = a["edited"].view(-1, vocab_size)
+    for row, target, first, count in a["rows"].view(-1, 4).tolist():
+        x = edited[target]
+        x.copy_(a["logits"].view(-1, vocab_size)[row])
+        for at in range(first, first + count * OP_FIELDS, OP_FIELDS):
+            kind, begin, size, repetition, presence, frequency, values, _ = numbers[at : at + OP_FIELDS]
+            ids = array("q", numbers[begin : begin + size])
+            floats = array("f", map(float_of, numbers[values : values + size]))
+            row_edits = TorchRow(x)
+            if kind == PENALIZE:
+                row_edits.penalize(ids, floats, *map(float_of, (repetition, presence, frequency)))
+            elif kind == SHIFT:
+                row_edits.shift(ids, floats)
+            else:
+                (row_edits.keep_only if kind == KEEP_ONLY else row_edits.forbid)(ids)
+
+
+def sample_kernel(a):
+    vocab_size = a["vocab_size"]
+    rows = a["rows"].view(-1, ROW_FIELDS).tolist()
+    for i, (row, edit, key, temperature, top_k, top_p, log_min_p, _) in enumerate(rows):
+        source = a["logits"].view(-1, vocab_size)[row] if edit < 0 else a["edited"].view(-1, vocab_size)[edit]
+        x = source.masked_fill(source.isnan(), float("-inf"))
+        if float_of(temperature) > 0:
+            min_p = math.exp(float_of(log_min_p))
+            x = apply_cutoffs(
+                x / torch.tensor(float_of(temperature)), SamplingParams(top_k=top_k, top_p=float_of(top_p), min_p=min_p)
+            )
+            x += gumbel_noise([key & MASK], vocab_size, x.device)[0]
+        a["tokens"][i] = x.max(-1).indices
 
 
 # --- paged attention ------------------------------------------------------------------------------------------

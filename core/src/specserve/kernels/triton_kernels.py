@@ -20,7 +20,7 @@ from specserve.kernels.triton_rows import (
     silu_and_multiply_kernel,
     warps_for,
 )
-from specserve.sampling.sampler import TorchSampler
+from specserve.kernels.triton_sampler import TritonSampler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,12 +43,12 @@ class CudaKernels:
     """
 
     name = "triton"
-    sampler: Sampler = TorchSampler()
     row_tile: int | None = None
 
     def __init__(self, tiles: TileTable = ONE_TILE) -> None:
         self.tiles = tiles
         self.segmented = SegmentedAdd()
+        self.sampler: Sampler = TritonSampler()
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> TritonPass | None:
         return fuse(model, attention)

@@ -42,21 +42,26 @@ class TorchRow:
         self.logits[self.ids(ids)] = NEVER
 
     def ids(self, numbers: array[int]) -> Tensor:
-        """Checked on the host: a negative one would count from the end, and one too large makes a CUDA device fail."""
-        given = self.view(numbers, torch.int64)
-        if len(given):
-            least, most = (int(x) for x in given.aminmax())
-            if least < 0 or most >= len(self.logits):
-                wrong = least if least < 0 else most
-                raise ValueError(f"an edit's tokens must be in [0, {len(self.logits)}); got {wrong}.")
-        return given.to(self.logits.device)
+        return checked_ids(numbers, len(self.logits)).to(self.logits.device)
 
     def floats(self, numbers: array[float]) -> Tensor:
-        return self.view(numbers, torch.float32).to(self.logits.device)
+        return view(numbers, torch.float32).to(self.logits.device)
 
-    def view(self, numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:
-        """A tensor over the array's memory; frombuffer refuses empty arrays and does not check the format."""
-        buffer = memoryview(numbers)
-        if buffer.format not in ARRAY_FORMATS[dtype]:
-            raise ValueError(f"an edit takes ids as array('q') and values as array('f'); got format {buffer.format!r}.")
-        return torch.frombuffer(buffer, dtype=dtype) if len(buffer) else torch.empty(0, dtype=dtype)
+
+def checked_ids(numbers: array[int], vocab_size: int) -> Tensor:
+    """Checked on the host: a negative one would count from the end, and one too large makes a CUDA device fail."""
+    given = view(numbers, torch.int64)
+    if len(given):
+        least, most = (int(x) for x in given.aminmax())
+        if least < 0 or most >= vocab_size:
+            wrong = least if least < 0 else most
+            raise ValueError(f"an edit's tokens must be in [0, {vocab_size}); got {wrong}.")
+    return given
+
+
+def view(numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:
+    """A tensor over the array's memory; frombuffer refuses empty arrays and does not check the format."""
+    buffer = memoryview(numbers)
+    if buffer.format not in ARRAY_FORMATS[dtype]:
+        raise ValueError(f"an edit takes ids as array('q') and values as array('f'); got format {buffer.format!r}.")
+    return torch.frombuffer(buffer, dtype=dtype) if len(buffer) else torch.empty(0, dtype=dtype)
