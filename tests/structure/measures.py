@@ -17,6 +17,7 @@ class Function(NamedTuple):
     where: str
     num_lines: int
     num_arguments: int
+    on_gpu: bool
     """Without `self` and `cls`; `*args` and `**kwargs` are one each."""
 
 
@@ -38,7 +39,9 @@ def functions(*folders: str) -> list[Function]:
         if path.suffix == ".py":
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    found.append(Function(f"{path.relative_to(ROOT)}::{node.name}", length(node), len(arguments(node))))
+                    on_gpu = any("triton.jit" in ast.unparse(decorator) for decorator in node.decorator_list)
+                    where = f"{path.relative_to(ROOT)}::{node.name}"
+                    found.append(Function(where, length(node), len(arguments(node)), on_gpu))
     return found
 
 
