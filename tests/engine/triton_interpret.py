@@ -112,6 +112,64 @@ def interpret_segments_get_what_their_adapters_add():
         check_segments_get_what_their_adapters_add(kernels()[0], dtype)
 
 
+def interpret_fused_layers_have_the_bits_of_their_pieces():
+    """With and without norms of q and k, with windows, for rows that overflow; keys and values in the cache, too."""
+    from specserve.models.loader import load_model
+    from specserve.models.tiled import TiledPass
+    from specserve.testing.toy import write_checkpoint
+
+    for family, layers, changes in (("qwen3", 1, {}), ("mistral", 2, {"sliding_window": 3})):
+        with tempfile.TemporaryDirectory() as folder:
+            path = write_checkpoint(Path(folder), architecture=family, num_hidden_layers=layers, **changes)
+            ours, _ = kernels()
+            model = load_model(path, kernels=ours, dtype="float32")
+        for projection in model.projections.values():
+            projection.seal(ours.prepare_linear)
+        results, caches = zip(
+            *(rows_and_cache(model, make) for make in (ours.fuse, lambda m, attention: TiledPass(m, attention, None))),
+            strict=True,
+        )
+        for one, other in zip(*results, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True)), family
+        assert torch.equal(caches[0].data, caches[1].data), family
+        assert caches[0].data.any()
+
+
+def rows_and_cache(model, make_pass):
+    """What a pass over SDPA gives for three steps of a request, and its KV cache."""
+    from specserve.attention.sdpa import SdpaFactory
+    from specserve.kv.cache import KVCache
+    from specserve.protocols import AttentionSpec
+
+    spec = AttentionSpec(
+        model.num_heads, model.num_kv_heads, model.head_dim, model.scale, 16, tuple(model.sliding_windows)
+    )
+    sizes = {"num_blocks": 8, "block_size": 16, "num_kv_heads": model.num_kv_heads, "head_dim": model.head_dim}
+    cache = KVCache(num_layers=model.num_layers, dtype=model.dtype, device=model.device, **sizes)
+    attention = SdpaFactory().build(spec, cache, model.device, model.dtype)
+    passes = make_pass(model, attention)
+    return [forward_rows(passes, attention, model, rows) for rows in ((0, 4), (4, 5), (5, 7))], cache
+
+
+def forward_rows(passes, attention, model, rows):
+    """Logits and taps of these positions of one request, of which one row overflows."""
+    from specserve.batch.builder import BatchBuilder
+    from specserve.batch.request import Request
+    from specserve.batch.span import Span
+    from specserve.testing.requests import toy_request
+
+    request = Request.admit(toy_request("r", range(3, 40)), seed=0, arrival=0.0, order=0, max_len=99)
+    request.blocks = [5, 2, 7]
+    begin, end = rows
+    batch = BatchBuilder(16, torch.device("cpu")).build([Span(request, begin, end - begin, 0, end - begin)])
+    x = passes.embed(batch).clone()
+    if begin == 5:
+        x[1] = 3e38
+    taps = {layer: x.new_empty(x.shape) for layer in range(model.num_layers + 1)}
+    out = passes.layers(x, batch, attention.plan(batch), taps)
+    return [passes.logits(out, batch).nan_to_num(), *(tap.nan_to_num() for tap in taps.values())]
+
+
 def interpret_sampled_tokens_are_those_of_torch():
     """Every cut-off, penalty and path; together and alone. Scores whose last bits differ do not change places here."""
     from sampled_rows import random_logits, varied_rows

@@ -44,8 +44,9 @@ PARTS = {
     "engine": [
         Task("parity", 90, ("test_gpu_parity.py",), 4),
         Task("engine", 90, ("test_gpu_engine.py",)),
-        Task("hybrid", 120, ("test_gpu_hybrid.py",), 4),
-        Task("lossless", 170, ("test_gpu_lossless.py",), 6),
+        Task("plugins", 90, ("test_gpu_plugins.py",), 4),
+        Task("hybrid", 80, ("test_gpu_hybrid.py",), 4),
+        Task("lossless", 120, ("test_gpu_lossless.py",), 6),
     ],
     "numbers": [
         Task("tables", 200, ("test_gpu_tables.py", "-m", "table", "-s")),
