@@ -66,6 +66,7 @@ def test_the_cache_and_the_neighbours_of_broken_rows(checks, kernels):
     checks.check_the_cache_is_written_as_its_own_write_does_it(kernels, "cuda")
     checks.check_siblings_and_broken_rows_do_not_leak(kernels, "cuda")
     checks.check_launches_of_few_programs_change_nothing(kernels, "cuda")
+    checks.check_padding_reads_no_key_and_stores_no_row(kernels, "cuda")
 
 
 def test_a_plan_and_a_forward_never_wait_for_the_device(checks, kernels):

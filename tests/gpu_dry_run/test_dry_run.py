@@ -50,7 +50,7 @@ def runs(tmp_path_factory):
     """Both at once, on two cores."""
     started = [
         start(GPU_TESTS, tmp_path_factory.mktemp("gpu"), "-m", "gpu"),
-        start([HERE / "facts_of_binaries.py"], tmp_path_factory.mktemp("facts"), "-m", ""),
+        start([HERE / "facts_of_binaries.py", HERE / "static_memory.py"], tmp_path_factory.mktemp("facts"), "-m", ""),
     ]
     return [Outcome(*each) for each in started]
 

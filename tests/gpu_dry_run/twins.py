@@ -68,7 +68,8 @@ def rotate_and_write_kernel(a):
 
 
 def write_kernel(a):
-    keys, values, slots = a["keys"], a["values"], a["slots"]
+    real = a["slots"] >= 0
+    keys, values, slots = a["keys"][real], a["values"][real], a["slots"][real]
     limit = a["key_limit"]
     finite_keys, finite_values = (torch.nan_to_num(t, nan=0.0, posinf=0.0, neginf=0.0) for t in (keys, values))
     a["key_cache"].index_copy_(0, slots, finite_keys.clamp_(-limit, limit).to(a["key_cache"].dtype))
@@ -191,6 +192,8 @@ def attend_kernel(a):
 def merge_kernel(a):
     group, split, dim = a["GROUP_SIZE"], a["SPLIT_SIZE"], a["HEAD_DIM"]
     for first_row, rows, length, _, _, _, first_item, _ in a["tiles"].tolist():
+        if rows == 0:  # padding
+            continue
         items = slice(first_item, first_item + (length + rows - 2) // split + 1)
         states = (a[f"partial_{name}"][items].double() for name in ("max", "sum", "out"))
         most, total, out = (state[:, :, : rows * group] for state in states)

@@ -27,7 +27,8 @@ from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint
 from specserve_hybrid_attn.cuda import paged_plan
 from specserve_hybrid_attn.cuda.paged import PagedAttention
-from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
+from specserve_hybrid_attn.cuda.paged_plan import lay_out, tile_config_for
+from specserve_hybrid_attn.cuda.plan_buffers import PlanBuffers, PlanSizes
 from triton_runs import mend_the_interpreter, outcome
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
@@ -100,6 +101,21 @@ def check_launches_of_few_programs_change_nothing(make, device="cpu"):
 
 
 # --- of the bits ------------------------------------------------------------------------------------------
+
+
+def check_padding_reads_no_key_and_stores_no_row(make, device="cpu"):
+    """A plan in memory that is larger than it, as captured graphs have it."""
+    world = World(Shape(heads=4, kv_heads=2), device)
+    spans, backend = world.ragged(), short_splits(world, make)
+    q, k, v = world.rows(sum(span.length for span in spans))
+    batch = world.builder.build(spans)
+    expected = backend.forward(0, q, k, v, backend.plan(batch))
+    plan = lay_out(batch, backend.config, backend.kernels.bytes_per_item, path_stride=12)
+    sizes = PlanSizes(len(plan.rows) + 3, len(plan.items) + 5, len(plan.block_ids) + 2, 40, 12)
+    loaded = PlanBuffers(sizes, world.device).load(plan, batch, backend.trees)
+    padding = torch.full((3, *q.shape[1:]), float("nan"), dtype=q.dtype, device=q.device)
+    got = backend.attend(0, torch.cat((q, padding)), loaded)
+    assert torch.equal(got[: len(q)], expected)
 
 
 def check_a_guess_has_the_bits_of_the_same_tokens_decoded_one_by_one(

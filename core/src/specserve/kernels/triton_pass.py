@@ -161,7 +161,8 @@ class TritonPass:
     def logits(self, x: Tensor, batch: Batch) -> Tensor:
         if batch.num_scored == 0:
             return x.new_empty((0, self.model.vocab_size), dtype=torch.float32)
-        return self.model.head(x if batch.scored_rows is None else x.index_select(0, batch.scored_rows))
+        rows = x[: batch.num_rows]
+        return self.model.head(rows if batch.scored_rows is None else rows.index_select(0, batch.scored_rows))
 
 
 def norm_of(weight: Tensor | None, eps: float) -> AddAndNorm | None:

@@ -123,15 +123,17 @@ def rotate_and_write_kernel(
 ) -> None:
     """One program per head of a row of qkv: norms and rotates q to `q` and k to the cache, and copies v to the cache.
 
-    qkv: [T, HEADS + 2 * KV_HEADS, HEAD_DIM]; cos, sin: [positions, ROTARY_DIM]; positions, slots: [T] int64."""
+    qkv: [T, HEADS + 2 * KV_HEADS, HEAD_DIM]; cos, sin: [positions, ROTARY_DIM]; positions, slots: [T] int64,
+    the slots of padding negative."""
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     columns = tl.arange(0, BLOCK)
     inside = columns < HEAD_DIM
     source = qkv + (row * (HEADS + 2 * KV_HEADS) + head) * HEAD_DIM
     raw = tl.load(source + columns, mask=inside, other=0.0)
     slot = tl.load(slots + row).to(tl.int64)
+    written = inside & (slot >= 0)  # not for padding
     if head >= HEADS + KV_HEADS:
-        store_value(value_cache, (slot * KV_HEADS + head - HEADS - KV_HEADS) * HEAD_DIM + columns, raw, inside)
+        store_value(value_cache, (slot * KV_HEADS + head - HEADS - KV_HEADS) * HEAD_DIM + columns, raw, written)
     else:
         in_rotary = columns < ROTARY_DIM
         partners = (columns + ROTARY_DIM // 2) % ROTARY_DIM
@@ -151,7 +153,7 @@ def rotate_and_write_kernel(
         if head < HEADS:
             tl.store(q + (row * HEADS + head) * HEAD_DIM + columns, turned, mask=inside)
         else:
-            store_key(key_cache, (slot * KV_HEADS + head - HEADS) * HEAD_DIM + columns, turned, key_limit, inside)
+            store_key(key_cache, (slot * KV_HEADS + head - HEADS) * HEAD_DIM + columns, turned, key_limit, written)
 
 
 @triton.jit(do_not_specialize_on_alignment=["slots"])
@@ -174,11 +176,12 @@ def write_kernel(
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     columns = tl.arange(0, BLOCK)
     inside = columns < HEAD_DIM
-    offset = (tl.load(slots + row) * KV_HEADS + head) * HEAD_DIM + columns
+    slot = tl.load(slots + row)
+    offset, written = (slot * KV_HEADS + head) * HEAD_DIM + columns, inside & (slot >= 0)
     k = tl.load(keys + row * key_row_stride + head * key_head_stride + columns, mask=inside, other=0.0)
     v = tl.load(values + row * value_row_stride + head * value_head_stride + columns, mask=inside, other=0.0)
-    store_key(key_cache, offset, k, key_limit, inside)
-    store_value(value_cache, offset, v, inside)
+    store_key(key_cache, offset, k, key_limit, written)
+    store_value(value_cache, offset, v, written)
 
 
 @triton.jit

@@ -108,10 +108,34 @@ class PagedPlan(NamedTuple):
     max_items: int
 
 
+class HostPlan(NamedTuple):
+    """A plan before it is on the device; `rows` become its tiles."""
+
+    rows: list[TileRow]
+    items: Tensor
+    block_ids: list[int]
+    forest: Forest
+    launches: list[Launch]
+
+
 def make_plan(
     batch: Batch, config: TileConfig, bytes_per_item: int, trees: TreeKernels, device: torch.device
 ) -> PagedPlan:
     """`bytes_per_item`: of a work item's partial results, over all key heads."""
+    plan = lay_out(batch, config, bytes_per_item)
+    return PagedPlan(
+        batch.slots,
+        to_device(plan.rows, device),
+        copy_to_device(plan.items, device),
+        to_device(plan.block_ids, device),
+        plan.forest.paths(batch.slots, trees),
+        plan.launches,
+        max(launch.items.stop - launch.items.start for launch in plan.launches),
+    )
+
+
+def lay_out(batch: Batch, config: TileConfig, bytes_per_item: int, path_stride: int | None = None) -> HostPlan:
+    """`path_stride`: numbers per node in `PagedPlan.paths`; by default as many as the deepest tree has levels."""
     block_ids: list[int] = []
     forest = Forest()
     tiles: list[Tile] = []
@@ -122,16 +146,9 @@ def make_plan(
         if num_leading(span.draft) < span.drafted:
             tiles += tree_tiles(span, offset, first_block, config.rows, forest)
     max_items = max(1, WORKSPACE_BYTES // bytes_per_item)
-    rows, items, launches = plan_launches(tiles, config.split_size, max_items, forest.max_depth)
-    return PagedPlan(
-        batch.slots,
-        to_device(rows, device),
-        copy_to_device(items, device),
-        to_device(block_ids, device),
-        forest.paths(batch.slots, trees),
-        launches,
-        max(launch.items.stop - launch.items.start for launch in launches),
-    )
+    stride = forest.max_depth if path_stride is None else path_stride
+    rows, items, launches = plan_launches(tiles, config.split_size, max_items, stride)
+    return HostPlan(rows, items, block_ids, forest, launches)
 
 
 def chain_tiles(span: Span, offset: int, first_block: int, max_rows: int) -> Iterator[Tile]:

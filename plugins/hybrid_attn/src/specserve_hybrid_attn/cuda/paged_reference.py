@@ -52,9 +52,10 @@ class TorchPaged:
     def attend(self, layer: int, q: Tensor, plan: PagedPlan, window: int | None) -> Tensor:
         out = torch.empty_like(q)
         for launch in plan.launches:
-            for fields in plan.tiles[launch.tiles].tolist():
+            tiles = [TileRow(*fields) for fields in plan.tiles[launch.tiles].tolist()]
+            for tile in (tile for tile in tiles if tile.num_rows):  # the others are padding
                 for head in range(self.spec.num_kv_heads):
-                    self.attend_tile(HeadTile(TileRow(*fields), layer, head, window), q, plan, out)
+                    self.attend_tile(HeadTile(tile, layer, head, window), q, plan, out)
         return out
 
     def attend_tile(self, work: HeadTile, q: Tensor, plan: PagedPlan, out: Tensor) -> None:
