@@ -32,12 +32,13 @@ CASES = {
     "speculation": "throughput with n-gram speculation against plain decoding",
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
+    "gpu": "on a CUDA device: the demo model and an 8B shape, plain, drafted and under adapters, against transformers",
     "tiles": "on a CUDA device: the linear kernel by tile against cuBLAS, and whether bits depend on the tile",
     "cudahost": "launches and host time of a CUDA step, without a device",
     "index": "cost of the n-gram index by its size; no model",
     "replay": "acceptance length of n-gram drafters on recorded texts; no model (downloads packages)",
 }
-ON_CUDA = ("tiles",)
+ON_CUDA = ("gpu", "tiles")
 """Run only where they are named."""
 ALIASES = {"pays": "speculation"}
 FLAGS = {

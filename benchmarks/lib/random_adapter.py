@@ -1,4 +1,4 @@
-"""A random LoRA adapter for the demo model, in PEFT's format."""
+"""A random LoRA adapter, in PEFT's format."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def write_random_adapter(path: Path, rank: int, seed: int) -> Path:
-    """On every linear layer, with weights so small that outputs stay text."""
-    config = read_config(locate_model(MODEL))
+def write_random_adapter(path: Path, rank: int, seed: int, model: Path | None = None) -> Path:
+    """On every linear layer of the model, the demo's by default, with weights so small that outputs stay text."""
+    config = read_config(model or locate_model(MODEL))
     generator = torch.Generator().manual_seed(seed)
     queries, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     hidden, inner = config.hidden_size, config.intermediate_size
@@ -34,7 +34,7 @@ def write_random_adapter(path: Path, rank: int, seed: int) -> Path:
             a = torch.randn(rank, in_features, generator=generator) * in_features**-0.5
             b = torch.randn(out_features, rank, generator=generator) * 0.01
             tensors |= {f"{module}.lora_A.weight": a, f"{module}.lora_B.weight": b}
-    path.mkdir()
+    path.mkdir(exist_ok=True)
     save_file(tensors, path / "adapter_model.safetensors", metadata={"format": "pt"})
     fields = {
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "r": rank, "lora_alpha": rank, "bias": "none",

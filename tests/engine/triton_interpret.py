@@ -175,6 +175,7 @@ def interpret_sampled_tokens_are_those_of_torch():
     from sampled_rows import random_logits, varied_rows
 
     from specserve.kernels.triton_sampler import TritonSampler
+    from specserve.protocols import DraftVocabulary
     from specserve.sampling.sampler import TorchSampler
 
     ours, reference = TritonSampler(), TorchSampler()
@@ -186,6 +187,10 @@ def interpret_sampled_tokens_are_those_of_torch():
         assert torch.equal(logits, before)
         assert ours.target_tokens(logits, rows[5:2:-1]) == got[5:2:-1]
     assert ours.target_tokens(logits, []) == []
+    for vocabulary in (None, DraftVocabulary(torch.arange(5000) * 2, 10_000)):
+        for one, other in zip(*(s.draft_tokens(logits, rows, vocabulary, 3) for s in (ours, reference)), strict=True):
+            assert [t.token for t in one] == [t.token for t in other]
+            torch.testing.assert_close([t.probability for t in one], [t.probability for t in other])
 
 
 def interpret_an_engine_on_these_kernels_is_lossless_and_says_what_torch_says():

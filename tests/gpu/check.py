@@ -1,4 +1,4 @@
-"""`make gpu-check`: the tests of this folder in four parts of less than eight minutes each, and one summary.
+"""`make gpu-check`: the tests of this folder in parts of less than eight minutes each, and one summary.
 
 Every file runs in a process of its own, with a time limit: an illegal address poisons a process, and a hang must leave
 the others their time. Logs go to `--logs`. Needs nothing but Python; what the tests need, `preflight` says.
@@ -53,6 +53,7 @@ PARTS = {
         Task("tiles", 200, ("-m", "benchmarks", "tiles")),
         Task("cudahost", 60, ("-m", "benchmarks", "--quick", "cudahost")),
     ],
+    "speed": [Task("speed", 470, ("-m", "benchmarks", "gpu"))],
     "memory": [
         Task("memcheck-paged", 240, ("test_gpu_paged.py", "-k", "near_float64 or broken")),
         Task("memcheck-linear", 220, ("test_gpu_kernels.py", "-k", "linear_is_near and bfloat16")),

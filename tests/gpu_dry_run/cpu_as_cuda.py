@@ -21,7 +21,7 @@ from specserve_hybrid_attn.cuda.varlen import varlen_attn_reference
 FACTORIES = ["tensor", "as_tensor", "empty", "zeros", "ones", "full", "arange", "linspace", "empty_like", "zeros_like"]
 FACTORIES += ["rand", "randn", "randint", "randperm"]
 READS = ["tolist", "item", "__bool__", "__int__", "__float__", "__index__", "nonzero", "cpu", "numpy"]
-MEMORY = 2**30
+MEMORY = 2**26
 
 
 class SyncMode:

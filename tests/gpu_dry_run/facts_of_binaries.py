@@ -135,6 +135,23 @@ def test_nothing_spills_and_nothing_sums_in_an_order_that_is_not_fixed(stub):
         assert not re.search(r"\b(atom|red)\.", binary.ptx), binary.name
 
 
+def test_the_table_of_speeds_runs(monkeypatch, toy_model):
+    """`python -m benchmarks gpu`, small; the times are none."""
+    from benchmarks.cases import gpu
+    from benchmarks.lib.report import Options, render
+
+    small = {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 96, "vocab_size": 320, "head_dim": 16}
+    config = gpu.CONFIG_8B | small | {"num_attention_heads": 4, "num_key_value_heads": 2}
+    values = {"CONFIG_8B": config, "COUNTS": (3,), "PROMPT_LEN": 20, "NUM_TOKENS": 6, "DEVICE": "cpu"}
+    for name, value in values.items():
+        monkeypatch.setattr(gpu, name, value)
+    monkeypatch.setattr(gpu, "copy_speed", lambda: 1e12)
+    monkeypatch.setattr(gpu, "locate_model", lambda _: toy_model)
+    table = render("gpu", gpu.run(Options(1, False, False, ())))
+    for what in ("demo, 3", "8B, 3", "drafts", "lora", "transformers"):
+        assert what in table, table
+
+
 def test_the_probe_of_tiles_runs(monkeypatch):
     """`python -m benchmarks tiles`, small; the times are none."""
     import triton

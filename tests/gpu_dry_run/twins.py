@@ -155,6 +155,8 @@ def sample_kernel(a):
             )
             x += gumbel_noise([key & MASK], vocab_size, x.device)[0]
         a["tokens"][i] = x.max(-1).indices
+        if a["KEEPS_SCORES"]:
+            a["scores"].view(-1, vocab_size)[i] = x
 
 
 # --- paged attention ------------------------------------------------------------------------------------------

@@ -58,6 +58,8 @@ WIDE = (
 BY_ROWS: TileTable = {**ONE_TILE, torch.bfloat16: WIDE, torch.float16: WIDE}
 """Wider tiles for more rows. All of them walk the depth in steps of 16 into one sum per output, so that their bits
 should be equal; as long as no device has shown that they are, `ONE_TILE` is what serves."""
+TILE_TABLES = {"one": ONE_TILE, "by_rows": BY_ROWS}
+"""By the names that SPECSERVE_CUDA_TILES takes."""
 
 
 @triton.jit(do_not_specialize=["num_rows"])

@@ -25,6 +25,8 @@ from specserve.kernels.triton_sampling import (
     edit_kernel,
     sample_kernel,
 )
+from specserve.protocols import DraftToken
+from specserve.sampling.drafts import in_target_vocabulary
 from specserve.sampling.edits import checked_ids, view
 from specserve.sampling.noise import signed
 from specserve.sampling.sampler import TorchSampler
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.request import Request
-    from specserve.protocols import ScoredRow
+    from specserve.protocols import DraftVocabulary, ScoredRow
     from specserve.sampling.processors import EditingState
 
 BLOCK = 2048
@@ -145,11 +147,30 @@ class TritonSampler(TorchSampler):
 
     def __init__(self) -> None:
         self.edit = Launch(edit_kernel, {"BLOCK": BLOCK}, num_warps=8, enable_fp_fusion=False)
-        self.sample = Launch(sample_kernel, {"BLOCK": BLOCK}, num_warps=16, enable_fp_fusion=False)
+        self.choose, self.score = (
+            Launch(sample_kernel, {"KEEPS_SCORES": keeps, "BLOCK": BLOCK}, num_warps=16, enable_fp_fusion=False)
+            for keeps in (False, True)
+        )
 
     def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
         if not rows:
             return []
+        tokens: list[int] = self.decided(logits, rows, self.choose)[0].tolist()
+        return tokens
+
+    def draft_tokens(
+        self, logits: Tensor, rows: Sequence[ScoredRow], vocabulary: DraftVocabulary | None, count: int
+    ) -> list[list[DraftToken]]:
+        if not rows:
+            return []
+        full = logits if vocabulary is None else in_target_vocabulary(logits, vocabulary)
+        best = self.decided(full, rows, self.score)[1].softmax(-1).topk(min(count, full.shape[1]))
+        # float64 holds both exactly: one copy to the host instead of two
+        found = torch.stack((best.indices.double(), best.values.double()), -1).tolist()
+        return [[DraftToken(int(token), p) for token, p in row if p > 0] for row in found]
+
+    def decided(self, logits: Tensor, rows: Sequence[ScoredRow], launch: Launch) -> tuple[Tensor, Tensor]:
+        """The target tokens of the rows, and where they are kept their scores [rows, V]."""
         plan = SamplingPlan(logits)
         for row in rows:
             plan.add(row)
@@ -161,9 +182,10 @@ class TritonSampler(TorchSampler):
             kept = logits.new_empty(len(numbers))
             self.edit(len(plan.edited), 1, logits, numbers, edits, edited, kept, plan.vocab_size)
         tokens = torch.empty(len(rows), dtype=torch.int64, device=logits.device)
-        self.sample(len(rows), 1, logits, edited if plan.num_edited else logits, fields, tokens, plan.vocab_size)
-        chosen: list[int] = tokens.tolist()
-        return chosen
+        scores = logits.new_empty((len(rows) if launch is self.score else 0, plan.vocab_size))
+        source = edited if plan.num_edited else logits
+        launch(len(rows), 1, logits, source, fields, tokens, scores, plan.vocab_size)
+        return tokens, scores
 
 
 assert ROW_FIELDS == OP_FIELDS == 8, "what `SamplingPlan` writes"

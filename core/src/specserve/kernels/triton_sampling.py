@@ -198,11 +198,13 @@ def sample_kernel(
     edited: tl.tensor,
     rows: tl.tensor,
     tokens: tl.tensor,
+    scores: tl.tensor,
     vocab_size: tl.tensor,
+    KEEPS_SCORES: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """tokens[i]: the target token of rows[i]. A row: its row of logits, of `edited` or -1, the key of its noise, its
-    temperature or 0, top_k, top_p, the logarithm of min_p."""
+    """tokens[i]: the target token of rows[i]; scores[i]: what it is the argmax of. A row: its row of logits, of
+    `edited` or -1, the key of its noise, its temperature or 0, top_k, top_p, the logarithm of min_p."""
     program = tl.program_id(0).to(tl.int64)
     field = rows + program * ROW_FIELDS_
     base = logits + tl.load(field) * vocab_size
@@ -222,6 +224,8 @@ def sample_kernel(
         x = warm_block(base, columns, vocab_size, temperature)
         if is_sampled:
             x = tl.where(x < threshold, float("-inf"), x + noise(key, columns))
+        if KEEPS_SCORES:
+            tl.store(scores + program * vocab_size + columns, x, mask=columns < vocab_size)
         most = tl.max(x, axis=0)
         lowest = tl.min(tl.where(x == most, columns, vocab_size), axis=0)
         token = tl.where(most > best, lowest.to(tl.int64), token)
