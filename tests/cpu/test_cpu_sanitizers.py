@@ -5,15 +5,15 @@ With amx_emulated, which checks the code for AMX tiles on processors without the
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+import background
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "cpu"
 SANITIZERS = ["thread", "address,undefined"]
@@ -23,31 +23,30 @@ pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="no cmake"
 
 class Build(NamedTuple):
     directory: Path
-    process: subprocess.Popen[str]
+    process: background.Background
 
 
-@pytest.fixture(scope="module")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Build]]:
-    """Both are built at once: that takes most of the time."""
-    building = {}
+BUILDS: dict[str, Build] = {}
+
+
+def start_in_background(folder: Path) -> None:
+    """Building takes most of the time."""
+    if shutil.which("cmake") is None:
+        return
     for sanitizers in SANITIZERS:
-        directory = tmp_path_factory.mktemp("stress")
-        configure = ["cmake", "-S", str(PLUGIN), "-B", str(directory), "-DCPU_STRESS=ON", "-DCPU_EMULATE_AMX=ON"]
-        subprocess.run([*configure, f"-DCPU_SANITIZE={sanitizers}"], check=True, capture_output=True, timeout=300)
-        command = ["cmake", "--build", str(directory), "--parallel", "1"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        building[sanitizers] = Build(directory, process)
-    yield building
-    for build in building.values():
-        build.process.kill()
-        build.process.communicate()
+        directory = folder / sanitizers.partition(",")[0]
+        options = "-DCPU_STRESS=ON", "-DCPU_EMULATE_AMX=ON", f"-DCPU_SANITIZE={sanitizers}"
+        configure = shlex.join(["cmake", "-S", str(PLUGIN), "-B", str(directory), *options])
+        build = shlex.join(["cmake", "--build", str(directory), "--parallel", "1"])
+        log = folder / f"{directory.name}.log"
+        BUILDS[sanitizers] = Build(directory, background.start(["sh", "-c", f"{configure} && {build}"], log))
 
 
 @pytest.mark.parametrize("sanitizers", SANITIZERS)
-def test_the_kernels_are_clean_under_load(builds: dict[str, Build], sanitizers: str) -> None:
-    directory, process = builds[sanitizers]
-    output, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, output
+def test_the_kernels_are_clean_under_load(sanitizers: str) -> None:
+    directory, build = BUILDS[sanitizers]
+    output = build.output(timeout=600)
+    assert build.process.returncode == 0, output
     run = subprocess.run([directory / "stress", "3"], capture_output=True, text=True, timeout=300, check=False)
     if "unexpected memory mapping" in run.stderr:
         pytest.skip("this kernel's address layout is unknown to the thread sanitizer")
