@@ -8,7 +8,18 @@ import pytest
 import torch
 from eagle_engines import Recorder, eagle_engine, transformers_target, write_target
 from reference_heads import draft_greedily
-from toy_heads import HEAD_DIM, LAYERS, D, H, V, random_head, reduced_vocabulary, toy_target, write_head
+from toy_heads import (
+    HEAD_DIM,
+    LAYERS,
+    D,
+    H,
+    V,
+    random_head,
+    reduced_vocabulary,
+    toy_target,
+    with_second_layer,
+    write_head,
+)
 
 from specserve.testing.engines import run_requests
 from specserve.testing.requests import toy_request
@@ -26,12 +37,6 @@ def with_biases(head, names, seed=9):
 
 QKVO = [f"layers.0.{name}" for name in ("q_proj", "k_proj", "v_proj", "o_proj")]
 GATED = [f"layers.0.{name}" for name in ("gate_proj", "up_proj", "down_proj")]
-
-
-def with_second_layer(head):
-    """A plain decoder layer behind the first."""
-    other = random_head("mtp", seed=7)
-    return head | {name.replace(".0.", ".1."): t for name, t in other.items() if name.startswith("layers.0.")}
 
 
 def with_qk_norms(head):
@@ -82,6 +87,7 @@ CASES = {
         "original_max_position_embeddings": 64,
     }}),
     "eagle-two-layers": ("eagle", with_second_layer(random_head("eagle")), {"num_hidden_layers": 2}),
+    "eagle3-two-layers": ("specforge", with_second_layer(random_head("eagle3")), {"num_hidden_layers": 2}),
     "mtp": ("deepseek-beside", random_head("mtp"), {}),
     "mtp-own-tables": ("deepseek-beside", random_head("mtp", own_tables=True), {}),
     "mtp-nextn": ("nextn", random_head("mtp", own_tables=True), {}),

@@ -146,6 +146,12 @@ def random_head(kind: str, *, seed: int = 0, own_tables: bool = False) -> Tensor
     return head | (reduced_vocabulary(weight(D, H)) if kind == "eagle3" else {})
 
 
+def with_second_layer(head: Tensors) -> Tensors:
+    """A plain decoder layer behind the first."""
+    other = random_head("mtp", seed=7)
+    return head | {name.replace(".0.", ".1."): t for name, t in other.items() if name.startswith("layers.0.")}
+
+
 def reduced_vocabulary(lm_head: Tensor) -> Tensors:
     """Every second target token from the fourth on."""
     ids = 3 + 2 * torch.arange(D)

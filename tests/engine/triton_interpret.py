@@ -14,6 +14,7 @@ from pathlib import Path
 if __name__ == "__main__":
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 
+import pytest
 import torch
 from lowrank_checks import check_segments_get_what_their_adapters_add
 
@@ -110,6 +111,24 @@ def interpret_activation_equals_the_torch_reference():
 def interpret_segments_get_what_their_adapters_add():
     for dtype in (torch.float32, torch.float16):
         check_segments_get_what_their_adapters_add(kernels()[0], dtype)
+
+
+def interpret_edits_of_wrong_tokens_or_lengths_are_refused_when_they_are_recorded():
+    from array import array
+
+    from specserve.kernels.triton_sampler import RecordedEdits
+
+    edits = RecordedEdits(array("q"), 10)
+    for make in (
+        lambda: edits.shift(array("q", [1, 2]), array("f", [1.0])),
+        lambda: edits.penalize(array("q", [1]), array("f"), 1.0, 0.5, 0.0),
+        lambda: edits.forbid(array("q", [10])),
+        lambda: edits.keep_only(array("q", [-1])),
+        lambda: edits.shift(array("i", [1]), array("f", [1.0])),
+    ):
+        with pytest.raises(ValueError, match="an edit"):
+            make()
+    assert edits.operations == []
 
 
 def interpret_fused_layers_have_the_bits_of_their_pieces():

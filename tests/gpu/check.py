@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -102,13 +103,18 @@ def run(task: Task, logs: Path, prefix: tuple[str, ...]) -> Outcome:
     with (
         log.open("w") as file,
         subprocess.Popen(
-            [*prefix, sys.executable, *command(task)], cwd=ROOT, env=environment, stdout=file, stderr=subprocess.STDOUT
+            [*prefix, sys.executable, *command(task)],
+            cwd=ROOT,
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         ) as process,
     ):
         try:
             code = process.wait(task.seconds)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # with workers, and what a checker started
             code = None
     lines = log.read_text(errors="replace").splitlines()
     for line in lines:

@@ -14,7 +14,7 @@ from specserve.testing.toy import write_checkpoint
 
 pytestmark = pytest.mark.gpu
 COMMON = {"device": "cuda", "dtype": "bfloat16"}
-KINDS = ("standalone", "eagle3", "eagle", "mtp")
+KINDS = ("standalone", "eagle3", "eagle3-two-layers", "eagle", "mtp")
 
 
 def needs(name):
@@ -46,14 +46,24 @@ def test_adapters_in_one_batch_are_lossless_and_those_of_a_request_alone(tmp_pat
     assert plain.decided() != run(model, requests, **COMMON).decided(), "adapters change something"
 
 
+def written(path, kind, target):
+    from eagle_engines import write_draft
+    from toy_heads import random_head, with_second_layer, write_head
+
+    if kind != "eagle3-two-layers":
+        return write_draft(path, kind, target)
+    head = with_second_layer(random_head("eagle3"))
+    return write_head(path, "specforge", head, num_hidden_layers=2, eagle_aux_hidden_state_layer_ids=[0, 1, 2])
+
+
 @pytest.mark.parametrize("settings", [{"steps": 3}, {"steps": 3, "topk": 3}], ids=["chains", "trees"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_draft_models_are_lossless_and_draft_what_they_draft_on_the_cpu(tmp_path, kind, settings):
     needs("eagle")
-    from eagle_engines import eagle_engine, write_draft, write_target
+    from eagle_engines import eagle_engine, write_target
 
     target = write_target(tmp_path / "target")
-    draft = write_draft(tmp_path / "draft", kind, target)
+    draft = written(tmp_path / "draft", kind, target)
     requests = [
         toy_request(f"b{i}", (5, 6, 6 + i), max_tokens=24, logit_bias={6: 9.0, 7: 8.0}, seed=i, temperature=0.4 * i)
         for i in range(4)
@@ -65,13 +75,13 @@ def test_draft_models_are_lossless_and_draft_what_they_draft_on_the_cpu(tmp_path
     assert accepted(drafted)[0] > 0
 
 
-@pytest.mark.parametrize("kind", ["eagle3", "standalone"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_in_float32_a_draft_model_is_accepted_as_often_as_on_the_cpu(tmp_path, kind):
     needs("eagle")
-    from eagle_engines import eagle_engine, write_draft, write_target
+    from eagle_engines import eagle_engine, write_target
 
     target = write_target(tmp_path / "target")
-    draft = write_draft(tmp_path / "draft", kind, target)
+    draft = written(tmp_path / "draft", kind, target)
     requests = [toy_request(str(i), range(1 + i, 12 + i), max_tokens=20, ignore_eos=True) for i in range(4)]
     counts = [
         accepted(run_requests(eagle_engine(target, draft, dtype="float32", device=device), requests))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ def test_what_hangs_is_ended(outcome):
     done, _ = outcome("def test_a():\n    time.sleep(99)\n", seconds=2)
     assert (done.good, done.said) == (False, "no end after 2 s")
     assert done.seconds < 30
+
+
+def test_what_a_hanging_test_started_is_ended_too(outcome, tmp_path):
+    """As the workers of a parallel run are, and what runs under a checker of memory."""
+    body = f"""def test_a():
+    import subprocess
+    child = subprocess.Popen(["sleep", "97"])
+    open({str(tmp_path / "pid")!r}, "w").write(str(child.pid))
+    child.wait()
+"""
+    outcome(body, seconds=3)
+    pid, ended = int((tmp_path / "pid").read_text()), time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+        assert time.monotonic() < ended, "it still runs"
+        time.sleep(0.05)
 
 
 def test_what_crashes_says_so(outcome):

@@ -164,6 +164,16 @@ def test_an_edit_in_numbers_of_another_type_is_refused_not_read_amiss():
     assert row.logits.tolist() == [0.0, 0.5, *[0.0] * (VOCAB - 2)]
 
 
+def test_an_edit_has_one_value_per_token():
+    """Fewer would be read out of what lies behind them, or stand for all."""
+    row = TorchRow(torch.zeros(VOCAB))
+    for values in ([], [1.0], [1.0, 2.0, 3.0]):
+        for edit in (row.shift, lambda ids, numbers: row.penalize(ids, numbers, 1.0, 0.5, 0.0)):
+            with pytest.raises(ValueError, match=f"one value per token; got {len(values)} values for 2 tokens"):
+                edit(array("q", [1, 2]), array("f", values))
+    assert row.logits.tolist() == [0.0] * VOCAB
+
+
 @pytest.mark.parametrize("token", [-1, VOCAB, -(2**63), 2**63 - 1])
 def test_an_edit_of_a_token_that_is_not_there_is_refused(token):
     row = TorchRow(torch.zeros(VOCAB))

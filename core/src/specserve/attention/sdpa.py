@@ -170,8 +170,9 @@ class SdpaAttention(AttentionBackend):
         left = MASK_BYTES
         for call in (call for gather in gathers for call in gather.calls):
             for window in self.windows:
-                left -= len(call.seen) * self.mask_bytes(call.length)
-                if left >= 0:
+                size = len(call.seen) * self.mask_bytes(call.length)
+                if size <= left:
+                    left -= size
                     call.masks[window] = self.mask(call, window)
 
     def mask(self, call: Call, window: int | None) -> Tensor:

@@ -60,11 +60,12 @@ class Launch:
         )  # fmt: skip
 
     def first(self, grid_x: int, grid_y: int, arguments: tuple[Tensor | float, ...]) -> None:
-        self.compiled = self.kernel[grid_x, grid_y](*arguments, **self.arguments)
-        if self.compiled is not None:  # Triton's interpreter compiles nothing
-            self.run, self.function = self.compiled.run, self.compiled.function
-            self.metadata = self.compiled.packed_metadata
-            self.stream_of, self.device = driver.active.get_current_stream, driver.active.get_current_device()
+        compiled = self.kernel[grid_x, grid_y](*arguments, **self.arguments)
+        if compiled is None:  # Triton's interpreter compiles nothing
+            return
+        self.run, self.function, self.metadata = compiled.run, compiled.function, compiled.packed_metadata
+        self.stream_of, self.device = driver.active.get_current_stream, driver.active.get_current_device()
+        self.compiled = compiled  # last: another thread may look
 
 
 def dense(x: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class Buffers(NamedTuple):
     """What a pass writes between its launches, each [rows, numbers]. They stay where they are from step to step."""
 
     joined: Tensor
-    """Input of qkv_proj; with a side norm [normed side ; normed x]."""
+    """[normed side ; normed x], the input of layers with a side norm."""
     normed: Tensor
     qkv: Tensor
     q: Tensor
@@ -111,7 +111,7 @@ class TritonPass:
     def make_buffers(self, rows: int) -> Buffers:
         model, hidden, inner = self.model, self.model.hidden_size, self.intermediate_size
         q_size, kv_size = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
-        joined = model.layers[0].qkv_proj.in_features
+        joined = 2 * hidden if any(layer.side_norm is not None for layer in model.layers) else 0
         sizes = (joined, hidden, q_size + 2 * kv_size, q_size, hidden, 2 * inner, inner)
         return Buffers(*(torch.empty((rows, size), dtype=model.dtype, device=model.device) for size in sizes))
 
@@ -133,7 +133,7 @@ class TritonPass:
             attended = self.attention.attend(i, q, plan)
             if attended.shape != q.shape:  # a broadcast would reach the rows of other requests
                 raise BadAnswerError("gave attention of another shape than the queries")
-            added = project(layer.o_proj, dense(attended).view(rows, -1), own.added, at)
+            added = project(layer.o_proj, dense(attended.to(x.dtype)).view(rows, -1), own.added, at)
             self.output_norms[i](x, added, own.normed)
             gate_up = project(layer.gate_up_proj, own.normed, own.gate_up, at)
             self.silu(rows, blocks(self.intermediate_size, SILU_BLOCK), gate_up, own.activated, self.intermediate_size)
@@ -144,19 +144,20 @@ class TritonPass:
         return x
 
     def layer_input(self, i: int, x: Tensor, added: Tensor | None, side: Tensor | None, own: Buffers) -> Tensor:
-        """Adds `added` to x; what qkv_proj reads of it."""
-        norm, side_norm, out = self.input_norms[i], self.side_norms[i], own.joined
+        """Adds `added` to x; what the layer's qkv_proj reads of it."""
+        norm, side_norm, hidden = self.input_norms[i], self.side_norms[i], x.shape[1]
+        read, out = own.normed, own.normed
         if side_norm is not None:
             assert side is not None, "the layer reads a side input"
-            side_norm(dense(side), None, out[:, : x.shape[1]])
-            out = out[:, x.shape[1] :]
+            read, out = own.joined, own.joined[:, hidden:]
+            side_norm(dense(side), None, own.joined[:, :hidden])
         if norm is not None:
             norm(x, added, out)
         else:
             if added is not None:
                 x.add_(added)
             out.copy_(x)
-        return own.joined
+        return read
 
     def logits(self, x: Tensor, batch: Batch) -> Tensor:
         if batch.num_scored == 0:
@@ -172,7 +173,7 @@ def norm_of(weight: Tensor | None, eps: float) -> AddAndNorm | None:
 def project(projection: Projection, x: Tensor, out: Tensor, at: BatchRows) -> Tensor:
     """x: [T, in] -> [T, out], in `out` where the kernel is ours."""
     if not isinstance(projection.packed, TritonLinear):
-        return dense(projection(x, at))
+        return dense(projection(x, at).to(x.dtype))
     projection.packed.into(x, out)
     projection.add_deltas(x, out, at)
     return out
@@ -181,4 +182,9 @@ def project(projection: Projection, x: Tensor, out: Tensor, at: BatchRows) -> Te
 def fuse(model: DecoderModel, attention: AttentionBackend) -> TritonPass | None:
     """None where the backend writes the cache itself."""
     cache = attention.writable_cache
-    return None if cache is None else TritonPass(model, attention, cache)
+    return None if cache is None or overrides_forward(attention) else TritonPass(model, attention, cache)
+
+
+def overrides_forward(attention: AttentionBackend) -> bool:
+    """Has a subclass its own `forward`, which the `attend` that it inherits would pass by?"""
+    return next("attend" not in vars(c) for c in type(attention).__mro__ if {"forward", "attend"} & vars(c).keys())

@@ -27,7 +27,7 @@ from specserve.kernels.triton_sampling import (
 )
 from specserve.protocols import DraftToken
 from specserve.sampling.drafts import in_target_vocabulary
-from specserve.sampling.edits import checked_ids, view
+from specserve.sampling.edits import checked_floats, checked_ids
 from specserve.sampling.noise import signed
 from specserve.sampling.sampler import TorchSampler
 from specserve.sampling.scores import GREEDY_BELOW, each_processor, processed
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 BLOCK = 2048
 NO_EDIT = -1
-NO_VALUES = array("f")
 
 
 def bits(number: float) -> int:
@@ -62,10 +61,10 @@ class RecordedEdits:
     def penalize(
         self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float, /
     ) -> None:
-        self.record(PENALIZE, ids, counts, (repetition, presence, frequency))
+        self.record(PENALIZE, ids, checked_floats(counts, ids), (repetition, presence, frequency))
 
     def shift(self, ids: array[int], values: array[float], /) -> None:
-        self.record(SHIFT, ids, values)
+        self.record(SHIFT, ids, checked_floats(values, ids))
 
     def keep_only(self, ids: array[int], /) -> None:
         self.record(KEEP_ONLY, ids)
@@ -74,13 +73,13 @@ class RecordedEdits:
         self.record(FORBID, ids)
 
     def record(
-        self, kind: int, ids: array[int], values: array[float] = NO_VALUES, factors: tuple[float, ...] = (0.0, 0.0, 0.0)
+        self, kind: int, ids: array[int], values: Tensor | None = None, factors: tuple[float, ...] = (0.0, 0.0, 0.0)
     ) -> None:
         first = len(self.numbers)
         self.numbers.extend(checked_ids(ids, self.vocab_size).tolist())
         first_value = len(self.numbers)
-        if values:
-            self.numbers.frombytes(array("d", view(values, torch.float32).tolist()).tobytes())
+        if values is not None:
+            self.numbers.frombytes(array("d", values.tolist()).tobytes())
         self.operations.append((kind, first, len(ids), *map(bits, factors), first_value, 0))
 
 

@@ -72,7 +72,8 @@ class TiledPass:
             out = self.attention.forward(layer, q, k, v, plan)
             if out.shape != q.shape:  # a broadcast would reach the rows of other requests
                 raise BadAnswerError("gave attention of another shape than the queries")
-            attended = out
+            # in one dtype and layout, whatever the backend's and the number of rows
+            attended = out.to(q.dtype).contiguous()
             if padded is not None:
                 padded[:T], attended = out, padded
             xs = [

@@ -24,14 +24,14 @@ class TorchRow:
     def penalize(
         self, ids: array[int], counts: array[float], repetition: float, presence: float, frequency: float, /
     ) -> None:
-        at, times = self.ids(ids), self.floats(counts)
+        at, times = self.ids(ids), self.floats(counts, ids)
         x = self.logits[at]
         if repetition != 1.0:
             x = torch.where(x > 0, x / repetition, x * repetition)
         self.logits[at] = x - frequency * times - presence * (times > 0)
 
     def shift(self, ids: array[int], values: array[float], /) -> None:
-        self.logits[self.ids(ids)] += self.floats(values)
+        self.logits[self.ids(ids)] += self.floats(values, ids)
 
     def keep_only(self, ids: array[int], /) -> None:
         at = self.ids(ids)
@@ -44,8 +44,8 @@ class TorchRow:
     def ids(self, numbers: array[int]) -> Tensor:
         return checked_ids(numbers, len(self.logits)).to(self.logits.device)
 
-    def floats(self, numbers: array[float]) -> Tensor:
-        return view(numbers, torch.float32).to(self.logits.device)
+    def floats(self, numbers: array[float], ids: array[int]) -> Tensor:
+        return checked_floats(numbers, ids).to(self.logits.device)
 
 
 def checked_ids(numbers: array[int], vocab_size: int) -> Tensor:
@@ -57,6 +57,13 @@ def checked_ids(numbers: array[int], vocab_size: int) -> Tensor:
             wrong = least if least < 0 else most
             raise ValueError(f"an edit's tokens must be in [0, {vocab_size}); got {wrong}.")
     return given
+
+
+def checked_floats(numbers: array[float], ids: array[int]) -> Tensor:
+    """One for each of the ids."""
+    if len(numbers) != len(ids):
+        raise ValueError(f"an edit takes one value per token; got {len(numbers)} values for {len(ids)} tokens.")
+    return view(numbers, torch.float32)
 
 
 def view(numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:

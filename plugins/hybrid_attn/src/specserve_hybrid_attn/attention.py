@@ -46,7 +46,7 @@ class HybridAttention(AttentionBackend):
 
     @property
     def writable_cache(self) -> KVCache | None:
-        caches = [member.writable_cache for member in (self.prompt, self.generated)]
+        caches = [getattr(member, "writable_cache", None) for member in (self.prompt, self.generated)]
         return caches[0] if caches[0] is caches[1] else None
 
     def plan(self, batch: Batch) -> tuple[SubPlan, ...]:

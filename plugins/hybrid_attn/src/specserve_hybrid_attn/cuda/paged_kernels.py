@@ -19,7 +19,7 @@ import triton.language as tl
 
 from specserve.kernels.triton_launch import Launch, dense, power_of_2
 from specserve.kernels.triton_rows import write_kernel
-from specserve_hybrid_attn.cuda.paged_plan import TileRow
+from specserve_hybrid_attn.cuda.paged_plan import WORKSPACE_BYTES, TileRow
 from specserve_hybrid_attn.cuda.tree_masks import NO_WINDOW
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class TritonPaged:
         self.num_kv_heads, self.scale = spec.num_kv_heads, spec.scale * LOG2_E
         group_size = spec.num_heads // spec.num_kv_heads
         self.bytes_per_item = spec.num_kv_heads * config.block_m * (self.block_d + 2) * 4
-        self.workspace = self.make_workspace(0)
+        self.workspace = self.make_workspace(max(1, WORKSPACE_BYTES // self.bytes_per_item))
         heads: dict[str, int | bool] = {"KV_HEADS": spec.num_kv_heads, "HEAD_DIM": spec.head_dim}
         self.write_keys = Launch(write_kernel, {**heads, "BLOCK": power_of_2(spec.head_dim)}, num_warps=1)
         sizes = heads | {
@@ -218,7 +218,7 @@ class TritonPaged:
         q = dense(q)
         key_cache, value_cache = self.cache.slots[layer]
         out = torch.empty_like(q)
-        if plan.max_items > self.workspace.items:
+        if plan.max_items > self.workspace.items:  # one tile of very many keys
             self.workspace = self.make_workspace(power_of_2(plan.max_items))
         _, *partial = self.workspace
         for launch in plan.launches:
