@@ -53,10 +53,11 @@ class CountCalls(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.calls: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        name = func.overloadpacket.__name__
-        if name not in NO_LAUNCH:
+        name, out = func.overloadpacket.__name__, func(*args, **(kwargs or {}))
+        same = name == "to" and out.data_ptr() == args[0].data_ptr()  # in the type that it had
+        if name not in NO_LAUNCH and not same:
             self.calls[name] += 1
-        return func(*args, **(kwargs or {}))
+        return out
 
 
 @dataclass
