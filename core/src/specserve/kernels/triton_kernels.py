@@ -13,13 +13,7 @@ from specserve.kernels.triton_launch import Launch, blocks, dense, power_of_2
 from specserve.kernels.triton_linear import ONE_TILE, TritonLinear
 from specserve.kernels.triton_lowrank import PackedAdapter, SegmentedAdd
 from specserve.kernels.triton_pass import fuse
-from specserve.kernels.triton_rows import (
-    SILU_BLOCK,
-    add_and_norm_kernel,
-    rotary_kernel,
-    silu_and_multiply_kernel,
-    warps_for,
-)
+from specserve.kernels.triton_rows import SILU_BLOCK, norm_launch, rotary_kernel, silu_launch
 from specserve.kernels.triton_sampler import TritonSampler
 
 if TYPE_CHECKING:
@@ -69,7 +63,7 @@ class CudaKernels:
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         x, size = dense(x), len(weight)
         out = x.new_empty(x.shape)
-        norm_launch(x.dtype, size, False)(x.numel() // size, 1, x, x, weight, out, size, size, eps)
+        norm_of(x.dtype, size)(x.numel() // size, 1, x, x, weight, out, size, size, eps)
         return out
 
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -86,17 +80,16 @@ class CudaKernels:
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         gate_up, size = dense(gate_up), gate_up.shape[-1] // 2
         out = gate_up.new_empty((len(gate_up), size))
-        silu_launch(gate_up.dtype, size)(len(gate_up), blocks(size, SILU_BLOCK), gate_up, out, size)
+        silu_of(gate_up.dtype, size)(len(gate_up), blocks(size, SILU_BLOCK), gate_up, out, size)
         return out
 
 
 @cache
-def norm_launch(dtype: torch.dtype, size: int, has_added: bool) -> Launch:
-    """Of rows of this type and size."""
-    block = power_of_2(size)
-    return Launch(add_and_norm_kernel, {"HAS_ADDED": has_added, "BLOCK": block}, num_warps=warps_for(block))
+def norm_of(dtype: torch.dtype, size: int) -> Launch:
+    """For all rows of this type and size, which a launch is specialised on."""
+    return norm_launch(size, has_added=False)
 
 
 @cache
-def silu_launch(dtype: torch.dtype, size: int) -> Launch:
-    return Launch(silu_and_multiply_kernel, {"BLOCK": SILU_BLOCK}, num_warps=4)
+def silu_of(dtype: torch.dtype, size: int) -> Launch:
+    return silu_launch()

@@ -1,4 +1,4 @@
-"""The decoder's layers on CUDA in ten launches each, over buffers that are made once.
+"""The decoder's layers on CUDA in ten launches each, over buffers that it keeps.
 
 The residual's sum is in the norm that follows it, and one kernel norms and rotates queries and keys and writes keys and
 values to the cache. The kernels round where the pieces of `specserve.models` do, so a layer has the bits of its pieces.
@@ -14,15 +14,9 @@ import torch
 from specserve.faults import BadAnswerError
 from specserve.kernels.triton_launch import Launch, blocks, dense, power_of_2
 from specserve.kernels.triton_linear import TritonLinear
-from specserve.kernels.triton_rows import (
-    SILU_BLOCK,
-    add_and_norm_kernel,
-    rotate_and_write_kernel,
-    silu_and_multiply_kernel,
-    warps_for,
-)
+from specserve.kernels.triton_rows import SILU_BLOCK, norm_launch, rotate_and_write_kernel, silu_launch
 from specserve.models.projection import BatchRows
-from specserve.models.tiled import NO_TAPS, copy_tap
+from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Buffers(NamedTuple):
-    """What a pass writes between its launches, each [rows, numbers]. They stay where they are from step to step."""
+    """What a pass writes between its launches, each [rows, numbers]; kept until a larger step comes."""
 
     joined: Tensor
     """[normed side ; normed x], the input of layers with a side norm."""
@@ -58,11 +52,7 @@ class AddAndNorm:
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         self.weight, self.eps = weight, eps
-        block = power_of_2(len(weight))
-        self.plain, self.adding = (
-            Launch(add_and_norm_kernel, {"HAS_ADDED": adds, "BLOCK": block}, num_warps=warps_for(block))
-            for adds in (False, True)
-        )
+        self.plain, self.adding = (norm_launch(len(weight), adds) for adds in (False, True))
 
     def __call__(self, x: Tensor, added: Tensor | None, out: Tensor) -> None:
         """x, added: [T, n], contiguous; out: [T, n], whose rows may lie apart. All aligned."""
@@ -92,11 +82,12 @@ class RotateAndWrite:
         self.launch(len(qkv), self.grid_y, qkv, *self.before, positions, slots, q, *self.after)
 
 
-class TritonPass:
-    """`specserve.protocols.ForwardPass` for a model and a backend that lets its caller write the cache."""
+class TritonPass(TiledPass):
+    """`specserve.protocols.ForwardPass` for a model and a backend that lets its caller write the cache. Embedding and
+    head are those of the pieces, for any number of rows."""
 
     def __init__(self, model: DecoderModel, attention: AttentionBackend, cache: KVCache) -> None:
-        self.model, self.attention = model, attention
+        super().__init__(model, attention, row_tile=None)
         self.intermediate_size, eps = model.config.intermediate_size, model.config.norm_eps
         self.head_shape = (-1, model.num_heads, model.head_dim)
         self.input_norms = [norm_of(layer.input_norm, eps) for layer in model.layers]
@@ -105,7 +96,7 @@ class TritonPass:
         self.rotations = [
             RotateAndWrite(model, layer, cache, *slots) for layer, slots in zip(model.layers, cache.slots, strict=True)
         ]
-        self.silu = Launch(silu_and_multiply_kernel, {"BLOCK": SILU_BLOCK}, num_warps=4)
+        self.silu = silu_launch()
         self.buffers = self.make_buffers(0)
 
     def make_buffers(self, rows: int) -> Buffers:
@@ -114,9 +105,6 @@ class TritonPass:
         joined = 2 * hidden if any(layer.side_norm is not None for layer in model.layers) else 0
         sizes = (joined, hidden, q_size + 2 * kv_size, q_size, hidden, 2 * inner, inner)
         return Buffers(*(torch.empty((rows, size), dtype=model.dtype, device=model.device) for size in sizes))
-
-    def embed(self, batch: Batch) -> Tensor:
-        return self.model.embed(batch.input_ids)
 
     def layers(
         self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, side: Tensor | None = None
@@ -158,12 +146,6 @@ class TritonPass:
                 x.add_(added)
             out.copy_(x)
         return read
-
-    def logits(self, x: Tensor, batch: Batch) -> Tensor:
-        if batch.num_scored == 0:
-            return x.new_empty((0, self.model.vocab_size), dtype=torch.float32)
-        rows = x[: batch.num_rows]
-        return self.model.head(rows if batch.scored_rows is None else rows.index_select(0, batch.scored_rows))
 
 
 def norm_of(weight: Tensor | None, eps: float) -> AddAndNorm | None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from specserve.kernels.triton_launch import Launch, power_of_2
+
 SILU_BLOCK = 1024
 
 
@@ -198,6 +200,12 @@ def silu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor
     tl.store(out + row * size + columns, (activated * up).to(out.dtype.element_ty), mask=inside)
 
 
-def warps_for(block: int) -> int:
-    """Warps of a program that owns a whole row: a function of the row's width only."""
-    return min(16, max(1, block // 512))
+def norm_launch(size: int, has_added: bool) -> Launch:
+    """Of rows of so many numbers; the launch options follow from the row's width alone."""
+    block = power_of_2(size)
+    num_warps = min(16, max(1, block // 512))
+    return Launch(add_and_norm_kernel, {"HAS_ADDED": has_added, "BLOCK": block}, num_warps=num_warps)
+
+
+def silu_launch() -> Launch:
+    return Launch(silu_and_multiply_kernel, {"BLOCK": SILU_BLOCK}, num_warps=4)
