@@ -15,7 +15,7 @@ from benchmarks.lib.report import Options, Result
 from benchmarks.lib.timing import alternate, medians, seconds_of, spread
 from benchmarks.lib.workload import DTYPE, MODEL, prompts
 from specserve.attention.sdpa import SdpaFactory
-from specserve.engine.runner import Runner
+from specserve.engine.runner import Runner, StepParts
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
@@ -48,7 +48,9 @@ def run(options: Options) -> Result:
     }
     samples = alternate(
         {
-            name: partial(seconds_of, partial(prefill, Runner(model, model.kernels, attention), tokens, chunks))
+            name: partial(
+                seconds_of, partial(prefill, Runner(StepParts(model, model.kernels, attention)), tokens, chunks)
+            )
             for name, (model, attention, chunks) in variants.items()
         },
         options.rounds(7, 2),

@@ -23,7 +23,7 @@ from benchmarks.lib.forwards import BLOCK_SIZE, batch_of
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, medians, spread
 from specserve.attention.sdpa import SdpaFactory
-from specserve.engine.runner import Runner
+from specserve.engine.runner import Runner, StepParts
 from specserve.kv.cache import KVCache
 from specserve.models.loader import load_model
 from specserve.protocols import AttentionSpec
@@ -130,7 +130,7 @@ def runner_of(folder: Path, layers: int, backend: AttentionFactory) -> Runner:
         num_layers=layers, num_blocks=1024, block_size=BLOCK_SIZE, num_kv_heads=1, head_dim=64, dtype=model.dtype,
         device=device,
     )  # fmt: skip
-    return Runner(model, kernels, backend.build(spec, cache, device, model.dtype))
+    return Runner(StepParts(model, kernels, backend.build(spec, cache, device, model.dtype)))
 
 
 def microseconds(runner: Runner, batch: Batch) -> float:

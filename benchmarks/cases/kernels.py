@@ -28,7 +28,7 @@ from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.shapes import model_directory
 from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, MODEL
-from specserve.engine.runner import Runner
+from specserve.engine.runner import Runner, StepParts
 from specserve.models.loader import load_model
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import make_engine, run_requests
@@ -171,7 +171,7 @@ def prefills(name: str, assembled: Assembled, options: Options) -> Variants:
     untiled = load_model(model_directory(name), kernels=UntiledKernels(), dtype=DTYPE)
     for projection in untiled.projections.values():
         projection.seal(untiled.kernels.prepare_linear)
-    reference = Runner(untiled, untiled.kernels, CausalAttention(spec_for(untiled), cache_for(untiled)))
+    reference = Runner(StepParts(untiled, untiled.kernels, CausalAttention(spec_for(untiled), cache_for(untiled))))
     return {
         "prefill": partial(median_seconds, partial(prefill, assembled.engine.runner, tokens, [LENGTH])),
         "prefill, untiled torch": partial(

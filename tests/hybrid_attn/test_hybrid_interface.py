@@ -113,7 +113,7 @@ def test_every_capability_of_a_composition_follows_from_its_members():
     strict = AttentionCapabilities(
         paged=False, tree_mask=True, ragged=False, row_invariant=False, block_sizes=(2,), devices=("cpu",),
         dtypes=("float32",), head_bytes={"cpu": 12}, max_head_dim=64, kv_layouts=(PAIRS, BY_SLOT),
-        graphs=("full",), missing="it needs a; it needs b",
+        graphs=("piecewise", "full"), missing="it needs a; it needs b",
     )  # fmt: skip
     assert both == strict
     # `made_for` is for choosing among offers, and a composition is not offered

@@ -69,7 +69,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def what_is_pinned_is_there(self) -> None:
         self.store.check_integrity()
-        assert all(self.store.packed(pin.namespace) is pin.packed for pin in self.pins)
+        assert all(self.store.of_namespace(pin.namespace) is pin for pin in self.pins)
         assert self.store.names() == self.known
         counts = {name: sum(pin.name == name for pin in self.pins) for name in self.known}
         assert {name: n for name, n in self.store.usage().items() if n or name in self.known} == counts

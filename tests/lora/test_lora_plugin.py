@@ -108,10 +108,11 @@ def batch_of(*rows: tuple[str, int]) -> Any:
 
 
 def test_a_plan_has_every_row_once_and_merges_neighbours():
-    packed = {"a@1": "A", "b@1": "B"}
+    loaded = {"a@1": SimpleNamespace(packed="A", rank=4), "b@1": SimpleNamespace(packed="B", rank=8)}
     rows = [("", 3), ("\0salt", 2), ("a@1", 1), ("a@1\0salt", 5), ("b@1", 1), ("a@1", 2), ("", 4)]
-    assert SegmentPlanner(packed.get).plan(batch_of(*rows)) == LoraPlan(
-        (Segment(0, 5, None), Segment(5, 11, "A"), Segment(11, 12, "B"), Segment(12, 14, "A"), Segment(14, 18, None))
+    assert SegmentPlanner(loaded.get).plan(batch_of(*rows)) == LoraPlan(
+        (Segment(0, 5, None), Segment(5, 11, "A"), Segment(11, 12, "B"), Segment(12, 14, "A"), Segment(14, 18, None)),
+        rank=8,
     )
 
 

@@ -34,12 +34,12 @@ def test_a_replaced_version_is_kept_until_its_last_unpin(disk):
     store.load("a", disk.write("a", "v2"), replace=True)
     new = store.pin("a")
     assert (old[0].namespace, new.namespace) == ("a@v1", "a@v2")
-    assert store.packed("a@v1") is old[0].packed
+    assert store.of_namespace("a@v1") is old[0]
     store.unpin(old[0])
-    assert store.packed("a@v1") is not None
+    assert store.of_namespace("a@v1") is not None
     store.unpin(old[1])
-    assert store.packed("a@v1") is None
-    assert store.packed("a@v2") is new.packed
+    assert store.of_namespace("a@v1") is None
+    assert store.of_namespace("a@v2") is new
     assert store.num_evictions == 0
 
 
@@ -116,7 +116,7 @@ def test_only_requests_for_an_unloaded_adapter_wait_for_the_disk(disk):
     assert disk.reached.wait(30)
     pin = store.pin("b")  # would hang if a lock were held
     store.unpin(pin)
-    assert store.packed("b@v1") is not None
+    assert store.of_namespace("b@v1") is not None
     disk.open.set()
     for reader in readers:
         reader.join(30)

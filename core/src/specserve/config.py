@@ -7,6 +7,7 @@ filled from `plugin_options[NAME]`; the core knows none of them.
 from __future__ import annotations
 
 import tomllib
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
+GRAPHS = ("auto", "none", "piecewise", "full")
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64)
 MAX_THREADS = 1024
 """Torch crashes where the system cannot give it the threads."""
@@ -48,7 +50,15 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_draft_tokens: int = 32
     """The widest draft of one request."""
     attention: str = "auto"
-    graphs: str = "none"
+    graphs: str = "auto"
+    """What is recorded and replayed: full graphs of decode and verify steps and piecewise ones of the others,
+    piecewise ones of all steps, or none. auto: full on CUDA, none on CPUs, where they gain nothing."""
+    graph_buckets: tuple[int, ...] | None = None
+    """The numbers of rows that steps are padded to; None: four per doubling, up to max_num_batched_tokens."""
+    graph_memory: str | None = None
+    """Bytes for graphs and their buffers, with K, M or G; None: at most a tenth of free memory."""
+    graph_warm_up: bool = False
+    """Record graphs at start-up instead of when a step first needs them."""
     draft_fault_limit: int = 5
     """Faulty steps in a row after which a drafter is switched off."""
     fault_limit: int = 5
@@ -62,7 +72,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __post_init__(self) -> None:
         choose("dtype", self.dtype, DTYPES)
         choose("device", self.device, DEVICES)
-        choose("graphs", self.graphs, ("none", "full", "piecewise"))
+        choose("graphs", self.graphs, GRAPHS)
+        if self.graph_buckets is not None:
+            check_buckets(self.graph_buckets, self.max_num_batched_tokens)
         if self.block_size not in BLOCK_SIZES:
             raise ConfigError(f"block_size must be one of {', '.join(map(str, BLOCK_SIZES))}; got {self.block_size}.")
         for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting", "draft_fault_limit", "fault_limit"):
@@ -73,8 +85,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                 at_least(name, getattr(self, name), 1)
         if self.threads is not None and self.threads > MAX_THREADS:
             raise ConfigError(f"threads must be at most {MAX_THREADS}; got {self.threads}.")
-        if self.kv_memory is not None:
-            parse_bytes(self.kv_memory)
+        for size in (self.kv_memory, self.graph_memory):
+            if size is not None:
+                parse_bytes(size)
+
+    @property
+    def graph_mode(self) -> str:
+        """`graphs`, with auto resolved: none, piecewise or full."""
+        if self.graphs != "auto":
+            return self.graphs
+        return "full" if self.device == "cuda" else "none"
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +125,17 @@ def choose(name: str, got: str, allowed: tuple[str, ...]) -> None:
 def at_least(name: str, got: int, least: int) -> None:
     if got < least:
         raise ConfigError(f"{name} must be at least {least}; got {got}.")
+
+
+def check_buckets(buckets: tuple[int, ...], most_rows: int) -> None:
+    what = "graph_buckets are ascending numbers of rows, such as 1,2,4,8"
+    if not buckets or buckets[0] < 1 or any(one >= other for one, other in pairwise(buckets)):
+        raise ConfigError(f"{what}; got {','.join(map(str, buckets)) or 'none'}.")
+    if buckets[-1] > most_rows:
+        raise ConfigError(
+            f"graph_buckets end at {buckets[-1]} rows, and no step has more than {most_rows}, max_num_batched_tokens. "
+            f"Leave out what is above {most_rows}, or raise max_num_batched_tokens."
+        )
 
 
 def parse_bytes(text: str) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         AttentionNeeds,
         Drafter,
         DraftPlanner,
+        GraphShape,
         KernelSet,
         LogitsProcessor,
         LoraPlanner,
@@ -110,8 +111,8 @@ def check_request(request: GenerateRequest) -> None:
 
 
 @hookspec
-def decline_graph(tokens: int, requests: int, widest: int) -> str | None:
-    """Why a batch of this shape must not be captured or replayed, or None."""
+def decline_graph(shape: GraphShape) -> str | None:
+    """Why a step of this shape must not be replayed from a graph, or None. Asked once for each shape."""
 
 
 @hookspec

@@ -97,11 +97,22 @@ class TokenLogprobs(NamedTuple):
     top_logprobs: tuple[float, ...]
 
 
+class GraphUse(NamedTuple):
+    """How a pass ran: replayed from a `full` or `piecewise` graph, or eagerly (`none`). `reason`: why not from a better
+    one."""
+
+    mode: Literal["full", "piecewise", "none"]
+    reason: str
+
+
 class ForwardOutput(NamedTuple):
     """What the runner computed: logits [scored rows, vocab], float32, and hidden states by layer [rows, hidden]."""
 
     logits: Tensor
     hidden: Mapping[int, Tensor]
+    graph: GraphUse = GraphUse("none", "graphs are off")
+    greedy: Tensor | None = None
+    """[scored rows] int64: the tokens of the largest logits, where they are computed already."""
 
 
 class SpanVerdict(NamedTuple):

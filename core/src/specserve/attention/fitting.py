@@ -40,8 +40,6 @@ def misfits(can: AttentionCapabilities, needs: AttentionNeeds) -> list[str]:
         reasons.append("it does not serve draft models that read hidden states or draft trees")
     if not can.ragged:
         reasons.append("it takes one query length per batch, and requests here have different ones")
-    if needs.graphs != "none" and needs.graphs not in can.graphs:
-        reasons.append(f"--graphs {needs.graphs} is not among its {', '.join(can.graphs) or '(none)'}")
     return reasons
 
 
@@ -72,10 +70,11 @@ def best_fit(
     """The backend that fits and, in this order of preference, loses no capability, was made for these phases and copies
     no keys; the first offered of equals. None when none fits."""
 
-    def merit(factory: AttentionFactory) -> tuple[bool, bool, int, bool]:
+    def merit(factory: AttentionFactory) -> tuple[bool, bool, bool, int, bool]:
         can = factory.capabilities
         branches = phases == ("prefill",) or not cuts_drafts(can, needs)
-        return can.row_invariant, branches, sum(phase in can.made_for for phase in phases), can.paged
+        is_recorded = phases == ("prefill",) or needs.graphs != "full" or "full" in can.graphs
+        return can.row_invariant, branches, is_recorded, sum(phase in can.made_for for phase in phases), can.paged
 
     fitting = [factory for factory in offers.values() if not misfits(factory.capabilities, needs)]
     return max(fitting, key=merit, default=None)

@@ -34,6 +34,8 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     num_rows: int
     num_scored: int
     block_size: int
+    host_rows: Tensor | None = None
+    """[3, T]: input_ids, positions and slots in the host's memory; None in batches that are not to be recorded."""
     lora: LoraPlan | None = None
     """None: every row is the base model's."""
 

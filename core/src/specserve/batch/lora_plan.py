@@ -6,7 +6,10 @@ Knows nothing of files, names and requests, nor of the format of a packed adapte
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Segment(NamedTuple):
@@ -17,21 +20,38 @@ class Segment(NamedTuple):
     adapter: Any
 
 
-@dataclass(frozen=True, slots=True)
+def adapted(segments: Sequence[Segment], begin: int, end: int) -> list[Segment]:
+    """Those with an adapter, cut to the rows [begin, end) and relative to the first of these."""
+    return [
+        Segment(max(first, begin) - begin, min(last, end) - begin, adapter)
+        for first, last, adapter in segments
+        if adapter is not None and first < end and last > begin
+    ]
+
+
+@dataclass(slots=True)
 class LoraPlan:
     """Every row of a batch in one segment, in order. One plan serves all layers."""
 
-    segments: tuple[Segment, ...]
-    cuts: dict[tuple[int, int], list[Segment]] = field(default_factory=dict, compare=False, repr=False)
+    segments: Sequence[Segment]
+    rank: int = 0
+    """The highest among the adapters."""
+    cuts: dict[tuple[int, int], Sequence[Segment]] = field(default_factory=dict, compare=False, repr=False)
     """What `adapted` gave: every projection of every layer asks for the same tiles."""
 
-    def adapted(self, rows: slice) -> list[Segment]:
-        """The segments with an adapter, cut to `rows` and relative to its begin; equal rows get the same list."""
+    def adapted(self, rows: slice) -> Sequence[Segment]:
+        """The segments with an adapter, cut to `rows` and relative to its begin; equal rows get the same object."""
         key = rows.start, rows.stop
         if key not in self.cuts:
-            self.cuts[key] = [
-                Segment(max(begin, rows.start) - rows.start, min(end, rows.stop) - rows.start, adapter)
-                for begin, end, adapter in self.segments
-                if adapter is not None and begin < rows.stop and end > rows.start
-            ]
+            self.cuts[key] = adapted(self.segments, rows.start, rows.stop)
         return self.cuts[key]
+
+
+class HostAdapters:
+    """`specserve.protocols.GraphAdapters` for kernel sets that read the segments in every call."""
+
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+
+    def load(self, segments: Sequence[Segment]) -> None:
+        self.segments[:] = segments

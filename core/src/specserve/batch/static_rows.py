@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import torch
 
+from specserve.batch.batch import Batch
+from specserve.batch.builder import copy_to_device
+
 if TYPE_CHECKING:
-    from specserve.batch.batch import Batch
+    from torch import Tensor
+
+    from specserve.batch.lora_plan import LoraPlan
 
 PADDING_SLOT = -1
 """Kernels write no key or value there."""
@@ -22,16 +26,44 @@ class StaticRows:
     """`most_rows`: of the largest batch. Batches padded to the same number of rows lie at the same addresses."""
 
     def __init__(self, most_rows: int, device: torch.device) -> None:
-        self.most_rows = most_rows
+        self.most_rows, self.device = most_rows, device
         self.memory = torch.zeros(3 * most_rows, dtype=torch.int64, device=device)
+        self.views: dict[int, Tensor] = {}
 
-    def load(self, batch: Batch, rows: int) -> Batch:
-        """The batch in this memory: its rows, then padding up to `rows`. All else of it stays as it is."""
-        assert batch.num_rows <= rows <= self.most_rows, "a bucket holds the batch, and the memory holds the bucket"
-        ids, positions, slots = self.memory[: 3 * rows].view(3, rows)
-        for memory, own, padding in (
-            (ids, batch.input_ids, 0), (positions, batch.positions, 0), (slots, batch.slots, PADDING_SLOT)
-        ):  # fmt: skip
-            memory[: batch.num_rows] = own
-            memory[batch.num_rows :] = padding
-        return msgspec.structs.replace(batch, input_ids=ids, positions=positions, slots=slots)
+    def view(self, rows: int) -> Tensor:
+        """[3, rows]: ids, positions and slots of batches padded to `rows`."""
+        if rows not in self.views:
+            self.views[rows] = self.memory[: 3 * rows].view(3, rows)
+        return self.views[rows]
+
+    def padded(self, rows: int, block_size: int, lora: LoraPlan | None = None) -> Batch:
+        """The batch in this memory, whatever is loaded: of no request, with every row scored."""
+        ids, positions, slots = self.view(rows).unbind()
+        return Batch(
+            spans=(),
+            input_ids=ids,
+            positions=positions,
+            slots=slots,
+            scored_rows=None,
+            query_lens=(),
+            row_offsets=(),
+            scored_offsets=(),
+            num_rows=rows,
+            num_scored=rows,
+            block_size=block_size,
+            lora=lora,
+        )
+
+    def load(self, host_rows: Tensor, rows: int) -> None:
+        """host_rows: [3, T] int64, as in `Batch`. Rows beyond T become padding. One copy to the device."""
+        count, view = host_rows.shape[1], self.view(rows)
+        assert count <= rows <= self.most_rows, "a bucket holds the batch, and the memory holds the bucket"
+        if count == rows:
+            view.copy_(copy_to_device(host_rows, self.device))
+            return
+        source = view if self.device.type == "cpu" else torch.empty(view.shape, dtype=torch.int64)
+        source[:, :count] = host_rows
+        source[:2, count:] = 0
+        source[2, count:] = PADDING_SLOT
+        if source is not view:
+            view.copy_(copy_to_device(source, self.device))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specserve.config import DEVICES, DTYPES, EngineConfig
+from specserve.config import DEVICES, DTYPES, GRAPHS, EngineConfig
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup
@@ -14,7 +14,8 @@ PLUGIN_FIELDS = ("plugins", "no_plugins", "plugin_options", "default_plugins", "
 """Fields of EngineConfig that have flags of other names."""
 ENGINE_FIELDS = tuple(name for name in EngineConfig.__struct_fields__ if name not in PLUGIN_FIELDS)
 SWITCHES = ("prefix_cache", "chunked_prefill")
-CHOICES = {"dtype": DTYPES, "device": DEVICES, "graphs": ("none", "full", "piecewise")}
+OPT_INS = ("graph_warm_up",)
+CHOICES = {"dtype": DTYPES, "device": DEVICES, "graphs": GRAPHS}
 HELP = {
     "device": "where the model runs; default: cpu",
     "dtype": "data type of the weights and of the computation; auto: the checkpoint's, where the device supports it",
@@ -27,7 +28,10 @@ HELP = {
     "kv_memory": "bytes for the KV cache, such as 512M or 2G",
     "max_draft_tokens": "maximum number of draft tokens per request and step",
     "attention": "attention backend, or auto",
-    "graphs": "which graphs to capture",
+    "graphs": "which steps are recorded and replayed; auto: full on CUDA, none on CPUs",
+    "graph_buckets": "numbers of rows that recorded steps are padded to, such as 1,2,4,8",
+    "graph_memory": "bytes for graphs and their buffers, such as 512M; default: a tenth of free memory",
+    "graph_warm_up": "record all graphs at start-up",
     "draft_fault_limit": "consecutive faulty steps after which a drafter is switched off",
     "fault_limit": "consecutive faulty calls after which another part of a plugin is switched off",
     "prefix_cache": "reuse the KV blocks of equal prefixes",
@@ -56,11 +60,16 @@ def add_engine_flags(parser: ArgumentParser) -> None:
 
 
 def add_flag(group: _ArgumentGroup, name: str) -> None:
+    flag = f"--{name.replace('_', '-')}"
+    if name in OPT_INS:
+        group.add_argument(flag, dest=name, action="store_true", default=None, help=HELP[name])
+        return
     is_int = isinstance(getattr(EngineConfig(), name), int) or name in ("threads", "max_model_len")
-    group.add_argument(
-        f"--{name.replace('_', '-')}",
-        dest=name,
-        type=int if is_int else str,
-        choices=CHOICES.get(name),
-        help=HELP.get(name),
-    )
+    parse = buckets if name == "graph_buckets" else int if is_int else str
+    metavar = "N,N,..." if name == "graph_buckets" else None
+    group.add_argument(flag, dest=name, type=parse, choices=CHOICES.get(name), help=HELP.get(name), metavar=metavar)
+
+
+def buckets(text: str) -> tuple[int, ...]:
+    """`"1,2,4"`. argparse names this function in its error."""
+    return tuple(int(number) for number in text.split(","))

@@ -19,6 +19,7 @@ from specserve.engine.connect_drafters import DraftTarget, connect_drafters, dra
 from specserve.engine.description import describe
 from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
+from specserve.engine.make_runner import make_runner
 from specserve.engine.measure_costs import measure_costs
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import (
@@ -33,7 +34,7 @@ from specserve.engine.roles import (
     request_checks,
     step_roles,
 )
-from specserve.engine.runner import Runner
+from specserve.engine.runner import StepParts
 from specserve.engine.scheduler import Scheduler
 from specserve.engine.size_cache import make_cache
 from specserve.guards.drafter import GuardedDrafter, unchanged
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve.config import EngineConfig
+    from specserve.engine.runner import Runner
     from specserve.json_types import JsonObject
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
@@ -126,7 +128,8 @@ def load_components(
 def make_parts(c: Components) -> EngineParts:
     config, host, tokenizer, cache = c.config, c.host, c.tokenizer, c.cache
     hidden_layers = {layer for drafter in c.drafters for layer in drafter.needs.hidden_layers}
-    runner = Runner(c.model, c.kernels.kernels, c.attention.backend, hidden_layers)
+    step = StepParts(c.model, c.kernels.kernels, c.attention.backend, hidden_layers)
+    runner = make_runner(config, host, step, c.kernels.sampler, drafts=bool(c.drafters))
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = make_planner(config, host, c.model.vocab_size)

@@ -176,6 +176,7 @@ class Engine:
         outputs = self.committer.commit(batch, verdict)
         self.drafting.draft(batch, output, verdict, seconds)
         self.metrics.num_steps += 1
+        self.metrics.graph_steps[output.graph] += 1
         self.update_gauges()
         self.planner.learn(batch, verdict, seconds)  # nothing from here on can change a token
         for observer in self.parts.guarded_observers:

@@ -16,11 +16,9 @@ if TYPE_CHECKING:
 
 def resolve_config(config: EngineConfig, checkpoint_dtype: str) -> EngineConfig:
     """The same configuration with threads and dtype resolved. ConfigError where this machine cannot serve it."""
-    if config.graphs != "none":
-        raise ConfigError(f"--graphs {config.graphs}: this version records no graphs yet. Use --graphs none.")
     threads = config.threads or usable_cores()
     dtype = checkpoint_dtype if config.dtype == "auto" else config.dtype
-    return msgspec.structs.replace(config, threads=threads, dtype=dtype)
+    return msgspec.structs.replace(config, threads=threads, dtype=dtype, graphs=config.graph_mode)
 
 
 def usable_cores() -> int:

@@ -6,7 +6,7 @@ it does not they are called piece by piece.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.hidden_states import HiddenBuffers
 from specserve.inference import inference
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionBackend, ForwardPass, KernelSet
 
 
-class Runner:
-    """`hidden_layers`: the layers whose outputs are needed; layer n's output has key n + 1, the embedding key 0."""
+class StepParts(NamedTuple):
+    """What computes a step. `hidden_layers`: the layers whose outputs are needed; layer n's output has key n + 1, the
+    embedding key 0."""
 
-    def __init__(
-        self,
-        model: DecoderModel,
-        kernels: KernelSet,
-        attention: AttentionBackend,
-        hidden_layers: Collection[int] = (),
-    ) -> None:
-        self.model, self.attention = model, attention
-        self.kernels = kernels
-        self.passes = forward_pass(model, kernels, attention)
+    model: DecoderModel
+    kernels: KernelSet
+    attention: AttentionBackend
+    hidden_layers: Collection[int] = ()
+
+
+class Runner:
+    def __init__(self, parts: StepParts) -> None:
+        self.model, self.kernels, self.attention, hidden_layers = parts
+        model = self.model
+        self.passes = forward_pass(model, self.kernels, self.attention)
         self.passes_of_members: dict[AttentionBackend, ForwardPass] = {}
         """Where the backend is composed of others and one of them serves a whole batch."""
         layers = sorted({layer % (model.num_layers + 1) for layer in hidden_layers})

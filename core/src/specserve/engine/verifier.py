@@ -98,7 +98,7 @@ class DrafterInvariantVerifier:
                     walks[i] = DraftWalk(span, row)
                     (greedy if is_greedy(span.request) else others).append(walks[i])
         # greedy target tokens of all rows in one call: cheaper than level by level, and exact
-        targets = self.sampler.argmax_tokens(logits) if plain or greedy else []
+        targets = self.greedy_tokens(output) if plain or greedy else []
         for walk in greedy:
             while walk.advance(targets[walk.row]):
                 pass
@@ -110,6 +110,12 @@ class DrafterInvariantVerifier:
             else:
                 verdicts.append(self.span_verdict(batch, output, i, walks.get(i)) if span.scored else UNDECIDED)
         return Verdict(verdicts)
+
+    def greedy_tokens(self, output: ForwardOutput) -> list[int]:
+        if output.greedy is None:
+            return self.sampler.argmax_tokens(output.logits)
+        tokens: list[int] = output.greedy.tolist()
+        return tokens
 
     def plain_verdict(self, request: Request, token: int) -> SpanVerdict:
         """`span_verdict` of one greedy token without log-probabilities: the most frequent case, made quick."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from specserve.batch.lora_plan import HostAdapters
 from specserve.kernels.lowrank import add_to_all_rows
 from specserve.sampling.sampler import TorchSampler
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.lora_plan import Segment
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AdapterWeights, AttentionBackend, Sampler
+    from specserve.protocols import AdapterLimits, AdapterWeights, AttentionBackend, Sampler
 
 SERIAL_ELEMENTS = 32768
 """Above this many elements torch splits an element-wise call among its threads, perhaps inside a row. At a split the
@@ -83,6 +84,10 @@ class TorchKernels:
 
     def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
         add_to_all_rows(self.linear, projection, padded_inputs(x), out, segments)
+
+    def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> HostAdapters:
+        """A replay on a CPU makes the same calls again, with the segments of the step."""
+        return HostAdapters()
 
     def fuse(self, model: DecoderModel, attention: AttentionBackend) -> None:
         """torch has no call for more than one of these."""

@@ -9,9 +9,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
+import torch
+
+from specserve.kernels.loaded_segments import LoadedSegments
+from specserve.kernels.lowrank_tables import PackedAdapter
 from specserve.kernels.triton_launch import Launch, blocks, dense, power_of_2
 from specserve.kernels.triton_linear import ONE_TILE, TritonLinear
-from specserve.kernels.triton_lowrank import PackedAdapter, SegmentedAdd
+from specserve.kernels.triton_lowrank import SegmentedAdd
 from specserve.kernels.triton_pass import fuse
 from specserve.kernels.triton_rows import SILU_BLOCK, norm_launch, rotary_kernel, silu_launch
 from specserve.kernels.triton_sampler import TritonSampler
@@ -19,14 +23,13 @@ from specserve.kernels.triton_sampler import TritonSampler
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
     from torch import Tensor
 
     from specserve.batch.lora_plan import Segment
     from specserve.kernels.triton_linear import TileTable
     from specserve.kernels.triton_pass import TritonPass
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AdapterWeights, AttentionBackend, Sampler
+    from specserve.protocols import AdapterLimits, AdapterWeights, AttentionBackend, Sampler
 
 
 class CudaKernels:
@@ -56,6 +59,9 @@ class CudaKernels:
 
     def pack_adapter(self, weights: AdapterWeights) -> PackedAdapter:
         return PackedAdapter(weights)
+
+    def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> LoadedSegments:
+        return LoadedSegments(projections, limits, torch.device("cuda"))
 
     def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
         self.segmented(projection, x, out, segments)

@@ -10,13 +10,24 @@ version, `lowrank.add_to_all_rows`, does. Imports Triton.
 from __future__ import annotations
 
 from collections import OrderedDict
-from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 import triton
 import triton.language as tl
 
+from specserve.kernels.loaded_segments import LoadedSegments
+from specserve.kernels.lowrank_tables import (
+    COLUMNS,
+    DEPTH,
+    FIELDS,
+    PARTS,
+    RANKS,
+    ROWS,
+    PackedAdapter,
+    Tiling,
+    tile_segments,
+)
 from specserve.kernels.triton_launch import ALIGNMENT, Launch, blocks, dense
 
 if TYPE_CHECKING:
@@ -25,12 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.lora_plan import Segment
-    from specserve.protocols import AdapterWeights, LowRankPart
 
-ROWS, RANKS, DEPTH, COLUMNS = 16, 16, 64, 64
-PARTS = 3
-"""The most that a fused projection has of its own: q, k and v."""
-FIELDS = 5
 CACHED_TABLES = 256
 """Most recently used tables, one per combination of adapters and projection."""
 
@@ -58,7 +64,7 @@ def down_kernel(
     entry = table + (tl.load(tiles + tl.program_id(0) * 3 + 2) * PARTS + part) * FIELDS
     rank = tl.load(entry + 2).to(tl.int32)
     first = tl.program_id(1) // PARTS * RANKS
-    if first >= rank:
+    if (first >= rank) | (count == 0):
         return
     down = tl.load(entry).to(tl.pointer_type(x.dtype.element_ty))
     rows, ranks, depths = tl.arange(0, ROWS), first + tl.arange(0, RANKS), tl.arange(0, DEPTH)
@@ -101,7 +107,7 @@ def up_kernel(
     width = tl.load(entry + 4).to(tl.int32)
     begin_column = tl.program_id(1) // PARTS * COLUMNS
     columns = begin_column + tl.arange(0, COLUMNS)
-    if (rank == 0) | (begin_column >= width):
+    if (rank == 0) | (begin_column >= width) | (count == 0):
         return
     up = tl.load(entry + 1).to(tl.pointer_type(out.dtype.element_ty))
     rows, ranks = tl.arange(0, ROWS), tl.arange(0, RANKS)
@@ -123,38 +129,6 @@ def up_kernel(
     tl.store(out + to, (before + added).to(out.dtype.element_ty), mask=mask)
 
 
-class Entry(NamedTuple):
-    """An adapter's parts of one projection. table: [PARTS, FIELDS] int64, the addresses of down and up, rank, first
-    output, number of outputs; all zero for a missing part."""
-
-    table: Tensor
-    rank: int
-    width: int
-
-
-class PackedAdapter:
-    """The weights, and their addresses for the kernels. `number` is unique in the process."""
-
-    numbers = count()
-
-    def __init__(self, weights: AdapterWeights) -> None:
-        self.number = next(self.numbers)
-        self.weights = {name: tuple(map(dense_part, parts)) for name, parts in weights.items()}
-        self.entries = {name: entry_of(parts) for name, parts in self.weights.items()}
-
-
-def dense_part(part: LowRankPart) -> LowRankPart:
-    return part._replace(down=part.down.contiguous(), up=part.up.contiguous())
-
-
-def entry_of(parts: Sequence[LowRankPart]) -> Entry:
-    assert len(parts) <= PARTS, f"a projection has at most {PARTS} parts"
-    fields = [[p.down.data_ptr(), p.up.data_ptr(), len(p.down), p.outs.start, len(p.up)] for p in parts]
-    fields += [[0] * FIELDS] * (PARTS - len(parts))
-    table = torch.tensor(fields, dtype=torch.int64, device=parts[0].down.device if parts else "cpu")
-    return Entry(table, max(f[2] for f in fields), max(f[4] for f in fields))
-
-
 class SegmentedAdd:
     """`add_low_rank` of `CudaKernels`. Caches tables and tilings: all layers of a step need the same."""
 
@@ -165,13 +139,17 @@ class SegmentedAdd:
         """Down and up, by all that they are specialised on."""
 
     def __call__(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
-        adapters, tiles = self.cached_tiling(segments, x.device)
-        found = self.table(projection, adapters, x.device)
-        if found is None:
-            return
-        table, rank, width = found
         x = dense(x)
-        reduced = x.new_empty((PARTS, len(x), rank))
+        if isinstance(segments, LoadedSegments):
+            tiles, table, rank, width = segments.tiles, segments.table_of[projection], segments.rank, out.shape[1]
+            reduced = segments.reduced(x)
+        else:
+            adapters, tiles = self.cached_tiling(segments, x.device)
+            found = self.table(projection, adapters, x.device)
+            if found is None:
+                return
+            table, rank, width = found
+            reduced = x.new_empty((PARTS, len(x), rank))
         down, up = self.launches_for(x, out)
         down(
             len(tiles), PARTS * blocks(rank, RANKS),
@@ -197,8 +175,7 @@ class SegmentedAdd:
         changes the projection."""
         key: tuple[str | int, ...] = (projection, *(adapter.number for adapter in adapters))
         if key not in self.tables:
-            none = Entry(torch.zeros((PARTS, FIELDS), dtype=torch.int64, device=device), 0, 0)
-            entries = [adapter.entries.get(projection, none) for adapter in adapters]
+            entries = [adapter.entry(projection, device) for adapter in adapters]
             # in whole blocks: a kernel specialised on a neighbour's rank would be another binary
             rank, width = blocks(max(e.rank for e in entries), RANKS) * RANKS, max(e.width for e in entries)
             self.tables[key] = (torch.stack([e.table for e in entries]), rank, width) if rank else None
@@ -212,21 +189,3 @@ class SegmentedAdd:
         if self.last is None or self.last[0] is not segments:
             self.last = segments, tile_segments(segments, device)
         return self.last[1]
-
-
-class Tiling(NamedTuple):
-    """tiles: [tiles, 3] int32: first row, number of rows, index into `adapters`."""
-
-    adapters: list[PackedAdapter]
-    tiles: Tensor
-
-
-def tile_segments(segments: Sequence[Segment], device: torch.device) -> Tiling:
-    order: dict[PackedAdapter, int] = {}
-    tiles = [
-        (row, min(ROWS, end - row), order.setdefault(adapter, len(order)))
-        for begin, end, adapter in segments
-        for row in range(begin, end, ROWS)
-    ]
-    host = torch.tensor(tiles, dtype=torch.int32, pin_memory=device.type == "cuda")
-    return Tiling(list(order), host.to(device, non_blocking=True))

@@ -99,6 +99,10 @@ class TritonPass(TiledPass):
         self.silu = silu_launch()
         self.buffers = self.make_buffers(0)
 
+    def reserve(self, rows: int) -> None:
+        if rows > len(self.buffers.added):
+            self.buffers = self.make_buffers(rows)
+
     def make_buffers(self, rows: int) -> Buffers:
         model, hidden, inner = self.model, self.model.hidden_size, self.intermediate_size
         q_size, kv_size = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
@@ -111,7 +115,7 @@ class TritonPass(TiledPass):
     ) -> Tensor:
         x, rows = dense(x), len(x)
         if rows > len(self.buffers.added):
-            self.buffers = self.make_buffers(power_of_2(rows))
+            self.reserve(power_of_2(rows))
         at, own = BatchRows(slice(0, rows), batch.lora), self.buffers.of(rows)
         q, added = own.q.view(self.head_shape), None
         for i, layer in enumerate(self.model.layers):

@@ -14,6 +14,7 @@ import torch
 
 from specserve.faults import BadAnswerError
 from specserve.models.projection import BatchRows
+from specserve.protocols import ForwardPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend, ForwardPass, KernelSet
+    from specserve.protocols import AttentionBackend, KernelSet
 
 
 NO_TAPS: Mapping[int, Tensor] = MappingProxyType({})
@@ -40,7 +41,7 @@ def forward_pass(model: DecoderModel, kernels: KernelSet, attention: AttentionBa
     return TiledPass(model, attention, kernels.row_tile) if fused is None else fused
 
 
-class TiledPass:
+class TiledPass(ForwardPass):
     """`specserve.protocols.ForwardPass` over any kernel set and any attention backend."""
 
     def __init__(self, model: DecoderModel, attention: AttentionBackend, row_tile: int | None) -> None:

@@ -52,7 +52,7 @@ HOW_TO_SWITCH_OFF = {
     "prefix_cache": "pass --no-prefix-cache",
     "chunked_prefill": "pass --no-chunked-prefill",
     "graph.full": "pass --graphs none or piecewise",
-    "graph.piecewise": "pass --graphs none or full",
+    "graph.piecewise": "pass --graphs none",
 }
 """The flags that switch a core feature off; the others are always on."""
 
@@ -67,8 +67,8 @@ def core_features(config: EngineConfig, provided: Iterable[str]) -> tuple[str, .
     switched = {
         "prefix_cache": config.prefix_cache,
         "chunked_prefill": config.chunked_prefill,
-        "graph.full": config.graphs == "full",
-        "graph.piecewise": config.graphs == "piecewise",
+        "graph.full": config.graph_mode == "full",
+        "graph.piecewise": config.graph_mode != "none",
     }
     kernels = () if any(token in KERNEL_FEATURES for token in provided) else ("kernel.torch",)
     return (*(token for token in CORE_FEATURES if switched.get(token, True)), *kernels)

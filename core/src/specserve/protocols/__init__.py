@@ -14,6 +14,8 @@ from specserve.protocols.attention import (
     AttentionFactory,
     AttentionNeeds,
     AttentionSpec,
+    GraphMode,
+    GraphPlan,
     KVLayout,
     Phase,
 )
@@ -30,9 +32,18 @@ from specserve.protocols.draft_model import (
     Feed,
     TargetCosts,
 )
+from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
-from specserve.protocols.sampling import DraftSampler, DraftToken, DraftVocabulary, LogitsProcessor, Sampler, ScoredRow
+from specserve.protocols.sampling import (
+    DraftSampler,
+    DraftToken,
+    DraftVocabulary,
+    GreedySampler,
+    LogitsProcessor,
+    Sampler,
+    ScoredRow,
+)
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import CostLearner, Drafter, DrafterNeeds, DraftPlanner, ModelDrafter, Verifier
 
@@ -40,6 +51,7 @@ __all__ = [
     "BY_SLOT",
     "PHASES",
     "AdaptableModel",
+    "AdapterLimits",
     "AdapterWeights",
     "Arithmetic",
     "AttentionBackend",
@@ -49,6 +61,7 @@ __all__ = [
     "AttentionSpec",
     "ChainPass",
     "CostLearner",
+    "Cut",
     "Delta",
     "DraftChains",
     "DraftFusingKernels",
@@ -66,6 +79,11 @@ __all__ = [
     "DrafterNeeds",
     "Feed",
     "ForwardPass",
+    "GraphAdapters",
+    "GraphMode",
+    "GraphPlan",
+    "GraphShape",
+    "GreedySampler",
     "KVLayout",
     "KernelSet",
     "LogitEdits",
@@ -78,6 +96,8 @@ __all__ = [
     "Phase",
     "ProcessorState",
     "Projection",
+    "Recorder",
+    "Recording",
     "ResolvedModel",
     "Sampler",
     "ScoredRow",

@@ -18,6 +18,9 @@ PHASES: tuple[Phase, ...] = ("prefill", "decode", "verify")
 """What a backend may be chosen for. A position has one phase for ever: those of the prompt are prefill, generated ones
 verify where a drafter is enabled and decode elsewhere, however many rows a step has."""
 
+GraphMode = Literal["full", "piecewise"]
+"""Of recorded forward passes: see `specserve.protocols.graphs`."""
+
 
 class KVLayout(NamedTuple):
     """How keys and values lie in the cache. Backends that share a cache must have a layout in common."""
@@ -59,7 +62,8 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     draft_layers: bool = False
     """It serves draft models: it hides first keys (`AttentionSpec.first_key`) and can compute the later tokens of a
     draft alone (`Span.first_node`)."""
-    graphs: tuple[str, ...] = ()
+    graphs: tuple[GraphMode, ...] = ("piecewise",)
+    """The graphs of steps that it serves. Piecewise ones need nothing of it; for full ones it has a `graph_plan`."""
     missing: str = ""
     """What it needs that this machine does not have, such as a newer torch: as in "it needs torch 2.13". Where this is
     not empty, it is not chosen, and naming it is an error that says so."""
@@ -76,6 +80,7 @@ class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
     head_dim: int
     head_bytes: int
     graphs: str
+    """--graphs, resolved. A backend without full graphs serves too; then no step is replayed from one."""
     drafts: bool
     """Is a drafter enabled?"""
     trees: bool
@@ -112,6 +117,19 @@ class Arithmetic(NamedTuple):
     generated: str
 
 
+class GraphPlan(Protocol):
+    """An attention backend's plan for padded steps of one bucket. Empty at first: all rows are padding."""
+
+    plan: Any
+    """What `forward` and `attend` get: the same object in every step."""
+
+    def load(self, batch: Batch) -> str:
+        """Make it the plan of this batch, whose rows come first; the others are padding: they attend to nothing, and
+        what comes out for them is undefined. The answer is empty, or says why the batch does not fit: as in "a draft
+        tree has more than 64 levels". A batch that does not fit leaves the plan undefined."""
+        ...
+
+
 class AttentionBackend(Protocol):
     """Attention of a batch's rows over the paged KV cache. Row r sees exactly its own path, itself included.
 
@@ -140,6 +158,11 @@ class AttentionBackend(Protocol):
         """`forward` behind its writing: the keys and values of all rows are in the cache. For backends that have a
         `writable_cache`."""
         raise TypeError(f"attention {self.name} has no writable cache: call forward")
+
+    def graph_plan(self, padded: Batch, requests: int) -> GraphPlan | None:
+        """Memory for the plans of full graphs: of decode and verify steps of at most so many requests, padded to the
+        rows of `padded`. The plan's slots are those of `padded`, -1 for padding rows. None: it has no such plans."""
+        return None
 
     def plan(self, batch: Batch) -> Any:
         """Work out, once per batch, what every layer needs. Called after the batch's blocks are allocated."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.lora_plan import LoraPlan, Segment
     from specserve.protocols.attention import AttentionBackend
+    from specserve.protocols.graphs import AdapterLimits, GraphAdapters
     from specserve.protocols.lowrank import AdapterWeights
     from specserve.protocols.sampling import Sampler
 
@@ -55,6 +56,11 @@ class KernelSet(Protocol):
         segment stay as they are, and a row's bits do not depend on the other segments."""
         ...
 
+    def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> GraphAdapters | None:
+        """Memory for `add_low_rank` in recorded passes, for adapters of these projections. None: steps with adapters
+        are not recorded."""
+        ...
+
     def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
         """The decoder's layers fused into calls of this set, with the same bits as its pieces; None: the pieces are
         called. Called after all projections are sealed, once for every backend that may serve a batch. A set declines
@@ -63,7 +69,12 @@ class KernelSet(Protocol):
 
 
 class ForwardPass(Protocol):
-    """A forward pass of a batch's rows."""
+    """A forward pass of a batch's rows. Inherit from it: passes without memory of their own need no `reserve`."""
+
+    def reserve(self, rows: int) -> None:
+        """Called before graphs of up to so many rows are recorded: no later step of these may move what the pass keeps
+        between its calls."""
+        return
 
     def embed(self, batch: Batch) -> Tensor:
         """[T or more, H]: rows beyond T are padding that the other methods expect."""

@@ -38,6 +38,14 @@ class Sampler(Protocol):
         ...
 
 
+class GreedySampler(Sampler, Protocol):
+    """A sampler whose greedy tokens may be computed within a recorded pass."""
+
+    def greedy_tokens(self, logits: Tensor, out: Tensor) -> None:
+        """out: [n] int64, what `argmax_tokens` gives."""
+        ...
+
+
 class DraftToken(NamedTuple):
     """A token of the target's vocabulary, and its probability where its parent in the draft is right."""
 

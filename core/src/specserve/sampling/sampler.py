@@ -39,6 +39,9 @@ class TorchSampler:
         tokens: list[int] = logits.max(-1).indices.tolist()  # three times as fast as argmax on CPU, same rule for ties
         return tokens
 
+    def greedy_tokens(self, logits: Tensor, out: Tensor) -> None:
+        torch.argmax(logits, -1, out=out)
+
     def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
         tokens: list[int] = []
         for begin in range(0, len(rows), ROWS_AT_ONCE):

@@ -23,6 +23,14 @@ void bind_plan(nb::module_& m) {
             },
             nb::arg("start"), nb::arg("length"), nb::arg("num_committed"), nb::arg("block_ids"), nb::arg("parents"),
             nb::arg("first_node") = 0)
+        .def(
+            "pad",
+            [](AttentionPlan& plan, int rows) {
+                if (rows < 0 || rows > INT32_MAX - plan.num_rows())
+                    throw std::invalid_argument("rows must be at least 0; got " + std::to_string(rows) + ".");
+                plan.pad(rows);
+            },
+            nb::arg("rows"))
         .def_prop_ro("num_rows", &AttentionPlan::num_rows);
 }
 

@@ -36,6 +36,12 @@ inline void check_slots(const int64_t* slots, int64_t count, int64_t num_slots) 
                                         std::to_string(slots[i]) + ".");
 }
 
+// The slots of a batch's rows: those of padding rows, which come last, are kNoSlot.
+inline void check_row_slots(const int64_t* slots, int64_t rows, int64_t num_slots) {
+    while (rows && slots[rows - 1] == kNoSlot) --rows;
+    check_slots(slots, rows, num_slots);
+}
+
 template <typename S>
 class PagedAttention {
    public:
@@ -76,7 +82,7 @@ class PagedAttention {
                                         std::to_string(layer) + ".");
         check_window(window);
         check_plan(plan, rows, num_slots(), layout_.page_slots);
-        check_slots(new_slots, rows, num_slots());
+        check_row_slots(new_slots, rows, num_slots());
         nb::gil_scoped_release no_gil;
         if (rows == 0) return;
         std::lock_guard lock(mutex_);
@@ -85,8 +91,9 @@ class PagedAttention {
         machine_->pool->run(2, [&](ThreadPool::Team& team) {
             team.parallel_for(heads_.num_kv_heads * static_cast<int>(rows), [&](int task) {
                 ptrdiff_t r = task % rows, head = task / rows, offset = head * heads_.head_dim;
-                layout_.store_kv(keys + r * k.stride(0) + offset, values + r * v.stride(0) + offset, cache,
-                                 static_cast<int>(head), new_slots[r], key_limit_);
+                if (new_slots[r] != kNoSlot)
+                    layout_.store_kv(keys + r * k.stride(0) + offset, values + r * v.stride(0) + offset, cache,
+                                     static_cast<int>(head), new_slots[r], key_limit_);
             });
             attention_.run(team, plan, queries, q.stride(0), cache, window, outputs);
         });

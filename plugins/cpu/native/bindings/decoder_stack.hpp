@@ -109,7 +109,7 @@ class PyDecoderStack {
         if (!attention_)
             throw std::invalid_argument(
                 "the layers were made without attention: use pre_attention and post_attention.");
-        check_slots(data, rows, attention_->num_slots());
+        check_row_slots(data, rows, attention_->num_slots());
         return data;
     }
     void check_plan_of(const AttentionPlan& plan, int64_t rows) const {

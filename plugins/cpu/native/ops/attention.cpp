@@ -150,6 +150,7 @@ template <typename S>
 void Attention<S>::prefetch_first(const ThreadPool::Team& team, const AttentionPlan& plan, KVCacheLayer<S> cache,
                                   int window) const {
     size_t num_tasks = is_split_ ? split_tasks_.size() : plan.tiles().size();
+    if (!num_tasks) return;  // all rows are padding
     size_t task = static_cast<size_t>(team.first_task(static_cast<int>(num_tasks)));
     const Tile& tile = is_split_ ? plan.tiles()[static_cast<size_t>(split_tasks_[task].tile)]
                                  : *tile_of_task(plan, static_cast<int>(task));

@@ -10,6 +10,8 @@
 
 namespace specserve {
 
+constexpr int64_t kNoSlot = -1;  // of a row whose key and value are not stored
+
 struct Tile {
     int first_row, num_rows;
     int kv_len;               // of the first row
@@ -31,6 +33,9 @@ class AttentionPlan {
     // range.
     bool add(int start, int length, int num_committed, const std::vector<int32_t>& block_ids,
              const std::vector<int32_t>& parents, int first_node);
+
+    // Rows behind the others that belong to no request and attend to nothing. Their outputs are undefined.
+    void pad(int rows) { num_rows_ += rows; }
 
     // One row of each of these rows' requests: the position behind it. Each request here has one row, on no branch, and
     // its blocks have room (`has_room`).

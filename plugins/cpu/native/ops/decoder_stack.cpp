@@ -121,6 +121,7 @@ void DecoderStack<S>::apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64
 
 template <typename S>
 void DecoderStack<S>::store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const {
+    if (slot == kNoSlot) return;
     const HeadShape& heads = shape_.heads;
     const S* key = qkv + (heads.num_heads + kv_head) * ptrdiff_t{heads.head_dim};
     layout_.store_kv(key, key + layer.cache.slot_size(), layer.cache, kv_head, slot, shape_.key_limit);

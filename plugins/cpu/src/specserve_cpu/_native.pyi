@@ -39,6 +39,10 @@ class AttentionPlan:
         others draft tokens. parents: of the draft tokens, -1 for the root; empty for a chain. Draft tokens before
         `first_node` are in the cache and are no rows."""
 
+    def pad(self, rows: int) -> None:
+        """Rows behind the others that belong to no request and attend to nothing; their slots are -1. What comes out
+        for them is undefined."""
+
     @property
     def num_rows(self) -> int: ...
 

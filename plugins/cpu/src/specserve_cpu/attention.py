@@ -6,7 +6,8 @@ not depend on the batch. Knows nothing of the kernel set.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -29,11 +30,28 @@ PANELS = KVLayout("panels", slots=16, numbers=16)
 """Sixteen neighbouring slots are stored as packed panels, which the kernels read as they are."""
 
 
-class PagedPlan(NamedTuple):
+@dataclass(slots=True)
+class PagedPlan:
     """Which keys each row sees, and the slots of the rows' own keys and values."""
 
     native: _native.AttentionPlan
     slots: Tensor
+
+
+class PaddedPlan:
+    """`specserve.protocols.GraphPlan`. A recording on a CPU makes its calls again, so that it reads the native plan of
+    the step."""
+
+    def __init__(self, backend: CpuPagedAttention, padded: Batch) -> None:
+        self.backend, self.num_rows = backend, padded.num_rows
+        self.plan = PagedPlan(backend.native_plan(padded), padded.slots)
+        self.plan.native.pad(padded.num_rows)
+
+    def load(self, batch: Batch) -> str:
+        native = self.backend.native_plan(batch)
+        native.pad(self.num_rows - batch.num_rows)
+        self.plan.native = native
+        return ""
 
 
 class CpuPagedAttention(AttentionBackend):
@@ -50,12 +68,18 @@ class CpuPagedAttention(AttentionBackend):
         self.windows = [window or 0 for window in spec.sliding_windows]
 
     def plan(self, batch: Batch) -> PagedPlan:
+        return PagedPlan(self.native_plan(batch), batch.slots)
+
+    def graph_plan(self, padded: Batch, requests: int) -> PaddedPlan:
+        return PaddedPlan(self, padded)
+
+    def native_plan(self, batch: Batch) -> _native.AttentionPlan:
         plan = _native.AttentionPlan(batch.block_size, self.rows_per_tile)
         for span in batch.spans:
             draft = span.draft
             parents = () if draft is None or draft.parents is None else draft.parents
             plan.add(span.start, span.length, span.known, span.request.blocks, parents, span.first_node)
-        return PagedPlan(plan, batch.slots)
+        return plan
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:
         out = torch.empty(q.shape, dtype=q.dtype)
@@ -87,6 +111,7 @@ class PagedFactory:
         head_bytes={"cpu": 4},  # bfloat16 dot products take pairs
         draft_layers=True,
         kv_layouts=(PANELS, BY_SLOT),
+        graphs=("full", "piecewise"),
         made_for=PHASES,
     )
 

@@ -13,6 +13,7 @@ import torch
 from specserve.batch.hidden_states import HiddenStates
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.tiled import NO_TAPS, copy_tap
+from specserve.protocols import ForwardPass
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 LANES = 16
 
 
-class NativePass:
+class NativePass(ForwardPass):
     """What both kinds of `specserve.protocols.ForwardPass` share: the embedding and the output head."""
 
     def __init__(self, model: DecoderModel, stack: _native.DtypeModule.DecoderStack) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.batch.lora_plan import HostAdapters
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.draft_head import fuse_draft
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from specserve.batch.lora_plan import Segment
     from specserve.models.decoder import DecoderModel
     from specserve.models.draft_head import DraftHead
-    from specserve.protocols import AdapterWeights, AttentionBackend, DraftPass
+    from specserve.protocols import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
@@ -75,6 +76,10 @@ class CpuKernels:
             padded = pad_columns(x, max(part.padding for _, _, part in parts))
             native = [(begin, end, part.native) for begin, end, part in parts]
             self.native.add_low_rank(self.machine, contiguous_rows(padded), out, native)
+
+    def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> HostAdapters:
+        """A replay on a CPU makes the same calls again, with the segments of the step."""
+        return HostAdapters()
 
     def fuse_draft(self, head: DraftHead, pieces: DraftPass, attention: AttentionBackend) -> FusedDraftPass | None:
         return fuse_draft(self.machine, self.sampler, head, pieces, attention)

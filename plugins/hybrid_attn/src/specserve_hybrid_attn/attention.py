@@ -49,6 +49,9 @@ class HybridAttention(AttentionBackend):
         caches = [getattr(member, "writable_cache", None) for member in (self.prompt, self.generated)]
         return caches[0] if caches[0] is caches[1] else None
 
+    def graph_plan(self, padded: Batch, requests: int) -> None:
+        """Decode and verify steps are recorded with the member that serves them: see `backend_for`."""
+
     def plan(self, batch: Batch) -> tuple[SubPlan, ...]:
         if is_generated_only(batch):
             return (SubPlan(self.generated, slice(None), self.generated.plan(batch)),)

@@ -34,7 +34,8 @@ class HybridFactory:
 
 
 def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) -> AttentionCapabilities:
-    """What both can do; tree masks only of `generated`, since draft tokens are always at generated positions."""
+    """What both can do; of `generated` alone tree masks, since draft tokens are always at generated positions, and
+    graphs, since it serves decode and verify steps."""
     devices = intersection(prompt.devices, generated.devices)
     return AttentionCapabilities(
         paged=prompt.paged and generated.paged,
@@ -48,7 +49,7 @@ def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) ->
         max_head_dim=least(prompt.max_head_dim, generated.max_head_dim),
         kv_layouts=intersection(prompt.kv_layouts, generated.kv_layouts),
         draft_layers=prompt.draft_layers and generated.draft_layers,
-        graphs=intersection(prompt.graphs, generated.graphs),
+        graphs=generated.graphs,
         missing="; ".join(dict.fromkeys(filter(None, (prompt.missing, generated.missing)))),
     )
 

@@ -72,6 +72,7 @@ def part_of(batch: Batch, rows_of: Callable[[Span], tuple[int, int]]) -> SubBatc
         scored_offsets=(0,) * len(spans),
         num_rows=sum(lens),
         num_scored=0,
+        host_rows=None,
     )
     return SubBatch(part, rows)
 

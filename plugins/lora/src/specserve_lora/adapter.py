@@ -41,6 +41,11 @@ class Adapter(NamedTuple):
     weights: AdapterWeights
     num_bytes: int
 
+    @property
+    def rank(self) -> int:
+        """The highest of its parts."""
+        return max((len(part.down) for parts in self.weights.values() for part in parts), default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class AdapterReader:

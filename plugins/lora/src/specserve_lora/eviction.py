@@ -23,6 +23,8 @@ class LoadedAdapter:
     namespace: str
     packed: Any
     """As `KernelSet.pack_adapter` made it."""
+    rank: int
+    """The highest of its parts."""
     num_bytes: int
     last_used: int
     """A counter's value: the least recently used adapter has the lowest."""

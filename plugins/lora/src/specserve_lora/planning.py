@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specserve.batch.lora_plan import LoraPlan, Segment
 from specserve.namespaces import strip_salt
@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specserve.batch.batch import Batch
+    from specserve_lora.eviction import LoadedAdapter
 
 
 class SegmentPlanner:
-    """`specserve.protocols.LoraPlanner`. `packed` gives a namespace's weights, or None where it is not loaded."""
+    """`specserve.protocols.LoraPlanner`. `find` gives a namespace's adapter, or None where it is not loaded."""
 
-    def __init__(self, packed: Callable[[str], Any]) -> None:
-        self.packed = packed
+    def __init__(self, find: Callable[[str], LoadedAdapter | None]) -> None:
+        self.find = find
 
     def plan(self, batch: Batch) -> LoraPlan | None:
         """None where every row is the base model's."""
@@ -26,20 +27,22 @@ class SegmentPlanner:
         if not any(wanted):
             return None
         segments: list[Segment] = []
-        adapters = {name: find_adapter(name, self.packed) for name in dict.fromkeys(wanted)}
+        adapters = {name: find_adapter(name, self.find) for name in dict.fromkeys(wanted)}
+        packed = {name: None if adapter is None else adapter.packed for name, adapter in adapters.items()}
         for name, begin, length in zip(wanted, batch.row_offsets, batch.query_lens, strict=True):
-            adapter = adapters[name]
+            adapter = packed[name]
             if segments and segments[-1].adapter is adapter:
                 segments[-1] = segments[-1]._replace(end=begin + length)
             else:
                 segments.append(Segment(begin, begin + length, adapter))
-        return LoraPlan(tuple(segments))
+        return LoraPlan(tuple(segments), max(adapter.rank for adapter in adapters.values() if adapter is not None))
 
 
-def find_adapter(name: str, packed: Callable[[str], Any]) -> Any:
+def find_adapter(name: str, find: Callable[[str], LoadedAdapter | None]) -> LoadedAdapter | None:
+    """None for the base model."""
     if not name:
         return None
-    adapter = packed(name)
+    adapter = find(name)
     if adapter is None:
         raise RuntimeError(
             f"{no_adapter(name)} It was loaded when the request was checked; its pin was released early."
@@ -47,10 +50,10 @@ def find_adapter(name: str, packed: Callable[[str], Any]) -> Any:
     return adapter
 
 
-def check_namespace(namespace: str, packed: Callable[[str], Any]) -> None:
+def check_namespace(namespace: str, find: Callable[[str], LoadedAdapter | None]) -> None:
     """Refuse a request whose namespace names an adapter that is not loaded. The base model's namespace names none."""
     name = strip_salt(namespace)
-    if name and packed(name) is None:
+    if name and find(name) is None:
         raise AdapterError(no_adapter(name), param="namespace")
 
 

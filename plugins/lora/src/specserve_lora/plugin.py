@@ -74,11 +74,11 @@ class LoraPlugin:
 
     @hookimpl
     def check_request(self, request: GenerateRequest) -> None:
-        check_namespace(request.namespace, self.store.packed)
+        check_namespace(request.namespace, self.store.of_namespace)
 
     @hookimpl
     def make_lora_planner(self) -> SegmentPlanner:
-        return SegmentPlanner(self.store.packed)
+        return SegmentPlanner(self.store.of_namespace)
 
     @hookimpl
     def make_observer(self) -> LoraObserver:

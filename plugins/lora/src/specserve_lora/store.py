@@ -90,10 +90,9 @@ class AdapterStore:
             if not adapter.num_pins and not self.is_current(adapter):
                 del self.loaded[adapter.namespace]
 
-    def packed(self, namespace: str) -> Any:
-        """The packed weights of a namespace; None where it is not loaded. Takes no lock."""
-        found = self.loaded.get(namespace)
-        return None if found is None else found.packed
+    def of_namespace(self, namespace: str) -> LoadedAdapter | None:
+        """None where it is not loaded. Takes no lock."""
+        return self.loaded.get(namespace)
 
     # --- what clients ask ---------------------------------------------------------------------------
 
@@ -174,7 +173,7 @@ class AdapterStore:
             loaded = self.loaded.get(namespace)
         if loaded is None:  # `load_lock` keeps every other thread from inserting it meanwhile
             self.check_capacity(adapter.num_bytes, self.current_namespace(name))
-            loaded = LoadedAdapter(name, namespace, self.pack(adapter.weights), adapter.num_bytes, 0)
+            loaded = LoadedAdapter(name, namespace, self.pack(adapter.weights), adapter.rank, adapter.num_bytes, 0)
         with self.lock:
             loaded.last_used = next(self.clock)
             loaded.num_pins += pins

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Command = Callable[[Namespace, Mapping[str, PluginDeclaration]], int]
 
-GRAPH_MODES = ("none", "full", "piecewise")
+GRAPH_MODES = ("none", "piecewise", "full")
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:

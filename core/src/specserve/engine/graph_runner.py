@@ -1,0 +1,196 @@
+"""Runs batches from recorded graphs where it may, else eagerly, and says for every step which and why.
+
+A decode or verify step is replayed from a full graph, else from a piecewise one; any other step from a piecewise one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from specserve.batch.hidden_states import HiddenStates
+from specserve.engine.runner import Runner
+from specserve.graphs.adapters import GraphLora
+from specserve.graphs.cut_attention import CutAttention
+from specserve.graphs.library import GraphKey
+from specserve.graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
+from specserve.graphs.shapes import facts_of
+from specserve.inference import inference
+from specserve.models.lowrank_delta import LowRankDelta
+from specserve.models.tiled import forward_pass
+from specserve.protocols import AdapterLimits
+from specserve.sampling.sampler import is_greedy
+from specserve.types import ForwardOutput, GraphUse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from torch import Tensor
+
+    from specserve.batch.batch import Batch
+    from specserve.engine.runner import StepParts
+    from specserve.graphs.buckets import Buckets
+    from specserve.graphs.eligibility import Eligibility
+    from specserve.graphs.library import GraphLibrary
+    from specserve.graphs.shapes import StepFacts
+    from specserve.protocols import (
+        AttentionBackend,
+        Delta,
+        ForwardPass,
+        GraphAdapters,
+        GraphMode,
+        GreedySampler,
+        Phase,
+        Projection,
+    )
+
+MODES: Mapping[str, tuple[GraphMode, ...]] = {"full": ("full", "piecewise"), "piecewise": ("piecewise",)}
+"""What a decode or verify step is tried with, in this order, by --graphs."""
+
+
+class GraphSettings(NamedTuple):
+    """`rows` and `requests`: what steps are padded to, and what plans have room for. `generated`: the phase of
+    generated positions. `greedy_sampler`: where graphs may compute greedy tokens."""
+
+    mode: GraphMode
+    rows: Buckets
+    requests: Buckets
+    generated: Phase
+    greedy_sampler: GreedySampler | None
+    block_size: int
+
+
+class GraphRunner(Runner):
+    """A runner with graphs."""
+
+    def __init__(
+        self, step: StepParts, library: GraphLibrary, eligibility: Eligibility, settings: GraphSettings
+    ) -> None:
+        super().__init__(step)
+        self.library, self.eligibility, self.settings = library, eligibility, settings
+        self.memory = library.memory
+        self.cut_attention = CutAttention(self.attention, self.memory)
+        self.pieces = self.own_pass(self.cut_attention)
+        self.full_passes: dict[AttentionBackend, ForwardPass] = {}
+        """By the backend that serves the batch. Not those of eager steps, whose memory grows with the largest step."""
+        self.adapted_projections = [
+            name for name, projection in self.model.projections.items() if any(map(is_low_rank, projection.deltas))
+        ]
+        self.foreign_delta = foreign_delta(self.model.projections.values())
+
+    @inference
+    def forward(self, batch: Batch) -> ForwardOutput:
+        """Launch the forward pass; on CUDA this returns before it is done."""
+        facts = facts_of(batch, self.settings.generated, self.hidden.layers)
+        is_decode = facts.is_generated and batch.num_scored == batch.num_rows
+        declined = ""
+        for mode in MODES[self.settings.mode] if is_decode else MODES["piecewise"]:
+            found = self.ready(mode, batch, facts)
+            if not isinstance(found, str):
+                found.replay()
+                return self.output(found, batch, GraphUse(mode, declined))
+            declined = found if not declined or declined == found else f"{declined}; {found}"
+        return super().forward(batch)._replace(graph=GraphUse("none", declined))
+
+    # --- before a replay ----------------------------------------------------------------------------
+
+    def ready(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> RecordedStep | str:
+        """A graph with this batch in its memory, or why there is none."""
+        if reason := self.eligibility.declined(facts.shape(mode)):
+            return reason
+        key = self.key_of(mode, batch, facts)
+        if isinstance(key, str):
+            return key
+        found = self.library.find(key, self.make)
+        return found if isinstance(found, str) else found.load(batch) or found
+
+    def key_of(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> GraphKey | str:
+        settings, backend = self.settings, self.attention
+        rows, requests = settings.rows.holding(facts.rows), settings.requests.holding(facts.requests)
+        if rows is None or requests is None:
+            return f"more rows than the largest bucket, {settings.rows.largest}"
+        segments = rank = 0
+        if facts.lora_segments:
+            if not facts.lora_rank:
+                return "the LoRA planner does not say what ranks its adapters have"
+            segments, rank = (doubling_above(count) for count in (facts.lora_segments, facts.lora_rank))
+        greedy = False
+        if mode == "full":
+            backend = backend.backend_for(batch)
+            greedy = settings.greedy_sampler is not None and any(is_greedy(span.request) for span in batch.spans)
+        else:
+            requests = 0
+        return GraphKey(mode, rows, requests, facts.hidden_layers, segments, rank, greedy, backend)
+
+    # --- recording ----------------------------------------------------------------------------------
+
+    def make(self, key: GraphKey) -> RecordedStep | str:
+        """What is to be recorded, or why it cannot be."""
+        if self.foreign_delta:
+            return self.foreign_delta
+        lora = None
+        if key.lora_segments:
+            lora = self.make_lora(key)
+            if lora is None:
+                return f"kernels {self.kernels.name} record no adapters"
+        padded = self.memory.rows.padded(key.rows, self.settings.block_size, lora)
+        taps = self.memory.taps(key.hidden_layers, key.rows)
+        if key.mode == "piecewise":
+            return PiecewiseGraph(self.memory, padded, self.pieces, taps, self.cut_attention)
+        plan = key.backend.graph_plan(padded, key.requests)
+        if plan is None:
+            return f"attention {key.backend.name} has no full graphs"
+        sampler = self.settings.greedy_sampler if key.greedy else None
+        return FullGraph(self.memory, padded, self.full_pass(key.backend), taps, plan, sampler)
+
+    def make_lora(self, key: GraphKey) -> GraphLora | None:
+        limits = AdapterLimits(key.rows, key.lora_segments, key.lora_rank)
+        make = partial(self.kernels.graph_adapters, self.adapted_projections, limits)
+        return None if make() is None else GraphLora(cast("Callable[[], GraphAdapters]", make))
+
+    def full_pass(self, backend: AttentionBackend) -> ForwardPass:
+        if backend not in self.full_passes:
+            self.full_passes[backend] = self.own_pass(backend)
+        return self.full_passes[backend]
+
+    def own_pass(self, attention: AttentionBackend) -> ForwardPass:
+        passes = forward_pass(self.model, self.kernels, attention)
+        passes.reserve(self.memory.most_rows)
+        return passes
+
+    # --- after a replay -----------------------------------------------------------------------------
+
+    def output(self, replayed: RecordedStep, batch: Batch, use: GraphUse) -> ForwardOutput:
+        rows, memory = batch.num_rows, self.memory
+        hidden = self.hidden_of_step(replayed.taps, rows)
+        if use.mode == "piecewise":
+            return ForwardOutput(self.pieces.logits(memory.x[:rows], batch), hidden, use)
+        greedy = memory.greedy[:rows] if replayed.computes_greedy else None
+        return ForwardOutput(memory.logits[:rows], hidden, use, greedy)
+
+    def hidden_of_step(self, taps: Mapping[int, Tensor], rows: int) -> Mapping[int, Tensor]:
+        """A copy: drafters keep the hidden states of several steps."""
+        if not isinstance(taps, HiddenStates):
+            return {}
+        copy = self.hidden.of_step(self.memory.x, rows)
+        assert isinstance(copy, HiddenStates), "of the same layers"
+        copy.rows.copy_(taps.source[:rows])
+        return copy
+
+
+def is_low_rank(delta: Delta) -> bool:
+    return isinstance(delta, LowRankDelta)
+
+
+def foreign_delta(projections: Iterable[Projection]) -> str:
+    """The reason against graphs where a projection has an addition that only its owner knows to load."""
+    for projection in projections:
+        for delta in projection.deltas:
+            if not is_low_rank(delta):
+                return f"projection {projection.name} has a delta of an unknown kind, {type(delta).__name__}"
+    return ""
+
+
+def doubling_above(count: int) -> int:
+    """The next power of two."""
+    return 1 << (count - 1).bit_length()

@@ -1,0 +1,79 @@
+"""Builds the runner: with graphs, where the configuration wants any."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+
+from specserve.config import parse_bytes
+from specserve.engine.graph_runner import GraphRunner, GraphSettings
+from specserve.engine.runner import Runner
+from specserve.engine.size_cache import free_memory
+from specserve.errors import ConfigError
+from specserve.graphs.buckets import Buckets, doubling, row_buckets
+from specserve.graphs.eligibility import Answers, Eligibility, checked_reason
+from specserve.graphs.library import GraphLibrary
+from specserve.graphs.memory import GraphMemory, RowSizes
+from specserve.graphs.reference_recorder import ReferenceRecorder
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+    from specserve.engine.runner import StepParts
+    from specserve.models.decoder import DecoderModel
+    from specserve.plugins.host import PluginHost
+    from specserve.protocols import GraphMode, GraphShape, GreedySampler, Phase, Recorder, Sampler
+
+SHARE_OF_FREE_MEMORY = 0.1
+
+
+def make_runner(config: EngineConfig, host: PluginHost, parts: StepParts, sampler: Sampler, *, drafts: bool) -> Runner:
+    """`drafts`: is a drafter enabled? Raises ConfigError where memory is too small for graphs."""
+    if config.graphs == "none":
+        return Runner(parts)
+    given = config.graph_buckets
+    rows = row_buckets(config.max_num_batched_tokens) if given is None else Buckets(given)
+    generated: Phase = "verify" if drafts else "decode"
+    settings = GraphSettings(
+        cast("GraphMode", config.graphs),
+        rows,
+        doubling(config.max_num_seqs),
+        generated,
+        greedy_sampler(sampler),
+        config.block_size,
+    )
+    memory, most_bytes = make_memory(config, parts.model, rows.largest)
+    library = GraphLibrary(make_recorder(config.device), memory, most_bytes, host.faults)
+    return GraphRunner(parts, library, Eligibility(lambda shape: ask_plugins(host, shape)), settings)
+
+
+def make_recorder(device: str) -> Recorder:
+    if device != "cuda":
+        return ReferenceRecorder()
+    from specserve.graphs.cuda_recorder import CudaRecorder  # asks the driver for a pool and a stream
+
+    return CudaRecorder()
+
+
+def make_memory(config: EngineConfig, model: DecoderModel, most_rows: int) -> tuple[GraphMemory, int]:
+    """The buffers, and how many bytes they and all recordings may take."""
+    sizes = RowSizes(model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim, model.vocab_size)
+    if config.graph_memory is not None:
+        most_bytes = parse_bytes(config.graph_memory)
+    else:
+        most_bytes = int(free_memory(config.device) * SHARE_OF_FREE_MEMORY)
+    needed = GraphMemory.bytes_for(most_rows, sizes, model.dtype)
+    if needed > most_bytes:
+        raise ConfigError(
+            f"the buffers of graphs for {most_rows} rows take {needed} bytes; got room for {most_bytes}. "
+            "Give more with --graph-memory, let --graph-buckets end earlier, or pass --graphs none."
+        )
+    return GraphMemory(most_rows, sizes, model.dtype, torch.device(config.device)), most_bytes
+
+
+def greedy_sampler(sampler: Sampler) -> GreedySampler | None:
+    return cast("GreedySampler", sampler) if hasattr(sampler, "greedy_tokens") else None
+
+
+def ask_plugins(host: PluginHost, shape: GraphShape) -> Answers:
+    return Answers(*host.try_collect("decline_graph", checked_reason, shape=shape))

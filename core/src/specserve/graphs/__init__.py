@@ -1,0 +1,1 @@
+"""Recorded forward passes: buckets, memory at addresses that stay, recording, replay, eligibility."""

@@ -1,0 +1,103 @@
+"""The recorder of CUDA devices: one `torch.cuda.CUDAGraph` per piece, all of them in one memory pool.
+
+Pieces are captured on a stream of their own, after a run that is not captured: that compiles kernels and makes the
+handles of libraries. Recordings share their pool, so only one of them may run at a time, and what a piece allocates is
+overwritten by other recordings.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import torch
+
+from specserve.faults import FAULTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.cuda import _POOL_HANDLE
+
+    from specserve.protocols import Cut
+
+THREAD_LOCAL = "thread_local"
+"""Other threads may allocate device memory while a piece is captured, as for a LoRA adapter that is loaded."""
+
+
+class CudaRecording:
+    """`specserve.protocols.Recording`: graphs, and the actions between them."""
+
+    def __init__(self) -> None:
+        self.graphs: list[torch.cuda.CUDAGraph] = []
+        self.actions: list[Callable[[], None]] = []
+
+    def replay(self) -> None:
+        graphs = iter(self.graphs)
+        next(graphs).replay()
+        for action, graph in zip(self.actions, graphs, strict=True):
+            action()
+            graph.replay()
+
+
+class CudaCapture:
+    """While a function is captured."""
+
+    def __init__(self, pool: _POOL_HANDLE) -> None:
+        self.pool = pool
+        self.recording = CudaRecording()
+
+    def begin(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        graph.capture_begin(pool=self.pool, capture_error_mode=THREAD_LOCAL)
+        self.recording.graphs.append(graph)
+
+    def end(self) -> None:
+        self.recording.graphs[-1].capture_end()
+
+    def cut(self, action: Callable[[], None]) -> None:
+        self.end()
+        self.recording.actions.append(action)
+        self.begin()
+
+
+class CudaRecorder:
+    """`specserve.protocols.Recorder`."""
+
+    name = "cuda"
+
+    def __init__(self) -> None:
+        self.stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        self.pool = torch.cuda.graph_pool_handle()
+        self.num_bytes = 0
+
+    def record(self, function: Callable[[Cut], None]) -> CudaRecording:
+        before = free_bytes()
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            function(no_action)
+            self.stream.synchronize()
+            recording = self.capture(function)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        self.num_bytes += max(0, before - free_bytes())
+        return recording
+
+    def capture(self, function: Callable[[Cut], None]) -> CudaRecording:
+        capture = CudaCapture(self.pool)
+        capture.begin()
+        try:
+            function(capture.cut)
+        except FAULTS:
+            with suppress(*FAULTS):  # the first error says more
+                capture.end()
+            raise
+        capture.end()
+        return capture.recording
+
+
+def no_action(action: Callable[[], None]) -> None:
+    """What runs between pieces is not needed to compile the pieces."""
+
+
+def free_bytes() -> int:
+    return int(torch.cuda.mem_get_info()[0])

@@ -1,0 +1,76 @@
+"""The attention of piecewise graphs: it ends a piece, and what it calls runs between two pieces in every replay.
+
+The backend sees the rows of the step alone, never padding, and its plan is made anew for every step.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from specserve.faults import BadAnswerError
+from specserve.protocols import AttentionBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from specserve.batch.batch import Batch
+    from specserve.graphs.memory import GraphMemory
+    from specserve.kv.cache import KVCache
+    from specserve.protocols import Cut
+
+
+class CutAttention(AttentionBackend):
+    """`backend`: the engine's; `of_step` is it, or the part of it that serves the step."""
+
+    def __init__(self, backend: AttentionBackend, memory: GraphMemory) -> None:
+        self.name, self.backend, self.memory = backend.name, backend, memory
+        self.of_step: AttentionBackend = backend
+        self.plan_of_step: object = None
+        self.num_rows = 0
+        self.cut: Cut = run_now
+        """Of the recording that is made or replayed."""
+
+    @property
+    def writable_cache(self) -> KVCache | None:
+        return self.backend.writable_cache
+
+    def load(self, of_step: AttentionBackend, plan: object, num_rows: int) -> None:
+        """Before a replay: who attends the next step's rows, and its plan for them."""
+        self.of_step, self.plan_of_step, self.num_rows = of_step, plan, num_rows
+
+    def plan(self, batch: Batch) -> None:
+        """Nothing: see `load`."""
+
+    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: object) -> Tensor:
+        rows, memory = len(q), self.memory
+        memory.queries[:rows], memory.keys[:rows], memory.values[:rows] = q, k, v
+        self.cut(partial(self.attend_rows, partial(self.forward_rows, layer)))
+        return memory.attended[:rows]
+
+    def attend(self, layer: int, q: Tensor, plan: object) -> Tensor:
+        rows, memory = len(q), self.memory
+        memory.queries[:rows] = q
+        self.cut(partial(self.attend_rows, partial(self.attend_written, layer)))
+        return memory.attended[:rows]
+
+    def attend_rows(self, attention: Callable[[Tensor], Tensor]) -> None:
+        queries = self.memory.queries[: self.num_rows]
+        out = attention(queries)
+        if out.shape != queries.shape:  # a broadcast would reach the rows of other requests
+            raise BadAnswerError("gave attention of another shape than the queries")
+        self.memory.attended[: self.num_rows] = out
+
+    def forward_rows(self, layer: int, queries: Tensor) -> Tensor:
+        keys, values = self.memory.keys[: self.num_rows], self.memory.values[: self.num_rows]
+        return self.of_step.forward(layer, queries, keys, values, self.plan_of_step)
+
+    def attend_written(self, layer: int, queries: Tensor) -> Tensor:
+        return self.of_step.attend(layer, queries, self.plan_of_step)
+
+
+def run_now(action: Callable[[], None]) -> None:
+    """A cut outside of recordings."""
+    action()

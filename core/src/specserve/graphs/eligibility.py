@@ -1,0 +1,62 @@
+"""Whether a step may be replayed. Plugins are asked once for each shape, and every reason is kept.
+
+A plugin that raises, or answers something else than a text, has declined: what it would have refused must not happen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.faults import BadAnswerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from specserve.protocols import GraphShape
+
+MOST_SHAPES = 4096
+"""Decisions that are kept; the oldest is forgotten for another one."""
+MOST_REASONS = 64
+"""Different reasons of plugins; further ones are counted as one, so that labels of metrics stay few."""
+OTHER_REASONS = "other reasons of plugins"
+MAX_REASON = 200
+
+
+class Answers:
+    """What the plugins said of one shape: the reasons of those that decline, and who failed to answer."""
+
+    def __init__(self, reasons: Iterable[tuple[str, str]], failed: Iterable[str]) -> None:
+        self.reasons = [*(f"{plugin}: {reason}" for plugin, reason in reasons)]
+        self.reasons += [f"{plugin}: it failed to say whether it declines" for plugin in failed]
+
+
+class Eligibility:
+    """`ask`: all plugins."""
+
+    def __init__(self, ask: Callable[[GraphShape], Answers]) -> None:
+        self.ask = ask
+        self.decisions: dict[GraphShape, str] = {}
+        self.reasons: set[str] = set()
+
+    def declined(self, shape: GraphShape) -> str:
+        """Why plugins decline; empty where none does."""
+        if shape not in self.decisions:
+            if len(self.decisions) >= MOST_SHAPES:
+                del self.decisions[next(iter(self.decisions))]
+            self.decisions[shape] = self.bounded("; ".join(self.ask(shape).reasons))
+        return self.decisions[shape]
+
+    def bounded(self, reason: str) -> str:
+        if not reason or reason in self.reasons:
+            return reason
+        if len(self.reasons) >= MOST_REASONS:
+            return OTHER_REASONS
+        self.reasons.add(reason)
+        return reason
+
+
+def checked_reason(answer: object) -> str:
+    """A plugin's reason on one line. Raises BadAnswerError."""
+    if not isinstance(answer, str) or not answer.strip():
+        raise BadAnswerError("gave something else than a reason or None")
+    return " ".join(answer.split())[:MAX_REASON]

@@ -1,0 +1,72 @@
+"""What recorded passes read and write: allocated once, for the largest bucket, and shared by all of them.
+
+Letters: T rows, H hidden size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from specserve.batch.hidden_states import HiddenStates
+from specserve.batch.static_rows import StaticRows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+
+class RowSizes(NamedTuple):
+    """Numbers of a row."""
+
+    hidden: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab: int
+
+
+class GraphMemory:
+    """`most_rows`: of the largest bucket."""
+
+    def __init__(self, most_rows: int, sizes: RowSizes, dtype: torch.dtype, device: torch.device) -> None:
+        self.most_rows, self.sizes, self.dtype, self.device = most_rows, sizes, dtype, device
+        self.rows = StaticRows(most_rows, device)
+        self.x = self.empty(sizes.hidden)
+        """The last layer's output."""
+        self.queries, self.attended = (self.empty(sizes.num_heads, sizes.head_dim) for _ in range(2))
+        self.keys, self.values = (self.empty(sizes.num_kv_heads, sizes.head_dim) for _ in range(2))
+        self.logits = self.empty(sizes.vocab, dtype=torch.float32)
+        self.greedy = self.empty(dtype=torch.int64)
+        """The token of the largest logit of each row, where a graph computes it."""
+        self.hidden: dict[tuple[int, ...], Tensor] = {}
+        """By the layers that are read, in ascending order: [T, numbers of all of them]."""
+
+    def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Zeros, so that padding holds numbers."""
+        return torch.zeros((self.most_rows, *shape), dtype=dtype or self.dtype, device=self.device)
+
+    def taps(self, layers: tuple[int, ...], rows: int) -> Mapping[int, Tensor]:
+        """Where a pass over so many rows copies the outputs of these layers."""
+        if not layers:
+            return {}
+        if layers not in self.hidden:
+            self.hidden[layers] = self.empty(self.sizes.hidden * len(layers))
+        return HiddenStates(layers, self.hidden[layers], 0, rows)
+
+    @staticmethod
+    def bytes_for(most_rows: int, sizes: RowSizes, dtype: torch.dtype) -> int:
+        """Without hidden states."""
+        attention = 2 * (sizes.num_heads + sizes.num_kv_heads) * sizes.head_dim
+        of_ids = 4 * torch.int64.itemsize  # those of `rows` and `greedy`
+        return most_rows * ((sizes.hidden + attention) * dtype.itemsize + sizes.vocab * torch.float32.itemsize + of_ids)
+
+    @property
+    def num_bytes(self) -> int:
+        tensors = (
+            self.rows.memory, self.x, self.queries, self.attended, self.keys, self.values, self.logits, self.greedy,
+            *self.hidden.values(),
+        )  # fmt: skip
+        return sum(tensor.nbytes for tensor in tensors)

@@ -1,0 +1,105 @@
+"""The recorded passes of one bucket: full ones, and piecewise ones around attention that is not recorded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from specserve.batch.batch import Batch
+    from specserve.graphs.adapters import GraphLora
+    from specserve.graphs.cut_attention import CutAttention
+    from specserve.graphs.memory import GraphMemory
+    from specserve.protocols import Cut, ForwardPass, GraphPlan, GreedySampler, Recorder, Recording
+
+NO_ROWS = torch.empty((3, 0), dtype=torch.int64)
+
+
+@dataclass(eq=False)
+class RecordedStep:
+    """`padded`: the bucket's batch in the memory, with a `GraphLora` where its steps have adapters. `taps`: where it
+    copies hidden states."""
+
+    memory: GraphMemory
+    padded: Batch
+    passes: ForwardPass
+    taps: Mapping[int, Tensor]
+    recording: Recording | None = field(default=None, init=False)
+
+    @property
+    def lora(self) -> GraphLora | None:
+        lora: GraphLora | None = self.padded.lora  # type: ignore[assignment]
+        return lora
+
+    @property
+    def computes_greedy(self) -> bool:
+        return False
+
+    def record(self, recorder: Recorder) -> None:
+        """With padding in every row, so that no request and no slot of the cache is touched."""
+        self.memory.rows.load(NO_ROWS, self.padded.num_rows)
+        self.recording = recorder.record(self.compute)
+
+    def compute(self, cut: Cut) -> None:
+        """What is recorded."""
+        raise NotImplementedError
+
+    def load(self, batch: Batch) -> str:
+        """The batch becomes what is replayed next; rows that it lacks are padding. Empty, or why it does not fit."""
+        assert batch.host_rows is not None, "the step was made to be recorded"
+        self.memory.rows.load(batch.host_rows, self.padded.num_rows)
+        if self.lora is not None:
+            assert batch.lora is not None, "a graph with adapters serves steps with adapters"
+            self.lora.load(batch.lora)
+        return ""
+
+    def replay(self) -> None:
+        assert self.recording is not None, "recorded before it is replayed"
+        self.recording.replay()
+
+
+@dataclass(eq=False)
+class FullGraph(RecordedStep):
+    """A decode or verify step, from token ids to logits. With `sampler` to greedy tokens too."""
+
+    plan: GraphPlan
+    sampler: GreedySampler | None
+
+    @property
+    def computes_greedy(self) -> bool:
+        return self.sampler is not None
+
+    def load(self, batch: Batch) -> str:
+        return self.plan.load(batch) or super().load(batch)
+
+    def compute(self, cut: Cut) -> None:
+        passes, padded, memory, rows = self.passes, self.padded, self.memory, self.padded.num_rows
+        x = passes.layers(passes.embed(padded), padded, self.plan.plan, self.taps)
+        logits = passes.logits(x, padded)
+        memory.logits[:rows] = logits
+        if self.sampler is not None:
+            self.sampler.greedy_tokens(logits, memory.greedy[:rows])
+
+
+@dataclass(eq=False)
+class PiecewiseGraph(RecordedStep):
+    """All layers but their attention. `attention`: the one that `passes` was made with."""
+
+    attention: CutAttention
+
+    def load(self, batch: Batch) -> str:
+        backend = self.attention.backend.backend_for(batch)
+        self.attention.load(backend, backend.plan(batch), batch.num_rows)
+        return super().load(batch)
+
+    def compute(self, cut: Cut) -> None:
+        passes, padded, rows = self.passes, self.padded, self.padded.num_rows
+        self.attention.cut = cut
+        x = passes.layers(passes.embed(padded), padded, None, self.taps)
+        self.memory.x[:rows] = x[:rows]

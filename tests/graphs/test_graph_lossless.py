@@ -1,0 +1,109 @@
+"""Losslessness with graphs: alone and with every drafter, adapters and the hybrid backend, each with its replays."""
+
+from __future__ import annotations
+
+import pytest
+from eagle_engines import KINDS, UNMEASURED, eagle_options, with_planner, write_draft, write_target
+from graph_runs import assert_same
+from toy_adapters import lora_of, lora_options, under, write_adapters
+
+from specserve.speculation.planning import VerifyAll
+from specserve.testing.engines import make_engine, verify_everything
+from specserve.testing.requests import toy_request, varied_requests
+
+VOCAB = 64
+HYBRID = {"hybrid_attn": {"prefill": "sdpa", "decode": "cpu_paged", "verify": "cpu_paged"}}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+@pytest.fixture(scope="module")
+def drafts(target, tmp_path_factory):
+    path = tmp_path_factory.mktemp("drafts")
+    return {kind: write_draft(path / kind, kind, target) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def adapters(target, tmp_path_factory):
+    return write_adapters(tmp_path_factory.mktemp("adapters"), target, 6)
+
+
+def requests_for(count):
+    """Some repeat themselves, so that there is something to draft; some ask for the prompt's log-probabilities."""
+    repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=24, logit_bias={6: 12.0 + i}, seed=i) for i in range(5)]
+    scored = [toy_request(f"p{i}", range(1, 30 + i), max_tokens=6, prompt_logprobs=2, logprobs=2) for i in range(2)]
+    return [*varied_requests(count, vocab_size=VOCAB), *repetitive, *scored]
+
+
+def engines(target, *, plugins=(), options=None, verify=True, **fields):
+    def make(graphs):
+        engine = make_engine(
+            target, plugins=("cpu", *plugins), graphs=graphs, plugin_options=options or {}, **fields
+        ).engine
+        return verify_everything(engine) if verify else engine
+
+    return make
+
+
+def pinning(engine, adapters, count=14):
+    """The engine with every adapter pinned, and requests under them in turn. Their namespaces are hashes of the files:
+    the same in every engine."""
+    requests, names = requests_for(count), [None, *adapters]
+    return engine, under(lora_of(engine), requests, [names[i % len(names)] for i in range(len(requests))])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("fields", [{}, {"max_num_seqs": 1}, {"max_num_batched_tokens": 24, "max_num_seqs": 5}])
+def test_without_plugins_every_step_is_replayed(target, fields, dtype):
+    assert_same(engines(target, dtype=dtype, verify=False, **fields), requests_for(14))
+
+
+def test_with_ngram(target):
+    runs = assert_same(engines(target, plugins=("ngram",)), requests_for(14))
+    assert runs["full"].metrics.num_accepted_tokens > 20
+
+
+def test_with_the_hybrid_backend(target):
+    assert_same(engines(target, plugins=("hybrid_attn", "ngram"), options=HYBRID), requests_for(14))
+
+
+@pytest.mark.parametrize("beside", [(), ("ngram",), ("hybrid_attn", "ngram")])
+def test_with_adapters(target, adapters, beside):
+    options = lora_options(adapters, max_loaded=64) | (HYBRID if "hybrid_attn" in beside else {})
+    make = engines(target, plugins=("lora", *beside), options=options)
+    assert_same(lambda graphs: pinning(make(graphs), adapters)[0], pinning(make("none"), adapters)[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"), [("standalone", {}), ("eagle", {"topk": 3}), ("eagle3", {"topk": 2}), ("mtp", {})]
+)
+def test_with_each_head(target, drafts, kind, settings):
+    chosen = eagle_options(drafts[kind], steps=3, **settings)
+
+    def make(graphs):
+        engine = make_engine(
+            target, plugins=("cpu", *chosen["plugins"]), plugin_options=chosen["plugin_options"], extra=UNMEASURED,
+            graphs=graphs,
+        ).engine  # fmt: skip
+        return with_planner(engine, VerifyAll(32))
+
+    runs = assert_same(make, requests_for(12))
+    assert runs["full"].metrics.num_accepted_tokens > 10
+
+
+def test_with_everything(target, drafts, adapters):
+    chosen = eagle_options(drafts["eagle3"], steps=3, topk=2)["plugin_options"]
+    options = chosen | HYBRID | lora_options(adapters, max_loaded=64)
+
+    def make(graphs):
+        engine = make_engine(
+            target, plugins=("cpu", "eagle", "ngram", "lora", "hybrid_attn"), plugin_options=options, extra=UNMEASURED,
+            graphs=graphs,
+        ).engine  # fmt: skip
+        return pinning(with_planner(engine, VerifyAll(32)), adapters)
+
+    runs = assert_same(lambda graphs: make(graphs)[0], make("none")[1], timed=True)
+    assert runs["full"].metrics.num_accepted_tokens > 10
