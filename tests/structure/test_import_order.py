@@ -22,7 +22,7 @@ COMPONENTS = {
     "kernels": "batch kv models protocols sampling root",
     "attention": "batch kernels kv plugins protocols root",
     "graphs": "batch kv protocols root",
-    "draft_models": "batch kv models protocols sampling root",
+    "draft_models": "batch graphs kv models protocols sampling root",
     "speculation": "batch root",
     "guards": "batch plugins protocols speculation root",
     "builtin": "attention hookspecs kernels protocols sampling root",

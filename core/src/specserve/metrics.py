@@ -9,8 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from specserve.faults import FaultLog
+
+if TYPE_CHECKING:
+    from specserve.types import GraphUse
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
@@ -62,5 +66,6 @@ class EngineMetrics:
     drafters_disabled: set[str] = field(default_factory=set)
     faults: FaultLog = field(default_factory=FaultLog)
     """Of plugins' other parts, and of requests that could not be computed."""
-    graph_steps: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By (mode, reason)."""
+    graph_steps: Counter[GraphUse] = field(default_factory=Counter)
+    graph_draft_passes: Counter[GraphUse] = field(default_factory=Counter)
+    """Of draft models, where graphs are on."""

@@ -7,7 +7,7 @@ Letters: R rows, P rows padded to whole tiles, H the draft model's hidden size.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -35,12 +35,22 @@ class PiecewisePass:
     def step(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
     ) -> DraftStep:
-        x, side = self.passes.embed(batch), None
+        x = self.layers(self.passes, batch, self.attention.plan(batch), hidden, from_target=from_target)
+        return self.choose(x, batch, rows, count)
+
+    def layers(
+        self, passes: ForwardPass, batch: Batch, plan: Any, hidden: Tensor | None, *, from_target: bool
+    ) -> Tensor:
+        """From token ids and hidden states to the last layer's output, [P, H]; `passes`: over the head's layers."""
+        x, side = passes.embed(batch), None
         if self.head.reads_hidden:
             assert hidden is not None, "every row reads a hidden state"
             states = self.in_tiles(self.of_target, hidden) if from_target else hidden
             x, side = self.enter(x, padded(states, len(x)))
-        x = self.passes.layers(x, batch, self.attention.plan(batch), side=side)
+        return passes.layers(x, batch, plan, side=side)
+
+    def choose(self, x: Tensor, batch: Batch, rows: Sequence[ScoredRow], count: int) -> DraftStep:
+        """From the last layer's output, which is not kept, to tokens and own hidden states."""
         logits = self.passes.logits(x, batch)
         tokens = choose(self.decoder.kernels.sampler, logits, rows, self.head.vocabulary, count)
         return DraftStep(tokens, self.own(x[: batch.num_rows], batch) if self.head.reads_hidden else None)

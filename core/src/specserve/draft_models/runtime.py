@@ -7,12 +7,15 @@ lie behind the committed ones, in blocks that belong to no request (`scratch`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.batch.builder import BatchBuilder
+from specserve.draft_models.counted_pass import counted
 from specserve.draft_models.draft_spans import draft_span
 from specserve.draft_models.feeds import Feeds
 from specserve.draft_models.head_pass import PiecewisePass
+from specserve.draft_models.recorded_pass import RecordedDraftPass
 from specserve.draft_models.sequences import FedSequence
 from specserve.draft_models.silent_run import SilentRun, begin_run, committed_rows
 from specserve.draft_models.waiting_hidden import WaitingHidden
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.draft_models.feeds import DraftMemory, Reading
+    from specserve.draft_models.recorded_pass import DraftGraphMaker
     from specserve.models.draft_head import DraftHead
     from specserve.protocols import DraftLayers, DraftPass, DraftRows, Feed, KernelSet, TargetCosts
     from specserve.types import ForwardOutput, Verdict
@@ -47,8 +51,9 @@ class DraftModelRuntime:
         kernels: KernelSet,
         memory: DraftMemory,
         costs: TargetCosts | None = None,
+        graphs: DraftGraphMaker | None = None,
     ) -> None:
-        self.layers, self.kernels, self.costs = layers, kernels, costs
+        self.layers, self.kernels, self.costs, self.graphs = layers, kernels, costs, graphs
         self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
         self.builder = BatchBuilder(memory.block_size, memory.device)
         row_bytes = 0 if self.notes.states is None else self.notes.states[0].nbytes
@@ -74,7 +79,13 @@ class DraftModelRuntime:
         pieces = PiecewisePass(head, passes, self.attention)
         fuse = getattr(self.kernels, "fuse_draft", None)
         fused: DraftPass | None = None if fuse is None else fuse(head, pieces, self.attention)
-        self.passes = pieces if fused is None else fused
+        if self.graphs is None:
+            self.passes = pieces if fused is None else fused
+        elif fused is None:
+            make_pass = partial(forward_pass, head.decoder, self.kernels)
+            self.passes = RecordedDraftPass(pieces, self.graphs.make(head.decoder), make_pass)
+        else:
+            self.passes = counted(fused, self.kernels.name, self.graphs.counts)
         return self.passes
 
     def start(self, request: Request) -> None:

@@ -6,6 +6,7 @@ in memory, then the parts of the step loop are made. What plugins' hooks return 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -19,7 +20,8 @@ from specserve.engine.connect_drafters import DraftTarget, connect_drafters, dra
 from specserve.engine.description import describe
 from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
-from specserve.engine.make_runner import make_runner
+from specserve.engine.graph_runner import GraphRunner
+from specserve.engine.make_runner import draft_graphs_of, make_runner
 from specserve.engine.measure_costs import measure_costs
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import (
@@ -88,17 +90,19 @@ class Components(NamedTuple):
 
 
 def assemble(
-    config: EngineConfig, host: PluginHost, on_progress: Callable[[int, int], None] | None = None
+    config: EngineConfig, host: PluginHost, on_progress: Callable[[str, int, int], None] | None = None
 ) -> Assembled:
     """Load everything and make the engine. Raises ConfigError and its kind."""
     parts = load_components(config, host, on_progress)
     engine = Engine(make_parts(parts))
+    if parts.config.graph_warm_up and isinstance(engine.runner, GraphRunner):
+        engine.runner.warm_up(None if on_progress is None else partial(on_progress, "recording graphs"))
     description = describe(parts.config, host, parts.kernels, parts.attention, parts.drafters, engine)
     return Assembled(engine, parts.config, parts.tokenizer, description)
 
 
 def load_components(
-    config: EngineConfig, host: PluginHost, on_progress: Callable[[int, int], None] | None
+    config: EngineConfig, host: PluginHost, on_progress: Callable[[str, int, int], None] | None
 ) -> Components:
     path = locate_model(config.model)
     config = resolve_config(config, read_config(path).dtype)
@@ -113,7 +117,7 @@ def load_components(
         dtype=config.dtype,
         device=config.device,
         max_model_len=config.max_model_len,
-        on_progress=on_progress,
+        on_progress=None if on_progress is None else partial(on_progress, "loading"),
     )
     config = msgspec.structs.replace(config, max_model_len=model.max_model_len)
     host.collect("adapt_model", model=model, config=config)
@@ -136,8 +140,9 @@ def make_parts(c: Components) -> EngineParts:
     costs = step_costs(c, runner, builder, planner)
     calibration = Calibration()
     planner = planner or default_planner(c, costs, calibration)
-    connect_drafters(config, host, c.drafters, DraftTarget(c.model, c.kernels.kernels, cache, costs))
     metrics = EngineMetrics(faults=host.faults)
+    graphs = draft_graphs_of(runner, metrics.graph_draft_passes)
+    connect_drafters(config, host, c.drafters, DraftTarget(c.model, c.kernels.kernels, cache, costs, graphs))
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     cache_tokens = cache.num_blocks * cache.block_size
     return EngineParts(

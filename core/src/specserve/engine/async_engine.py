@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.engine.admission import queue_full
+from specserve.engine.description import describe_graphs
 from specserve.engine.mailbox import Mailbox
 from specserve.engine.step_thread import StepThread
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
@@ -55,7 +56,7 @@ class AsyncEngine:
         config: EngineConfig,
         *,
         extra: Mapping[str, InProcessPlugin] | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
+        on_progress: Callable[[str, int, int], None] | None = None,
     ) -> AsyncEngine:
         """Load the plugins and the model, off the loop. Raises ConfigError and its kind."""
         from specserve.engine.assembly import assemble  # torch: not at import time
@@ -83,7 +84,8 @@ class AsyncEngine:
         return self.engine.verifier.lossless
 
     def describe(self) -> JsonObject:
-        return self.description
+        """What was chosen at start-up, and the graphs so far."""
+        return {**self.description, "graphs": describe_graphs(self.engine)}
 
     def observer_metrics(self) -> list[Metric]:
         return self.engine.observer_metrics()

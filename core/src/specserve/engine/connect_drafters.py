@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.config import EngineConfig
+    from specserve.draft_models.recorded_pass import DraftGraphMaker
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, DraftLayers, KernelSet, ModelDrafter, TargetCosts
@@ -54,10 +55,12 @@ class DraftTarget(NamedTuple):
     kernels: KernelSet
     cache: KVCache
     costs: TargetCosts | None
+    graphs: DraftGraphMaker | None
+    """None where nothing is recorded."""
 
 
 def connect_drafters(config: EngineConfig, host: PluginHost, drafters: Sequence[Drafter], target: DraftTarget) -> None:
-    model, kernels, cache, costs = target
+    model, kernels, cache, costs, graphs = target
     for drafter in drafters:
         if (layers := drafter.needs.layers) is None:
             continue
@@ -71,4 +74,5 @@ def connect_drafters(config: EngineConfig, host: PluginHost, drafters: Sequence[
             width = len(hidden_layers) * model.hidden_size
             states = torch.zeros((cache.num_blocks, width), dtype=model.dtype, device=model.device)
         memory = DraftMemory(attention.backend, BlockNotes(states), config.block_size, cache.num_blocks, model.device)
-        cast("ModelDrafter", drafter).connect(DraftModelRuntime(layers, hidden_layers, kernels, memory, costs))
+        runtime = DraftModelRuntime(layers, hidden_layers, kernels, memory, costs, graphs)
+        cast("ModelDrafter", drafter).connect(runtime)

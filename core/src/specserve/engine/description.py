@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.engine.engine import Engine
     from specserve.engine.roles import OwnedKernels
-    from specserve.json_types import JsonObject
+    from specserve.json_types import JsonObject, JsonValue
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter
 
@@ -39,6 +39,15 @@ def describe(
         "kv_cache_tokens": engine.parts.limits.cache_tokens,
         "config": config,
     }
+
+
+def describe_graphs(engine: Engine) -> JsonObject:
+    """The mode, what was recorded, and how steps ran so far, with the reasons of those that ran in no better mode."""
+    steps: list[JsonValue] = [
+        {"mode": mode, "reason": reason, "steps": count}
+        for (mode, reason), count in list(engine.metrics.graph_steps.items())
+    ]
+    return {**engine.runner.describe_graphs(), "steps": steps}
 
 
 def describe_kernels(config: EngineConfig, host: PluginHost, owned: OwnedKernels) -> str:

@@ -12,7 +12,6 @@ from specserve.batch.hidden_states import HiddenStates
 from specserve.engine.runner import Runner
 from specserve.graphs.adapters import GraphLora
 from specserve.graphs.cut_attention import CutAttention
-from specserve.graphs.library import GraphKey
 from specserve.graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
 from specserve.graphs.shapes import facts_of
 from specserve.inference import inference
@@ -23,7 +22,7 @@ from specserve.sampling.sampler import is_greedy
 from specserve.types import ForwardOutput, GraphUse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from torch import Tensor
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from specserve.graphs.eligibility import Eligibility
     from specserve.graphs.library import GraphLibrary
     from specserve.graphs.shapes import StepFacts
+    from specserve.json_types import JsonObject
     from specserve.protocols import (
         AttentionBackend,
         Delta,
@@ -45,7 +45,22 @@ if TYPE_CHECKING:
     )
 
 MODES: Mapping[str, tuple[GraphMode, ...]] = {"full": ("full", "piecewise"), "piecewise": ("piecewise",)}
-"""What a decode or verify step is tried with, in this order, by --graphs."""
+"""What a decode or verify step, or a pass of a draft model, is tried with, in this order, by --graphs."""
+
+
+class StepKey(NamedTuple):
+    """`specserve.graphs.library.GraphKey` of the target's steps."""
+
+    mode: GraphMode
+    rows: int
+    requests: int
+    """0 in piecewise graphs, whose attention is not recorded."""
+    hidden_layers: tuple[int, ...]
+    lora_segments: int
+    lora_rank: int
+    greedy: bool
+    """Does it compute greedy tokens?"""
+    backend: AttentionBackend
 
 
 class GraphSettings(NamedTuple):
@@ -64,7 +79,7 @@ class GraphRunner(Runner):
     """A runner with graphs."""
 
     def __init__(
-        self, step: StepParts, library: GraphLibrary, eligibility: Eligibility, settings: GraphSettings
+        self, step: StepParts, library: GraphLibrary[StepKey], eligibility: Eligibility, settings: GraphSettings
     ) -> None:
         super().__init__(step)
         self.library, self.eligibility, self.settings = library, eligibility, settings
@@ -104,7 +119,7 @@ class GraphRunner(Runner):
         found = self.library.find(key, self.make)
         return found if isinstance(found, str) else found.load(batch) or found
 
-    def key_of(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> GraphKey | str:
+    def key_of(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> StepKey | str:
         settings, backend = self.settings, self.attention
         rows, requests = settings.rows.holding(facts.rows), settings.requests.holding(facts.requests)
         if rows is None or requests is None:
@@ -120,11 +135,11 @@ class GraphRunner(Runner):
             greedy = settings.greedy_sampler is not None and any(is_greedy(span.request) for span in batch.spans)
         else:
             requests = 0
-        return GraphKey(mode, rows, requests, facts.hidden_layers, segments, rank, greedy, backend)
+        return StepKey(mode, rows, requests, facts.hidden_layers, segments, rank, greedy, backend)
 
     # --- recording ----------------------------------------------------------------------------------
 
-    def make(self, key: GraphKey) -> RecordedStep | str:
+    def make(self, key: StepKey) -> RecordedStep | str:
         """What is to be recorded, or why it cannot be."""
         if self.foreign_delta:
             return self.foreign_delta
@@ -143,7 +158,27 @@ class GraphRunner(Runner):
         sampler = self.settings.greedy_sampler if key.greedy else None
         return FullGraph(self.memory, padded, self.full_pass(key.backend), taps, plan, sampler)
 
-    def make_lora(self, key: GraphKey) -> GraphLora | None:
+    def warm_up(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+        """Record what steps without adapters may need. Those of the most rows come first: their buffers serve all."""
+        keys = [*self.warm_up_keys()]
+        for done, key in enumerate(keys):
+            self.library.find(key, self.make)
+            if on_progress is not None:
+                on_progress(done + 1, len(keys))
+
+    def warm_up_keys(self) -> Iterator[StepKey]:
+        settings, layers = self.settings, self.hidden.layers
+        sizes = settings.rows.sizes[::-1]
+        if settings.mode == "full":
+            backend = self.attention.backend_for(self.memory.rows.padded(1, settings.block_size))
+            for rows in sizes:
+                for requests in settings.requests.up_to(rows):
+                    for greedy in (True, False) if settings.greedy_sampler is not None else (False,):
+                        yield StepKey("full", rows, requests, layers, 0, 0, greedy, backend)
+        for rows in sizes:
+            yield StepKey("piecewise", rows, 0, layers, 0, 0, False, self.attention)
+
+    def make_lora(self, key: StepKey) -> GraphLora | None:
         limits = AdapterLimits(key.rows, key.lora_segments, key.lora_rank)
         make = partial(self.kernels.graph_adapters, self.adapted_projections, limits)
         return None if make() is None else GraphLora(cast("Callable[[], GraphAdapters]", make))
@@ -157,6 +192,19 @@ class GraphRunner(Runner):
         passes = forward_pass(self.model, self.kernels, attention)
         passes.reserve(self.memory.most_rows)
         return passes
+
+    def describe_graphs(self) -> JsonObject:
+        library, settings = self.library, self.settings
+        keys, failed = list(library.recorded), list(library.failed.items())
+        return {
+            "mode": settings.mode,
+            "recorder": library.recorder.name,
+            "row_buckets": settings.rows.sizes,
+            "recorded": {mode: sum(key.mode == mode for key in keys) for mode in MODES[settings.mode]},
+            "bytes": library.num_bytes,
+            "most_bytes": library.most_bytes,
+            "not_recorded": [{"mode": key.mode, "rows": key.rows, "reason": reason} for key, reason in failed],
+        }
 
     # --- after a replay -----------------------------------------------------------------------------
 

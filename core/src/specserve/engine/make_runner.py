@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from specserve.config import parse_bytes
-from specserve.engine.graph_runner import GraphRunner, GraphSettings
+from specserve.draft_models.recorded_pass import DraftGraphMaker, DraftGraphs
+from specserve.engine.graph_runner import MODES, GraphRunner, GraphSettings, StepKey
 from specserve.engine.runner import Runner
 from specserve.engine.size_cache import free_memory
 from specserve.errors import ConfigError
@@ -18,11 +19,15 @@ from specserve.graphs.memory import GraphMemory, RowSizes
 from specserve.graphs.reference_recorder import ReferenceRecorder
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from specserve.config import EngineConfig
+    from specserve.draft_models.recorded_pass import DraftKey
     from specserve.engine.runner import StepParts
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import GraphMode, GraphShape, GreedySampler, Phase, Recorder, Sampler
+    from specserve.types import GraphUse
 
 SHARE_OF_FREE_MEMORY = 0.1
 
@@ -43,8 +48,24 @@ def make_runner(config: EngineConfig, host: PluginHost, parts: StepParts, sample
         config.block_size,
     )
     memory, most_bytes = make_memory(config, parts.model, rows.largest)
-    library = GraphLibrary(make_recorder(config.device), memory, most_bytes, host.faults)
+    library: GraphLibrary[StepKey] = GraphLibrary(make_recorder(config.device), memory, most_bytes, host.faults)
     return GraphRunner(parts, library, Eligibility(lambda shape: ask_plugins(host, shape)), settings)
+
+
+def draft_graphs_of(runner: Runner, counts: Counter[GraphUse]) -> DraftGraphMaker | None:
+    """For the passes of draft models; None where nothing is recorded."""
+    if not isinstance(runner, GraphRunner):
+        return None
+    settings, target = runner.settings, runner.library
+
+    def make(decoder: DecoderModel) -> DraftGraphs:
+        memory = GraphMemory(target.memory.most_rows, row_sizes(decoder), decoder.dtype, decoder.device)
+        library: GraphLibrary[DraftKey] = GraphLibrary(target.recorder, memory, target.most_bytes, target.faults)
+        modes = MODES[settings.mode]
+        own = settings.rows, settings.requests, library, runner.eligibility, counts, settings.block_size
+        return DraftGraphs(modes, *own)
+
+    return DraftGraphMaker(counts, make)
 
 
 def make_recorder(device: str) -> Recorder:
@@ -57,7 +78,7 @@ def make_recorder(device: str) -> Recorder:
 
 def make_memory(config: EngineConfig, model: DecoderModel, most_rows: int) -> tuple[GraphMemory, int]:
     """The buffers, and how many bytes they and all recordings may take."""
-    sizes = RowSizes(model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim, model.vocab_size)
+    sizes = row_sizes(model)
     if config.graph_memory is not None:
         most_bytes = parse_bytes(config.graph_memory)
     else:
@@ -69,6 +90,10 @@ def make_memory(config: EngineConfig, model: DecoderModel, most_rows: int) -> tu
             "Give more with --graph-memory, let --graph-buckets end earlier, or pass --graphs none."
         )
     return GraphMemory(most_rows, sizes, model.dtype, torch.device(config.device)), most_bytes
+
+
+def row_sizes(model: DecoderModel) -> RowSizes:
+    return RowSizes(model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim, model.vocab_size)
 
 
 def greedy_sampler(sampler: Sampler) -> GreedySampler | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from specserve.batch.batch import Batch
+    from specserve.json_types import JsonObject
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend, ForwardPass, KernelSet
 
@@ -51,6 +52,9 @@ class Runner:
         hidden = self.hidden.of_step(x, batch.num_rows)
         x = passes.layers(x, batch, plan, hidden)
         return ForwardOutput(passes.logits(x, batch), hidden)
+
+    def describe_graphs(self) -> JsonObject:
+        return {"mode": "none"}
 
     def pass_of(self, backend: AttentionBackend) -> ForwardPass:
         if backend is self.attention:

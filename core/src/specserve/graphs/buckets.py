@@ -28,6 +28,11 @@ class Buckets:
         index = bisect_left(self.sizes, count)
         return self.sizes[index] if index < len(self.sizes) else None
 
+    def up_to(self, count: int) -> tuple[int, ...]:
+        """Those that so many may need."""
+        index = bisect_left(self.sizes, count)
+        return self.sizes[: index + 1]
+
 
 def row_buckets(most_rows: int) -> Buckets:
     """1, 2, 4, 8, then four per doubling, up to what a step may have at most."""

@@ -5,7 +5,7 @@ A recording that fails is not the server's end: steps of that key run without it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from specserve.faults import FAULTS, error_summary
 
@@ -15,38 +15,36 @@ if TYPE_CHECKING:
     from specserve.faults import FaultLog
     from specserve.graphs.memory import GraphMemory
     from specserve.graphs.recorded import RecordedStep
-    from specserve.protocols import AttentionBackend, GraphMode, Recorder
+    from specserve.protocols import GraphMode, Recorder
 
 
-class GraphKey(NamedTuple):
-    """What a graph was recorded for; steps of another kind have another graph."""
+class GraphKey(Protocol):
+    """What a graph was recorded for; steps of another kind have another graph. Hashable."""
 
-    mode: GraphMode
-    rows: int
-    requests: int
-    """0 in piecewise graphs, whose attention is not recorded."""
-    hidden_layers: tuple[int, ...]
-    lora_segments: int
-    lora_rank: int
-    greedy: bool
-    """Does it compute greedy tokens?"""
-    backend: AttentionBackend
+    @property
+    def mode(self) -> GraphMode: ...
+
+    @property
+    def rows(self) -> int: ...
 
 
-class GraphLibrary:
+K = TypeVar("K", bound=GraphKey)
+
+
+class GraphLibrary(Generic[K]):
     """`most_bytes`: of the memory and all recordings."""
 
     def __init__(self, recorder: Recorder, memory: GraphMemory, most_bytes: int, faults: FaultLog) -> None:
         self.recorder, self.memory, self.most_bytes, self.faults = recorder, memory, most_bytes, faults
-        self.recorded: dict[GraphKey, RecordedStep] = {}
-        self.failed: dict[GraphKey, str] = {}
+        self.recorded: dict[K, RecordedStep] = {}
+        self.failed: dict[K, str] = {}
         """Why there is none."""
 
     @property
     def num_bytes(self) -> int:
         return self.memory.num_bytes + self.recorder.num_bytes
 
-    def find(self, key: GraphKey, make: Callable[[GraphKey], RecordedStep | str]) -> RecordedStep | str:
+    def find(self, key: K, make: Callable[[K], RecordedStep | str]) -> RecordedStep | str:
         """The graph, recorded if there is none yet; or why there is none. `make`: what is to be recorded, or why it
         cannot be."""
         found = self.recorded.get(key)
@@ -60,7 +58,7 @@ class GraphLibrary:
             self.failed[key] = made
         return self.failed[key]
 
-    def record(self, key: GraphKey, make: Callable[[GraphKey], RecordedStep | str]) -> RecordedStep | str:
+    def record(self, key: K, make: Callable[[K], RecordedStep | str]) -> RecordedStep | str:
         if self.num_bytes > self.most_bytes:
             return f"the memory of graphs is used up: --graph-memory allows {self.most_bytes} bytes"
         try:

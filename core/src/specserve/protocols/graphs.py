@@ -37,6 +37,8 @@ class GraphShape(msgspec.Struct, frozen=True, kw_only=True):
     """The highest rank among the adapters."""
     has_trees: bool
     """Do draft tokens branch?"""
+    is_draft_model: bool = False
+    """Is it a pass of a draft model? Otherwise it is a step of the target."""
 
 
 class AdapterLimits(NamedTuple):

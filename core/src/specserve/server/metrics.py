@@ -71,8 +71,12 @@ class EngineCollector(Collector):
         yield self._counter("specserve_plugin_faults", help, ("plugin", "part", "reason"), part_faults)
         parts = sorted(metrics.faults.disabled.copy())
         yield disabled_gauge("specserve_plugin_part_disabled", ("plugin", "part"), parts)
-        graphs = list(metrics.graph_steps.items())
-        yield self._counter("specserve_graph_steps", "Steps by graph mode and reason", ("mode", "reason"), graphs)
+        by_use = ("mode", "reason")
+        steps, passes = list(metrics.graph_steps.items()), list(metrics.graph_draft_passes.items())
+        yield self._counter("specserve_graph_steps", "Steps by graph mode and reason", by_use, steps)
+        yield self._counter(
+            "specserve_graph_draft_passes", "Draft model passes by graph mode and reason", by_use, passes
+        )
 
     def _counter(
         self, name: str, help: str, labels: tuple[str, ...], samples: Iterable[tuple[tuple[str, ...], float]]
