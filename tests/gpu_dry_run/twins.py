@@ -168,7 +168,7 @@ def attend_kernel(a):
     group, size, split, block_m = a["GROUP_SIZE"], a["BLOCK_SIZE"], a["SPLIT_SIZE"], a["BLOCK_M"]
     heads, dim = a["KV_HEADS"], a["HEAD_DIM"]
     queries = torch.arange(block_m)
-    for item, (index, number) in enumerate(a["items"].tolist()):
+    for item, (index, number) in enumerate(a["items"][: int(a["counts"][0])].tolist()):
         first_row, rows, length, prefix, first_block, path, *_ = tiles[index]
         key = torch.arange(number * split, (number + 1) * split)
         valid, in_tree = key < length + rows - 1, key >= prefix

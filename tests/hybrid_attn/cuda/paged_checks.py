@@ -22,13 +22,13 @@ from paged_cases import LEADING, NUM_SLOTS, TREE, Shape, World, attend, dense
 
 from specserve.batch.drafts import paths_of
 from specserve.batch.span import Span
+from specserve.batch.static_rows import StaticRows
 from specserve.testing.engines import run
 from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint
 from specserve_hybrid_attn.cuda import paged_plan
 from specserve_hybrid_attn.cuda.paged import PagedAttention
-from specserve_hybrid_attn.cuda.paged_plan import lay_out, tile_config_for
-from specserve_hybrid_attn.cuda.plan_buffers import PlanBuffers, PlanSizes
+from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
 from triton_runs import mend_the_interpreter, outcome
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
@@ -96,7 +96,7 @@ def check_launches_of_few_programs_change_nothing(make, device="cpu"):
             patch.setattr(paged_plan, "WORKSPACE_BYTES", workspace)
             plan = backend.plan(world.builder.build(spans))
         results.append(backend.forward(0, *tables, plan))
-        assert len(plan.launches) == (1 if workspace > 1 else len(plan.tiles))
+        assert len(plan.launches) == (1 if workspace > 1 else sum(len(each.tiles) for each in plan.launches))
     assert torch.equal(*results)
 
 
@@ -110,12 +110,16 @@ def check_padding_reads_no_key_and_stores_no_row(make, device="cpu"):
     q, k, v = world.rows(sum(span.length for span in spans))
     batch = world.builder.build(spans)
     expected = backend.forward(0, q, k, v, backend.plan(batch))
-    plan = lay_out(batch, backend.config, backend.kernels.bytes_per_item, path_stride=12)
-    sizes = PlanSizes(len(plan.rows) + 3, len(plan.items) + 5, len(plan.block_ids) + 2, 40, 12)
-    loaded = PlanBuffers(sizes, world.device).load(plan, batch, backend.trees)
+    rows, num_rows = StaticRows(len(q) + 3, world.device), len(q) + 3
+    padded = rows.padded(num_rows, batch.block_size)
+    graph_plan = backend.graph_plan(padded, len(spans))
     padding = torch.full((3, *q.shape[1:]), float("nan"), dtype=q.dtype, device=q.device)
-    got = backend.attend(0, torch.cat((q, padding)), loaded)
-    assert torch.equal(got[: len(q)], expected)
+    for programs in (1, 3, 500):  # fewer than work items, and more
+        graph_plan.plan.launches[0] = graph_plan.plan.launches[0]._replace(programs=programs)
+        assert graph_plan.load(batch) == ""
+        rows.load(batch.host_rows, num_rows)
+        got = backend.attend(0, torch.cat((q, padding)), graph_plan.plan)
+        assert torch.equal(got[: len(q)], expected)
 
 
 def check_a_guess_has_the_bits_of_the_same_tokens_decoded_one_by_one(

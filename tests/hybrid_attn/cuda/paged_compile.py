@@ -38,7 +38,7 @@ def paged_ptx(name, dtype, head_dim=128, group=4):
         constants = heads | tile_sizes
         return ptx_for_sm90(kernels.merge_kernel, results | {"out": p}, (), constants, num_warps=config.num_warps)
     pointers = dict.fromkeys(("q", "key_cache", "value_cache"), p) | results
-    pointers |= dict.fromkeys(("block_ids", "paths", "items"), "*i64")
+    pointers |= dict.fromkeys(("block_ids", "paths", "counts", "items"), "*i64")
     constants = heads | tile_sizes | {"BLOCK_SIZE": 16, "BLOCK_N": config.block_n}
     return ptx_for_sm90(
         kernels.attend_kernel, pointers, ("window",), constants,

@@ -61,10 +61,12 @@ def test_a_plan_has_every_row_once_and_every_split_of_its_keys_once():
     spans = world.ragged()
     batch = world.builder.build(spans)
     plan = make_plan(batch, tile_config_for(4, 2), 1, TorchTrees(), world.device)
-    rows = [row for first, count, *_ in plan.tiles.tolist() for row in range(first, first + count)]
+    all_tiles = [tile for launch in plan.launches for tile in launch.tiles.tolist()]
+    rows = [row for first, count, *_ in all_tiles for row in range(first, first + count)]
     assert sorted(rows) == list(range(batch.num_rows))
     for launch in plan.launches:
-        tiles, items = plan.tiles[launch.tiles].tolist(), plan.items[launch.items].tolist()
+        tiles, items = launch.tiles.tolist(), launch.items.tolist()
+        assert launch.counts[0] == len(items) == launch.programs
         for index, (_, count, length, *_, first_item, _) in enumerate(tiles):
             splits = [split for tile, split in items if tile == index]
             assert splits == list(range(-(-(length + count - 1) // 256)))
@@ -75,7 +77,7 @@ def test_a_tree_shares_tiles_only_along_a_branch():
     world = World(Shape())
     batch = world.builder.build([world.tree(50, TREE)])
     plan = make_plan(batch, tile_config_for(4, 1), 1, TorchTrees(), world.device)
-    assert [(first, count) for first, count, *_ in plan.tiles.tolist()] == [
+    assert [(first, count) for launch in plan.launches for first, count, *_ in launch.tiles.tolist()] == [
         (0, 3),  # the committed token and the leading chain of nodes 0 and 1
         (3, 1),
         (4, 1),

@@ -13,7 +13,8 @@ from specserve.config import BLOCK_SIZES
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 from specserve_hybrid_attn.cuda.choose_kernels import mover_for, tree_kernels
-from specserve_hybrid_attn.cuda.paged_plan import PagedPlan, make_plan, tile_config_for
+from specserve_hybrid_attn.cuda.paged_plan import WORKSPACE_BYTES, PagedPlan, lay_out, make_plan, tile_config_for
+from specserve_hybrid_attn.cuda.plan_buffers import MAX_DEPTH, PaddedPlan, PlanMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,9 +50,21 @@ class PagedAttention(AttentionBackend):
         config: TileConfig | None = None,
     ) -> None:
         self.device, self.windows, self.cache = device, spec.sliding_windows, cache
+        self.num_kv_heads = spec.num_kv_heads
+        self.memory: PlanMemory | None = None
         self.config = config or tile_config_for(cache.data.itemsize, spec.num_heads // spec.num_kv_heads)
         self.kernels = make_kernels(spec, cache, self.config)
         self.trees = tree_kernels(device)
+
+    def graph_plan(self, padded: Batch, requests: int) -> PagedGraphPlan:
+        return PagedGraphPlan(self, padded)
+
+    def plan_memory(self) -> PlanMemory:
+        """Allocated with the first graph."""
+        if self.memory is None:
+            items = max(1, WORKSPACE_BYTES // self.kernels.bytes_per_item)
+            self.memory = PlanMemory(items, self.num_kv_heads, self.device)
+        return self.memory
 
     def plan(self, batch: Batch) -> PagedPlan:
         return make_plan(batch, self.config, self.kernels.bytes_per_item, self.trees, self.device)
@@ -68,6 +81,20 @@ class PagedAttention(AttentionBackend):
         return self.kernels.attend(layer, q, plan, self.windows[layer])
 
 
+class PagedGraphPlan:
+    """`specserve.protocols.GraphPlan`."""
+
+    def __init__(self, backend: PagedAttention, padded: Batch) -> None:
+        self.backend = backend
+        self.padded = PaddedPlan(backend.plan_memory(), padded)
+        self.plan = self.padded.plan
+
+    def load(self, batch: Batch) -> str:
+        backend = self.backend
+        plan = lay_out(batch, backend.config, backend.kernels.bytes_per_item, MAX_DEPTH)
+        return self.padded.load(plan, batch, backend.trees)
+
+
 class PagedFactory:
     """`specserve.protocols.AttentionFactory`. Triton is imported when the backend is built."""
 
@@ -81,6 +108,7 @@ class PagedFactory:
         devices=("cuda",),
         dtypes=("float32", "bfloat16", "float16"),
         made_for=("decode", "verify"),
+        graphs=("full", "piecewise"),
     )
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> PagedAttention:

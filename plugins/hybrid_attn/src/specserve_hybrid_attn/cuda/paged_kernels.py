@@ -63,6 +63,7 @@ def attend_kernel(
     block_ids: tl.tensor,
     paths: tl.tensor,
     tiles: tl.tensor,
+    counts: tl.tensor,
     items: tl.tensor,
     partial_out: tl.tensor,
     partial_max: tl.tensor,
@@ -78,50 +79,54 @@ def attend_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
 ) -> None:
-    """One work item for one key head: the attention state of a tile over the keys of one split.
+    """Work items for one key head: the attention state of a tile over the keys of one split. counts: how many items
+    there are; where programs are fewer, each takes several.
 
     Scores are in powers of 2. partial_out: [items, KV_HEADS, BLOCK_M, BLOCK_D]; partial_max and partial_sum lack
     the last dimension; all float32.
     """
-    item, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    tile = tiles + tl.load(items + 2 * item) * TILE_FIELDS
-    first_row, num_rows = tl.load(tile), tl.load(tile + 1).to(tl.int32)
-    first_length, prefix_len = tl.load(tile + 2).to(tl.int32), tl.load(tile + 3).to(tl.int32)
-    tile_blocks, tile_path = block_ids + tl.load(tile + 4), paths + tl.load(tile + 5)
-    # --- queries: row by row, the query heads of the key head within each --------------------------
-    query, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
-    row, head_in_group = query // GROUP_SIZE, query % GROUP_SIZE
-    lengths, in_head = first_length + row, dims < HEAD_DIM
-    q_head = (first_row + row) * (KV_HEADS * GROUP_SIZE) + head * GROUP_SIZE + head_in_group
-    q_ptrs = q + q_head[:, None] * HEAD_DIM + dims[None, :]
-    queries = tl.load(q_ptrs, mask=(row < num_rows)[:, None] & in_head[None, :], other=0.0)
-    # --- keys: BLOCK_N at a time, at multiples of BLOCK_N along the path ---------------------------
-    begin = tl.load(items + 2 * item + 1).to(tl.int32) * SPLIT_SIZE
-    end = tl.minimum(begin + SPLIT_SIZE, first_length + num_rows - 1)
-    first = tl.maximum(begin, (first_length - window) // BLOCK_N * BLOCK_N)  # no row attends to the keys before
-    row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
-    row_sum = tl.zeros((BLOCK_M,), tl.float32)
-    acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
-    for start in range(first, end, BLOCK_N):
-        number = start + tl.arange(0, BLOCK_N)
-        valid = number < end
-        slots = key_slots(number, valid, prefix_len, tile_blocks, tile_path, BLOCK_SIZE)
-        offset = (slots * KV_HEADS + head) * HEAD_DIM
-        k = tl.load(key_cache + offset[None, :] + dims[:, None], mask=valid[None, :] & in_head[:, None], other=0.0)
-        v = tl.load(value_cache + offset[:, None] + dims[None, :], mask=valid[:, None] & in_head[None, :], other=0.0)
-        scores = tl.dot(queries, k, input_precision="ieee") * scale
-        visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lengths - window)[:, None])
-        scores = tl.where(visible, scores, float("-inf"))
-        new_max = tl.maximum(row_max, tl.max(scores, axis=1))
-        level = softmax_level(new_max)
-        weights, rescale = tl.exp2(scores - level[:, None]), tl.exp2(row_max - level)
-        row_sum = row_sum * rescale + tl.sum(weights, axis=1)
-        acc = tl.dot(weights.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
-        row_max = new_max
-    out = (item * KV_HEADS + head) * BLOCK_M + query
-    tl.store(partial_max + out, row_max)
-    tl.store(partial_sum + out, row_sum)
-    tl.store(partial_out + out[:, None] * BLOCK_D + dims[None, :], acc)
+    head = tl.program_id(1)
+    for index in range(tl.program_id(0), tl.load(counts).to(tl.int32), tl.num_programs(0)):
+        item = tl.cast(index, tl.int64)
+        tile = tiles + tl.load(items + 2 * item) * TILE_FIELDS
+        first_row, num_rows = tl.load(tile), tl.load(tile + 1).to(tl.int32)
+        first_length, prefix_len = tl.load(tile + 2).to(tl.int32), tl.load(tile + 3).to(tl.int32)
+        tile_blocks, tile_path = block_ids + tl.load(tile + 4), paths + tl.load(tile + 5)
+        # --- queries: row by row, the query heads of the key head within each --------------------------
+        query, dims = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
+        row, head_in_group = query // GROUP_SIZE, query % GROUP_SIZE
+        lengths, in_head = first_length + row, dims < HEAD_DIM
+        q_head = (first_row + row) * (KV_HEADS * GROUP_SIZE) + head * GROUP_SIZE + head_in_group
+        q_ptrs = q + q_head[:, None] * HEAD_DIM + dims[None, :]
+        queries = tl.load(q_ptrs, mask=(row < num_rows)[:, None] & in_head[None, :], other=0.0)
+        # --- keys: BLOCK_N at a time, at multiples of BLOCK_N along the path ---------------------------
+        begin = tl.load(items + 2 * item + 1).to(tl.int32) * SPLIT_SIZE
+        end = tl.minimum(begin + SPLIT_SIZE, first_length + num_rows - 1)
+        first = tl.maximum(begin, (first_length - window) // BLOCK_N * BLOCK_N)  # no row attends to the keys before
+        row_max = tl.full((BLOCK_M,), float("-inf"), tl.float32)
+        row_sum = tl.zeros((BLOCK_M,), tl.float32)
+        acc = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)
+        for start in range(first, end, BLOCK_N):
+            number = start + tl.arange(0, BLOCK_N)
+            valid = number < end
+            slots = key_slots(number, valid, prefix_len, tile_blocks, tile_path, BLOCK_SIZE)
+            offset = (slots * KV_HEADS + head) * HEAD_DIM
+            k_ptrs, v_ptrs = key_cache + offset[None, :] + dims[:, None], value_cache + offset[:, None] + dims[None, :]
+            k = tl.load(k_ptrs, mask=valid[None, :] & in_head[:, None], other=0.0)
+            v = tl.load(v_ptrs, mask=valid[:, None] & in_head[None, :], other=0.0)
+            scores = tl.dot(queries, k, input_precision="ieee") * scale
+            visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lengths - window)[:, None])
+            scores = tl.where(visible, scores, float("-inf"))
+            new_max = tl.maximum(row_max, tl.max(scores, axis=1))
+            level = softmax_level(new_max)
+            weights, rescale = tl.exp2(scores - level[:, None]), tl.exp2(row_max - level)
+            row_sum = row_sum * rescale + tl.sum(weights, axis=1)
+            acc = tl.dot(weights.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+            row_max = new_max
+        out = (item * KV_HEADS + head) * BLOCK_M + query
+        tl.store(partial_max + out, row_max)
+        tl.store(partial_sum + out, row_sum)
+        tl.store(partial_out + out[:, None] * BLOCK_D + dims[None, :], acc)
 
 
 @triton.jit
@@ -185,6 +190,7 @@ class TritonPaged:
         group_size = spec.num_heads // spec.num_kv_heads
         self.bytes_per_item = spec.num_kv_heads * config.block_m * (self.block_d + 2) * 4
         self.workspace = self.make_workspace(max(1, WORKSPACE_BYTES // self.bytes_per_item))
+        self.large: Workspace | None = None
         heads: dict[str, int | bool] = {"KV_HEADS": spec.num_kv_heads, "HEAD_DIM": spec.head_dim}
         self.write_keys = Launch(write_kernel, {**heads, "BLOCK": power_of_2(spec.head_dim)}, num_warps=1)
         sizes = heads | {
@@ -204,6 +210,12 @@ class TritonPaged:
         outs = data.new_empty((*states, self.block_d), dtype=torch.float32)
         return Workspace(items, outs, *data.new_empty((2, *states), dtype=torch.float32))
 
+    def larger(self, items: int) -> Workspace:
+        """For one tile of very many keys. The other workspace stays where it is: graphs have recorded it."""
+        if self.large is None or items > self.large.items:
+            self.large = self.make_workspace(power_of_2(items))
+        return self.large
+
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """As `KVCache.write`, in one launch."""
         assert keys.stride(2) == values.stride(2) == 1, "the numbers of a head are contiguous"
@@ -218,14 +230,11 @@ class TritonPaged:
         q = dense(q)
         key_cache, value_cache = self.cache.slots[layer]
         out = torch.empty_like(q)
-        if plan.max_items > self.workspace.items:  # one tile of very many keys
-            self.workspace = self.make_workspace(power_of_2(plan.max_items))
-        _, *partial = self.workspace
-        for launch in plan.launches:
-            tiles, items = plan.tiles[launch.tiles], plan.items[launch.items]
+        _, *partial = self.workspace if plan.max_items <= self.workspace.items else self.larger(plan.max_items)
+        for programs, tiles, counts, items in plan.launches:
             self.attend_keys(
-                len(items), self.num_kv_heads,
-                q, key_cache, value_cache, plan.block_ids, plan.paths, tiles, items, *partial,
+                programs, self.num_kv_heads,
+                q, key_cache, value_cache, plan.block_ids, plan.paths, tiles, counts, items, *partial,
                 self.scale, NO_WINDOW if window is None else window,
             )  # fmt: skip
             self.merge(len(tiles), self.num_kv_heads, *partial, tiles, out)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.builder import copy_to_device, to_device
+from specserve.batch.builder import copy_to_device
 from specserve.batch.drafts import depths_of, num_leading, parents_of
 from specserve_hybrid_attn.cuda.tree_masks import Forest
 
@@ -63,7 +63,7 @@ class Tile(NamedTuple):
     prefix_len: int
     """Keys before this one are found through the page table, those from it on along the path of `node`."""
     first_block: int
-    """Where the request's blocks begin in `PagedPlan.block_ids`."""
+    """Where the request's blocks begin among those of all requests."""
     node: int = 0
     """The tile's last row in the forest."""
 
@@ -80,6 +80,7 @@ class TileRow(NamedTuple):
     first_length: int
     prefix_len: int
     first_block: int
+    """Where the request's blocks begin: on the host among those of all requests, packed in `PagedPlan.block_ids`."""
     path_offset: int
     """Where the path of its node begins in `PagedPlan.paths`."""
     first_item: int
@@ -87,21 +88,38 @@ class TileRow(NamedTuple):
     padding: int = 0
 
 
-class Launch(NamedTuple):
+TILE_FIELDS = len(TileRow._fields)
+FIRST_BLOCK = TileRow._fields.index("first_block")
+
+
+class HostLaunch(NamedTuple):
     """Tiles and work items whose partial results are in the workspace together."""
 
     tiles: slice
     items: slice
 
+    @property
+    def num_items(self) -> int:
+        count: int = self.items.stop - self.items.start
+        return count
+
+
+class Launch(NamedTuple):
+    """The same on the device, all int64. tiles: [tiles, fields of TileRow]. counts: [2], the number of work items and
+    one unused. items: [items, 2], the tile in the launch and the split. `programs` share the items."""
+
+    programs: int
+    tiles: Tensor
+    counts: Tensor
+    items: Tensor
+
 
 class PagedPlan(NamedTuple):
-    """slots: [T]. tiles: [tiles, fields of TileRow]. items: [programs, 2], the tile in its launch and the split.
-    block_ids: [n], the blocks of all requests, concatenated. paths: [nodes, max_depth], the slots of a draft token's
-    path after the committed tokens. All int64. `max_items`: work items of the largest launch."""
+    """slots: [T]. block_ids: the memory of all launches, in which the blocks of all requests come last. paths: [nodes,
+    max_depth], the slots of a draft token's path after the committed tokens. All int64. `max_items`: work items of the
+    largest launch."""
 
     slots: Tensor
-    tiles: Tensor
-    items: Tensor
     block_ids: Tensor
     paths: Tensor
     launches: list[Launch]
@@ -115,7 +133,7 @@ class HostPlan(NamedTuple):
     items: Tensor
     block_ids: list[int]
     forest: Forest
-    launches: list[Launch]
+    launches: list[HostLaunch]
 
 
 def make_plan(
@@ -123,15 +141,30 @@ def make_plan(
 ) -> PagedPlan:
     """`bytes_per_item`: of a work item's partial results, over all key heads."""
     plan = lay_out(batch, config, bytes_per_item)
-    return PagedPlan(
-        batch.slots,
-        to_device(plan.rows, device),
-        copy_to_device(plan.items, device),
-        to_device(plan.block_ids, device),
-        plan.forest.paths(batch.slots, trees),
-        plan.launches,
-        max(launch.items.stop - launch.items.start for launch in plan.launches),
-    )
+    memory = copy_to_device(packed(plan, len(plan.rows)), device)
+    counts, tiles, items = parts_of(memory, len(plan.launches), len(plan.rows), len(plan.items))
+    launches = [
+        Launch(launch.num_items, tiles[launch.tiles], counts[i], items[launch.items])
+        for i, launch in enumerate(plan.launches)
+    ]
+    most = max(launch.num_items for launch in plan.launches)
+    return PagedPlan(batch.slots, memory, plan.forest.paths(batch.slots, trees), launches, most)
+
+
+def packed(plan: HostPlan, num_tiles: int) -> Tensor:
+    """All numbers of a plan, for one copy to the device, with tiles of no rows added up to `num_tiles`."""
+    counts = torch.tensor([(launch.num_items, 0) for launch in plan.launches])
+    tiles = torch.zeros((num_tiles, TILE_FIELDS), dtype=torch.int64)
+    tiles[: len(plan.rows)] = torch.tensor(plan.rows)
+    tiles[:, FIRST_BLOCK] += counts.numel() + tiles.numel() + plan.items.numel()
+    return torch.cat((counts.flatten(), tiles.flatten(), plan.items.flatten(), torch.tensor(plan.block_ids)))
+
+
+def parts_of(memory: Tensor, launches: int, tiles: int, items: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The counts, tiles and work items in the memory of a packed plan."""
+    sizes = 2 * launches, TILE_FIELDS * tiles, 2 * items
+    counts, rows, pairs = memory[: sum(sizes)].split_with_sizes(sizes)
+    return counts.view(-1, 2), rows.view(-1, TILE_FIELDS), pairs.view(-1, 2)
 
 
 def lay_out(batch: Batch, config: TileConfig, bytes_per_item: int, path_stride: int | None = None) -> HostPlan:
@@ -176,26 +209,26 @@ def tree_tiles(span: Span, offset: int, first_block: int, max_rows: int, forest:
 
 def plan_launches(
     tiles: Sequence[Tile], split_size: int, max_items: int, max_depth: int
-) -> tuple[list[TileRow], Tensor, list[Launch]]:
+) -> tuple[list[TileRow], Tensor, list[HostLaunch]]:
     """The tiles and their work items [items, 2], in launches of at most `max_items`, or of one tile that has more.
 
     A long prompt has tens of thousands of items, so that they are no Python objects.
     """
     rows: list[TileRow] = []
-    launches: list[Launch] = []
+    launches: list[HostLaunch] = []
     counts, first_items, in_launch = [], [], []
     first_tile = first_item = num_items = 0
     for index, tile in enumerate(tiles):
         num_splits = -(-tile.num_keys // split_size)
         if index > first_tile and num_items + num_splits - first_item > max_items:
-            launches.append(Launch(slice(first_tile, index), slice(first_item, num_items)))
+            launches.append(HostLaunch(slice(first_tile, index), slice(first_item, num_items)))
             first_tile, first_item = index, num_items
         rows.append(TileRow(*tile[:5], tile.node * max_depth, num_items - first_item))
         counts.append(num_splits)
         first_items.append(num_items)
         in_launch.append(index - first_tile)
         num_items += num_splits
-    launches.append(Launch(slice(first_tile, len(tiles)), slice(first_item, num_items)))
+    launches.append(HostLaunch(slice(first_tile, len(tiles)), slice(first_item, num_items)))
     by_item = torch.tensor([in_launch, first_items]).repeat_interleave(torch.tensor(counts), 1)
     by_item[1] = torch.arange(num_items) - by_item[1]
     return rows, by_item.T.contiguous(), launches

@@ -52,7 +52,7 @@ class TorchPaged:
     def attend(self, layer: int, q: Tensor, plan: PagedPlan, window: int | None) -> Tensor:
         out = torch.empty_like(q)
         for launch in plan.launches:
-            tiles = [TileRow(*fields) for fields in plan.tiles[launch.tiles].tolist()]
+            tiles = [TileRow(*fields) for fields in launch.tiles.tolist()]
             for tile in (tile for tile in tiles if tile.num_rows):  # the others are padding
                 for head in range(self.spec.num_kv_heads):
                     self.attend_tile(HeadTile(tile, layer, head, window), q, plan, out)

@@ -1,77 +1,70 @@
 """Memory for the plans of `triton_paged`, at addresses that stay: what a captured graph reads.
 
-A plan is padded with tiles of no rows and with work items of such a tile: they read no key and store no row.
+A plan is padded with tiles of no rows, which store nothing. The number of work items is data: a fixed number of
+programs shares them, however many there are. Block ids come last, so that one copy moves what a step has.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
 from specserve.batch.builder import copy_to_device
-from specserve_hybrid_attn.cuda.paged_plan import Launch, PagedPlan, TileRow
+from specserve_hybrid_attn.cuda.paged_plan import Launch, PagedPlan, packed, parts_of
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from specserve.batch.batch import Batch
     from specserve_hybrid_attn.cuda.paged_plan import HostPlan
     from specserve_hybrid_attn.cuda.tree_masks import TreeKernels
 
-EMPTY_TILE = TileRow(0, 0, 0, 0, 0, 0, 0)
+
+MAX_DEPTH = 64
+"""Of draft trees in padded plans: the stride of paths, for which such plans are laid out."""
+MAX_NODES = 2048
+"""Draft tokens of trees in a padded plan."""
+MEMORY = 2**19
+"""Numbers of a padded plan, most of them for block ids."""
+PROGRAMS = 1024
+"""Of a launch of a padded plan, over all key heads: several for each multiprocessor of a large device."""
 
 
-class PlanSizes(NamedTuple):
-    """The most of everything that a plan may have. `tiles`: one more than there are real ones, for the padding."""
+class PlanMemory:
+    """Where padded plans of all sizes lie, one at a time. `items`: what the workspace holds."""
 
-    tiles: int
-    items: int
-    block_ids: int
-    nodes: int
-    depth: int
-    """Of the deepest draft tree."""
-
-    def holds(self, plan: HostPlan) -> bool:
-        forest = plan.forest
-        return (
-            len(plan.rows) < self.tiles
-            and len(plan.items) <= self.items
-            and len(plan.block_ids) <= self.block_ids
-            and len(forest.parents) <= self.nodes
-            and forest.max_depth <= self.depth
-            and len(plan.launches) == 1
-        )
+    def __init__(self, items: int, num_kv_heads: int, device: torch.device) -> None:
+        self.items, self.num_kv_heads, self.device = items, num_kv_heads, device
+        self.numbers = torch.zeros(MEMORY, dtype=torch.int64, device=device)
+        self.paths = torch.zeros((MAX_NODES, MAX_DEPTH), dtype=torch.int64, device=device)
 
 
-class PlanBuffers:
-    """Plans of one size. `sizes.depth` is the stride of paths, for which plans must have been laid out."""
+class PaddedPlan:
+    """Plans with as many tiles as `padded` has rows."""
 
-    def __init__(self, sizes: PlanSizes, device: torch.device) -> None:
-        self.sizes, self.device = sizes, device
-        fields = len(TileRow._fields)
-        parts = sizes.tiles * fields, sizes.items * 2, sizes.block_ids
-        self.memory = torch.zeros(sum(parts), dtype=torch.int64, device=device)
-        tiles, items, self.block_ids = self.memory.split_with_sizes(parts)
-        self.tiles, self.items = tiles.view(-1, fields), items.view(-1, 2)
-        self.paths = torch.zeros((max(1, sizes.nodes), max(1, sizes.depth)), dtype=torch.int64, device=device)
-        self.launches = [Launch(slice(0, sizes.tiles), slice(0, sizes.items))]
+    def __init__(self, memory: PlanMemory, padded: Batch) -> None:
+        self.memory, self.num_tiles = memory, padded.num_rows
+        (counts,), tiles, items = parts_of(memory.numbers, 1, self.num_tiles, memory.items)
+        programs = max(self.num_tiles, PROGRAMS // memory.num_kv_heads)
+        launches = [Launch(programs, tiles, counts, items)]
+        self.plan = PagedPlan(padded.slots, memory.numbers, memory.paths, launches, memory.items)
 
-    def load(self, plan: HostPlan, batch: Batch, trees: TreeKernels) -> PagedPlan:
-        """The plan in this memory, in one copy; the paths of trees are computed there."""
-        assert self.sizes.holds(plan), "the bucket holds the plan"
-        self.memory.copy_(copy_to_device(self.padded(plan), self.device))
+    def load(self, plan: HostPlan, batch: Batch, trees: TreeKernels) -> str:
+        """One copy; the paths of trees are computed on the device. Empty, or why the plan does not fit."""
+        numbers = packed(plan, self.num_tiles)
+        if reason := self.misfit(plan, len(numbers)):
+            return reason
+        self.memory.numbers[: len(numbers)].copy_(copy_to_device(numbers, self.memory.device))
         if plan.forest.parents:
             found = plan.forest.paths(batch.slots, trees)
-            self.paths[: found.shape[0], : found.shape[1]] = found
-        return PagedPlan(
-            batch.slots, self.tiles, self.items, self.block_ids, self.paths, self.launches, self.sizes.items
-        )
+            self.memory.paths[: found.shape[0], : found.shape[1]] = found
+        return ""
 
-    def padded(self, plan: HostPlan) -> Tensor:
-        sizes = self.sizes
-        tiles = [*plan.rows, *[EMPTY_TILE] * (sizes.tiles - len(plan.rows))]
-        no_items = torch.tensor([[len(plan.rows), 0]]).expand(sizes.items - len(plan.items), 2)
-        no_blocks = [0] * (sizes.block_ids - len(plan.block_ids))
-        parts = torch.tensor(tiles), plan.items, no_items, torch.tensor([*plan.block_ids, *no_blocks])
-        return torch.cat([part.flatten() for part in parts])
+    def misfit(self, plan: HostPlan, count: int) -> str:
+        forest = plan.forest
+        if len(plan.launches) > 1 or len(plan.items) > self.memory.items:
+            return "its keys are more than the workspace of attention triton_paged takes at a time"
+        if count > MEMORY:
+            return "its block ids are more than the memory of recorded plans of attention triton_paged"
+        if forest.max_depth > MAX_DEPTH or len(forest.parents) > MAX_NODES:
+            return f"its draft trees have more than {MAX_DEPTH} levels or {MAX_NODES} tokens"
+        return ""
