@@ -11,6 +11,7 @@ import time
 import warnings
 from contextlib import contextmanager
 
+import cuda_graphs
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import varlen
@@ -21,7 +22,8 @@ from specserve_hybrid_attn.cuda.varlen import varlen_attn_reference
 FACTORIES = ["tensor", "as_tensor", "empty", "zeros", "ones", "full", "arange", "linspace", "empty_like", "zeros_like"]
 FACTORIES += ["rand", "randn", "randint", "randperm"]
 READS = ["tolist", "item", "__bool__", "__int__", "__float__", "__index__", "nonzero", "cpu", "numpy"]
-MEMORY = 2**26
+MEMORY = 2**30
+UNSEEN = "unseen"
 
 
 class SyncMode:
@@ -35,6 +37,8 @@ class SyncMode:
 
     @classmethod
     def waits(cls):
+        if cls.value != UNSEEN:
+            cuda_graphs.Capturing.forbids("the host waits")
         if cls.value == "error":
             raise RuntimeError("called a synchronizing CUDA operation")
         if cls.value == "warn":
@@ -44,9 +48,11 @@ class SyncMode:
 @contextmanager
 def unseen():
     """Inside, nothing waits: what stands for the device's own work reads as it likes."""
-    before, SyncMode.value = SyncMode.value, "default"
-    yield
-    SyncMode.value = before
+    before, SyncMode.value = SyncMode.value, UNSEEN
+    try:
+        yield
+    finally:
+        SyncMode.value = before
 
 
 class HostTensor(torch.Tensor):
@@ -108,6 +114,11 @@ def waiting(function):
     return read
 
 
+def pin_memory(tensor):
+    cuda_graphs.Capturing.forbids("pinned memory for a copy")
+    return tensor
+
+
 def over_host_memory(function):
     return lambda *args, **kwargs: function(*args, **kwargs).as_subclass(HostTensor)
 
@@ -132,7 +143,7 @@ def install():
     torch.frombuffer = over_host_memory(torch.frombuffer)
     for name in READS:
         setattr(torch.Tensor, name, waiting(getattr(torch.Tensor, name)))
-    torch.Tensor.pin_memory = lambda self: self
+    torch.Tensor.pin_memory = pin_memory
     torch.Tensor.to = moved_to_the_cpu(torch.Tensor.to)
     cuda = torch.cuda
     cuda.is_available = lambda: True
@@ -145,6 +156,7 @@ def install():
     cuda.get_device_capability = lambda device=None: (9, 0)
     cuda.set_sync_debug_mode = SyncMode.set
     cuda.Event = Event
+    cuda_graphs.install(cuda)
     varlen.varlen_attn = varlen_attn_reference
     library = torch.library.Library("aten", "IMPL")
     library.impl("_scaled_dot_product_efficient_attention", efficient_attention, "CPU")

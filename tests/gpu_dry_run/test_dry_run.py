@@ -23,7 +23,7 @@ GPU_TESTS = sorted((ROOT / "tests" / "gpu").glob("test_*.py"))
 
 RUNS = {
     "gpu": (GPU_TESTS, ("-m", "gpu")),
-    "facts": ([HERE / "facts_of_binaries.py", HERE / "static_memory.py"], ("-m", "")),
+    "facts": ([HERE / "facts_of_binaries.py", HERE / "recorded_steps.py"], ("-m", "")),
 }
 STARTED: dict[str, background.Background] = {}
 

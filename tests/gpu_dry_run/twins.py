@@ -13,6 +13,7 @@ from array import array
 
 import torch
 from cpu_as_cuda import unseen
+from cuda_graphs import launched
 
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.kernels.triton_sampling import KEEP_ONLY, OP_FIELDS, PENALIZE, ROW_FIELDS, SHIFT
@@ -95,7 +96,7 @@ def segments_of(a):
     table = a["table"].view(-1, a["PARTS"], a["FIELDS"]).tolist()
     for begin, count, adapter in a["tiles"].tolist():
         for part, fields in enumerate(table[adapter]):
-            if fields[2]:
+            if fields[2] and count:
                 yield slice(begin, begin + count), part, fields
 
 
@@ -103,7 +104,7 @@ def down_kernel(a):
     x = a["x"].view(a["num_rows"], a["depth"])
     reduced = a["reduced"].view(-1, a["num_rows"], a["most_ranks"])
     assert a["most_ranks"] % 16 == 0, "whole blocks of ranks: otherwise a neighbour's rank would choose the binary"
-    for rows, part, (down, _, rank, _, _) in segments_of(a):
+    for rows, part, (down, _, rank, *_) in segments_of(a):
         weight = at_address(down, (rank, a["depth"]), x.dtype)
         reduced[part, rows, :rank] = in_tiles(ROWS, lambda tile, w=weight: TORCH.linear(tile, w, None), x[rows])
 
@@ -111,7 +112,7 @@ def down_kernel(a):
 def up_kernel(a):
     reduced = a["reduced"].view(-1, a["num_rows"], a["most_ranks"])
     out = a["out"].view(a["num_rows"], -1)
-    for rows, part, (_, up, rank, first, width) in segments_of(a):
+    for rows, part, (_, up, rank, first, width, _) in segments_of(a):
         weight, low = at_address(up, (width, rank), out.dtype), reduced[part, rows, :rank]
         out[rows, first : first + width] += in_tiles(ROWS, lambda tile, w=weight: TORCH.linear(tile, w, None), low)
 
@@ -206,12 +207,12 @@ def merge_kernel(a):
         a["out"][first_row : first_row + rows] = rows_first.to(a["out"].dtype)
 
 
-def as_the_device(twin):
+def as_the_device(name, twin):
     def run(arguments):
         with unseen():
             twin(arguments)
 
-    return run
+    return lambda arguments: launched(name, run, arguments)
 
 
-TWINS = {name: as_the_device(twin) for name, twin in dict(globals()).items() if name.endswith("_kernel")}
+TWINS = {name: as_the_device(name, twin) for name, twin in dict(globals()).items() if name.endswith("_kernel")}

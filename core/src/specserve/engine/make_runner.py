@@ -36,8 +36,8 @@ def make_runner(config: EngineConfig, host: PluginHost, parts: StepParts, sample
     """`drafts`: is a drafter enabled? Raises ConfigError where memory is too small for graphs."""
     if config.graphs == "none":
         return Runner(parts)
-    given = config.graph_buckets
-    rows = row_buckets(config.max_num_batched_tokens) if given is None else Buckets(given)
+    most_bytes = graph_bytes(config)
+    rows = choose_buckets(config, parts.model, most_bytes)
     generated: Phase = "verify" if drafts else "decode"
     settings = GraphSettings(
         cast("GraphMode", config.graphs),
@@ -47,7 +47,7 @@ def make_runner(config: EngineConfig, host: PluginHost, parts: StepParts, sample
         greedy_sampler(sampler),
         config.block_size,
     )
-    memory, most_bytes = make_memory(config, parts.model, rows.largest)
+    memory = GraphMemory(rows.largest, row_sizes(parts.model), parts.model.dtype, torch.device(config.device))
     library: GraphLibrary[StepKey] = GraphLibrary(make_recorder(config.device), memory, most_bytes, host.faults)
     return GraphRunner(parts, library, Eligibility(lambda shape: ask_plugins(host, shape)), settings)
 
@@ -76,20 +76,24 @@ def make_recorder(device: str) -> Recorder:
     return CudaRecorder()
 
 
-def make_memory(config: EngineConfig, model: DecoderModel, most_rows: int) -> tuple[GraphMemory, int]:
-    """The buffers, and how many bytes they and all recordings may take."""
-    sizes = row_sizes(model)
+def graph_bytes(config: EngineConfig) -> int:
+    """How many bytes buffers and recordings may take."""
     if config.graph_memory is not None:
-        most_bytes = parse_bytes(config.graph_memory)
-    else:
-        most_bytes = int(free_memory(config.device) * SHARE_OF_FREE_MEMORY)
-    needed = GraphMemory.bytes_for(most_rows, sizes, model.dtype)
-    if needed > most_bytes:
-        raise ConfigError(
-            f"the buffers of graphs for {most_rows} rows take {needed} bytes; got room for {most_bytes}. "
-            "Give more with --graph-memory, let --graph-buckets end earlier, or pass --graphs none."
-        )
-    return GraphMemory(most_rows, sizes, model.dtype, torch.device(config.device)), most_bytes
+        return parse_bytes(config.graph_memory)
+    return int(free_memory(config.device) * SHARE_OF_FREE_MEMORY)
+
+
+def choose_buckets(config: EngineConfig, model: DecoderModel, most_bytes: int) -> Buckets:
+    """The configured ones; by default as many as have buffers in the memory that is allowed."""
+    sizes, rows = row_sizes(model), Buckets(config.graph_buckets or row_buckets(config.max_num_batched_tokens).sizes)
+    while (needed := GraphMemory.bytes_for(rows.largest, sizes, model.dtype)) > most_bytes:
+        if config.graph_buckets is not None or len(rows.sizes) == 1:
+            raise ConfigError(
+                f"the buffers of graphs for {rows.largest} rows take {needed} bytes; got room for {most_bytes}. "
+                "Give more with --graph-memory, let --graph-buckets end earlier, or pass --graphs none."
+            )
+        rows = Buckets(rows.sizes[:-1])
+    return rows
 
 
 def row_sizes(model: DecoderModel) -> RowSizes:
