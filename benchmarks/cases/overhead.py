@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from specserve.types import GenerateRequest
 
 MANY, TINY_VOCAB, DEMO_VOCAB = 256, 64, 8192
+GRAPHS = ("none", "piecewise", "full")
+ADDED_PER_REQUEST_TARGET, ADDED_TO_ONE_TARGET = 1.0, 15.0
+"""Microseconds that graphs may add: per request and step of MANY requests, and to a step of one."""
 PER_REQUEST_TARGET, ONE_TARGET = 12.0, 150.0
 """Microseconds: per request and step of MANY requests, and per step of one."""
 SECONDS_PER_WINDOW = {MANY: 0.4, 1: 0.05}
@@ -39,6 +42,8 @@ def run(options: Options) -> Result:
         for count in (MANY, 1):
             raw[f"Engine.step, {count} requests, vocabulary {vocab_size}"] = sync_steps(count, vocab_size, rounds)
     for count in (MANY, 1):
+        raw |= with_graphs(count, rounds)
+    for count in (MANY, 1):
         raw[f"AsyncEngine, {count} requests, vocabulary {TINY_VOCAB}"] = asyncio.run(
             async_steps(count, TINY_VOCAB, rounds)
         )
@@ -47,9 +52,14 @@ def run(options: Options) -> Result:
         count = 1 if ", 1 requests" in name else MANY
         step = median(values)
         rows.append((name, f"{step:.0f}", spread(values), f"{step / count:.2f}"))
-        if f"vocabulary {TINY_VOCAB}" in name:
+        if name.endswith(f"vocabulary {TINY_VOCAB}"):
             target = ONE_TARGET if count == 1 else PER_REQUEST_TARGET
             checks.append(Check(f"{name}: per request and step", step / count, target, True, " us"))
+    for count, target in ((MANY, ADDED_PER_REQUEST_TARGET * MANY), (1, ADDED_TO_ONE_TARGET)):
+        plain = median(raw[graph_row(count, "none")])
+        for mode in GRAPHS[1:]:
+            added = median(raw[graph_row(count, mode)]) - plain
+            checks.append(Check(f"{mode} graphs add to a step of {count}", added, target, True, " us"))
     return Result(
         title="engine overhead, microseconds per step around a stub model",
         columns=("what", "us per step", "min..max", "us per request"),
@@ -62,6 +72,26 @@ def run(options: Options) -> Result:
         raw=raw,
         details=profile_steps() if options.profile else "",
     )
+
+
+def graph_row(count: int, graphs: str) -> str:
+    return f"Engine.step, {count} requests, graphs {graphs}"
+
+
+def with_graphs(count: int, rounds: int) -> dict[str, list[float]]:
+    """Microseconds per step of engines that differ in graphs alone, in turns."""
+    engines = {graphs: stub_engine(count, TINY_VOCAB, graphs) for graphs in GRAPHS}
+    for engine in engines.values():
+        reach_steady_state(engine, stub_requests(count, TINY_VOCAB))
+    steps = 2 * BLOCK_SIZE if count > 1 else 16 * BLOCK_SIZE
+    samples: dict[str, list[float]] = {graph_row(count, graphs): [] for graphs in GRAPHS}
+    for _ in range(rounds + 1):
+        for graphs, engine in engines.items():
+            samples[graph_row(count, graphs)].append(window(engine, steps))
+    for graphs, engine in engines.items():
+        modes = {mode for mode, _ in engine.metrics.graph_steps}
+        assert graphs in modes, "steps were replayed"
+    return {name: values[1:] for name, values in samples.items()}
 
 
 def reach_steady_state(engine: Engine, requests: list[GenerateRequest]) -> None:

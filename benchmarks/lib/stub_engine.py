@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
+from benchmarks.lib.stub_graphs import stub_runner
 from specserve.batch.builder import BatchBuilder
 from specserve.config import EngineConfig
 from specserve.engine.admission import EngineLimits
@@ -27,32 +28,21 @@ from specserve.protocols import Arithmetic
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
 from specserve.sampling.sampler import TorchSampler
 from specserve.speculation.planning import VerifyAll
-from specserve.types import ForwardOutput, GenerateRequest, SamplingParams
+from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:
-    from specserve.batch.batch import Batch
-    from specserve.engine.runner import Runner
     from specserve.protocols import Tokenizer
     from specserve.text.tokenizer import HfTokenizer
 
-BLOCK_SIZE, PROMPT_LEN, MAX_LEN = 16, 600, 16384
+BLOCK_SIZE, PROMPT_LEN, MAX_LEN, MOST_ROWS = 16, 600, 16384, 4096
 DEVICE = torch.device("cpu")
 
 
-class StubRunner:
-    """The n-th scored row always gets the n-th row of `logits`."""
-
-    def __init__(self, max_rows: int, vocab_size: int) -> None:
-        self.logits = torch.randn(max_rows, vocab_size, generator=torch.Generator().manual_seed(0))
-
-    def forward(self, batch: Batch) -> ForwardOutput:
-        return ForwardOutput(self.logits[: batch.num_scored], {})
-
-
-def stub_engine(num_requests: int, vocab_size: int) -> Engine:
+def stub_engine(num_requests: int, vocab_size: int, graphs: str = "none") -> Engine:
+    """`graphs`: none, piecewise or full."""
     num_blocks = num_requests * MAX_LEN // BLOCK_SIZE
     planner, metrics = VerifyAll(0), EngineMetrics()
-    config = EngineConfig(block_size=BLOCK_SIZE, max_num_seqs=num_requests, max_num_batched_tokens=4096)
+    config = EngineConfig(block_size=BLOCK_SIZE, max_num_seqs=num_requests, max_num_batched_tokens=MOST_ROWS)
     scheduler = Scheduler(config, BlockPool(num_blocks), planner, metrics, Arithmetic("none", "none"))
     cache = KVCache(
         num_layers=1, num_blocks=num_blocks, block_size=BLOCK_SIZE, num_kv_heads=1, head_dim=1,
@@ -61,7 +51,7 @@ def stub_engine(num_requests: int, vocab_size: int) -> Engine:
     parts = EngineParts(
         scheduler=scheduler,
         builder=BatchBuilder(BLOCK_SIZE, DEVICE),
-        runner=cast("Runner", StubRunner(num_requests, vocab_size)),
+        runner=stub_runner(MOST_ROWS, vocab_size, graphs),
         verifier=DrafterInvariantVerifier([vocab_size - 1], TorchSampler()),
         drafting=NoDraft(),
         planner=planner,

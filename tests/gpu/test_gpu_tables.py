@@ -48,6 +48,60 @@ def test_tokens_per_second(demo_model, capsys):
         print("\n" + "\n".join(lines))
 
 
+def drafting(name):
+    """Options of an engine that drafts with this plugin; None where that is not installed here."""
+    from specserve.plugins.discovery import discover
+
+    if name == "plain":
+        return {}
+    if name not in discover():
+        return None
+    return {"plugins": (name,), "plugin_options": {"eagle": {"model": "demo-eagle3"}} if name == "eagle" else {}}
+
+
+def test_graphs_and_drafts(demo_model, capsys):
+    """The demo model in bfloat16: eager steps, piecewise graphs and full ones, without drafts and with two kinds. A
+    draft model's attention is sdpa, which has no full graphs."""
+    from cuda_references import hybrid_plugin
+
+    from specserve.testing.engines import verify_everything
+
+    common = {"device": "cuda", "dtype": "bfloat16", "kv_memory": "1G", "max_num_seqs": 32, "prefix_cache": False}
+    common["allow_undeclared"] = True  # hybrid_attn is given as an object, whose declarations are not read
+    hybrid = {"hybrid_attn": {"prefill": "triton_paged", "decode": "auto", "verify": "triton_paged"}}
+    lines = [f"{torch.cuda.get_device_name()}: tokens/s     none  piecewise  full   replays, bytes of graphs"]
+    for name in ("plain", "ngram", "eagle"):
+        options = drafting(name)
+        if options is None:
+            lines.append(f"{name}: its plugin is not installed here")
+            continue
+        tables = hybrid | options.pop("plugin_options", {})
+        for count in COUNTS:
+            requests = [
+                toy_request(str(i), [(7 * i + j) % 97 for j in range(64)], max_tokens=TOKENS, ignore_eos=True)
+                for i in range(count)
+            ]
+            cells, expected, said = [], None, ""
+            for graphs in ("none", "piecewise", "full"):
+                engine = verify_everything(make_engine(
+                    demo_model, extra={"hybrid_attn": hybrid_plugin()}, plugin_options=tables, graphs=graphs,
+                    **common, **options,
+                ).engine)  # fmt: skip
+                seconds(engine, requests)  # compiles and captures
+                took, tokens = seconds(engine, requests)
+                expected = expected or tokens
+                assert tokens == expected, (name, count, graphs)
+                cells.append(f"{TOKENS * count / took:8.0f}")
+                if graphs == "full":
+                    modes = dict.fromkeys(("full", "piecewise", "none"), 0)
+                    for (mode, _), steps in engine.metrics.graph_steps.items():
+                        modes[mode] += steps
+                    said = f"{modes} {engine.runner.library.num_bytes}"
+            lines.append(f"{name:6s} {count:3d} requests {' '.join(cells)}   {said}")
+    with capsys.disabled():
+        print("\n" + "\n".join(lines))
+
+
 def microseconds(run):
     for _ in range(3):
         run()

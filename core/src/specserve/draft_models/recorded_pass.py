@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from specserve.graphs.eligibility import Eligibility
     from specserve.graphs.library import GraphLibrary
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend, Cut, DraftStep, ForwardPass, GraphMode, GraphPlan, ScoredRow
+    from specserve.protocols import (
+        AttentionBackend,
+        Cut,
+        DraftStep,
+        ForwardPass,
+        GraphMode,
+        GraphPlan,
+        Recorder,
+        ScoredRow,
+    )
 
 
 class DraftKey(NamedTuple):
@@ -69,6 +78,11 @@ class RecordedDraft(RecordedStep):
     from_target: bool
     plan: GraphPlan | None
     attention: CutAttention
+
+    def record(self, recorder: Recorder) -> None:
+        if self.plan is not None:
+            self.plan.clear()
+        super().record(recorder)
 
     def compute(self, cut: Cut) -> None:
         rows, plan = self.padded.num_rows, None

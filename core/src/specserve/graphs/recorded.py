@@ -75,6 +75,10 @@ class FullGraph(RecordedStep):
     def computes_greedy(self) -> bool:
         return self.sampler is not None
 
+    def record(self, recorder: Recorder) -> None:
+        self.plan.clear()
+        super().record(recorder)
+
     def load(self, batch: Batch) -> str:
         return self.plan.load(batch) or super().load(batch)
 

@@ -118,10 +118,15 @@ class Arithmetic(NamedTuple):
 
 
 class GraphPlan(Protocol):
-    """An attention backend's plan for padded steps of one bucket. Empty at first: all rows are padding."""
+    """An attention backend's plan for padded steps of one bucket. Plans may share memory: only the one that was cleared
+    or loaded last is used."""
 
     plan: Any
     """What `forward` and `attend` get: the same object in every step."""
+
+    def clear(self) -> None:
+        """Make all rows padding."""
+        ...
 
     def load(self, batch: Batch) -> str:
         """Make it the plan of this batch, whose rows come first; the others are padding: they attend to nothing, and

@@ -44,8 +44,11 @@ class PaddedPlan:
 
     def __init__(self, backend: CpuPagedAttention, padded: Batch) -> None:
         self.backend, self.num_rows = backend, padded.num_rows
-        self.plan = PagedPlan(backend.native_plan(padded), padded.slots)
-        self.plan.native.pad(padded.num_rows)
+        self.padded, self.plan = padded, PagedPlan(backend.native_plan(padded), padded.slots)
+
+    def clear(self) -> None:
+        self.plan.native = self.backend.native_plan(self.padded)  # of no request
+        self.plan.native.pad(self.num_rows)
 
     def load(self, batch: Batch) -> str:
         native = self.backend.native_plan(batch)

@@ -89,6 +89,9 @@ class PagedGraphPlan:
         self.padded = PaddedPlan(backend.plan_memory(), padded)
         self.plan = self.padded.plan
 
+    def clear(self) -> None:
+        self.padded.clear()
+
     def load(self, batch: Batch) -> str:
         backend = self.backend
         plan = lay_out(batch, backend.config, backend.kernels.bytes_per_item, MAX_DEPTH)

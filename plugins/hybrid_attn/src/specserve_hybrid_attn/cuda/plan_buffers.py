@@ -44,9 +44,14 @@ class PaddedPlan:
     def __init__(self, memory: PlanMemory, padded: Batch) -> None:
         self.memory, self.num_tiles = memory, padded.num_rows
         (counts,), tiles, items = parts_of(memory.numbers, 1, self.num_tiles, memory.items)
+        self.num_cleared = counts.numel() + tiles.numel()
         programs = max(self.num_tiles, PROGRAMS // memory.num_kv_heads)
         launches = [Launch(programs, tiles, counts, items)]
         self.plan = PagedPlan(padded.slots, memory.numbers, memory.paths, launches, memory.items)
+
+    def clear(self) -> None:
+        """No work item, and tiles of no rows."""
+        self.memory.numbers[: self.num_cleared].zero_()
 
     def load(self, plan: HostPlan, batch: Batch, trees: TreeKernels) -> str:
         """One copy; the paths of trees are computed on the device. Empty, or why the plan does not fit."""

@@ -1,0 +1,92 @@
+"""A runner with graphs around a model that costs nothing: what remains is the graphs' own time on the host."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from specserve.engine.graph_runner import GraphRunner, GraphSettings, StepKey
+from specserve.engine.runner import Runner, StepParts
+from specserve.faults import FaultLog
+from specserve.graphs.buckets import doubling, row_buckets
+from specserve.graphs.eligibility import Answers, Eligibility
+from specserve.graphs.library import GraphLibrary
+from specserve.graphs.memory import GraphMemory, RowSizes
+from specserve.graphs.reference_recorder import ReferenceRecorder
+from specserve.protocols import AttentionBackend, ForwardPass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from specserve.batch.batch import Batch
+    from specserve.models.decoder import DecoderModel
+    from specserve.protocols import GraphMode, KernelSet
+
+HIDDEN = 16
+
+
+class NoPlan:
+    """`specserve.protocols.GraphPlan`: nothing to load."""
+
+    plan = None
+
+    def clear(self) -> None:
+        pass
+
+    def load(self, batch: Batch) -> str:
+        return ""
+
+
+class NoAttention(AttentionBackend):
+    """Gives the queries back."""
+
+    name = "none"
+
+    def plan(self, batch: Batch) -> None:
+        pass
+
+    def graph_plan(self, padded: Batch, requests: int) -> NoPlan:
+        return NoPlan()
+
+    def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: Any) -> Tensor:
+        return q
+
+
+class NoPass(ForwardPass):
+    """The n-th row always gets the n-th row of `table`."""
+
+    def __init__(self, table: Tensor) -> None:
+        self.table = table
+        self.x = torch.zeros(len(table), HIDDEN)
+
+    def embed(self, batch: Batch) -> Tensor:
+        return self.x[: batch.num_rows]
+
+    def layers(
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = {}, side: Tensor | None = None
+    ) -> Tensor:
+        return x
+
+    def logits(self, x: Tensor, batch: Batch) -> Tensor:
+        return self.table[: batch.num_scored]
+
+
+def stub_runner(most_rows: int, vocab_size: int, mode: str) -> Runner:
+    """`mode`: none, piecewise or full."""
+    table = torch.randn(most_rows, vocab_size, generator=torch.Generator().manual_seed(0))
+    model = SimpleNamespace(num_layers=1, hidden_size=HIDDEN, projections={}, max_model_len=2**20)
+    kernels = SimpleNamespace(name="none", row_tile=None, fuse=lambda *_: NoPass(table))
+    parts = StepParts(cast("DecoderModel", model), cast("KernelSet", kernels), NoAttention())
+    if mode == "none":
+        return Runner(parts)
+    sizes = RowSizes(HIDDEN, 1, 1, HIDDEN, vocab_size)
+    memory = GraphMemory(most_rows, sizes, torch.float32, torch.device("cpu"))
+    library: GraphLibrary[StepKey] = GraphLibrary(ReferenceRecorder(), memory, 2**40, FaultLog())
+    settings = GraphSettings(
+        cast("GraphMode", mode), row_buckets(most_rows), doubling(most_rows), "decode", None, block_size=16
+    )
+    return GraphRunner(parts, library, Eligibility(lambda _: Answers((), ())), settings)
