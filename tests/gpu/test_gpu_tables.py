@@ -9,6 +9,9 @@ import pytest
 import torch
 from sizes import DRY
 
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.hookspecs import hookimpl
+from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request
@@ -48,6 +51,17 @@ def test_tokens_per_second(demo_model, capsys):
         print("\n" + "\n".join(lines))
 
 
+class Planning:
+    """Verifies up to eight draft tokens of each request, and needs no measured costs."""
+
+    @hookimpl
+    def make_draft_planner(self):
+        return VerifyAll(8)
+
+
+PLANNING = InProcessPlugin(Planning(), PluginDeclaration(name="planning", provides={"planner.adaptive": "a test's"}))
+
+
 def drafting(name):
     """Options of an engine that drafts with this plugin; None where that is not installed here."""
     from specserve.plugins.discovery import discover
@@ -56,15 +70,13 @@ def drafting(name):
         return {}
     if name not in discover():
         return None
-    return {"plugins": (name,), "plugin_options": {"eagle": {"model": "demo-eagle3"}} if name == "eagle" else {}}
+    return {"plugins": (name,), "plugin_options": {"eagle": {"model": "demo-eagle3", "steps": 3}} if name == "eagle" else {}}
 
 
 def test_graphs_and_drafts(demo_model, capsys):
     """The demo model in bfloat16: eager steps, piecewise graphs and full ones, without drafts and with two kinds. A
     draft model's attention is sdpa, which has no full graphs."""
     from cuda_references import hybrid_plugin
-
-    from specserve.testing.engines import verify_everything
 
     common = {"device": "cuda", "dtype": "bfloat16", "kv_memory": "1G", "max_num_seqs": 32, "prefix_cache": False}
     common["allow_undeclared"] = True  # hybrid_attn is given as an object, whose declarations are not read
@@ -83,10 +95,10 @@ def test_graphs_and_drafts(demo_model, capsys):
             ]
             cells, expected, said = [], None, ""
             for graphs in ("none", "piecewise", "full"):
-                engine = verify_everything(make_engine(
-                    demo_model, extra={"hybrid_attn": hybrid_plugin()}, plugin_options=tables, graphs=graphs,
-                    **common, **options,
-                ).engine)  # fmt: skip
+                engine = make_engine(
+                    demo_model, extra={"hybrid_attn": hybrid_plugin(), "planning": PLANNING}, plugin_options=tables,
+                    graphs=graphs, **common, **options,
+                ).engine  # fmt: skip
                 seconds(engine, requests)  # compiles and captures
                 took, tokens = seconds(engine, requests)
                 expected = expected or tokens

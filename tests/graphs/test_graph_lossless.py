@@ -8,8 +8,9 @@ from graph_runs import assert_same
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import make_engine, verify_everything
+from specserve.testing.engines import accepted, make_engine, run_requests, verify_everything
 from specserve.testing.requests import toy_request, varied_requests
+from specserve_cpu.kernels import CpuKernels
 
 VOCAB = 64
 HYBRID = {"hybrid_attn": {"prefill": "sdpa", "decode": "cpu_paged", "verify": "cpu_paged"}}
@@ -92,6 +93,40 @@ def test_with_each_head(target, drafts, kind, settings):
 
     runs = assert_same(make, requests_for(12))
     assert runs["full"].metrics.num_accepted_tokens > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("attention", ["sdpa", "cpu_paged"])
+def test_passes_of_draft_models_have_graphs_of_their_own(target, drafts, kind, attention, monkeypatch):
+    """Piece by piece: a kernel set that computes a pass in one call leaves nothing to record, and that is counted."""
+    monkeypatch.setattr(CpuKernels, "fuse_draft", lambda *_: None)
+    chosen = eagle_options(drafts[kind], steps=3, topk=2)
+    chosen["plugins"] += () if attention == "sdpa" else ("cpu",)
+    uses = {}
+
+    def run(graphs):
+        engine = with_planner(make_engine(target, extra=UNMEASURED, graphs=graphs, **chosen).engine, VerifyAll(32))
+        found = run_requests(engine, requests_for(8))
+        uses[graphs] = dict(found.metrics.graph_draft_passes)
+        return found.decided(), accepted(found)
+
+    assert run("none") == run("piecewise") == run("full")
+    count = sum(uses["piecewise"].values())
+    assert uses["none"] == {}
+    assert uses["piecewise"] == {("piecewise", ""): count}
+    full = ("full", "") if attention == "cpu_paged" else ("piecewise", "attention sdpa has no full graphs")
+    assert uses["full"] == {full: count}
+
+
+def test_a_fused_pass_of_a_draft_model_is_counted_with_the_reason(target, drafts):
+    chosen = eagle_options(drafts["eagle3"], steps=3)
+    engine = make_engine(
+        target, extra=UNMEASURED, graphs="full", plugins=("cpu", *chosen.pop("plugins")), **chosen
+    ).engine
+    metrics = run_requests(with_planner(engine, VerifyAll(32)), requests_for(8)).metrics
+    (((mode, reason), count),) = metrics.graph_draft_passes.items()
+    assert (mode, reason.split(" ", 2)[2]) == ("none", "compute passes of a draft model in one call")
+    assert count > metrics.num_steps > 10
 
 
 def test_with_everything(target, drafts, adapters):
