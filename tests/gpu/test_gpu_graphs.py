@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from cuda_references import hybrid_plugin
 from sizes import DRY, NUM_REQUESTS
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
@@ -26,6 +25,8 @@ def model(tmp_path_factory):
 
 
 def engine(model, graphs, drafter=None, *, paged=True, **options):
+    from cuda_references import hybrid_plugin
+
     hybrid = {"extra": {"hybrid_attn": hybrid_plugin()}, "plugin_options": {"hybrid_attn": PAGED}} if paged else {}
     return make_engine(model, drafter, graphs=graphs, **COMMON, **hybrid, **options).engine
 

@@ -70,7 +70,10 @@ def drafting(name):
         return {}
     if name not in discover():
         return None
-    return {"plugins": (name,), "plugin_options": {"eagle": {"model": "demo-eagle3", "steps": 3}} if name == "eagle" else {}}
+    return {
+        "plugins": (name,),
+        "plugin_options": {"eagle": {"model": "demo-eagle3", "steps": 3}} if name == "eagle" else {},
+    }
 
 
 def test_graphs_and_drafts(demo_model, capsys):

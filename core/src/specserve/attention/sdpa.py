@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from specserve.attention.tiles import Tile, TileGroup, plan_tiles, tile_rows
-from specserve.batch.builder import to_device
+from specserve.batch.row_tensors import to_device
 from specserve.config import BLOCK_SIZES
 from specserve.kernels.torch_kernels import CACHE_LINE, HALF_DEPTH
 from specserve.kv.cache import finite

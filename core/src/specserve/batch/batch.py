@@ -10,6 +10,7 @@ import msgspec
 from torch import Tensor
 
 from specserve.batch.lora_plan import LoraPlan
+from specserve.batch.row_tensors import DeviceRows, RowTensors
 from specserve.batch.span import Span
 
 
@@ -17,12 +18,7 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     """spans in row order; rows of a span are contiguous: its committed tokens, then its draft tokens in node order."""
 
     spans: tuple[Span, ...]
-    input_ids: Tensor
-    """[T] int64."""
-    positions: Tensor
-    """[T] int64: a draft token at depth d of a request with n committed tokens has position n - 1 + d."""
-    slots: Tensor
-    """[T] int64: where each row's KV goes; draft token j of a request goes to slot n + j of its blocks."""
+    rows: RowTensors | DeviceRows
     scored_rows: Tensor | None
     """[S] int64 rows that get logits; None when all do."""
     query_lens: tuple[int, ...]
@@ -34,10 +30,33 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     num_rows: int
     num_scored: int
     block_size: int
-    host_rows: Tensor | None = None
-    """[3, T]: input_ids, positions and slots in the host's memory; None in batches that are not to be recorded."""
     lora: LoraPlan | None = None
     """None: every row is the base model's."""
+
+    @property
+    def input_ids(self) -> Tensor:
+        """[T] int64."""
+        return self.device_rows.input_ids
+
+    @property
+    def positions(self) -> Tensor:
+        """[T] int64: a draft token at depth d of a request with n committed tokens has position n - 1 + d."""
+        return self.device_rows.positions
+
+    @property
+    def slots(self) -> Tensor:
+        """[T] int64: where each row's KV goes; draft token j of a request goes to slot n + j of its blocks."""
+        return self.device_rows.slots
+
+    @property
+    def device_rows(self) -> DeviceRows:
+        return self.rows.on_device if isinstance(self.rows, RowTensors) else self.rows
+
+    @property
+    def host_rows(self) -> Tensor:
+        """[3, T]: the same in the host's memory, of batches that were built from spans."""
+        assert isinstance(self.rows, RowTensors), "built from spans"
+        return self.rows.host
 
     @property
     def only_decodes(self) -> bool:

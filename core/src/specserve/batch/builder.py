@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from array import array
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
-import torch
 
 from specserve.batch.batch import Batch
 from specserve.batch.drafts import depths_of, is_chain
+from specserve.batch.row_tensors import RowTensors, on_host, to_device
 from specserve.kv.slots import slot_of, slots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from torch import Tensor
+    import torch
 
     from specserve.batch.lora_plan import LoraPlan
     from specserve.batch.span import Span
@@ -58,13 +57,9 @@ class BatchBuilder:
             if span.scored:
                 scored += range(len(ids) - span.scored, len(ids))
         num_rows, num_scored = len(ids), len(scored)
-        host_rows = on_host(ids + positions + slots).view(3, num_rows)
-        input_ids, row_positions, row_slots = copy_to_device(host_rows, self.device).unbind()
         batch = Batch(
             spans=tuple(spans),
-            input_ids=input_ids,
-            positions=row_positions,
-            slots=row_slots,
+            rows=RowTensors(on_host(ids + positions + slots).view(3, num_rows), self.device),
             scored_rows=None if num_scored == num_rows else to_device(scored, self.device),
             query_lens=tuple(span.length for span in spans),
             row_offsets=tuple(row_offsets),
@@ -72,7 +67,6 @@ class BatchBuilder:
             num_rows=num_rows,
             num_scored=num_scored,
             block_size=size,
-            host_rows=host_rows,
         )
         lora = self.plan_lora(batch)
         return batch if lora is None else msgspec.structs.replace(batch, lora=lora)
@@ -91,26 +85,3 @@ def positions_of(span: Span) -> Iterable[int]:
         return range(first, first + span.length)
     end = span.start + span.known
     return [*range(span.start, end), *(end - 1 + depth for depth in depths_of(span.draft)[span.first_node :])]
-
-
-def on_host(values: Sequence[int]) -> Tensor:
-    """Integers as an int64 tensor: in a third of the time that torch.tensor takes."""
-    return torch.frombuffer(array("q", values), dtype=torch.int64) if values else torch.empty(0, dtype=torch.int64)
-
-
-def to_device(values: Sequence[int] | Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """Integers as an int64 tensor on the device; on CUDA the copy is queued and the host does not wait.
-
-    torch's pinned allocator records the stream of such a copy and reuses the buffer only after it, so any number may be
-    in flight: a prompt's chunks are launched one after the other, and the host does not wait between them.
-    """
-    if device.type != "cuda":
-        if values and isinstance(values[0], int):
-            return on_host(cast("Sequence[int]", values))
-        return torch.tensor(values, dtype=torch.int64)
-    return torch.tensor(values, dtype=torch.int64, pin_memory=True).to(device, non_blocking=True)
-
-
-def copy_to_device(values: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host on the device; on CUDA the copy is queued and the host does not wait."""
-    return values if device.type != "cuda" else values.pin_memory().to(device, non_blocking=True)

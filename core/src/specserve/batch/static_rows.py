@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.batch.batch import Batch
-from specserve.batch.builder import copy_to_device
+from specserve.batch.row_tensors import DeviceRows, copy_to_device
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,12 +38,9 @@ class StaticRows:
 
     def padded(self, rows: int, block_size: int, lora: LoraPlan | None = None) -> Batch:
         """The batch in this memory, whatever is loaded: of no request, with every row scored."""
-        ids, positions, slots = self.view(rows).unbind()
         return Batch(
             spans=(),
-            input_ids=ids,
-            positions=positions,
-            slots=slots,
+            rows=DeviceRows(*self.view(rows).unbind()),
             scored_rows=None,
             query_lens=(),
             row_offsets=(),

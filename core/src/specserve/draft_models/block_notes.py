@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.batch.builder import to_device
+from specserve.batch.row_tensors import to_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

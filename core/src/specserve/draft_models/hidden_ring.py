@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.batch.builder import to_device
+from specserve.batch.row_tensors import to_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

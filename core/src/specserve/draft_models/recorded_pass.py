@@ -97,9 +97,7 @@ class RecordedDraft(RecordedStep):
         backend = self.attention.backend
         if self.plan is None:
             self.attention.load(backend, backend.plan(batch), batch.num_rows)
-        elif reason := self.plan.load(batch):
-            return reason
-        return super().load(batch)
+        return super().load(batch) or ("" if self.plan is None else self.plan.load(batch))
 
 
 class RecordedDraftPass:

@@ -52,7 +52,6 @@ class RecordedStep:
 
     def load(self, batch: Batch) -> str:
         """The batch becomes what is replayed next; rows that it lacks are padding. Empty, or why it does not fit."""
-        assert batch.host_rows is not None, "the step was made to be recorded"
         self.memory.rows.load(batch.host_rows, self.padded.num_rows)
         if self.lora is not None:
             assert batch.lora is not None, "a graph with adapters serves steps with adapters"
@@ -80,7 +79,7 @@ class FullGraph(RecordedStep):
         super().record(recorder)
 
     def load(self, batch: Batch) -> str:
-        return self.plan.load(batch) or super().load(batch)
+        return super().load(batch) or self.plan.load(batch)
 
     def compute(self, cut: Cut) -> None:
         passes, padded, memory, rows = self.passes, self.padded, self.memory, self.padded.num_rows

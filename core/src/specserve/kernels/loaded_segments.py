@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
-from specserve.batch.builder import copy_to_device
 from specserve.batch.lora_plan import Segment
+from specserve.batch.row_tensors import copy_to_device
 from specserve.kernels.lowrank_tables import FIELDS, PARTS, RANKS, ROWS, tables_of, tiles_of
 from specserve.kernels.triton_launch import blocks
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.builder import copy_to_device
+from specserve.batch.row_tensors import copy_to_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 
-from specserve.batch.builder import copy_to_device
+from specserve.batch.row_tensors import copy_to_device
 from specserve.kernels.triton_launch import Launch
 from specserve.kernels.triton_sampling import (
     FORBID,

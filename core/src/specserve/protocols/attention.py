@@ -129,9 +129,9 @@ class GraphPlan(Protocol):
         ...
 
     def load(self, batch: Batch) -> str:
-        """Make it the plan of this batch, whose rows come first; the others are padding: they attend to nothing, and
-        what comes out for them is undefined. The answer is empty, or says why the batch does not fit: as in "a draft
-        tree has more than 64 levels". A batch that does not fit leaves the plan undefined."""
+        """Make it the plan of this batch, whose rows are in `padded` already and come first. The others are padding:
+        they attend to nothing, and what comes out for them is undefined. The answer is empty, or says why the batch
+        does not fit: as in "a draft tree has more than 64 levels"; the plan is undefined then."""
         ...
 
 

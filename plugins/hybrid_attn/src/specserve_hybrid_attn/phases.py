@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from specserve.batch.builder import to_device
+from specserve.batch.row_tensors import DeviceRows, to_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,16 +63,13 @@ def part_of(batch: Batch, rows_of: Callable[[Span], tuple[int, int]]) -> SubBatc
     part = msgspec.structs.replace(
         batch,
         spans=tuple(spans),
-        input_ids=batch.input_ids[rows],
-        positions=batch.positions[rows],
-        slots=batch.slots[rows],
+        rows=DeviceRows(*(tensor[rows] for tensor in batch.device_rows)),
         scored_rows=batch.input_ids[:0],
         query_lens=lens,
         row_offsets=tuple(accumulate(lens, initial=0))[:-1],
         scored_offsets=(0,) * len(spans),
         num_rows=sum(lens),
         num_scored=0,
-        host_rows=None,
     )
     return SubBatch(part, rows)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import cupy
 import torch
 
-from specserve.batch.builder import to_device
+from specserve.batch.row_tensors import to_device
 from specserve_hybrid_attn.cuda.cuda_sources import TREES, moves_source, word_bytes
 from specserve_hybrid_attn.cuda.tree_masks import TreeKernels
 

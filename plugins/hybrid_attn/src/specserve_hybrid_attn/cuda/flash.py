@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.builder import to_device
 from specserve.batch.drafts import is_chain
+from specserve.batch.row_tensors import to_device
 from specserve.config import BLOCK_SIZES
 from specserve.protocols import AttentionBackend, AttentionCapabilities
 from specserve_hybrid_attn.cuda.choose_kernels import mover_for

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from specserve.batch.builder import to_device
 from specserve.batch.drafts import depths_of, is_chain, parents_of
+from specserve.batch.row_tensors import to_device
 from specserve.config import BLOCK_SIZES
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionBackend, AttentionCapabilities

@@ -95,7 +95,7 @@ class PagedGraphPlan:
     def load(self, batch: Batch) -> str:
         backend = self.backend
         plan = lay_out(batch, backend.config, backend.kernels.bytes_per_item, MAX_DEPTH)
-        return self.padded.load(plan, batch, backend.trees)
+        return self.padded.load(plan, backend.trees)
 
 
 class PagedFactory:

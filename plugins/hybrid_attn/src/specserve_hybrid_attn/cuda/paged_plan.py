@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.builder import copy_to_device
 from specserve.batch.drafts import depths_of, num_leading, parents_of
+from specserve.batch.row_tensors import copy_to_device
 from specserve_hybrid_attn.cuda.tree_masks import Forest
 
 if TYPE_CHECKING:

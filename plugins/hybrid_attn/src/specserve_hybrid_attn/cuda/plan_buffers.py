@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.batch.builder import copy_to_device
+from specserve.batch.row_tensors import copy_to_device
 from specserve_hybrid_attn.cuda.paged_plan import Launch, PagedPlan, packed, parts_of
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ class PaddedPlan:
         """No work item, and tiles of no rows."""
         self.memory.numbers[: self.num_cleared].zero_()
 
-    def load(self, plan: HostPlan, batch: Batch, trees: TreeKernels) -> str:
+    def load(self, plan: HostPlan, trees: TreeKernels) -> str:
         """One copy; the paths of trees are computed on the device. Empty, or why the plan does not fit."""
         numbers = packed(plan, self.num_tiles)
         if reason := self.misfit(plan, len(numbers)):
             return reason
         self.memory.numbers[: len(numbers)].copy_(copy_to_device(numbers, self.memory.device))
         if plan.forest.parents:
-            found = plan.forest.paths(batch.slots, trees)
+            found = plan.forest.paths(self.plan.slots, trees)
             self.memory.paths[: found.shape[0], : found.shape[1]] = found
         return ""
 
