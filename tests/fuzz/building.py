@@ -117,6 +117,8 @@ def build_tested(
         chunked_prefill=plan.chunked_prefill,
         max_draft_tokens=plan.max_draft_tokens,
         attention=plan.attention,
+        graphs=plan.graphs,
+        graph_buckets=plan.buckets,
         draft_fault_limit=plan.fault_limit,
         fault_limit=plan.fault_limit,
     )

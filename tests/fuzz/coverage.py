@@ -48,7 +48,7 @@ SHARES: dict[float, tuple[str, ...]] = {
         *("sliding window", "mode pressure", "mode turns", "mode choices", "front async", "planner cost", "preempted"),
         *("aborted", "ended by abort", "id used again", "slow reader"),
         *("served under an adapter", "drafter noisy", "processor edit", "allowed tokens alone", "empty bias"),
-        "drafters 2",
+        *("drafters 2", "graphs piecewise, ran piecewise", "graphs full, ran full", "graphs full, ran none"),
     ),
     0.04: (
         *("rope linear", "rope dynamic", "rope llama3", "rope yarn", "rope longrope", "weights sticky"),

@@ -43,6 +43,9 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
     attention: str = "auto"
     hybrid: dict[str, str] | None = None
+    graphs: Literal["none", "piecewise", "full"] = "none"
+    buckets: tuple[int, ...] | None = None
+    """Of graphs; None: the engine's own."""
     drafters: tuple[str, ...] = ()
     """Of ngram, repeat (plugins), oracle, noisy and evil (the fuzzer's own)."""
     ngram: dict[str, Any] = {}

@@ -85,6 +85,11 @@ def happened(trial: Trial) -> Iterator[str]:
     metrics, served = trial.built.engine.metrics, trial.served
     yield f"instruction set {trial.instruction_set}"
     backends = trial.attention["hybrid"]
+    for mode, _ in metrics.graph_steps:
+        if trial.plan.engine.graphs != "none":
+            yield f"graphs {trial.plan.engine.graphs}, ran {mode}"
+    for mode, _ in metrics.graph_draft_passes:
+        yield f"draft passes ran {mode}"
     yield "hybrid attention" if backends else f"attention {trial.attention['attention']}"
     events = {
         "preempted": metrics.num_preemptions,

@@ -131,6 +131,31 @@ def test_a_default_plugin_that_conflicts_is_switched_off_with_its_reason(install
     assert host.describe()[0]["reason"] == "cpu cannot run with graph.full: both want the same thing."
 
 
+@pytest.mark.parametrize(
+    ("conflict", "graphs"), [("graph.full", "piecewise"), ("graph.piecewise", "none"), (None, "full")]
+)
+def test_automatic_graphs_are_the_best_that_requested_plugins_run_with(
+    install: Install, start: Start, conflict: str | None, graphs: str
+) -> None:
+    install("a", conflicts={conflict: "FAILS"} if conflict else {})
+    host = start("a", device="cuda")
+    assert host.config.graphs == graphs
+    notes = [line for line in host.banner() if line.startswith("graphs are")]
+    assert len(notes) == (conflict is not None)
+    if conflict:
+        begin = f"graphs are {graphs} and not full: a cannot run with {conflict}: both want the same thing."
+        assert notes[0].startswith(begin)
+        with pytest.raises(PluginError, match=f"a cannot run with {conflict}"):
+            start("a", device="cuda", graphs="full")
+    assert start("a").config.graphs == "none", "on CPUs there are none"
+
+
+def test_automatic_graphs_leave_another_refusal_as_it_is(install: Install, start: Start) -> None:
+    install("a", conflicts={"prefix_cache": "FAILS"})
+    with pytest.raises(PluginError, match="a cannot run with prefix_cache"):
+        start("a", device="cuda")
+
+
 def test_a_default_plugin_that_fails_to_import_is_switched_off_with_its_reason(install: Install, start: Start) -> None:
     install("cpu", provides="kernel.cpu", plugin="raise OSError('no such library')")
     install("ngram")

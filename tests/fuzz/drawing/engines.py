@@ -20,7 +20,7 @@ def draw_engine(rng: random.Random, model: ModelPlan, mode: str) -> EnginePlan:
     native = model.dtype != "float16" and rng.random() < (0.95 if model.is_demo else 0.7)
     fields: dict[str, Any] = {"seed": rng.randrange(1 << 30), "front": "async" if rng.random() < 0.2 else "sync"}
     fields |= draw_arithmetic(rng, native) | draw_lengths(rng, model) | draw_sizes(rng)
-    fields |= draw_speculation(rng, model) | draw_parts(rng)
+    fields |= draw_speculation(rng, model) | draw_parts(rng) | draw_graphs(rng, fields["budget"])
     if not native and fields["threads"] > 1:  # torch's threads on a busy core are slow
         fields["max_model_len"] = rng.choice((24, 33, 48))
     if mode == "pressure":
@@ -72,6 +72,15 @@ def draw_lengths(rng: random.Random, model: ModelPlan) -> dict[str, Any]:
         longest = model.config["max_position_embeddings"]
         return {"max_model_len": min(longest, rng.choice((200, 256, 300, 520, 700, 1200)))}
     return {"max_model_len": rng.choice((24, 33, 48, 64, 65, 70, 100, 127, 128))}
+
+
+def draw_graphs(rng: random.Random, budget: int) -> dict[str, Any]:
+    """Half of the engines have graphs; some have few buckets, which leave large steps without one."""
+    fields: dict[str, Any] = {"graphs": rng.choice(("none", "none", "piecewise", "full"))}
+    if rng.random() < 0.5:
+        sizes = sorted(rng.sample(range(1, budget + 1), min(budget, rng.randint(1, 4))))
+        fields["buckets"] = tuple(sizes)
+    return fields
 
 
 def draw_parts(rng: random.Random) -> dict[str, Any]:

@@ -105,6 +105,7 @@ def load_components(
     config: EngineConfig, host: PluginHost, on_progress: Callable[[str, int, int], None] | None
 ) -> Components:
     path = locate_model(config.model)
+    config = msgspec.structs.replace(config, graphs=host.config.graphs)  # what its plugins run with
     config = resolve_config(config, read_config(path).dtype)
     torch.set_num_threads(config.threads or 1)
     keep_freed_memory()

@@ -13,6 +13,7 @@ import msgspec
 from specserve.declare import InProcessPlugin
 from specserve.errors import PluginError, RequestError
 from specserve.faults import FAULTS, FaultLog
+from specserve.plugins.best_graphs import with_best_graphs
 from specserve.plugins.blame import Role
 from specserve.plugins.describe import banner, describe_plugins
 from specserve.plugins.hook_checks import HOOK_ARGUMENTS
@@ -20,7 +21,7 @@ from specserve.plugins.loaded_plugin import BUILTIN, cause_of
 from specserve.plugins.start import start_plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from specserve.config import EngineConfig
     from specserve.json_types import JsonObject
@@ -41,8 +42,8 @@ class HookResults(NamedTuple, Generic[T]):
 class PluginHost:
     """Made by `start`; does not change afterwards."""
 
-    def __init__(self, config: EngineConfig, started: StartedPlugins) -> None:
-        self.config = config
+    def __init__(self, config: EngineConfig, started: StartedPlugins, notes: Sequence[str] = ()) -> None:
+        self.config, self.notes = config, tuple(notes)
         self.installed, self.decision, self.plugins = started
         self.faults = FaultLog(config.fault_limit)
         """Of every part of these plugins that is called while requests are served."""
@@ -59,7 +60,8 @@ class PluginHost:
         `extra`: plugins that are given as objects. They are enabled, after those of `config.plugins` unless they are
         named there. `builtin` replaces `specserve.builtin` in tests.
         """
-        return cls(config, start_plugins(config, extra or {}, builtin))
+        attempt, started = with_best_graphs(config, lambda tried: start_plugins(tried, extra or {}, builtin))
+        return cls(attempt.config, started, attempt.notes)
 
     # --- calling hooks ------------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class PluginHost:
         return [Role(p.manager.get_plugin(p.name), p.name, "hook") for p in self.plugins if p.name != BUILTIN]
 
     def banner(self) -> list[str]:
-        return banner(self.plugins, self.decision)
+        return [*self.notes, *banner(self.plugins, self.decision)]
 
     def describe(self) -> list[JsonObject]:
         """The entries of /v1/plugins."""

@@ -1,0 +1,57 @@
+"""Every compatibility that a plugin of this repository declares, with graphs: replayed, or with a true reason."""
+
+from __future__ import annotations
+
+import pytest
+from graph_runs import KindsOfSteps, steps_of
+from test_declared_pairs import DRAFTING, PARTNERS, declared_pairs, needed_options
+
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.testing.engines import make_engine, run, run_requests, watch
+from specserve.testing.requests import toy_request, varied_requests
+
+REASONS = {
+    "attention.backend": {"attention sdpa has no full graphs"},
+    "attention.hybrid": {"attention sdpa has no full graphs"},
+    "lora.target": {"projection layers.0.qkv_proj has a delta of an unknown kind, function"},
+}
+"""Where the partner of this feature leaves something to be said; others let every step be replayed in full mode."""
+KERNELS = ("cpu",)
+
+
+def pair_engine(model, plugin, feature, partner, graphs):
+    declaration = PluginDeclaration(name="partner", provides={feature: "a test's partner"})
+    extra = {"partner": InProcessPlugin(partner, declaration)}
+    drafts = plugin in DRAFTING or hasattr(partner, "make_drafter")
+    names = (*KERNELS, plugin, *(() if drafts else ("ngram",)))
+    options, attention = needed_options(plugin, model), "auto"
+    if feature == "attention.backend" and plugin == "hybrid_attn":
+        options["hybrid_attn"] = {"decode": "copied_sdpa", "verify": "copied_sdpa"}
+    elif feature == "attention.backend":
+        attention = "copied_sdpa"
+    return make_engine(
+        model, plugins=tuple(dict.fromkeys(names)), extra=extra, plugin_options=options, graphs=graphs,
+        attention=attention,
+    ).engine  # fmt: skip
+
+
+@pytest.mark.parametrize(("plugin", "feature"), list(declared_pairs()))
+def test_a_declared_pair_is_replayed_or_says_why_not(toy_model, plugin, feature):
+    repetitive = [toy_request(f"r{i}", (5, 6, 6), max_tokens=20, logit_bias={6: 20.0 + i}, seed=i) for i in range(3)]
+    requests = [*varied_requests(10), *repetitive]
+    outputs = run(toy_model, requests, plugins=KERNELS).tokens()
+    runs, kinds = {}, KindsOfSteps()
+    for graphs in ("none", "full"):
+        engine = pair_engine(toy_model, plugin, feature, PARTNERS[feature](outputs), graphs)
+        if graphs == "full":
+            watch(engine, kinds)
+        runs[graphs] = run_requests(engine, requests)
+    assert runs["full"].decided() == runs["none"].decided()
+    steps, expected = steps_of(runs["full"].metrics), REASONS.get(feature, set())
+    assert steps.reasons == expected
+    if not expected:
+        assert (steps.full, steps.piecewise, steps.none) == (kinds.generated, kinds.others, 0)
+    elif feature == "lora.target":
+        assert steps.none == runs["full"].metrics.num_steps
+    else:
+        assert (steps.full, steps.none) == (0, 0)
