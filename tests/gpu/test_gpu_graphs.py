@@ -85,23 +85,29 @@ def test_adapters_are_data_of_a_graph(tmp_path):
     assert steps_of(recorded) == {"full": 0, "piecewise": recorded.metrics.num_steps, "none": 0}
 
 
-def test_draft_models_have_graphs_of_their_own(tmp_path):
+@pytest.mark.parametrize("kind", ["eagle3"] if DRY else ["standalone", "eagle", "eagle3", "mtp"])
+@pytest.mark.parametrize("paged", [True, False], ids=["triton_paged", "sdpa"])
+def test_draft_models_have_graphs_of_their_own(tmp_path, paged, kind):
     pytest.importorskip("specserve_eagle")
+    from cuda_references import hybrid_plugin
     from eagle_engines import eagle_engine, write_draft, write_target
 
     target = write_target(tmp_path / "target")
-    draft = write_draft(tmp_path / "draft", "eagle3", target)
+    draft = write_draft(tmp_path / "draft", kind, target)
     requests = varied_requests(NUM_REQUESTS // 2, vocab_size=64)
-    runs = {
-        graphs: run_requests(
-            eagle_engine(target, draft, settings={"steps": 3, "topk": 2}, graphs=graphs, **COMMON), requests
-        )
-        for graphs in ("none", "piecewise")
-    }
-    assert runs["piecewise"].decided() == runs["none"].decided()
-    assert accepted(runs["piecewise"]) == accepted(runs["none"])
-    passes = runs["piecewise"].metrics.graph_draft_passes
-    assert {mode for mode, _ in passes} == {"piecewise"}, passes
+    options = {"settings": {"steps": 3, "topk": 2}, "allow_undeclared": True, **COMMON}
+
+    def run(graphs):
+        hybrid = {"extra": {"hybrid_attn": hybrid_plugin()}, "plugin_options": {"hybrid_attn": PAGED}} if paged else {}
+        return run_requests(eagle_engine(target, draft, graphs=graphs, **options, **hybrid), requests)
+
+    runs = {graphs: run(graphs) for graphs in ("none", "piecewise", "full")}
+    for graphs, found in runs.items():
+        assert found.decided() == runs["none"].decided(), graphs
+        assert accepted(found) == accepted(runs["none"]), graphs
+        modes = {mode for mode, _ in found.metrics.graph_draft_passes}
+        assert modes == {"none": set(), "piecewise": {"piecewise"}, "full": {"full" if paged else "piecewise"}}[graphs]
+        assert not any("raised" in reason for _, reason in found.metrics.graph_draft_passes)
 
 
 def test_random_widths_move_nothing_that_a_graph_has_recorded(model):

@@ -183,7 +183,7 @@ def attend_kernel(a):
         own = a["q"][first_row : first_row + rows].view(rows, heads, group, dim)
         q[:, : rows * group] = own.transpose(0, 1).flatten(1, 2).double()
         ends = (length + queries // group)[:, None]
-        seen = valid & (key < ends) & (key >= ends - a["window"])
+        seen = valid & (key < ends) & (key >= ends - a["window"]) & (key >= a["FIRST_KEY"])
         scores = (q @ k.mT * a["scale"]).masked_fill(~seen, float("-inf"))
         most = scores.amax(-1)
         weights = torch.exp2(scores - most.masked_fill(most == float("-inf"), 0.0)[..., None])

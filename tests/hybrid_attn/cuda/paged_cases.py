@@ -123,11 +123,12 @@ def paths_in(world: World, spans: list[Span]) -> list[list[int]]:
     return rows
 
 
-def dense(world: World, spans: list[Span], layer: int, q: torch.Tensor) -> torch.Tensor:
-    """Attention over what the cache holds now, in float64: [T, heads, head_dim]."""
+def dense(world: World, spans: list[Span], layer: int, q: torch.Tensor, first_key: int = 0) -> torch.Tensor:
+    """Attention over what the cache holds now, in float64: [T, heads, head_dim]. Earlier keys are hidden."""
     window, group = world.shape.windows[layer], world.shape.heads // world.shape.kv_heads
     out = []
-    for row, path in zip(q.double().cpu(), paths_in(world, spans), strict=True):
+    for row, whole in zip(q.double().cpu(), paths_in(world, spans), strict=True):
+        path = whole[first_key:]
         keys, values = world.cache.data[layer][:, path[-window:] if window else path].double().cpu()
         keys, values = (t.repeat_interleave(group, 1).transpose(0, 1) for t in (keys, values))
         scores = (keys @ row[:, :, None])[..., 0] * world.spec.scale

@@ -15,6 +15,7 @@ from pathlib import Path
 if __name__ == "__main__":
     os.environ["TRITON_INTERPRET"] = "1"
 
+import msgspec
 import pytest
 import torch
 from cuda_references import assert_hybrid_is_lossless, reference_plugin
@@ -26,6 +27,7 @@ from specserve.batch.static_rows import StaticRows
 from specserve.testing.engines import run
 from specserve.testing.requests import toy_request
 from specserve.testing.toy import write_checkpoint
+from specserve.types import Draft
 from specserve_hybrid_attn.cuda import paged_plan
 from specserve_hybrid_attn.cuda.paged import PagedAttention
 from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
@@ -80,6 +82,37 @@ def check_heads_of_odd_sizes_and_groups_are_near_float64(make, device="cpu"):
 
 def check_windows_are_counted_along_the_path(make, device="cpu"):
     assert_near_dense(Shape(windows=(5, 40)), make, device)
+
+
+def check_the_first_key_is_hidden(make, device="cpu"):
+    """As draft heads want it, which have no hidden state for the first token."""
+    world = World(Shape(), device)
+    spans = [world.prompt(1, 20), world.tree(30, TREE), world.prompt(40, 1)]
+    world.spec = msgspec.structs.replace(world.spec, first_key=1)
+    q, k, v = world.rows(sum(span.length for span in spans))
+    got = attend(short_splits(world, make), world, spans, 0, q, k, v)
+    expected = dense(world, spans, 0, q, first_key=1)
+    torch.testing.assert_close(got.double().cpu(), expected, rtol=1e-5, atol=1e-5)
+    assert (got.double().cpu() - dense(world, spans, 0, q)).abs().max() > 1e-3
+
+
+def check_later_nodes_of_a_draft_have_their_bits_alone(make, device="cpu"):
+    """As passes of a draft model compute them, level by level: the earlier nodes are in the cache."""
+    world, start = World(Shape(), device), 29
+    for parents in (TREE, LEADING, None):
+        count = 9 if parents is None else len(parents)
+        draft = Draft(tokens=tuple(range(count)), parents=parents)
+        whole = Span(world.request(start, count), start, count, count, count, draft)
+        q, k, v = world.rows(count)
+        backend = short_splits(world, make)
+        expected = attend(backend, world, [whole], 0, q, k, v)
+        for first in (1, 3, count - 1):
+            later = msgspec.structs.replace(whole, length=count - first, drafted=count - first, first_node=first)
+            if parents is None:  # as `draft_span` makes it
+                later = msgspec.structs.replace(later, start=start + first, first_node=0)
+                later = msgspec.structs.replace(later, draft=Draft(tokens=draft.tokens[first:]))
+            got = attend(backend, world, [later], 0, q[first:], k[first:], v[first:])
+            assert torch.equal(got, expected[first:]), (parents, first)
 
 
 def check_half_precision_is_near_float64(make, device="cpu", dtype=torch.float16):

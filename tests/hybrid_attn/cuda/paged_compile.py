@@ -39,7 +39,7 @@ def paged_ptx(name, dtype, head_dim=128, group=4):
         return ptx_for_sm90(kernels.merge_kernel, results | {"out": p}, (), constants, num_warps=config.num_warps)
     pointers = dict.fromkeys(("q", "key_cache", "value_cache"), p) | results
     pointers |= dict.fromkeys(("block_ids", "paths", "counts", "items"), "*i64")
-    constants = heads | tile_sizes | {"BLOCK_SIZE": 16, "BLOCK_N": config.block_n}
+    constants = heads | tile_sizes | {"BLOCK_SIZE": 16, "BLOCK_N": config.block_n, "FIRST_KEY": 1}
     return ptx_for_sm90(
         kernels.attend_kernel, pointers, ("window",), constants,
         floats=("scale",), free=("window",), num_warps=config.num_warps, num_stages=config.num_stages,

@@ -22,11 +22,10 @@ def draft(parents):
 
 def forest_of(shapes, device="cpu"):
     """-> parents, depths, tree_starts, slots, num_words, max_depth of some drafts one after the other."""
-    forest, row = Forest(), 3
+    forest = Forest()
     for parents in shapes:
         one = draft(parents)
-        forest.add(parents_of(one), depths_of(one), row)
-        row += len(parents)
+        forest.add(parents_of(one), depths_of(one))
     tables = (torch.tensor(t, device=device) for t in (forest.parents, forest.depths, forest.tree_starts))
     generator = torch.Generator().manual_seed(1)
     slots = torch.randperm(10_000, generator=generator)[: len(forest.parents)].to(device)

@@ -112,13 +112,13 @@ class TreeMasks:
         self.forest = Forest()
         self.rows: list[tuple[int, int, int, int, int, int]] = []
         self.size = 0
-        for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
+        for span in batch.spans:
             known, num_keys = span.start + span.known, span.start + span.length
             for length in range(span.start + 1, known + 1):
                 self.add_row(num_keys, length, length, -1, 0)
             if span.draft is not None:
                 depths = depths_of(span.draft)
-                first = self.forest.add(parents_of(span.draft), depths, offset + span.known)
+                first = self.forest.add(parents_of(span.draft), depths)
                 for node, depth in enumerate(depths):
                     self.add_row(num_keys, known + depth, known, first + node, first)
 

@@ -110,6 +110,7 @@ class PagedFactory:
         block_sizes=BLOCK_SIZES,
         devices=("cuda",),
         dtypes=("float32", "bfloat16", "float16"),
+        draft_layers=True,
         made_for=("decode", "verify"),
         graphs=("full", "piecewise"),
     )

@@ -78,6 +78,7 @@ def attend_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_D: tl.constexpr,
+    FIRST_KEY: tl.constexpr,
 ) -> None:
     """Work items for one key head: the attention state of a tile over the keys of one split. counts: how many items
     there are; where programs are fewer, each takes several.
@@ -116,6 +117,7 @@ def attend_kernel(
             v = tl.load(v_ptrs, mask=valid[:, None] & in_head[None, :], other=0.0)
             scores = tl.dot(queries, k, input_precision="ieee") * scale
             visible = (number[None, :] < lengths[:, None]) & (number[None, :] >= (lengths - window)[:, None])
+            visible = visible & (number[None, :] >= FIRST_KEY)
             scores = tl.where(visible, scores, float("-inf"))
             new_max = tl.maximum(row_max, tl.max(scores, axis=1))
             level = softmax_level(new_max)
@@ -199,7 +201,7 @@ class TritonPaged:
         }  # fmt: skip
         self.attend_keys = Launch(
             attend_kernel,
-            {**sizes, "BLOCK_SIZE": cache.block_size, "BLOCK_N": config.block_n},
+            {**sizes, "BLOCK_SIZE": cache.block_size, "BLOCK_N": config.block_n, "FIRST_KEY": spec.first_key},
             num_warps=config.num_warps,
             num_stages=config.num_stages,
         )

@@ -14,6 +14,7 @@ import torch
 
 from specserve.batch.drafts import depths_of, num_leading, parents_of
 from specserve.batch.row_tensors import copy_to_device
+from specserve.kv.slots import num_blocks_for, slots_of
 from specserve_hybrid_attn.cuda.tree_masks import Forest
 
 if TYPE_CHECKING:
@@ -148,7 +149,9 @@ def make_plan(
         for i, launch in enumerate(plan.launches)
     ]
     most = max(launch.num_items for launch in plan.launches)
-    return PagedPlan(batch.slots, memory, plan.forest.paths(batch.slots, trees), launches, most)
+    # where there is no tree, no path is read
+    paths = plan.forest.paths(trees, device) if plan.forest.parents else memory[:1]
+    return PagedPlan(batch.slots, memory, paths, launches, most)
 
 
 def packed(plan: HostPlan, num_tiles: int) -> Tensor:
@@ -173,11 +176,13 @@ def lay_out(batch: Batch, config: TileConfig, bytes_per_item: int, path_stride: 
     forest = Forest()
     tiles: list[Tile] = []
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
-        first_block = len(block_ids)
-        block_ids += span.request.blocks[: -(-(span.start + span.length) // batch.block_size)]
+        first_block, blocks = len(block_ids), span.request.blocks
+        block_ids += blocks[: num_blocks_for(span.start + span.first_node + span.length, batch.block_size)]
         tiles += chain_tiles(span, offset, first_block, config.rows)
-        if num_leading(span.draft) < span.drafted:
-            tiles += tree_tiles(span, offset, first_block, config.rows, forest)
+        if num_leading(span.draft) < span.first_node + span.drafted:
+            tree = range(span.start + span.known, span.start + span.first_node + span.length)
+            slots = slots_of(blocks, tree, batch.block_size)
+            tiles += tree_tiles(span, offset, first_block, config.rows, forest, slots)
     max_items = max(1, WORKSPACE_BYTES // bytes_per_item)
     stride = forest.max_depth if path_stride is None else path_stride
     rows, items, launches = plan_launches(tiles, config.split_size, max_items, stride)
@@ -186,22 +191,25 @@ def lay_out(batch: Batch, config: TileConfig, bytes_per_item: int, path_stride: 
 
 def chain_tiles(span: Span, offset: int, first_block: int, max_rows: int) -> Iterator[Tile]:
     """The span's committed tokens and the leading chain of its draft, whose slots are consecutive."""
-    count = span.known + num_leading(span.draft)
+    count = span.known + max(num_leading(span.draft) - span.first_node, 0)
     for begin in range(0, count, max_rows):
         rows = min(max_rows, count - begin)
-        length = span.start + begin + 1
+        length = span.start + span.first_node + begin + 1
         yield Tile(offset + begin, rows, length, length + rows - 1, first_block)
 
 
-def tree_tiles(span: Span, offset: int, first_block: int, max_rows: int, forest: Forest) -> Iterator[Tile]:
-    """The draft tokens after the leading chain; consecutive nodes share a tile where each is the parent of the next."""
+def tree_tiles(
+    span: Span, offset: int, first_block: int, max_rows: int, forest: Forest, slots: Sequence[int]
+) -> Iterator[Tile]:
+    """The draft tokens after the leading chain; consecutive nodes share a tile where each is the parent of the next.
+    `slots`: of all nodes."""
     assert span.draft is not None
     parents, depths = parents_of(span.draft), depths_of(span.draft)
-    known, row = span.start + span.known, offset + span.known
-    first_node = forest.add(parents, depths, row)
-    begin = num_leading(span.draft)
-    while begin < span.drafted:
-        limit = min(span.drafted, begin + max_rows)
+    known, row = span.start + span.known, offset + span.known - span.first_node
+    first_node = forest.add(parents, depths, slots)
+    begin = max(num_leading(span.draft), span.first_node)
+    while begin < len(parents):
+        limit = min(len(parents), begin + max_rows)
         end = next((node for node in range(begin + 1, limit) if parents[node] != node - 1), limit)
         yield Tile(row + begin, end - begin, known + depths[begin], known, first_block, first_node + end - 1)
         begin = end

@@ -82,7 +82,7 @@ class TorchPaged:
             slots = self.key_slots(tile, number, valid, plan)
             k, v = (t[slots, work.head].float() for t in self.cache.slots[work.layer])
             scores = (queries[:, None] * k).sum(-1) * (self.spec.scale * LOG2_E)
-            visible = valid & (number < lengths)
+            visible = valid & (number < lengths) & (number >= self.spec.first_key)
             if work.window is not None:
                 visible &= number >= lengths - work.window
             state = self.add_keys(state, scores.masked_fill(~visible, float("-inf")), v)

@@ -60,7 +60,7 @@ class PaddedPlan:
             return reason
         self.memory.numbers[: len(numbers)].copy_(copy_to_device(numbers, self.memory.device))
         if plan.forest.parents:
-            found = plan.forest.paths(self.plan.slots, trees)
+            found = plan.forest.paths(trees, self.memory.device)
             self.memory.paths[: found.shape[0], : found.shape[1]] = found
         return ""
 

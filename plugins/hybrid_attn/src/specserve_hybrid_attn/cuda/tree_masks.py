@@ -99,23 +99,22 @@ class Forest:
     def __init__(self) -> None:
         self.parents: list[int] = []
         self.depths: list[int] = []
-        self.rows: list[int] = []
+        self.slots: list[int] = []
+        """Of every node, where somebody asks for paths."""
         self.tree_starts: list[int] = []
         self.max_depth = 0
 
-    def add(self, parents: Sequence[int], depths: Sequence[int], first_row: int) -> int:
-        """Add a draft whose node j is row `first_row + j` of the batch. Returns its first node's number."""
+    def add(self, parents: Sequence[int], depths: Sequence[int], slots: Sequence[int] = ()) -> int:
+        """Add a draft. Returns its first node's number."""
         first = len(self.parents)
         self.parents += [parent if parent < 0 else first + parent for parent in parents]
         self.depths += depths
-        self.rows += range(first_row, first_row + len(parents))
+        self.slots += slots
         self.tree_starts += [first] * len(parents)
         self.max_depth = max(self.max_depth, *depths)
         return first
 
-    def paths(self, slots: Tensor, kernels: TreeKernels) -> Tensor:
-        """slots: [T] of the batch -> [N, max_depth]; one unused number where there is no tree."""
-        if not self.parents:
-            return slots[:1]
-        parents, depths, rows = to_device([self.parents, self.depths, self.rows], slots.device)
-        return kernels.paths(parents, depths, slots.index_select(0, rows), self.max_depth)
+    def paths(self, kernels: TreeKernels, device: torch.device) -> Tensor:
+        """[N, max_depth]."""
+        parents, depths, slots = to_device([self.parents, self.depths, self.slots], device)
+        return kernels.paths(parents, depths, slots, self.max_depth)
