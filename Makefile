@@ -66,7 +66,7 @@ bench-peers: $(VENV)/.dev
 
 # The GPU machine brings its own Python with a CUDA build of torch and may have no network: use it as it is. What it
 # lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.
-# PART is some of: kernels engine numbers speed memory (all by default), each of less than eight minutes.
+# PART is some of: kernels engine graphs numbers speed memory (all by default), each of less than eight minutes.
 GPU_SITE ?= build/gpu-site
 gpu-check: export PYTHONPATH := core/src:demo/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
 gpu-check:

@@ -46,10 +46,10 @@ PARTS = {
         Task("parity", 90, ("test_gpu_parity.py",), 4),
         Task("engine", 90, ("test_gpu_engine.py",)),
         Task("plugins", 90, ("test_gpu_plugins.py",), 4),
-        Task("graphs", 90, ("test_gpu_graphs.py",)),
         Task("hybrid", 80, ("test_gpu_hybrid.py",), 4),
         Task("lossless", 120, ("test_gpu_lossless.py",), 6),
     ],
+    "graphs": [Task("graphs", 240, ("test_gpu_graphs.py",), 2)],
     "numbers": [
         Task("tables", 200, ("test_gpu_tables.py", "-m", "table", "-s")),
         Task("tiles", 200, ("-m", "benchmarks", "tiles")),
