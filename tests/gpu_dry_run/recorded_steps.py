@@ -105,7 +105,7 @@ def test_no_operation_of_a_capture_reads_the_host(model, monkeypatch):
     made.runner.model.lm_head._kernel = lambda x, *rest: linear(x * float(x.abs().max() > 0), *rest)
     output = made.runner.forward(build(decode("a", 20, 0)))
     assert output.graph.mode == "piecewise", "its head is not recorded"
-    assert "its recording raised RuntimeError: operation not permitted" in output.graph.reason
+    assert "its recording raised RuntimeError" in output.graph.reason
 
 
 @torch.inference_mode()

@@ -126,3 +126,15 @@ def test_hidden_states_of_a_replayed_step_stay_when_the_next_one_runs(toy_model)
     engine.runner.forward = keeping
     run_requests(engine, varied_requests(4))
     assert all(torch.equal(one, copy) for one, copy in zip(kept, copies, strict=True))
+
+
+@pytest.mark.parametrize("kernels", [(), ("cpu",)])
+def test_between_steps_a_graph_keeps_no_adapter_in_memory(toy_model, tmp_path, kernels):
+    adapters = {"a": write_adapter(tmp_path / "a", toy_model, rank=4)}
+    engine, store = lora_engine(toy_model, adapters, beside=kernels, graphs="full")
+    run_requests(engine, under(store, decoding(2), ["a", "a"]))
+    recorded = [each for key, each in engine.runner.library.recorded.items() if key.lora_segments]
+    assert recorded
+    for each in recorded:
+        assert list(each.lora.segments) == []
+        assert all(list(adapters.segments) == [] for adapters in each.lora.loaded.values())

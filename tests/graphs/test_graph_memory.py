@@ -91,10 +91,10 @@ def test_a_recording_that_fails_is_a_reason_and_nothing_else(toy_model):
     recorder.record = sometimes
     assert run_requests(engine, requests).decided() == plain.decided()
     steps = steps_of(engine.metrics)
-    assert steps.reasons == {"its recording raised MemoryError: out of device memory"}
+    assert steps.reasons == {"its recording raised MemoryError"}
     assert min(steps.full, steps.piecewise) > 0
     assert sum(failing) == len(engine.runner.library.failed), "each is tried once"
-    assert {plugin for plugin, *_ in engine.metrics.faults.counts} == {"the core"}
+    assert {plugin for plugin, *_ in engine.metrics.faults.counts} == {"core"}
 
 
 def test_a_replay_of_other_pieces_than_were_recorded_is_refused():

@@ -55,3 +55,6 @@ class HostAdapters:
 
     def load(self, segments: Sequence[Segment]) -> None:
         self.segments[:] = segments
+
+    def forget(self) -> None:
+        self.segments.clear()

@@ -139,7 +139,7 @@ class RecordedDraftPass:
             return reason
         num_rows, requests = graphs.rows.holding(batch.num_rows), graphs.requests.holding(len(batch.spans))
         if num_rows is None or requests is None:
-            return f"more rows than the largest bucket, {graphs.rows.largest}"
+            return graphs.rows.exceeded("rows") if num_rows is None else graphs.requests.exceeded("requests")
         if hidden is not None:
             self.hidden_memory(hidden, from_target=from_target)[: len(hidden)] = hidden
         found = graphs.library.find(DraftKey(mode, num_rows, requests if mode == "full" else 0, from_target), self.make)

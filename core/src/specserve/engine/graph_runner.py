@@ -123,7 +123,7 @@ class GraphRunner(Runner):
         settings, backend = self.settings, self.attention
         rows, requests = settings.rows.holding(facts.rows), settings.requests.holding(facts.requests)
         if rows is None or requests is None:
-            return f"more rows than the largest bucket, {settings.rows.largest}"
+            return settings.rows.exceeded("rows") if rows is None else settings.requests.exceeded("requests")
         segments = rank = 0
         if facts.lora_segments:
             if not facts.lora_rank:

@@ -47,7 +47,8 @@ def make_runner(config: EngineConfig, host: PluginHost, parts: StepParts, sample
         greedy_sampler(sampler),
         config.block_size,
     )
-    memory = GraphMemory(rows.largest, row_sizes(parts.model), parts.model.dtype, torch.device(config.device))
+    sizes = row_sizes(parts.model, has_logits=config.graphs == "full")
+    memory = GraphMemory(rows.largest, sizes, parts.model.dtype, torch.device(config.device))
     library: GraphLibrary[StepKey] = GraphLibrary(make_recorder(config.device), memory, most_bytes, host.faults)
     return GraphRunner(parts, library, Eligibility(lambda shape: ask_plugins(host, shape)), settings)
 
@@ -56,10 +57,10 @@ def draft_graphs_of(runner: Runner, counts: Counter[GraphUse]) -> DraftGraphMake
     """For the passes of draft models; None where nothing is recorded."""
     if not isinstance(runner, GraphRunner):
         return None
-    settings, target = runner.settings, runner.library
+    settings, target, most_rows = runner.settings, runner.library, runner.memory.most_rows
 
     def make(decoder: DecoderModel) -> DraftGraphs:
-        memory = GraphMemory(target.memory.most_rows, row_sizes(decoder), decoder.dtype, decoder.device)
+        memory = GraphMemory(most_rows, row_sizes(decoder, has_logits=False), decoder.dtype, decoder.device)
         library: GraphLibrary[DraftKey] = GraphLibrary(target.recorder, memory, target.most_bytes, target.faults)
         modes = MODES[settings.mode]
         own = settings.rows, settings.requests, library, runner.eligibility, counts, settings.block_size
@@ -85,7 +86,8 @@ def graph_bytes(config: EngineConfig) -> int:
 
 def choose_buckets(config: EngineConfig, model: DecoderModel, most_bytes: int) -> Buckets:
     """The configured ones; by default as many as have buffers in the memory that is allowed."""
-    sizes, rows = row_sizes(model), Buckets(config.graph_buckets or row_buckets(config.max_num_batched_tokens).sizes)
+    sizes = row_sizes(model, has_logits=config.graphs == "full")
+    rows = Buckets(config.graph_buckets or row_buckets(config.max_num_batched_tokens).sizes)
     while (needed := GraphMemory.bytes_for(rows.largest, sizes, model.dtype)) > most_bytes:
         if config.graph_buckets is not None or len(rows.sizes) == 1:
             raise ConfigError(
@@ -96,8 +98,10 @@ def choose_buckets(config: EngineConfig, model: DecoderModel, most_bytes: int) -
     return rows
 
 
-def row_sizes(model: DecoderModel) -> RowSizes:
-    return RowSizes(model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim, model.vocab_size)
+def row_sizes(model: DecoderModel, *, has_logits: bool) -> RowSizes:
+    """`has_logits`: are they computed in full graphs?"""
+    vocab = model.vocab_size if has_logits else 0
+    return RowSizes(model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim, vocab)
 
 
 def greedy_sampler(sampler: Sampler) -> GreedySampler | None:

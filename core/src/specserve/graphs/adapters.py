@@ -31,3 +31,9 @@ class GraphLora(LoraPlan):
         self.own[:] = plan.segments
         for (begin, end), adapters in self.loaded.items():
             adapters.load(adapted(plan.segments, begin, end))
+
+    def forget(self) -> None:
+        """Between steps no adapter is kept in memory."""
+        self.own.clear()
+        for adapters in self.loaded.values():
+            adapters.forget()

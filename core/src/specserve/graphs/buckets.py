@@ -28,6 +28,10 @@ class Buckets:
         index = bisect_left(self.sizes, count)
         return self.sizes[index] if index < len(self.sizes) else None
 
+    def exceeded(self, what: str) -> str:
+        """The reason where no bucket holds so many."""
+        return f"more {what} than the largest bucket, {self.largest}"
+
     def up_to(self, count: int) -> tuple[int, ...]:
         """Those that so many may need."""
         index = bisect_left(self.sizes, count)

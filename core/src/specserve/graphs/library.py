@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from specserve.faults import FAULTS, error_summary
+from specserve.faults import FAULTS, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +66,6 @@ class GraphLibrary(Generic[K]):
             if not isinstance(made, str):
                 made.record(self.recorder)
         except FAULTS as error:
-            self.faults.count("the core", f"{key.mode} graph of {key.rows} rows", error, "; such steps run without it")
-            return f"its recording {error_summary(error).partition(chr(10))[0]}"
+            self.faults.count("core", f"{key.mode} graph of {key.rows} rows", error, "; such steps run without it")
+            return f"its recording {reason_of(error)}"
         return made

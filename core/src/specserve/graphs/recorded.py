@@ -61,6 +61,8 @@ class RecordedStep:
     def replay(self) -> None:
         assert self.recording is not None, "recorded before it is replayed"
         self.recording.replay()
+        if self.lora is not None:
+            self.lora.forget()
 
 
 @dataclass(eq=False)

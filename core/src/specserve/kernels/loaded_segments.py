@@ -18,7 +18,6 @@ from specserve.kernels.triton_launch import blocks
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.kernels.lowrank_tables import PackedAdapter
     from specserve.protocols import AdapterLimits
 
 
@@ -33,7 +32,8 @@ class LoadedSegments(Sequence[Segment]):
         shape = len(self.projections), limits.segments, PARTS, FIELDS
         self.tables = torch.zeros(shape, dtype=torch.int64, device=device)
         self.table_of = dict(zip(self.projections, self.tables, strict=True))
-        self.loaded: list[PackedAdapter] = []
+        self.loaded: list[int] = []
+        """The numbers of the adapters in the tables."""
         self.current: Sequence[Segment] = ()
         self.memory: dict[tuple[torch.dtype, int], Tensor] = {}
 
@@ -46,9 +46,13 @@ class LoadedSegments(Sequence[Segment]):
         self.current = segments
         padded = torch.tensor([*tiles, *[(0, 0, 0)] * (len(self.tiles) - len(tiles))], dtype=torch.int32)
         self.tiles.copy_(copy_to_device(padded, self.device))
-        if adapters and adapters != self.loaded:
+        numbers = [adapter.number for adapter in adapters]
+        if adapters and numbers != self.loaded:
             self.tables[:, : len(adapters)] = tables_of(adapters, self.projections, self.device)
-            self.loaded = adapters
+            self.loaded = numbers
+
+    def forget(self) -> None:
+        self.current = ()
 
     def reduced(self, x: Tensor) -> Tensor:
         """[PARTS, rows of x, rank]: made before the recording, by the run that compiles the kernels."""

@@ -60,6 +60,10 @@ class GraphAdapters(Protocol):
 
     def load(self, segments: Sequence[Segment]) -> None: ...
 
+    def forget(self) -> None:
+        """The step was replayed: keep no adapter in memory, which may be evicted before the next one."""
+        ...
+
 
 Cut: TypeAlias = "Callable[[Callable[[], None]], None]"
 """`cut(action)` ends a piece: `action` is not recorded but runs there in every replay."""
