@@ -69,6 +69,7 @@ def test_replayed_steps_have_the_bits_of_eager_ones(model, paged, drafts):
 
 def test_adapters_are_data_of_a_graph(tmp_path):
     pytest.importorskip("specserve_lora")
+    from cuda_references import hybrid_plugin
     from toy_adapters import lora_engine, under, write_adapters
 
     model = write_checkpoint(tmp_path / "model")
@@ -77,12 +78,20 @@ def test_adapters_are_data_of_a_graph(tmp_path):
     names = [[None, *adapters][i % 7] for i in range(len(requests))]
 
     def run(graphs):
-        made, store = lora_engine(model, adapters, graphs=graphs, **COMMON)
-        return run_requests(made, under(store, requests, names))
+        made, store = lora_engine(
+            model, adapters, extra={"hybrid_attn": hybrid_plugin()}, plugin_options={"hybrid_attn": PAGED},
+            allow_undeclared=True, graphs=graphs, **COMMON,
+        )  # fmt: skip
+        return run_requests(made, under(store, requests, names)), made.runner
 
-    plain, recorded = run("none"), run("piecewise")
-    assert recorded.decided() == plain.decided()
-    assert steps_of(recorded) == {"full": 0, "piecewise": recorded.metrics.num_steps, "none": 0}
+    plain, _ = run("none")
+    for graphs in ("piecewise", "full"):
+        recorded, runner = run(graphs)
+        assert recorded.decided() == plain.decided(), graphs
+        count = steps_of(recorded)
+        assert count["none"] == 0, recorded.metrics.graph_steps
+        assert (count["full"] > 0) == (graphs == "full")
+        assert any(key.lora_segments > 2 for key in runner.library.recorded)
 
 
 @pytest.mark.parametrize("kind", ["eagle3"] if DRY else ["standalone", "eagle", "eagle3", "mtp"])

@@ -6,11 +6,13 @@ import pytest
 from graph_runs import KindsOfSteps, steps_of
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.errors import PluginError
 from specserve.graphs.eligibility import MOST_REASONS, MOST_SHAPES, OTHER_REASONS, Answers, Eligibility
 from specserve.hookspecs import hookimpl
 from specserve.protocols import GraphShape
 from specserve.testing.engines import make_engine, run_requests, watch
 from specserve.testing.requests import toy_request, varied_requests
+from specserve_cpu.kernels import CpuKernels
 
 
 class Picky:
@@ -129,3 +131,18 @@ def test_reasons_and_shapes_are_bounded():
     count = len(asked)
     assert eligibility.declined(shape(MOST_SHAPES)) == OTHER_REASONS
     assert len(asked) == count
+
+
+class Bare:
+    """A fused pass as a kernel set may have written it before there were graphs."""
+
+    def __init__(self, passes):
+        self.embed, self.layers, self.logits = passes.embed, passes.layers, passes.logits
+
+
+def test_a_fused_pass_that_cannot_reserve_is_refused_with_what_to_do(toy_model, monkeypatch):
+    fuse = CpuKernels.fuse
+    monkeypatch.setattr(CpuKernels, "fuse", lambda self, *rest: Bare(fuse(self, *rest)))
+    make_engine(toy_model, plugins=("cpu",))
+    with pytest.raises(PluginError, match=r"fused forward pass has no method reserve.*or pass --graphs none\."):
+        make_engine(toy_model, plugins=("cpu",), graphs="full")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from specserve.batch.hidden_states import HiddenStates
 from specserve.engine.runner import Runner
+from specserve.errors import PluginError
 from specserve.graphs.adapters import GraphLora
 from specserve.graphs.cut_attention import CutAttention
 from specserve.graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
@@ -190,6 +191,11 @@ class GraphRunner(Runner):
 
     def own_pass(self, attention: AttentionBackend) -> ForwardPass:
         passes = forward_pass(self.model, self.kernels, attention)
+        if not hasattr(passes, "reserve"):
+            raise PluginError(
+                f"kernels {self.kernels.name}: their fused forward pass has no method reserve. Derive it from "
+                "specserve.protocols.ForwardPass, or pass --graphs none."
+            )
         passes.reserve(self.memory.most_rows)
         return passes
 

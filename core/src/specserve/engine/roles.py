@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from specserve.protocols import Drafter, DraftPlanner, KernelSet, LoraPlanner, Sampler, Verifier
 
 KERNEL_METHODS = (
-    "linear", "prepare_linear", "rms_norm", "rotary", "silu_and_multiply", "pack_adapter", "add_low_rank", "fuse",
+    "linear", "prepare_linear", "rms_norm", "rotary", "silu_and_multiply", "pack_adapter", "add_low_rank",
+    "graph_adapters", "fuse",
 )  # fmt: skip
 SAMPLER_METHODS = ("argmax_tokens", "target_tokens", "token_logprobs")
 
