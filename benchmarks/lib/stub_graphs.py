@@ -87,6 +87,6 @@ def stub_runner(most_rows: int, vocab_size: int, mode: str) -> Runner:
     memory = GraphMemory(most_rows, sizes, torch.float32, torch.device("cpu"))
     library: GraphLibrary[StepKey] = GraphLibrary(ReferenceRecorder(), memory, 2**40, FaultLog())
     settings = GraphSettings(
-        cast("GraphMode", mode), row_buckets(most_rows), doubling(most_rows), "decode", None, block_size=16
+        cast("GraphMode", mode), row_buckets(most_rows), doubling(most_rows), most_rows, "decode", None, block_size=16
     )
     return GraphRunner(parts, library, Eligibility(lambda _: Answers((), ())), settings)

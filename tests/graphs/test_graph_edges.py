@@ -49,6 +49,7 @@ def test_at_below_and_above_each_bucket(toy_model, mode):
         # a prompt's three tokens make up steps of three, too
         assert (mode, "") in rows.of(count) if count <= 8 else rows.of(count) == {TOO_MANY}
     assert {key.rows for key in recorded.runner.library.recorded} == {2, 4, 8}
+    assert recorded.runner.describe_graphs()["without"] == "steps of 9 to 40 rows run without a graph"
 
 
 TOO_MANY = ("none", "more rows than the largest bucket, 8")

@@ -65,15 +65,23 @@ class StepKey(NamedTuple):
 
 
 class GraphSettings(NamedTuple):
-    """`rows` and `requests`: what steps are padded to, and what plans have room for. `generated`: the phase of
-    generated positions. `greedy_sampler`: where graphs may compute greedy tokens."""
+    """`rows` and `requests`: what steps are padded to, and what plans have room for. `most_rows`: of any step.
+    `generated`: the phase of generated positions. `greedy_sampler`: where graphs may compute greedy tokens."""
 
     mode: GraphMode
     rows: Buckets
     requests: Buckets
+    most_rows: int
     generated: Phase
     greedy_sampler: GreedySampler | None
     block_size: int
+
+    @property
+    def without(self) -> str:
+        """Which steps no bucket holds."""
+        if self.rows.largest >= self.most_rows:
+            return ""
+        return f"steps of {self.rows.largest + 1} to {self.most_rows} rows run without a graph"
 
 
 class GraphRunner(Runner):
@@ -206,6 +214,7 @@ class GraphRunner(Runner):
             "mode": settings.mode,
             "recorder": library.recorder.name,
             "row_buckets": settings.rows.sizes,
+            "without": settings.without,
             "recorded": {mode: sum(key.mode == mode for key in keys) for mode in MODES[settings.mode]},
             "bytes": library.num_bytes,
             "most_bytes": library.most_bytes,

@@ -43,6 +43,7 @@ def make_runner(config: EngineConfig, host: PluginHost, parts: StepParts, sample
         cast("GraphMode", config.graphs),
         rows,
         doubling(config.max_num_seqs),
+        config.max_num_batched_tokens,
         generated,
         greedy_sampler(sampler),
         config.block_size,
