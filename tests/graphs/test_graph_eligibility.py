@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from graph_runs import KindsOfSteps, steps_of
 
+from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError
 from specserve.graphs.eligibility import MOST_REASONS, MOST_SHAPES, OTHER_REASONS, Answers, Eligibility
@@ -146,3 +148,23 @@ def test_a_fused_pass_that_cannot_reserve_is_refused_with_what_to_do(toy_model, 
     make_engine(toy_model, plugins=("cpu",))
     with pytest.raises(PluginError, match=r"fused forward pass has no method reserve.*or pass --graphs none\."):
         make_engine(toy_model, plugins=("cpu",), graphs="full")
+
+
+class NoGraphs(SdpaFactory):
+    name = "shy"
+    capabilities = msgspec.structs.replace(SdpaFactory.capabilities, graphs=())
+
+
+def test_a_backend_that_states_no_graphs_is_not_asked_for_any(toy_model):
+    class Plugin:
+        @hookimpl
+        def attention_backends(self):
+            return [NoGraphs()]
+
+    declaration = PluginDeclaration(name="shy", provides={"attention.backend": "a test's"})
+    extra = {"shy": InProcessPlugin(Plugin(), declaration)}
+    engine = make_engine(toy_model, extra=extra, attention="shy", graphs="full").engine
+    steps = steps_of(run_requests(engine, varied_requests(4)).metrics)
+    said = "attention sdpa has no full graphs", "attention sdpa has no piecewise graphs"
+    assert steps.reasons == {said[1], "; ".join(said)}
+    assert (steps.full, steps.piecewise) == (0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from graph_runs import steps_of
 
@@ -14,7 +15,7 @@ from specserve.graphs.buckets import Buckets, doubling, row_buckets
 from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
+from specserve.testing.engines import drafter_plugin, make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
 
 CPU = {"plugins": ("cpu",)}
@@ -122,7 +123,9 @@ def test_warm_up_records_what_steps_need_and_shows_it(toy_model):
         plugins=("cpu",), max_num_seqs=4, max_num_batched_tokens=64, kv_memory="8M",
     )  # fmt: skip
     shown = []
-    engine = assemble(config, PluginHost.start(config), lambda *progress: shown.append(progress)).engine
+    drafter = {"drafter": drafter_plugin(lambda: OracleDrafter({}, 4))}  # measures step costs before
+    host = PluginHost.start(msgspec.structs.replace(config, plugins=("cpu", "drafter")), drafter)
+    engine = assemble(config, host, lambda *progress: shown.append(progress)).engine
     graphs = [progress for progress in shown if progress[0] == "recording graphs"]
     count = len(engine.runner.library.recorded)
     assert graphs == [("recording graphs", i, count) for i in range(1, count + 1)]

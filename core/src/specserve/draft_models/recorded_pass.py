@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.graphs.cut_attention import CutAttention
 from specserve.graphs.recorded import RecordedStep
+from specserve.inference import inference
 from specserve.protocols import GraphShape
 from specserve.types import GraphUse
 
@@ -117,6 +118,7 @@ class RecordedDraftPass:
         self.hidden: dict[bool, Tensor] = {}
         """What is read of the target's hidden states, and of own ones: by `from_target`."""
 
+    @inference
     def step(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
     ) -> DraftStep:

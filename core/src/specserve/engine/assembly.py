@@ -133,7 +133,7 @@ def load_components(
 def make_parts(c: Components) -> EngineParts:
     config, host, tokenizer, cache = c.config, c.host, c.tokenizer, c.cache
     hidden_layers = {layer for drafter in c.drafters for layer in drafter.needs.hidden_layers}
-    step = StepParts(c.model, c.kernels.kernels, c.attention.backend, hidden_layers)
+    step = StepParts(c.model, c.kernels.kernels, c.attention.backend, hidden_layers, c.attention.graphs)
     runner = make_runner(config, host, step, c.kernels.sampler, drafts=bool(c.drafters))
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers
+    from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers, GraphMode
 
 FACTORY_PARTS = {"attributes": ("name", "capabilities"), "methods": ("build",)}
 BACKEND_PARTS = {
@@ -39,6 +39,8 @@ class ChosenAttention(NamedTuple):
     row_invariant: bool
     chains_only: bool
     """Drafts must not branch: the backend could not keep siblings apart."""
+    graphs: tuple[GraphMode, ...]
+    """That it states to serve."""
 
     @property
     def description(self) -> str:
@@ -98,7 +100,8 @@ def build(
     assert layout is not None, "a backend without a layout is a misfit"
     backend = factory.build(msgspec.structs.replace(spec, kv_layout=layout), cache, device, cache.data.dtype)
     check(owner, backend, BACKEND_PARTS, "AttentionBackend")
-    return ChosenAttention(backend, owner, factory.capabilities.row_invariant, cuts_drafts(factory.capabilities, needs))
+    can = factory.capabilities
+    return ChosenAttention(backend, owner, can.row_invariant, cuts_drafts(can, needs), can.graphs)
 
 
 def has_trees(host: PluginHost, drafters: Sequence[Drafter]) -> bool:

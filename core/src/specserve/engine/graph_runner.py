@@ -92,7 +92,7 @@ class GraphRunner(Runner):
     ) -> None:
         super().__init__(step)
         self.library, self.eligibility, self.settings = library, eligibility, settings
-        self.memory = library.memory
+        self.memory, self.attention_graphs = library.memory, step.graphs
         self.cut_attention = CutAttention(self.attention, self.memory)
         self.pieces = self.own_pass(self.cut_attention)
         self.full_passes: dict[AttentionBackend, ForwardPass] = {}
@@ -130,6 +130,8 @@ class GraphRunner(Runner):
 
     def key_of(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> StepKey | str:
         settings, backend = self.settings, self.attention
+        if mode not in self.attention_graphs:
+            return no_graphs(backend.backend_for(batch), mode)
         rows, requests = settings.rows.holding(facts.rows), settings.requests.holding(facts.requests)
         if rows is None or requests is None:
             return settings.rows.exceeded("rows") if rows is None else settings.requests.exceeded("requests")
@@ -163,10 +165,11 @@ class GraphRunner(Runner):
             return PiecewiseGraph(self.memory, padded, self.pieces, taps, self.cut_attention)
         plan = key.backend.graph_plan(padded, key.requests)
         if plan is None:
-            return f"attention {key.backend.name} has no full graphs"
+            return no_graphs(key.backend, "full")
         sampler = self.settings.greedy_sampler if key.greedy else None
         return FullGraph(self.memory, padded, self.full_pass(key.backend), taps, plan, sampler)
 
+    @inference
     def warm_up(self, on_progress: Callable[[int, int], None] | None = None) -> None:
         """Record what steps without adapters may need. Those of the most rows come first: their buffers serve all."""
         keys = [*self.warm_up_keys()]
@@ -239,6 +242,10 @@ class GraphRunner(Runner):
         assert isinstance(copy, HiddenStates), "of the same layers"
         copy.rows.copy_(taps.source[:rows])
         return copy
+
+
+def no_graphs(backend: AttentionBackend, mode: GraphMode) -> str:
+    return f"attention {backend.name} has no {mode} graphs"
 
 
 def is_low_rank(delta: Delta) -> bool:

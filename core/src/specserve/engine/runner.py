@@ -19,22 +19,23 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.json_types import JsonObject
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend, ForwardPass, KernelSet
+    from specserve.protocols import AttentionBackend, ForwardPass, GraphMode, KernelSet
 
 
 class StepParts(NamedTuple):
     """What computes a step. `hidden_layers`: the layers whose outputs are needed; layer n's output has key n + 1, the
-    embedding key 0."""
+    embedding key 0. `graphs`: those that the attention backend states to serve."""
 
     model: DecoderModel
     kernels: KernelSet
     attention: AttentionBackend
     hidden_layers: Collection[int] = ()
+    graphs: tuple[GraphMode, ...] = ("piecewise", "full")
 
 
 class Runner:
     def __init__(self, parts: StepParts) -> None:
-        self.model, self.kernels, self.attention, hidden_layers = parts
+        self.model, self.kernels, self.attention, hidden_layers, _ = parts
         model = self.model
         self.passes = forward_pass(model, self.kernels, self.attention)
         self.passes_of_members: dict[AttentionBackend, ForwardPass] = {}
