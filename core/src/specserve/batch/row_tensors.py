@@ -61,3 +61,11 @@ def to_device(values: Sequence[int] | Sequence[Sequence[int]], device: torch.dev
 def copy_to_device(values: Tensor, device: torch.device) -> Tensor:
     """A tensor of the host on the device; on CUDA the copy is queued and the host does not wait."""
     return values if device.type != "cuda" else values.pin_memory().to(device, non_blocking=True)
+
+
+def copy_into(target: Tensor, values: Tensor, device: torch.device) -> None:
+    """Values of the host into memory of the device; on CUDA the copy is queued and the host does not wait."""
+    if device.type == "cuda":
+        target.copy_(values.pin_memory(), non_blocking=True)
+    else:
+        target.copy_(values)

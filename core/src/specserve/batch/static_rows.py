@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.batch.batch import Batch
-from specserve.batch.row_tensors import DeviceRows, copy_to_device
+from specserve.batch.row_tensors import DeviceRows, copy_into
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,11 +56,11 @@ class StaticRows:
         count, view = host_rows.shape[1], self.view(rows)
         assert count <= rows <= self.most_rows, "a bucket holds the batch, and the memory holds the bucket"
         if count == rows:
-            view.copy_(copy_to_device(host_rows, self.device))
+            copy_into(view, host_rows, self.device)
             return
         source = view if self.device.type == "cpu" else torch.empty(view.shape, dtype=torch.int64)
         source[:, :count] = host_rows
         source[:2, count:] = 0
         source[2, count:] = PADDING_SLOT
         if source is not view:
-            view.copy_(copy_to_device(source, self.device))
+            copy_into(view, source, self.device)

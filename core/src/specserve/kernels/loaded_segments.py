@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, overload
 import torch
 
 from specserve.batch.lora_plan import Segment
-from specserve.batch.row_tensors import copy_to_device
+from specserve.batch.row_tensors import copy_into
 from specserve.kernels.lowrank_tables import FIELDS, PARTS, RANKS, ROWS, tables_of, tiles_of
 from specserve.kernels.triton_launch import blocks
 
@@ -45,7 +45,7 @@ class LoadedSegments(Sequence[Segment]):
         adapters, tiles = tiles_of(segments)
         self.current = segments
         padded = torch.tensor([*tiles, *[(0, 0, 0)] * (len(self.tiles) - len(tiles))], dtype=torch.int32)
-        self.tiles.copy_(copy_to_device(padded, self.device))
+        copy_into(self.tiles, padded, self.device)
         numbers = [adapter.number for adapter in adapters]
         if adapters and numbers != self.loaded:
             self.tables[:, : len(adapters)] = tables_of(adapters, self.projections, self.device)

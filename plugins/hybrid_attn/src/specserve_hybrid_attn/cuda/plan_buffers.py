@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.batch.row_tensors import copy_to_device
+from specserve.batch.row_tensors import copy_into
 from specserve_hybrid_attn.cuda.paged_plan import Launch, PagedPlan, packed, parts_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PaddedPlan:
         numbers = packed(plan, self.num_tiles)
         if reason := self.misfit(plan, len(numbers)):
             return reason
-        self.memory.numbers[: len(numbers)].copy_(copy_to_device(numbers, self.memory.device))
+        copy_into(self.memory.numbers[: len(numbers)], numbers, self.memory.device)
         if plan.forest.parents:
             found = plan.forest.paths(trees, self.memory.device)
             self.memory.paths[: found.shape[0], : found.shape[1]] = found
