@@ -35,6 +35,9 @@ def test_greedy_tokens_are_those_of_transformers(tmp_path, architecture):
     prompts = [list(range(5, 5 + n)) for n in (1, 20, 90)]
     requests = [toy_request(str(i), p, max_tokens=64, ignore_eos=True) for i, p in enumerate(prompts)]
     got = run(model, requests, max_num_batched_tokens=50).tokens()
+    replayed = run(model, requests, max_num_batched_tokens=50, graphs="full")
+    assert replayed.tokens() == got
+    assert {mode for mode, _ in replayed.metrics.graph_steps} <= {"full", "piecewise"}
     next_logits = transformers_logits(model)
     greedy = SamplingParams(temperature=0.0, max_tokens=64, ignore_eos=True)
     for i, prompt in enumerate(prompts):
@@ -50,6 +53,7 @@ def test_seeded_samples_are_those_of_the_reference_loop(toy_model):
         for i in range(20)
     ]
     got = run(toy_model, requests).tokens()
+    assert run(toy_model, requests, graphs="full").tokens() == got
     for request in requests:
         expected = reference_generate(next_logits, request.prompt_token_ids, request.params, (317,))
         assert got[request.request_id] == expected
