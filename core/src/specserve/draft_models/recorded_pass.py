@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.graphs.cut_attention import CutAttention
 from specserve.graphs.recorded import RecordedStep
+from specserve.graphs.shapes import StepFacts
 from specserve.inference import inference
-from specserve.protocols import GraphShape
 from specserve.types import GraphUse
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class RecordedDraftPass:
     def ready(self, mode: GraphMode, batch: Batch, hidden: Tensor | None, *, from_target: bool) -> RecordedStep | str:
         """A graph with this pass in its memory, or why there is none."""
         graphs = self.graphs
-        if reason := graphs.eligibility.declined(shape_of(mode, batch)):
+        if reason := graphs.eligibility.declined(mode, facts_of_pass(batch)):
             return reason
         num_rows, requests = graphs.rows.holding(batch.num_rows), graphs.requests.holding(len(batch.spans))
         if num_rows is None or requests is None:
@@ -166,16 +166,7 @@ class RecordedDraftPass:
         )  # fmt: skip
 
 
-def shape_of(mode: GraphMode, batch: Batch) -> GraphShape:
-    return GraphShape(
-        mode=mode,
-        rows=batch.num_rows,
-        requests=len(batch.spans),
-        widest=max(batch.query_lens),
-        phases=("decode",),
-        hidden_layers=(),
-        lora_segments=0,
-        lora_rank=0,
-        has_trees=any(span.draft is not None and span.draft.parents is not None for span in batch.spans),
-        is_draft_model=True,
-    )
+def facts_of_pass(batch: Batch) -> StepFacts:
+    has_trees = any(span.draft is not None and span.draft.parents is not None for span in batch.spans)
+    widest = max(batch.query_lens)
+    return StepFacts(batch.num_rows, len(batch.spans), widest, ("decode",), (), 0, 0, has_trees, is_draft_model=True)

@@ -120,7 +120,7 @@ class GraphRunner(Runner):
 
     def ready(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> RecordedStep | str:
         """A graph with this batch in its memory, or why there is none."""
-        if reason := self.eligibility.declined(facts.shape(mode)):
+        if reason := self.eligibility.declined(mode, facts):
             return reason
         key = self.key_of(mode, batch, facts)
         if isinstance(key, str):

@@ -24,6 +24,7 @@ class StepFacts(NamedTuple):
     lora_segments: int
     lora_rank: int
     has_trees: bool
+    is_draft_model: bool = False
 
     @property
     def is_generated(self) -> bool:
