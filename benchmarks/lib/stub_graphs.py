@@ -9,12 +9,12 @@ import torch
 
 from specserve.engine.graph_runner import GraphRunner, GraphSettings, StepKey
 from specserve.engine.runner import Runner, StepParts
-from specserve.faults import FaultLog
 from specserve.graphs.buckets import doubling, row_buckets
 from specserve.graphs.eligibility import Answers, Eligibility
-from specserve.graphs.library import GraphLibrary
+from specserve.graphs.library import GraphBudget, GraphLibrary
 from specserve.graphs.memory import GraphMemory, RowSizes
 from specserve.graphs.reference_recorder import ReferenceRecorder
+from specserve.metrics import EngineMetrics
 from specserve.protocols import AttentionBackend, ForwardPass
 
 if TYPE_CHECKING:
@@ -85,8 +85,9 @@ def stub_runner(most_rows: int, vocab_size: int, mode: str) -> Runner:
         return Runner(parts)
     sizes = RowSizes(HIDDEN, 1, 1, HIDDEN, vocab_size)
     memory = GraphMemory(most_rows, sizes, torch.float32, torch.device("cpu"))
-    library: GraphLibrary[StepKey] = GraphLibrary(ReferenceRecorder(), memory, 2**40, FaultLog())
+    library: GraphLibrary[StepKey] = GraphLibrary(GraphBudget(ReferenceRecorder(), 2**40), memory, EngineMetrics())
     settings = GraphSettings(
-        cast("GraphMode", mode), row_buckets(most_rows), doubling(most_rows), most_rows, "decode", None, block_size=16
-    )
+        mode=cast("GraphMode", mode), rows=row_buckets(most_rows), requests=doubling(most_rows), most_rows=most_rows,
+        most_of_request=1, generated="decode", greedy_sampler=None, block_size=16,
+    )  # fmt: skip
     return GraphRunner(parts, library, Eligibility(lambda _: Answers((), ())), settings)

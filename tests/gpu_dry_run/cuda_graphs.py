@@ -17,6 +17,8 @@ MAKES_EMPTY = ("aten.empty", "aten.new_empty", "aten.empty_like", "aten.empty_st
 
 
 def refuse(what):
+    if Capturing.graph is not None:
+        Capturing.graph.is_invalid = True
     raise RuntimeError(f"operation not permitted when stream is capturing: {what}")
 
 
@@ -94,12 +96,14 @@ class Graph:
         self.operations = []
         self.allocations = []
         self.host = set()
+        self.is_invalid = False
         self.replays = 0
         GRAPHS.append(self)
 
     def capture_begin(self, pool=None, capture_error_mode="global"):
         assert capture_error_mode == "thread_local", "other threads may use the device meanwhile"
-        assert pool == POOL, "all graphs share their memory"
+        assert pool == POOLS[-1], "all graphs share their memory"
+        assert pool not in UNDERWAY, "already recording to mempool_id"
         Capturing.forbids("another capture")
         Capturing.graph = self
         self.tape = Tape(self)
@@ -108,6 +112,9 @@ class Graph:
     def capture_end(self):
         self.tape.__exit__(None, None, None)
         Capturing.graph = None
+        if self.is_invalid:  # as torch leaves it: the allocator takes the capture to go on
+            UNDERWAY.add(POOLS[-1])
+            raise RuntimeError("operation failed due to a previous error during capture")
 
     def replay(self):
         Capturing.forbids("a replay")
@@ -118,7 +125,13 @@ class Graph:
 
 GRAPHS = []
 """All that were made."""
-POOL = (7, 7)
+POOLS = []
+UNDERWAY = set()
+
+
+def pool_handle():
+    POOLS.append((7, len(POOLS)))
+    return POOLS[-1]
 
 
 def launched(name, run, arguments):
@@ -140,4 +153,5 @@ def install(cuda):
     cuda.Stream = Stream
     cuda.stream = stream
     cuda.current_stream = lambda device=None: CURRENT
-    cuda.graph_pool_handle = lambda: POOL
+    cuda.graph_pool_handle = pool_handle
+    torch._C._cuda_endAllocateToPool = lambda device, pool: UNDERWAY.discard(pool)

@@ -104,7 +104,10 @@ def test_no_operation_of_a_capture_reads_the_host(model, monkeypatch):
     linear = made.runner.model.lm_head._kernel
     made.runner.model.lm_head._kernel = lambda x, *rest: linear(x * float(x.abs().max() > 0), *rest)
     output = made.runner.forward(build(decode("a", 20, 0)))
-    assert output.graph.mode == "piecewise", "its head is not recorded"
+    assert output.graph.mode == "piecewise", "its head is not recorded, and an invalid capture ends no other"
+    assert not cuda_graphs.UNDERWAY
+    for rows in (2, 3):
+        assert made.runner.forward(build(*(decode(str(i), 9, 4 * i) for i in range(rows)))).graph.mode == "piecewise"
     assert "its recording raised RuntimeError" in output.graph.reason
 
 

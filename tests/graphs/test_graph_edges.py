@@ -10,6 +10,7 @@ from toy_adapters import lora_engine, under, write_adapter
 from specserve.batch.hidden_states import HiddenBuffers
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request, varied_requests
+from specserve_cpu.attention import PaddedPlan
 
 CPU = {"plugins": ("cpu",)}
 
@@ -127,6 +128,17 @@ def test_hidden_states_of_a_replayed_step_stay_when_the_next_one_runs(toy_model)
     engine.runner.forward = keeping
     run_requests(engine, varied_requests(4))
     assert all(torch.equal(one, copy) for one, copy in zip(kept, copies, strict=True))
+
+
+def test_adapters_are_not_kept_where_the_plan_does_not_fit_or_raises(toy_model, tmp_path, monkeypatch):
+    adapters = {"a": write_adapter(tmp_path / "a", toy_model, rank=4)}
+    engine, store = lora_engine(toy_model, adapters, beside=("cpu",), graphs="full")
+    run_requests(engine, under(store, decoding(2), ["a", "a"]))
+    monkeypatch.setattr(PaddedPlan, "load", lambda self, batch: "it does not fit")
+    run_requests(engine, under(store, decoding(2), ["a", "a"]))
+    assert "it does not fit" in steps_of(engine.metrics).reasons
+    for each in engine.runner.library.recorded.values():
+        assert each.lora is None or list(each.lora.segments) == []
 
 
 @pytest.mark.parametrize("kernels", [(), ("cpu",)])

@@ -8,7 +8,7 @@ from graph_runs import KindsOfSteps, steps_of
 
 from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.errors import PluginError
+from specserve.errors import PluginError, RequestError
 from specserve.graphs.eligibility import MOST_REASONS, MOST_SHAPES, OTHER_REASONS, Answers, Eligibility
 from specserve.graphs.shapes import StepFacts
 from specserve.hookspecs import hookimpl
@@ -93,7 +93,11 @@ def broken(shape):
     raise ValueError("what is a shape?")
 
 
-@pytest.mark.parametrize("declines", [broken, lambda shape: 3, lambda shape: "  "])
+def mistaken(shape):
+    raise RequestError("a request has no shape")
+
+
+@pytest.mark.parametrize("declines", [broken, mistaken, lambda shape: 3, lambda shape: "  "])
 def test_a_plugin_that_fails_to_answer_has_declined(toy_model, declines):
     engine = engine_with(toy_model, Picky(declines))
     outputs = run_requests(engine, varied_requests(4))

@@ -67,5 +67,7 @@ class EngineMetrics:
     faults: FaultLog = field(default_factory=FaultLog)
     """Of plugins' other parts, and of requests that could not be computed."""
     graph_steps: Counter[GraphUse] = field(default_factory=Counter)
+    graph_recording_seconds: float = 0.0
+    """Spent on recording graphs: no part of what steps and drafts are known to take."""
     graph_draft_passes: Counter[GraphUse] = field(default_factory=Counter)
     """Of draft models, where graphs are on."""

@@ -94,11 +94,15 @@ class RecordedDraft(RecordedStep):
         x = self.pieces.layers(self.passes, self.padded, plan, self.hidden, from_target=self.from_target)
         self.memory.x[:rows] = x[:rows]
 
-    def load(self, batch: Batch) -> str:
-        backend = self.attention.backend
-        if self.plan is None:
-            self.attention.load(backend, backend.plan(batch), batch.num_rows)
-        return super().load(batch) or ("" if self.plan is None else self.plan.load(batch))
+    def load_plan(self, batch: Batch) -> str:
+        if self.plan is not None:
+            return self.plan.load(batch)
+        self.attention.load(batch)
+        return ""
+
+    def forget(self) -> None:
+        super().forget()
+        self.attention.forget()
 
 
 class RecordedDraftPass:

@@ -134,15 +134,15 @@ def make_parts(c: Components) -> EngineParts:
     config, host, tokenizer, cache = c.config, c.host, c.tokenizer, c.cache
     hidden_layers = {layer for drafter in c.drafters for layer in drafter.needs.hidden_layers}
     step = StepParts(c.model, c.kernels.kernels, c.attention.backend, hidden_layers, c.attention.graphs)
-    runner = make_runner(config, host, step, c.kernels.sampler, drafts=bool(c.drafters))
+    metrics = EngineMetrics(faults=host.faults)
+    runner = make_runner(config, host, step, metrics, sampler=c.kernels.sampler, drafts=bool(c.drafters))
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = make_planner(config, host, c.model.vocab_size)
     costs = step_costs(c, runner, builder, planner)
     calibration = Calibration()
     planner = planner or default_planner(c, costs, calibration)
-    metrics = EngineMetrics(faults=host.faults)
-    graphs = draft_graphs_of(runner, metrics.graph_draft_passes)
+    graphs = draft_graphs_of(runner, metrics)
     connect_drafters(config, host, c.drafters, DraftTarget(c.model, c.kernels.kernels, cache, costs, graphs))
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     cache_tokens = cache.num_blocks * cache.block_size

@@ -149,7 +149,7 @@ class Engine:
 
     def step(self) -> list[RequestOutput]:
         """One forward pass and everything it decides."""
-        began = time.perf_counter()
+        began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
         spans = self.scheduler.schedule()
         if not spans:
             return []
@@ -158,7 +158,8 @@ class Engine:
         except FAULTS as error:
             raised = error
         else:
-            return self.finish(batch, output, verdict, time.perf_counter() - began)
+            recording = self.metrics.graph_recording_seconds - recording
+            return self.finish(batch, output, verdict, time.perf_counter() - began - recording)
         return self.recover(spans, raised)
 
     def recover(self, spans: Sequence[Span], error: BaseException) -> list[RequestOutput]:

@@ -6,6 +6,7 @@ A decode or verify step is replayed from a full graph, else from a piecewise one
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from specserve.batch.hidden_states import HiddenStates
@@ -65,16 +66,25 @@ class StepKey(NamedTuple):
 
 
 class GraphSettings(NamedTuple):
-    """`rows` and `requests`: what steps are padded to, and what plans have room for. `most_rows`: of any step.
-    `generated`: the phase of generated positions. `greedy_sampler`: where graphs may compute greedy tokens."""
+    """`rows` and `requests`: what steps are padded to, and what plans have room for. `most_rows`: of any step;
+    `most_of_request`: of a request in a decode or verify step. `generated`: the phase of generated positions.
+    `greedy_sampler`: where graphs may compute greedy tokens."""
 
     mode: GraphMode
     rows: Buckets
     requests: Buckets
     most_rows: int
+    most_of_request: int
     generated: Phase
     greedy_sampler: GreedySampler | None
     block_size: int
+
+    def decode_buckets(self) -> Iterator[tuple[int, int]]:
+        """(rows, requests) of all decode and verify steps that there may be."""
+        for rows_before, rows in pairwise((0, *self.rows.sizes)):
+            for requests_before, requests in pairwise((0, *self.requests.sizes)):
+                if requests_before < rows and rows_before < requests * self.most_of_request:
+                    yield rows, requests
 
     @property
     def without(self) -> str:
@@ -171,8 +181,8 @@ class GraphRunner(Runner):
 
     @inference
     def warm_up(self, on_progress: Callable[[int, int], None] | None = None) -> None:
-        """Record what steps without adapters may need. Those of the most rows come first: their buffers serve all."""
-        keys = [*self.warm_up_keys()]
+        """Record what steps without adapters may need, the smallest first: they are the most frequent."""
+        keys = [key for key in self.warm_up_keys() if key.mode in self.attention_graphs]
         for done, key in enumerate(keys):
             self.library.find(key, self.make)
             if on_progress is not None:
@@ -180,20 +190,21 @@ class GraphRunner(Runner):
 
     def warm_up_keys(self) -> Iterator[StepKey]:
         settings, layers = self.settings, self.hidden.layers
-        sizes = settings.rows.sizes[::-1]
         if settings.mode == "full":
             backend = self.attention.backend_for(self.memory.rows.padded(1, settings.block_size))
-            for rows in sizes:
-                for requests in settings.requests.up_to(rows):
-                    for greedy in (True, False) if settings.greedy_sampler is not None else (False,):
-                        yield StepKey("full", rows, requests, layers, 0, 0, greedy, backend)
-        for rows in sizes:
+            for rows, requests in settings.decode_buckets():
+                for greedy in (True, False) if settings.greedy_sampler is not None else (False,):
+                    yield StepKey("full", rows, requests, layers, 0, 0, greedy, backend)
+        for rows in settings.rows.sizes:
             yield StepKey("piecewise", rows, 0, layers, 0, 0, False, self.attention)
 
     def make_lora(self, key: StepKey) -> GraphLora | None:
         limits = AdapterLimits(key.rows, key.lora_segments, key.lora_rank)
         make = partial(self.kernels.graph_adapters, self.adapted_projections, limits)
-        return None if make() is None else GraphLora(cast("Callable[[], GraphAdapters]", make))
+        made = make()
+        if made is None or not (made.segments or self.library.budget.recorder.calls_again):
+            return None  # what is recorded for no segment would add nothing for any
+        return GraphLora(cast("Callable[[], GraphAdapters]", make))
 
     def full_pass(self, backend: AttentionBackend) -> ForwardPass:
         if backend not in self.full_passes:
@@ -215,12 +226,12 @@ class GraphRunner(Runner):
         keys, failed = list(library.recorded), list(library.failed.items())
         return {
             "mode": settings.mode,
-            "recorder": library.recorder.name,
+            "recorder": library.budget.recorder.name,
             "row_buckets": settings.rows.sizes,
             "without": settings.without,
             "recorded": {mode: sum(key.mode == mode for key in keys) for mode in MODES[settings.mode]},
-            "bytes": library.num_bytes,
-            "most_bytes": library.most_bytes,
+            "bytes": library.budget.num_bytes,
+            "most_bytes": library.budget.most_bytes,
             "not_recorded": [{"mode": key.mode, "rows": key.rows, "reason": reason} for key, reason in failed],
         }
 

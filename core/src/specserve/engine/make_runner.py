@@ -12,57 +12,62 @@ from specserve.engine.graph_runner import MODES, GraphRunner, GraphSettings, Ste
 from specserve.engine.runner import Runner
 from specserve.engine.size_cache import free_memory
 from specserve.errors import ConfigError
+from specserve.faults import FAULTS
 from specserve.graphs.buckets import Buckets, doubling, row_buckets
 from specserve.graphs.eligibility import Answers, Eligibility, checked_reason
-from specserve.graphs.library import GraphLibrary
+from specserve.graphs.library import GraphBudget, GraphLibrary
 from specserve.graphs.memory import GraphMemory, RowSizes
 from specserve.graphs.reference_recorder import ReferenceRecorder
+from specserve.plugins.loaded_plugin import cause_of
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from specserve.config import EngineConfig
     from specserve.draft_models.recorded_pass import DraftKey
     from specserve.engine.runner import StepParts
+    from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import GraphMode, GraphShape, GreedySampler, Phase, Recorder, Sampler
-    from specserve.types import GraphUse
 
 SHARE_OF_FREE_MEMORY = 0.1
 
 
-def make_runner(config: EngineConfig, host: PluginHost, parts: StepParts, sampler: Sampler, *, drafts: bool) -> Runner:
+def make_runner(
+    config: EngineConfig, host: PluginHost, parts: StepParts, metrics: EngineMetrics, *, sampler: Sampler, drafts: bool
+) -> Runner:
     """`drafts`: is a drafter enabled? Raises ConfigError where memory is too small for graphs."""
     if config.graphs == "none":
         return Runner(parts)
-    most_bytes = graph_bytes(config)
-    rows = choose_buckets(config, parts.model, most_bytes)
+    model, has_logits = parts.model, config.graphs == "full" and "full" in parts.graphs
+    sizes, most_bytes = row_sizes(model, has_logits=has_logits), graph_bytes(config)
+    rows = choose_buckets(config, sizes, model.dtype, most_bytes)
     generated: Phase = "verify" if drafts else "decode"
     settings = GraphSettings(
-        cast("GraphMode", config.graphs),
-        rows,
-        doubling(config.max_num_seqs),
-        config.max_num_batched_tokens,
-        generated,
-        greedy_sampler(sampler),
-        config.block_size,
+        mode=cast("GraphMode", config.graphs),
+        rows=rows,
+        requests=doubling(config.max_num_seqs),
+        most_rows=config.max_num_batched_tokens,
+        most_of_request=1 + (config.max_draft_tokens if drafts else 0),
+        generated=generated,
+        greedy_sampler=greedy_sampler(sampler),
+        block_size=config.block_size,
     )
-    sizes = row_sizes(parts.model, has_logits=config.graphs == "full")
-    memory = GraphMemory(rows.largest, sizes, parts.model.dtype, torch.device(config.device))
-    library: GraphLibrary[StepKey] = GraphLibrary(make_recorder(config.device), memory, most_bytes, host.faults)
+    memory = GraphMemory(rows.largest, sizes, model.dtype, torch.device(config.device))
+    budget = GraphBudget(make_recorder(config.device), most_bytes)
+    library: GraphLibrary[StepKey] = GraphLibrary(budget, memory, metrics)
     return GraphRunner(parts, library, Eligibility(lambda shape: ask_plugins(host, shape)), settings)
 
 
-def draft_graphs_of(runner: Runner, counts: Counter[GraphUse]) -> DraftGraphMaker | None:
+def draft_graphs_of(runner: Runner, metrics: EngineMetrics) -> DraftGraphMaker | None:
     """For the passes of draft models; None where nothing is recorded."""
     if not isinstance(runner, GraphRunner):
         return None
-    settings, target, most_rows = runner.settings, runner.library, runner.memory.most_rows
+    settings, budget, most_rows = runner.settings, runner.library.budget, runner.memory.most_rows
+    counts = metrics.graph_draft_passes
 
     def make(decoder: DecoderModel) -> DraftGraphs:
         memory = GraphMemory(most_rows, row_sizes(decoder, has_logits=False), decoder.dtype, decoder.device)
-        library: GraphLibrary[DraftKey] = GraphLibrary(target.recorder, memory, target.most_bytes, target.faults)
+        library: GraphLibrary[DraftKey] = GraphLibrary(budget, memory, metrics)
         modes = MODES[settings.mode]
         own = settings.rows, settings.requests, library, runner.eligibility, counts, settings.block_size
         return DraftGraphs(modes, *own)
@@ -85,14 +90,16 @@ def graph_bytes(config: EngineConfig) -> int:
     return int(free_memory(config.device) * SHARE_OF_FREE_MEMORY)
 
 
-def choose_buckets(config: EngineConfig, model: DecoderModel, most_bytes: int) -> Buckets:
-    """The configured ones; by default as many as have buffers in the memory that is allowed."""
-    sizes = row_sizes(model, has_logits=config.graphs == "full")
-    rows = Buckets(config.graph_buckets or row_buckets(config.max_num_batched_tokens).sizes)
-    while (needed := GraphMemory.bytes_for(rows.largest, sizes, model.dtype)) > most_bytes:
-        if config.graph_buckets is not None or len(rows.sizes) == 1:
+def choose_buckets(config: EngineConfig, sizes: RowSizes, dtype: torch.dtype, most_bytes: int) -> Buckets:
+    """The configured ones; by default as many as have buffers in half of the memory, so that there is room for what is
+    recorded."""
+    given = config.graph_buckets
+    rows = Buckets(given or row_buckets(config.max_num_batched_tokens).sizes)
+    allowed = most_bytes if given is not None else most_bytes // 2
+    while (needed := GraphMemory.bytes_for(rows.largest, sizes, dtype)) > allowed:
+        if given is not None or len(rows.sizes) == 1:
             raise ConfigError(
-                f"the buffers of graphs for {rows.largest} rows take {needed} bytes; got room for {most_bytes}. "
+                f"the buffers of graphs for {rows.largest} rows take {needed} bytes; got room for {allowed}. "
                 "Give more with --graph-memory, let --graph-buckets end earlier, or pass --graphs none."
             )
         rows = Buckets(rows.sizes[:-1])
@@ -110,4 +117,12 @@ def greedy_sampler(sampler: Sampler) -> GreedySampler | None:
 
 
 def ask_plugins(host: PluginHost, shape: GraphShape) -> Answers:
-    return Answers(*host.try_collect("decline_graph", checked_reason, shape=shape))
+    """No request asks, so that a RequestError is a fault like any other."""
+    reasons, failed = [], []
+    for plugin in host.implementers["decline_graph"]:
+        try:
+            reasons += [(plugin.name, checked_reason(answer)) for answer in plugin.call("decline_graph", shape=shape)]
+        except FAULTS as error:
+            failed.append(plugin.name)
+            host.faults.count(plugin.name, "decline_graph", cause_of(error), "; such steps run without graphs")
+    return Answers(reasons, failed)

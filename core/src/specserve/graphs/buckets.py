@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STEPS_PER_DOUBLING = 4
-"""Of row buckets from 16 on: a step is padded by a quarter at most."""
+"""Of row buckets from 8 on: a step is padded by a quarter at most."""
 SMALLEST = (1, 2, 4, 8)
 
 
@@ -32,15 +32,10 @@ class Buckets:
         """The reason where no bucket holds so many."""
         return f"more {what} than the largest bucket, {self.largest}"
 
-    def up_to(self, count: int) -> tuple[int, ...]:
-        """Those that so many may need."""
-        index = bisect_left(self.sizes, count)
-        return self.sizes[: index + 1]
-
 
 def row_buckets(most_rows: int) -> Buckets:
     """1, 2, 4, 8, then four per doubling, up to what a step may have at most."""
-    sizes, step = [*SMALLEST], 4
+    sizes, step = [*SMALLEST], 2
     while sizes[-1] < most_rows:
         for _ in range(STEPS_PER_DOUBLING):
             sizes.append(sizes[-1] + step)

@@ -65,22 +65,26 @@ class CudaRecorder:
     """`specserve.protocols.Recorder`."""
 
     name = "cuda"
+    calls_again = False
 
     def __init__(self) -> None:
         self.stream: torch.cuda.Stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle()
         self.num_bytes = 0
+        self.broken: list[CudaRecording] = []
+        """Kept: the allocator may still point at their graphs."""
 
     def record(self, function: Callable[[Cut], None]) -> CudaRecording:
         before = free_bytes()
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            function(no_action)
-            self.stream.synchronize()
-            recording = self.capture(function)
-        torch.cuda.current_stream().wait_stream(self.stream)
-        self.num_bytes += max(0, before - free_bytes())
-        return recording
+        try:
+            with torch.cuda.stream(self.stream):
+                function(no_action)
+                self.stream.synchronize()
+                return self.capture(function)
+        finally:
+            torch.cuda.current_stream().wait_stream(self.stream)
+            self.num_bytes += max(0, before - free_bytes())
 
     def capture(self, function: Callable[[Cut], None]) -> CudaRecording:
         capture = CudaCapture(self.pool)
@@ -88,11 +92,27 @@ class CudaRecorder:
         try:
             function(capture.cut)
         except FAULTS:
-            with suppress(*FAULTS):  # the first error says more
-                capture.end()
+            self.give_up(capture)
             raise
         capture.end()
         return capture.recording
+
+    def give_up(self, capture: CudaCapture) -> None:
+        """End a capture whose function raised. Where that has made it invalid, its pool is of no more use."""
+        try:
+            capture.end()
+        except FAULTS:  # the first error says more
+            with suppress(*FAULTS):
+                end_allocations(self.pool)
+            self.broken.append(capture.recording)
+            self.pool = torch.cuda.graph_pool_handle()
+
+
+def end_allocations(pool: _POOL_HANDLE) -> None:
+    """What `capture_end` of an invalid capture leaves undone: until then the allocator takes it to go on."""
+    end = getattr(torch._C, "_cuda_endAllocateToPool", None)
+    if end is not None:
+        end(torch.cuda.current_device(), pool)
 
 
 def no_action(action: Callable[[], None]) -> None:

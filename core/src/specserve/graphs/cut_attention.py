@@ -37,9 +37,14 @@ class CutAttention(AttentionBackend):
     def writable_cache(self) -> KVCache | None:
         return self.backend.writable_cache
 
-    def load(self, of_step: AttentionBackend, plan: object, num_rows: int) -> None:
-        """Before a replay: who attends the next step's rows, and its plan for them."""
-        self.of_step, self.plan_of_step, self.num_rows = of_step, plan, num_rows
+    def load(self, batch: Batch) -> None:
+        """Before a replay: who attends the step's rows, and its plan for them."""
+        self.of_step, self.num_rows = self.backend.backend_for(batch), batch.num_rows
+        self.plan_of_step = self.of_step.plan(batch)
+
+    def forget(self) -> None:
+        """After a replay."""
+        self.plan_of_step = None
 
     def plan(self, batch: Batch) -> None:
         """Nothing: see `load`."""

@@ -5,6 +5,7 @@ A recording that fails is not the server's end: steps of that key run without it
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from specserve.faults import FAULTS, reason_of
@@ -12,9 +13,9 @@ from specserve.faults import FAULTS, reason_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.faults import FaultLog
     from specserve.graphs.memory import GraphMemory
     from specserve.graphs.recorded import RecordedStep
+    from specserve.metrics import EngineMetrics
     from specserve.protocols import GraphMode, Recorder
 
 
@@ -31,18 +32,27 @@ class GraphKey(Protocol):
 K = TypeVar("K", bound=GraphKey)
 
 
-class GraphLibrary(Generic[K]):
-    """`most_bytes`: of the memory and all recordings."""
+class GraphBudget:
+    """What all graphs of an engine may take: the buffers of the target and of draft models, and all recordings."""
 
-    def __init__(self, recorder: Recorder, memory: GraphMemory, most_bytes: int, faults: FaultLog) -> None:
-        self.recorder, self.memory, self.most_bytes, self.faults = recorder, memory, most_bytes, faults
-        self.recorded: dict[K, RecordedStep] = {}
-        self.failed: dict[K, str] = {}
-        """Why there is none."""
+    def __init__(self, recorder: Recorder, most_bytes: int) -> None:
+        self.recorder, self.most_bytes = recorder, most_bytes
+        self.memories: list[GraphMemory] = []
 
     @property
     def num_bytes(self) -> int:
-        return self.memory.num_bytes + self.recorder.num_bytes
+        return self.recorder.num_bytes + sum(memory.num_bytes for memory in self.memories)
+
+
+class GraphLibrary(Generic[K]):
+    """The graphs of one model."""
+
+    def __init__(self, budget: GraphBudget, memory: GraphMemory, metrics: EngineMetrics) -> None:
+        self.budget, self.memory, self.metrics = budget, memory, metrics
+        budget.memories.append(memory)
+        self.recorded: dict[K, RecordedStep] = {}
+        self.failed: dict[K, str] = {}
+        """Why there is none."""
 
     def find(self, key: K, make: Callable[[K], RecordedStep | str]) -> RecordedStep | str:
         """The graph, recorded if there is none yet; or why there is none. `make`: what is to be recorded, or why it
@@ -51,7 +61,9 @@ class GraphLibrary(Generic[K]):
         if found is not None:
             return found
         if key not in self.failed:
+            began = time.perf_counter()
             made = self.record(key, make)
+            self.metrics.graph_recording_seconds += time.perf_counter() - began
             if not isinstance(made, str):
                 self.recorded[key] = made
                 return made
@@ -59,13 +71,16 @@ class GraphLibrary(Generic[K]):
         return self.failed[key]
 
     def record(self, key: K, make: Callable[[K], RecordedStep | str]) -> RecordedStep | str:
-        if self.num_bytes > self.most_bytes:
-            return f"the memory of graphs is used up: --graph-memory allows {self.most_bytes} bytes"
+        budget = self.budget
+        if budget.num_bytes > budget.most_bytes:
+            return f"the memory of graphs is used up: --graph-memory allows {budget.most_bytes} bytes"
         try:
             made = make(key)
             if not isinstance(made, str):
-                made.record(self.recorder)
+                made.record(budget.recorder)
         except FAULTS as error:
-            self.faults.count("core", f"{key.mode} graph of {key.rows} rows", error, "; such steps run without it")
+            self.metrics.faults.count(
+                "core", f"{key.mode} graph of {key.rows} rows", error, "; such steps run without it"
+            )
             return f"its recording {reason_of(error)}"
         return made

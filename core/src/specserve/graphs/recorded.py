@@ -53,14 +53,26 @@ class RecordedStep:
     def load(self, batch: Batch) -> str:
         """The batch becomes what is replayed next; rows that it lacks are padding. Empty, or why it does not fit."""
         self.memory.rows.load(batch.host_rows, self.padded.num_rows)
+        if reason := self.load_plan(batch):
+            return reason
         if self.lora is not None:
             assert batch.lora is not None, "a graph with adapters serves steps with adapters"
             self.lora.load(batch.lora)
         return ""
 
+    def load_plan(self, batch: Batch) -> str:
+        """Of the attention. Empty, or why the batch does not fit."""
+        raise NotImplementedError
+
     def replay(self) -> None:
+        """What was loaded is not kept: adapters may be evicted before the next step, and plans are large."""
         assert self.recording is not None, "recorded before it is replayed"
-        self.recording.replay()
+        try:
+            self.recording.replay()
+        finally:
+            self.forget()
+
+    def forget(self) -> None:
         if self.lora is not None:
             self.lora.forget()
 
@@ -80,8 +92,8 @@ class FullGraph(RecordedStep):
         self.plan.clear()
         super().record(recorder)
 
-    def load(self, batch: Batch) -> str:
-        return super().load(batch) or self.plan.load(batch)
+    def load_plan(self, batch: Batch) -> str:
+        return self.plan.load(batch)
 
     def compute(self, cut: Cut) -> None:
         passes, padded, memory, rows = self.passes, self.padded, self.memory, self.padded.num_rows
@@ -98,10 +110,13 @@ class PiecewiseGraph(RecordedStep):
 
     attention: CutAttention
 
-    def load(self, batch: Batch) -> str:
-        backend = self.attention.backend.backend_for(batch)
-        self.attention.load(backend, backend.plan(batch), batch.num_rows)
-        return super().load(batch)
+    def load_plan(self, batch: Batch) -> str:
+        self.attention.load(batch)
+        return ""
+
+    def forget(self) -> None:
+        super().forget()
+        self.attention.forget()
 
     def compute(self, cut: Cut) -> None:
         passes, padded, rows = self.passes, self.padded, self.padded.num_rows

@@ -44,6 +44,7 @@ class ReferenceRecorder:
     """`specserve.protocols.Recorder`."""
 
     name = "reference"
+    calls_again = True
     num_bytes = 0
 
     def record(self, function: Callable[[Cut], None]) -> ReferenceRecording:

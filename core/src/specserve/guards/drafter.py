@@ -84,12 +84,13 @@ class GuardedDrafter:
         if not self.enabled or not (wanted or self.hears_every_step):
             return valid
         faults = self.num_faults
-        began = time.perf_counter()
+        began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
         proposed = self.call(partial(self.proposals, batch, output, verdict, limits)) or ()
         for i, draft in enumerate(proposed):
             if draft is not None:  # limits[i] cannot have changed: the drafter was given a copy
                 valid[i] = self.call(partial(self.normal_form, batch.spans[i].request, draft, limits[i]))
-        self.seconds = time.perf_counter() - began
+        recording = self.metrics.graph_recording_seconds - recording
+        self.seconds = time.perf_counter() - began - recording
         if wanted and batch.only_decodes:  # drafters may read prompts, whoever is asked
             seconds, before = self.seconds / wanted, self.seconds_per_draft
             self.seconds_per_draft = before + ADAPTATION * (seconds - before) if before else seconds

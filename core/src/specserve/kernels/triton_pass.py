@@ -172,5 +172,7 @@ def fuse(model: DecoderModel, attention: AttentionBackend) -> TritonPass | None:
 
 
 def overrides_forward(attention: AttentionBackend) -> bool:
-    """Has a subclass its own `forward`, which the `attend` that it inherits would pass by?"""
-    return next("attend" not in vars(c) for c in type(attention).__mro__ if {"forward", "attend"} & vars(c).keys())
+    """Has a subclass its own `forward`, which the `attend` that it inherits would pass by? Of the attention of
+    piecewise graphs it is asked of the backend that attends."""
+    owner = type(getattr(attention, "backend", attention))
+    return next("attend" not in vars(c) for c in owner.__mro__ if {"forward", "attend"} & vars(c).keys())

@@ -80,6 +80,8 @@ class Recorder(Protocol):
     recording is used."""
 
     name: str
+    calls_again: bool
+    """Does a replay call the function again? Otherwise it does what the function did when it was recorded."""
 
     def record(self, function: Callable[[Cut], None]) -> Recording:
         """The function may run any number of times meanwhile, and its actions not at all. Raises what it raises, and
