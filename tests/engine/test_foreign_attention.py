@@ -6,6 +6,7 @@ import pytest
 
 from specserve.attention.sdpa import SdpaAttention, SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.graphs.cut_attention import CutAttention
 from specserve.hookspecs import hookimpl
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import varied_requests
@@ -60,3 +61,5 @@ def test_the_fused_cuda_pass_declines_where_a_subclass_has_its_own_forward():
 
     made = [cls.__new__(cls) for cls in (SdpaAttention, OwnAttend, Both, InDouble)]
     assert [overrides_forward(backend) for backend in made] == [False, False, False, True]
+    cut = [CutAttention(backend, None) for backend in made]
+    assert [overrides_forward(backend) for backend in cut] == [False, False, False, True], "between pieces too"

@@ -106,13 +106,14 @@ class GraphUse(NamedTuple):
 
 
 class ForwardOutput(NamedTuple):
-    """What the runner computed: logits [scored rows, vocab], float32, and hidden states by layer [rows, hidden]."""
+    """What the runner computed: logits [scored rows, vocab], float32, and hidden states by layer [rows, hidden]. Logits
+    are valid until the next pass, which may overwrite them; hidden states stay."""
 
     logits: Tensor
     hidden: Mapping[int, Tensor]
     graph: GraphUse = GraphUse("none", "graphs are off")
     greedy: Tensor | None = None
-    """[scored rows] int64: the tokens of the largest logits, where they are computed already."""
+    """[scored rows] int64: the tokens of the largest logits, where they are computed already. Valid as logits are."""
 
 
 class SpanVerdict(NamedTuple):

@@ -31,7 +31,7 @@ HELP = {
     "graphs": "which steps are recorded and replayed; auto: full on CUDA, none on CPUs",
     "graph_buckets": "numbers of rows that recorded steps are padded to, such as 1,2,4,8",
     "graph_memory": "bytes for graphs and their buffers, such as 512M; default: a tenth of free memory",
-    "graph_warm_up": "record all graphs at start-up",
+    "graph_warm_up": "record graphs at start-up instead of when a step first needs them",
     "draft_fault_limit": "consecutive faulty steps after which a drafter is switched off",
     "fault_limit": "consecutive faulty calls after which another part of a plugin is switched off",
     "prefix_cache": "reuse the KV blocks of equal prefixes",

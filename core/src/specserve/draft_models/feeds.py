@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specserve.draft_models.block_notes import BlockNotes
     from specserve.draft_models.sequences import FedSequence
     from specserve.draft_models.waiting_hidden import Piece, WaitingHidden
-    from specserve.protocols import AttentionBackend, DraftLayers
+    from specserve.protocols import AttentionBackend, DraftLayers, GraphMode
 
 
 class DraftMemory(NamedTuple):
@@ -35,6 +35,8 @@ class DraftMemory(NamedTuple):
     scratch: int
     """The first block that belongs to no request. Each request that drafts gets `scratch_blocks` of them in a step."""
     device: torch.device
+    graphs: tuple[GraphMode, ...] = ("piecewise", "full")
+    """That the attention states to serve."""
 
 
 class Reading(NamedTuple):

@@ -50,10 +50,11 @@ class DraftKey(NamedTuple):
 
 
 class DraftGraphs(NamedTuple):
-    """What passes of one draft model are recorded with. `modes`: what they are tried with, in this order; `counts`: of
-    passes, by (mode, reason)."""
+    """What passes of one draft model are recorded with. `modes`: what they are tried with, in this order;
+    `of_attention`: what its attention states to serve; `counts`: of passes, by (mode, reason)."""
 
     modes: tuple[GraphMode, ...]
+    of_attention: tuple[GraphMode, ...]
     rows: Buckets
     requests: Buckets
     library: GraphLibrary[DraftKey]
@@ -66,7 +67,8 @@ class DraftGraphMaker(NamedTuple):
     """`counts`: of all draft models' passes."""
 
     counts: Counter[GraphUse]
-    make: Callable[[DecoderModel], DraftGraphs]
+    make: Callable[[DecoderModel, tuple[GraphMode, ...]], DraftGraphs]
+    """Of the model's decoder and the graphs that its attention states to serve."""
 
 
 @dataclass(eq=False)
@@ -141,6 +143,8 @@ class RecordedDraftPass:
     def ready(self, mode: GraphMode, batch: Batch, hidden: Tensor | None, *, from_target: bool) -> RecordedStep | str:
         """A graph with this pass in its memory, or why there is none."""
         graphs = self.graphs
+        if mode not in graphs.of_attention:
+            return f"attention {self.pieces.attention.name} has no {mode} graphs"
         if reason := graphs.eligibility.declined(mode, facts_of_pass(batch)):
             return reason
         num_rows, requests = graphs.rows.holding(batch.num_rows), graphs.requests.holding(len(batch.spans))

@@ -54,6 +54,7 @@ class DraftModelRuntime:
         graphs: DraftGraphMaker | None = None,
     ) -> None:
         self.layers, self.kernels, self.costs, self.graphs = layers, kernels, costs, graphs
+        self.attention_graphs = memory.graphs
         self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
         self.builder = BatchBuilder(memory.block_size, memory.device)
         row_bytes = 0 if self.notes.states is None else self.notes.states[0].nbytes
@@ -83,7 +84,7 @@ class DraftModelRuntime:
             self.passes = pieces if fused is None else fused
         elif fused is None:
             make_pass = partial(forward_pass, head.decoder, self.kernels)
-            self.passes = RecordedDraftPass(pieces, self.graphs.make(head.decoder), make_pass)
+            self.passes = RecordedDraftPass(pieces, self.graphs.make(head.decoder, self.attention_graphs), make_pass)
         else:
             self.passes = counted(fused, self.kernels.name, self.graphs.counts)
         return self.passes

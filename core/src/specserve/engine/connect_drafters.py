@@ -73,6 +73,7 @@ def connect_drafters(config: EngineConfig, host: PluginHost, drafters: Sequence[
         if layers.reads_hidden:
             width = len(hidden_layers) * model.hidden_size
             states = torch.zeros((cache.num_blocks, width), dtype=model.dtype, device=model.device)
-        memory = DraftMemory(attention.backend, BlockNotes(states), config.block_size, cache.num_blocks, model.device)
+        place = config.block_size, cache.num_blocks, model.device
+        memory = DraftMemory(attention.backend, BlockNotes(states), *place, attention.graphs)
         runtime = DraftModelRuntime(layers, hidden_layers, kernels, memory, costs, graphs)
         cast("ModelDrafter", drafter).connect(runtime)

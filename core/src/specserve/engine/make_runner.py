@@ -65,12 +65,12 @@ def draft_graphs_of(runner: Runner, metrics: EngineMetrics) -> DraftGraphMaker |
     settings, budget, most_rows = runner.settings, runner.library.budget, runner.memory.most_rows
     counts = metrics.graph_draft_passes
 
-    def make(decoder: DecoderModel) -> DraftGraphs:
+    def make(decoder: DecoderModel, of_attention: tuple[GraphMode, ...]) -> DraftGraphs:
         memory = GraphMemory(most_rows, row_sizes(decoder, has_logits=False), decoder.dtype, decoder.device)
         library: GraphLibrary[DraftKey] = GraphLibrary(budget, memory, metrics)
         modes = MODES[settings.mode]
         own = settings.rows, settings.requests, library, runner.eligibility, counts, settings.block_size
-        return DraftGraphs(modes, *own)
+        return DraftGraphs(modes, of_attention, *own)
 
     return DraftGraphMaker(counts, make)
 

@@ -12,6 +12,7 @@ import torch
 
 from specserve.batch.lora_plan import Segment
 from specserve.batch.row_tensors import copy_into
+from specserve.faults import BadAnswerError
 from specserve.kernels.lowrank_tables import FIELDS, PARTS, RANKS, ROWS, tables_of, tiles_of
 from specserve.kernels.triton_launch import blocks
 
@@ -46,6 +47,8 @@ class LoadedSegments(Sequence[Segment]):
         self.current = segments
         padded = torch.tensor([*tiles, *[(0, 0, 0)] * (len(self.tiles) - len(tiles))], dtype=torch.int32)
         copy_into(self.tiles, padded, self.device)
+        if any(adapter.rank > self.rank for adapter in adapters):
+            raise BadAnswerError("planned adapters of a higher rank than it said")
         numbers = [adapter.number for adapter in adapters]
         if adapters and numbers != self.loaded:
             self.tables[:, : len(adapters)] = tables_of(adapters, self.projections, self.device)

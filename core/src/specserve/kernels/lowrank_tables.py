@@ -43,6 +43,7 @@ class PackedAdapter:
         self.number = next(self.numbers)
         self.weights = {name: tuple(map(dense_part, parts)) for name, parts in weights.items()}
         self.entries = {name: entry_of(parts) for name, parts in self.weights.items()}
+        self.rank = max((entry.rank for entry in self.entries.values()), default=0)
         self.joined: tuple[tuple[str, ...], Tensor] | None = None
         """The answer of `tables`, and what was asked: the same for all graphs of a model."""
 

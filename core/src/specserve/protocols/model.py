@@ -63,7 +63,8 @@ class KernelSet(Protocol):
 
     def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
         """The decoder's layers fused into calls of this set, with the same bits as its pieces; None: the pieces are
-        called. Called after all projections are sealed, once for every backend that may serve a batch. A set declines
+        called. Called after all projections are sealed, for every backend that may serve a batch, and again for graphs,
+        whose passes must not share memory with it. A set declines
         where a projection has deltas of an unknown kind, or the attention backend is unknown to it."""
         ...
 
