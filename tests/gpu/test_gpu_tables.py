@@ -111,7 +111,7 @@ def test_graphs_and_drafts(demo_model, capsys):
                     modes = dict.fromkeys(("full", "piecewise", "none"), 0)
                     for (mode, _), steps in engine.metrics.graph_steps.items():
                         modes[mode] += steps
-                    said = f"{modes} {engine.runner.library.num_bytes}"
+                    said = f"{modes} {engine.runner.library.budget.num_bytes}"
             lines.append(f"{name:6s} {count:3d} requests {' '.join(cells)}   {said}")
     with capsys.disabled():
         print("\n" + "\n".join(lines))
