@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.graphs.cut_attention import CutAttention
+from specserve.graphs.eligibility import both, no_graphs
 from specserve.graphs.recorded import RecordedStep
 from specserve.graphs.shapes import StepFacts
 from specserve.inference import inference
@@ -136,7 +137,7 @@ class RecordedDraftPass:
                 self.graphs.counts[GraphUse(mode, declined)] += 1
                 # a copy: own hidden states are kept for the next pass
                 return self.pieces.choose(self.memory.x[: batch.num_rows].clone(), batch, rows, count)
-            declined = found if not declined or declined == found else f"{declined}; {found}"
+            declined = both(declined, found)
         self.graphs.counts[GraphUse("none", declined)] += 1
         return self.pieces.step(batch, hidden, rows, count, from_target=from_target)
 
@@ -144,7 +145,7 @@ class RecordedDraftPass:
         """A graph with this pass in its memory, or why there is none."""
         graphs = self.graphs
         if mode not in graphs.of_attention:
-            return f"attention {self.pieces.attention.name} has no {mode} graphs"
+            return no_graphs(self.pieces.attention.name, mode)
         if reason := graphs.eligibility.declined(mode, facts_of_pass(batch)):
             return reason
         num_rows, requests = graphs.rows.holding(batch.num_rows), graphs.requests.holding(len(batch.spans))
@@ -166,7 +167,7 @@ class RecordedDraftPass:
         padded = self.memory.rows.padded(key.rows, self.graphs.block_size)
         plan = backend.graph_plan(padded, key.requests) if key.mode == "full" else None
         if key.mode == "full" and plan is None:
-            return f"attention {backend.name} has no full graphs"
+            return no_graphs(backend.name, "full")
         hidden = self.hidden[key.from_target][: key.rows] if self.pieces.head.reads_hidden else None
         return RecordedDraft(
             self.memory, padded, self.passes[key.mode], {},

@@ -14,6 +14,7 @@ from specserve.engine.runner import Runner
 from specserve.errors import PluginError
 from specserve.graphs.adapters import GraphLora
 from specserve.graphs.cut_attention import CutAttention
+from specserve.graphs.eligibility import both, no_graphs
 from specserve.graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
 from specserve.graphs.shapes import facts_of
 from specserve.inference import inference
@@ -123,7 +124,7 @@ class GraphRunner(Runner):
             if not isinstance(found, str):
                 found.replay()
                 return self.output(found, batch, GraphUse(mode, declined))
-            declined = found if not declined or declined == found else f"{declined}; {found}"
+            declined = both(declined, found)
         return super().forward(batch)._replace(graph=GraphUse("none", declined))
 
     # --- before a replay ----------------------------------------------------------------------------
@@ -141,7 +142,7 @@ class GraphRunner(Runner):
     def key_of(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> StepKey | str:
         settings, backend = self.settings, self.attention
         if mode not in self.attention_graphs:
-            return no_graphs(backend.backend_for(batch), mode)
+            return no_graphs(backend.backend_for(batch).name, mode)
         rows, requests = settings.rows.holding(facts.rows), settings.requests.holding(facts.requests)
         if rows is None or requests is None:
             return settings.rows.exceeded("rows") if rows is None else settings.requests.exceeded("requests")
@@ -175,7 +176,7 @@ class GraphRunner(Runner):
             return PiecewiseGraph(self.memory, padded, self.pieces, taps, self.cut_attention)
         plan = key.backend.graph_plan(padded, key.requests)
         if plan is None:
-            return no_graphs(key.backend, "full")
+            return no_graphs(key.backend.name, "full")
         sampler = self.settings.greedy_sampler if key.greedy else None
         return FullGraph(self.memory, padded, self.full_pass(key.backend), taps, plan, sampler)
 
@@ -253,10 +254,6 @@ class GraphRunner(Runner):
         assert isinstance(copy, HiddenStates), "of the same layers"
         copy.rows.copy_(taps.source[:rows])
         return copy
-
-
-def no_graphs(backend: AttentionBackend, mode: GraphMode) -> str:
-    return f"attention {backend.name} has no {mode} graphs"
 
 
 def is_low_rank(delta: Delta) -> bool:

@@ -62,3 +62,13 @@ def checked_reason(answer: object) -> str:
     if not isinstance(answer, str) or not answer.strip():
         raise BadAnswerError("gave something else than a reason or None")
     return " ".join(answer.split())[:MAX_REASON]
+
+
+def no_graphs(attention: str, mode: GraphMode) -> str:
+    """The reason where a backend of this name does not serve such graphs."""
+    return f"attention {attention} has no {mode} graphs"
+
+
+def both(one: str, other: str) -> str:
+    """The reasons against two modes."""
+    return other if not one or one == other else f"{one}; {other}"
