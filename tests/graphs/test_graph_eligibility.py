@@ -10,7 +10,6 @@ from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError, RequestError
 from specserve.graphs.eligibility import MOST_REASONS, MOST_SHAPES, OTHER_REASONS, Answers, Eligibility
-from specserve.graphs.shapes import StepFacts
 from specserve.hookspecs import hookimpl
 from specserve.protocols import GraphShape
 from specserve.testing.engines import make_engine, run_requests, watch
@@ -114,8 +113,11 @@ def test_without_graphs_nobody_is_asked(toy_model):
     assert not engine.metrics.faults.counts
 
 
-def facts(rows):
-    return StepFacts(rows, 1, 1, ("decode",), (), 0, 0, has_trees=False)
+def shape(rows):
+    return GraphShape(
+        mode="full", rows=rows, requests=1, widest=1, phases=("decode",), hidden_layers=(), lora_segments=0,
+        lora_rank=0, has_trees=False,
+    )  # fmt: skip
 
 
 def test_reasons_and_shapes_are_bounded():
@@ -126,14 +128,14 @@ def test_reasons_and_shapes_are_bounded():
         return Answers([("p", f"rows {shape.rows}"), ("q", "and so on")], [])
 
     eligibility = Eligibility(ask)
-    first = [eligibility.declined("full", facts(rows)) for rows in range(1, MOST_REASONS + 10)]
+    first = [eligibility.declined(shape(rows)) for rows in range(1, MOST_REASONS + 10)]
     assert first[0] == "p: rows 1; q: and so on"
     assert set(first[MOST_REASONS:]) == {OTHER_REASONS}
     for rows in range(MOST_SHAPES + 5):
-        eligibility.declined("full", facts(rows))
+        eligibility.declined(shape(rows))
     assert len(eligibility.decisions) == MOST_SHAPES
     count = len(asked)
-    assert eligibility.declined("full", facts(MOST_SHAPES)) == OTHER_REASONS
+    assert eligibility.declined(shape(MOST_SHAPES)) == OTHER_REASONS
     assert len(asked) == count
 
 

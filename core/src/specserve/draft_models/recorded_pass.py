@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from specserve.graphs.cut_attention import CutAttention
 from specserve.graphs.eligibility import both, no_graphs
 from specserve.graphs.recorded import RecordedStep
-from specserve.graphs.shapes import StepFacts
+from specserve.graphs.shapes import shape_of
 from specserve.inference import inference
 from specserve.types import GraphUse
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
         ForwardPass,
         GraphMode,
         GraphPlan,
+        GraphShape,
         Recorder,
         ScoredRow,
     )
@@ -146,7 +149,7 @@ class RecordedDraftPass:
         graphs = self.graphs
         if mode not in graphs.of_attention:
             return no_graphs(self.pieces.attention.name, mode)
-        if reason := graphs.eligibility.declined(mode, facts_of_pass(batch)):
+        if reason := graphs.eligibility.declined(shape_of_pass(mode, batch)):
             return reason
         num_rows, requests = graphs.rows.holding(batch.num_rows), graphs.requests.holding(len(batch.spans))
         if num_rows is None or requests is None:
@@ -175,7 +178,6 @@ class RecordedDraftPass:
         )  # fmt: skip
 
 
-def facts_of_pass(batch: Batch) -> StepFacts:
-    has_trees = any(span.draft is not None and span.draft.parents is not None for span in batch.spans)
-    widest = max(batch.query_lens)
-    return StepFacts(batch.num_rows, len(batch.spans), widest, ("decode",), (), 0, 0, has_trees, is_draft_model=True)
+def shape_of_pass(mode: GraphMode, batch: Batch) -> GraphShape:
+    shape = shape_of(batch, "decode", ())
+    return msgspec.structs.replace(shape, mode=mode, phases=("decode",), is_draft_model=True)

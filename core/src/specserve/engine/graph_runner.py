@@ -9,6 +9,8 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+import msgspec
+
 from specserve.batch.hidden_states import HiddenStates
 from specserve.engine.runner import Runner
 from specserve.errors import PluginError
@@ -16,7 +18,7 @@ from specserve.graphs.adapters import GraphLora
 from specserve.graphs.cut_attention import CutAttention
 from specserve.graphs.eligibility import both, no_graphs
 from specserve.graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
-from specserve.graphs.shapes import facts_of
+from specserve.graphs.shapes import PREFILL, shape_of
 from specserve.inference import inference
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.tiled import forward_pass
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from specserve.graphs.buckets import Buckets
     from specserve.graphs.eligibility import Eligibility
     from specserve.graphs.library import GraphLibrary
-    from specserve.graphs.shapes import StepFacts
     from specserve.json_types import JsonObject
     from specserve.protocols import (
         AttentionBackend,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         ForwardPass,
         GraphAdapters,
         GraphMode,
+        GraphShape,
         GreedySampler,
         Phase,
         Projection,
@@ -116,11 +118,11 @@ class GraphRunner(Runner):
     @inference
     def forward(self, batch: Batch) -> ForwardOutput:
         """Launch the forward pass; on CUDA this returns before it is done."""
-        facts = facts_of(batch, self.settings.generated, self.hidden.layers)
-        is_decode = facts.is_generated and batch.num_scored == batch.num_rows
+        shape = shape_of(batch, self.settings.generated, self.hidden.layers)
+        is_decode = PREFILL not in shape.phases and batch.num_scored == batch.num_rows
         declined = ""
         for mode in MODES[self.settings.mode] if is_decode else MODES["piecewise"]:
-            found = self.ready(mode, batch, facts)
+            found = self.ready(msgspec.structs.replace(shape, mode=mode), batch)
             if not isinstance(found, str):
                 found.replay()
                 return self.output(found, batch, GraphUse(mode, declined))
@@ -129,35 +131,35 @@ class GraphRunner(Runner):
 
     # --- before a replay ----------------------------------------------------------------------------
 
-    def ready(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> RecordedStep | str:
+    def ready(self, shape: GraphShape, batch: Batch) -> RecordedStep | str:
         """A graph with this batch in its memory, or why there is none."""
-        if reason := self.eligibility.declined(mode, facts):
+        if reason := self.eligibility.declined(shape):
             return reason
-        key = self.key_of(mode, batch, facts)
+        key = self.key_of(shape, batch)
         if isinstance(key, str):
             return key
         found = self.library.find(key, self.make)
         return found if isinstance(found, str) else found.load(batch) or found
 
-    def key_of(self, mode: GraphMode, batch: Batch, facts: StepFacts) -> StepKey | str:
-        settings, backend = self.settings, self.attention
+    def key_of(self, shape: GraphShape, batch: Batch) -> StepKey | str:
+        settings, backend, mode = self.settings, self.attention, shape.mode
         if mode not in self.attention_graphs:
             return no_graphs(backend.backend_for(batch).name, mode)
-        rows, requests = settings.rows.holding(facts.rows), settings.requests.holding(facts.requests)
+        rows, requests = settings.rows.holding(shape.rows), settings.requests.holding(shape.requests)
         if rows is None or requests is None:
             return settings.rows.exceeded("rows") if rows is None else settings.requests.exceeded("requests")
         segments = rank = 0
-        if facts.lora_segments:
-            if not facts.lora_rank:
+        if shape.lora_segments:
+            if not shape.lora_rank:
                 return "the LoRA planner does not say what ranks its adapters have"
-            segments, rank = (doubling_above(count) for count in (facts.lora_segments, facts.lora_rank))
+            segments, rank = (doubling_above(count) for count in (shape.lora_segments, shape.lora_rank))
         greedy = False
         if mode == "full":
             backend = backend.backend_for(batch)
             greedy = settings.greedy_sampler is not None and any(is_greedy(span.request) for span in batch.spans)
         else:
             requests = 0
-        return StepKey(mode, rows, requests, facts.hidden_layers, segments, rank, greedy, backend)
+        return StepKey(mode, rows, requests, shape.hidden_layers, segments, rank, greedy, backend)
 
     # --- recording ----------------------------------------------------------------------------------
 

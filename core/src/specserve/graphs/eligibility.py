@@ -12,7 +12,6 @@ from specserve.faults import BadAnswerError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from specserve.graphs.shapes import StepFacts
     from specserve.protocols import GraphMode, GraphShape
 
 MOST_SHAPES = 4096
@@ -36,17 +35,16 @@ class Eligibility:
 
     def __init__(self, ask: Callable[[GraphShape], Answers]) -> None:
         self.ask = ask
-        self.decisions: dict[tuple[GraphMode, StepFacts], str] = {}
+        self.decisions: dict[GraphShape, str] = {}
         self.reasons: set[str] = set()
 
-    def declined(self, mode: GraphMode, facts: StepFacts) -> str:
+    def declined(self, shape: GraphShape) -> str:
         """Why plugins decline; empty where none does."""
-        key = mode, facts
-        if key not in self.decisions:
+        if shape not in self.decisions:
             if len(self.decisions) >= MOST_SHAPES:
                 del self.decisions[next(iter(self.decisions))]
-            self.decisions[key] = self.bounded("; ".join(self.ask(facts.shape(mode)).reasons))
-        return self.decisions[key]
+            self.decisions[shape] = self.bounded("; ".join(self.ask(shape).reasons))
+        return self.decisions[shape]
 
     def bounded(self, reason: str) -> str:
         if not reason or reason in self.reasons:

@@ -1,42 +1,20 @@
-"""What a step is to its graphs: the shape that plugins are asked about, and the key of the graph that serves it."""
+"""What a step is to its graphs: the shape that plugins are asked about."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from specserve.protocols import GraphShape
 
 if TYPE_CHECKING:
     from specserve.batch.batch import Batch
-    from specserve.protocols import GraphMode, Phase
+    from specserve.protocols import Phase
 
 PREFILL: Phase = "prefill"
 
 
-class StepFacts(NamedTuple):
-    """The fields of `GraphShape` that do not depend on the mode, in its order."""
-
-    rows: int
-    requests: int
-    widest: int
-    phases: tuple[Phase, ...]
-    hidden_layers: tuple[int, ...]
-    lora_segments: int
-    lora_rank: int
-    has_trees: bool
-    is_draft_model: bool = False
-
-    @property
-    def is_generated(self) -> bool:
-        """Are all its rows generated positions, as in decode and verify steps?"""
-        return PREFILL not in self.phases
-
-    def shape(self, mode: GraphMode) -> GraphShape:
-        return GraphShape(mode=mode, **self._asdict())
-
-
-def facts_of(batch: Batch, generated: Phase, hidden_layers: tuple[int, ...]) -> StepFacts:
-    """`generated`: the phase of generated positions in this engine, decode or verify."""
+def shape_of(batch: Batch, generated: Phase, hidden_layers: tuple[int, ...]) -> GraphShape:
+    """For full graphs. `generated`: the phase of generated positions in this engine, decode or verify."""
     has_prompt = has_generated = has_trees = False
     for span in batch.spans:
         prompt_len, draft = span.request.prompt_len, span.draft
@@ -51,13 +29,14 @@ def facts_of(batch: Batch, generated: Phase, hidden_layers: tuple[int, ...]) -> 
     phases = ((PREFILL,) if has_prompt else ()) + ((generated,) if has_generated else ())
     lora = batch.lora
     num_segments = 0 if lora is None else sum(segment.adapter is not None for segment in lora.segments)
-    return StepFacts(
-        batch.num_rows,
-        len(batch.spans),
-        max(batch.query_lens),
-        phases,
-        hidden_layers,
-        num_segments,
-        lora.rank if lora is not None and num_segments else 0,
-        has_trees,
+    return GraphShape(
+        mode="full",
+        rows=batch.num_rows,
+        requests=len(batch.spans),
+        widest=max(batch.query_lens),
+        phases=phases,
+        hidden_layers=hidden_layers,
+        lora_segments=num_segments,
+        lora_rank=lora.rank if lora is not None and num_segments else 0,
+        has_trees=has_trees,
     )
