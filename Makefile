@@ -91,7 +91,9 @@ $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
 PURE := plugins/hybrid_attn plugins/lora
-NATIVE := $(VENV)/.cpu $(VENV)/.ngram
+OF_DEMO := $(VENV)/.cpu $(VENV)/.ngram
+NATIVE := $(OF_DEMO) $(VENV)/.adaptive
+$(VENV)/.adaptive: $(call native_sources,adaptive)
 $(VENV)/.cpu: $(call native_sources,cpu)
 $(VENV)/.ngram: $(call native_sources,ngram)
 $(NATIVE): $(VENV)/.%: | $(VENV)/.product
@@ -106,8 +108,8 @@ $(VENV)/.eagle: plugins/eagle/pyproject.toml | $(VENV)/.product
 	@touch $@
 
 native-where-possible: $(VENV)/.product
-	@$(MAKE) -q $(NATIVE) || if $(BIN)/python plugins/preflight.py cpu ngram; \
-	    then $(MAKE) --no-print-directory $(NATIVE); \
+	@$(MAKE) -q $(OF_DEMO) || if $(BIN)/python plugins/preflight.py cpu ngram; \
+	    then $(MAKE) --no-print-directory $(OF_DEMO); \
 	    else echo "== going on without: the text is the same, it only comes slower"; fi
 
 $(VENV)/.dev: pyproject.toml template/pyproject.toml $(PURE:%=%/pyproject.toml) $(VENV)/.product | $(NATIVE) $(VENV)/.eagle

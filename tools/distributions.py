@@ -65,6 +65,7 @@ PUBLISHED = tuple(
     for folder in (
         "core",
         "demo",
+        "plugins/adaptive",
         "plugins/cpu",
         "plugins/eagle",
         "plugins/hybrid_attn",

@@ -19,7 +19,7 @@ class FixedCosts(StepCosts):
 
     def __init__(self, rows, seconds):
         super().__init__(list(rows), list(seconds))
-        self.per_draft = self.prior_per_guess = 0.0
+        self.prior_per_draft = self.prior_per_guess = 0.0
 
     def observe(self, batch, seconds):
         pass

@@ -114,6 +114,7 @@ PARTNERS = {
 
 
 DRAFTING = ("eagle", "ngram", "repeat")
+OF_NGRAM = ("draft.chain", "draft.tree", "observer.metrics", "server.routes")
 
 
 def needed_options(plugin, toy_model):
@@ -130,9 +131,22 @@ def declared_pairs():
                 yield from ((group.removeprefix("specserve.compatible."), feature) for feature in entries)
 
 
+def partner_plugin(feature, partner, plugins):
+    """The partner of these plugins, as a plugin."""
+    compatible = ()
+    if "adaptive" in plugins:  # which plans itself, and runs beside n-gram drafts
+        del partner.make_draft_planner
+        compatible = OF_NGRAM
+    declaration = PluginDeclaration(
+        name="partner",
+        provides={feature: "a test's partner"},
+        compatible=dict.fromkeys(compatible, "a test's partner"),
+    )
+    return {"partner": InProcessPlugin(partner, declaration)}
+
+
 def run_with(toy_model, feature, partner, requests, *plugins):
-    declaration = PluginDeclaration(name="partner", provides={feature: "a test's partner"})
-    extra = {"partner": InProcessPlugin(partner, declaration)}
+    extra = partner_plugin(feature, partner, plugins)
     tables = {name: table for plugin in plugins for name, table in needed_options(plugin, toy_model).items()}
     engine = make_engine(toy_model, plugins=plugins, extra=extra, plugin_options=tables).engine
     return run_requests(engine, requests)

@@ -76,7 +76,7 @@ def test_the_choice_is_the_best_of_all_prefixes(requests, slope):
     """No other choice of so many guesses from the front of each request's own gives better speeds."""
     costs = ([1, 64], [1.0, 1.0 + 63 * slope])
     chosen = planner(costs).choose(requests, 99, len(requests))
-    survival = [sorted(Calibration().survival(r.draft), reverse=True) if r.draft else [] for r in requests]
+    survival = [sorted(Calibration().survival(r.draft, r), reverse=True) if r.draft else [] for r in requests]
     base, table = len(requests), FixedCosts(*costs)
 
     def speeds(counts):

@@ -7,10 +7,15 @@ import pytest
 from faulty import Misbehaving, in_process, raise_something
 from parts import NoAdapters, Processor, Quiet, State
 
+from specserve.batch.drafts import likeliest_chain
+from specserve.batch.request import Request
+from specserve.faults import FaultLog
+from specserve.guards.planner import GuardedPlanner
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request, varied_requests
+from specserve.types import Draft, SpeculationParams
 
 LIMIT = 3
 
@@ -80,6 +85,35 @@ def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model)
     figures = [outcome.outputs[str(i)].steps[-1].figures for i in range(3)]
     assert outcome.decided() == plain.decided()
     assert [len(f.acceptance_histogram) for f in figures] == [0, 3, 7]
+
+
+class Inventive(VerifyAll):
+    """Chooses drafts that no drafter proposed, whatever is left of a request."""
+
+    def choose(self, requests, budget, base_rows):
+        return [Draft(tokens=(1, 2, 3, 4, 5, 6), parents=(-1, -1, 0, 1, 2, 3)) for _ in requests]
+
+
+def test_a_planners_own_drafts_end_with_the_request_and_its_wish(toy_model):
+    """Two requests run up to the model's last position; one of them is not to be drafted for."""
+    requests = [toy_request(name, range(1, 50), max_tokens=99, ignore_eos=True) for name in ("free", "plain")]
+    requests[1] = msgspec.structs.replace(requests[1], speculation=SpeculationParams(enabled=False))
+    plain = run(toy_model, requests, max_model_len=64)
+    extra = in_process("faulty", make_draft_planner=lambda: Inventive(32))
+    extra |= in_process("drafts", make_drafter=lambda: OracleDrafter(plain.tokens(), 4))
+    engine = make_engine(toy_model, extra=extra, allow_undeclared=True, max_model_len=64).engine
+    outcome = run_requests(engine, requests)
+    assert outcome.decided() == plain.decided()
+    assert engine.metrics.num_draft_tokens > 0
+    assert not engine.metrics.faults.counts
+    assert outcome.outputs["plain"].steps[-1].figures.acceptance_histogram == ()
+
+
+def test_a_planners_own_trees_become_chains_where_nothing_can_verify_trees():
+    planner = GuardedPlanner("own", Inventive(32), FaultLog(), most=32, vocab_size=9, cut=likeliest_chain)
+    request = Request.admit(toy_request("r", range(4), max_tokens=5), seed=0, arrival=0.0, order=0, max_len=9)
+    (draft,) = planner.choose([request], budget=32, base_rows=1)
+    assert (draft.tokens, draft.parents) == ((1, 3, 5), None)
 
 
 def one_after_the_other(engine, count):

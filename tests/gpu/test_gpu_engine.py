@@ -9,7 +9,7 @@ import torch
 from sizes import NUM_REQUESTS, each_dtype
 
 from specserve.config import EngineConfig, ServerConfig
-from specserve.engine.measure_costs import measure_costs
+from specserve.engine.measure_costs import CostProbe, measure_costs
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import DEFAULTS, make_engine, run, run_requests
 from specserve.testing.requests import varied_requests
@@ -33,7 +33,7 @@ def test_costs_are_measured_behind_the_device_and_drafts_are_planned_by_them(toy
     requests = varied_requests(NUM_REQUESTS)
     plain = run(toy_model, requests, **options)
     parts = make_engine(toy_model, **options).engine.parts
-    costs = measure_costs(parts.runner, parts.builder, num_blocks=64, most_rows=64, wait=torch.cuda.synchronize)
+    costs = measure_costs(CostProbe(parts.runner, parts.builder, 64, 64, torch.cuda.synchronize))
     assert costs.table == sorted(costs.table)
     assert 0 < costs.table[0] < 1.0
     extra = {"drafter": planned_by_default(plain.tokens())}

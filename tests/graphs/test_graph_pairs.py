@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 from graph_runs import KindsOfSteps, steps_of
-from test_declared_pairs import DRAFTING, PARTNERS, declared_pairs, needed_options
+from test_declared_pairs import DRAFTING, PARTNERS, declared_pairs, needed_options, partner_plugin
 
-from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.testing.engines import make_engine, run, run_requests, watch
 from specserve.testing.requests import toy_request, varied_requests
 
@@ -20,8 +19,7 @@ KERNELS = ("cpu",)
 
 
 def pair_engine(model, plugin, feature, partner, graphs):
-    declaration = PluginDeclaration(name="partner", provides={feature: "a test's partner"})
-    extra = {"partner": InProcessPlugin(partner, declaration)}
+    extra = partner_plugin(feature, partner, (plugin,))
     drafts = plugin in DRAFTING or hasattr(partner, "make_drafter")
     names = (*KERNELS, plugin, *(() if drafts else ("ngram",)))
     options, attention = needed_options(plugin, model), "auto"

@@ -71,7 +71,7 @@ def test_a_plugin_without_options_has_none_and_takes_none(start: Start) -> None:
 def test_a_role_with_one_owner_refuses_two(start: Start) -> None:
     host = start(extra=given(a=Planner(), b=Planner()))
     with pytest.raises(PluginError, match="a and b both answer make_draft_planner, which only one plugin may own"):
-        host.single("make_draft_planner")
+        host.single("make_draft_planner", runtime=None)
 
 
 def test_a_plugins_result_goes_before_the_cores_own(start: Start) -> None:

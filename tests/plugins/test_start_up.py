@@ -90,7 +90,9 @@ def test_a_plugin_without_hooks_stops_start_up(install: Install, start: Start) -
 
 def test_a_hook_with_an_unknown_argument_stops_start_up(install: Install, start: Start) -> None:
     install("a", plugin=HOOKS.replace("planner()", "planner(confg)"))
-    with pytest.raises(PluginError, match=r"plugin a implements hook make_draft_planner .*\(config, options\).*confg"):
+    with pytest.raises(
+        PluginError, match=r"plugin a implements hook make_draft_planner .*\(config, options, runtime\).*confg"
+    ):
         start("a")
 
 

@@ -23,7 +23,7 @@ COMPONENTS = {
     "attention": "batch kernels kv plugins protocols root",
     "graphs": "batch kv protocols root",
     "draft_models": "batch graphs kv models protocols sampling root",
-    "speculation": "batch root",
+    "speculation": "batch protocols root",
     "guards": "batch plugins protocols speculation root",
     "builtin": "attention hookspecs kernels protocols sampling root",
     "engine": "attention batch draft_models graphs guards kv models plugins protocols sampling speculation text root",
@@ -32,6 +32,7 @@ COMPONENTS = {
     "testing": "batch declare engine guards hookspecs models plugins protocols sampling speculation root",
 }
 USED_BY_PLUGINS = {
+    "specserve_adaptive": "batch declare hookspecs protocols speculation root",
     "specserve_cpu": "batch declare hookspecs kv models protocols sampling root",
     "specserve_eagle": "batch declare hookspecs kernels models protocols text root",
     "specserve_hybrid_attn": "attention batch declare hookspecs kernels kv protocols root",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LogitsProcessor,
         LoraPlanner,
         Observer,
+        PlanningRuntime,
         ResolvedModel,
         Verifier,
     )
@@ -81,8 +82,8 @@ def make_drafter(model: AdaptableModel, config: EngineConfig, options: PluginOpt
 
 
 @hookspec
-def make_draft_planner(config: EngineConfig, options: PluginOptions) -> DraftPlanner | None:
-    """A planner in place of the default one, or None."""
+def make_draft_planner(config: EngineConfig, options: PluginOptions, runtime: PlanningRuntime) -> DraftPlanner | None:
+    """A planner in place of the default one, or None. `runtime`: what it may share with the engine, and measure."""
 
 
 @hookspec

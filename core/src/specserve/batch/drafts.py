@@ -93,13 +93,29 @@ def shallow(draft: Draft, depth: int) -> Draft | None:
     return keep(draft, [node for node, d in enumerate(depths_of(draft)) if d <= depth])
 
 
+def first(draft: Draft, count: int) -> Draft | None:
+    """The first `count` nodes; None for none. All of them are the draft itself."""
+    if count <= 0:
+        return None
+    if count >= len(draft.tokens):
+        return draft
+    parents, survival, sources = draft.parents, draft.survival, draft.sources
+    return Draft(
+        tokens=draft.tokens[:count],
+        parents=None if parents is None else parents[:count],
+        survival=None if survival is None else survival[:count],
+        source=draft.source,
+        sources=None if sources is None else sources[:count],
+    )
+
+
 def keep(draft: Draft, nodes: Iterable[int]) -> Draft | None:
     """The draft cut down to `nodes`, which must hold every kept node's parent; None when none are left."""
     kept = sorted(nodes)
     if not kept:
         return None
-    if len(kept) == len(draft.tokens):
-        return draft
+    if kept[-1] == len(kept) - 1:
+        return first(draft, len(kept))
     new = {ROOT: ROOT} | {node: i for i, node in enumerate(kept)}
     parents = parents_of(draft)
     return Draft(

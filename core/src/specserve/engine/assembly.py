@@ -7,6 +7,7 @@ in memory, then the parts of the step loop are made. What plugins' hooks return 
 from __future__ import annotations
 
 from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -22,7 +23,8 @@ from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.graph_runner import GraphRunner
 from specserve.engine.make_runner import draft_graphs_of, make_runner
-from specserve.engine.measure_costs import measure_costs
+from specserve.engine.measure_costs import CostProbe
+from specserve.engine.planning_runtime import EnginePlanningRuntime
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import (
     OwnedKernels,
@@ -49,6 +51,7 @@ from specserve.models.locate import locate_model
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.speculation.calibration import Calibration
+from specserve.speculation.costs import StepCosts
 from specserve.speculation.planning import CostPlanner, VerifyAll
 from specserve.text.tokenizer import HfTokenizer
 
@@ -57,12 +60,13 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.engine.runner import Runner
+    from specserve.guards.planner import GuardedPlanner
     from specserve.json_types import JsonObject
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, DraftPlanner
-    from specserve.speculation.costs import StepCosts
+    from specserve.protocols import Drafter, DraftPlanner, SurvivalEstimates, TargetCosts
+    from specserve.types import Draft
 
 
 class Assembled(NamedTuple):
@@ -138,10 +142,11 @@ def make_parts(c: Components) -> EngineParts:
     runner = make_runner(config, host, step, metrics, sampler=c.kernels.sampler, drafts=bool(c.drafters))
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
-    planner = make_planner(config, host, c.model.vocab_size)
-    costs = step_costs(c, runner, builder, planner)
-    calibration = Calibration()
-    planner = planner or default_planner(c, costs, calibration)
+    runtime = planning_runtime(c, runner, builder)
+    of_plugin = make_planner(config, host, c.model.vocab_size, cut_of(c), runtime)
+    calibration = (of_plugin and of_plugin.calibration) or Calibration()
+    costs = target_costs(c, of_plugin, runtime)
+    planner = of_plugin or default_planner(c, costs, calibration)
     graphs = draft_graphs_of(runner, metrics)
     connect_drafters(config, host, c.drafters, DraftTarget(c.model, c.kernels.kernels, cache, costs, graphs))
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
@@ -171,27 +176,52 @@ def arithmetic_of(c: Components) -> Arithmetic:
     return Arithmetic(*(f"{c.kernels.kernels.name}/{name}/{c.config.dtype}" for name in c.attention.backend.arithmetic))
 
 
+def cut_of(c: Components) -> Callable[[Draft], Draft | None]:
+    """Reduces a valid draft to what the attention backend can verify."""
+    return likeliest_chain if c.attention.chains_only else unchanged
+
+
 def make_drafting(
-    c: Components, planner: DraftPlanner, metrics: EngineMetrics, calibration: Calibration
+    c: Components, planner: DraftPlanner, metrics: EngineMetrics, calibration: SurvivalEstimates
 ) -> Drafting | NoDraft:
-    cut = likeliest_chain if c.attention.chains_only else unchanged
-    limit, vocab_size = c.config.draft_fault_limit, c.model.vocab_size
+    cut, limit, vocab_size = cut_of(c), c.config.draft_fault_limit, c.model.vocab_size
     guards = [GuardedDrafter(d, metrics, vocab_size=vocab_size, fault_limit=limit, cut=cut) for d in c.drafters]
     return Drafting(guards, planner, calibration) if guards else NoDraft()
 
 
-def step_costs(c: Components, runner: Runner, builder: BatchBuilder, planner: DraftPlanner | None) -> StepCosts | None:
-    """Measured where the default planner or a drafter reads them."""
+def planning_runtime(c: Components, runner: Runner, builder: BatchBuilder) -> EnginePlanningRuntime:
+    wait = torch.cuda.synchronize if c.config.device == "cuda" else lambda: None
+    probe = CostProbe(runner, builder, c.cache.num_blocks, c.config.max_num_batched_tokens, wait)
+    names = tuple(drafter.name for drafter in c.drafters)
+    return EnginePlanningRuntime(probe, names, cost_factors(c))
+
+
+def cost_factors(c: Components) -> dict[str, str]:
+    """What of the configuration changes the time that a step takes."""
+    config = c.config
+    return {
+        "specserve": version("specserve"),
+        "model": str(locate_model(config.model)),
+        "dtype": str(config.dtype),
+        "kernels": f"{c.kernels.kernels.name} of {c.kernels.owner}",
+        "attention": c.attention.description,
+        "graphs": str(config.graphs),
+        "graph_buckets": str(config.graph_buckets),
+        "block_size": str(config.block_size),
+        "max_num_batched_tokens": str(config.max_num_batched_tokens),
+    }
+
+
+def target_costs(c: Components, planner: GuardedPlanner | None, runtime: EnginePlanningRuntime) -> TargetCosts | None:
+    """A planner's own; else measured where the default planner or a drafter reads them."""
+    if planner is not None and planner.costs is not None:
+        return planner.costs
     if not any(planner is None or drafter.needs.step_costs for drafter in c.drafters):
         return None
-    return measure_costs(
-        runner,
-        builder,
-        num_blocks=c.cache.num_blocks,
-        most_rows=c.config.max_num_batched_tokens,
-        wait=torch.cuda.synchronize if c.config.device == "cuda" else lambda: None,
-    )
+    return StepCosts(*runtime.measure_costs())
 
 
-def default_planner(c: Components, costs: StepCosts | None, calibration: Calibration) -> DraftPlanner:
-    return VerifyAll(0) if costs is None else CostPlanner(c.config.max_draft_tokens, costs, calibration)
+def default_planner(c: Components, costs: TargetCosts | None, calibration: SurvivalEstimates) -> DraftPlanner:
+    if isinstance(costs, StepCosts):
+        return CostPlanner(c.config.max_draft_tokens, costs, calibration)
+    return VerifyAll(0)

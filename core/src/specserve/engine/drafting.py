@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from specserve.batch.drafts import ROOT, match, parents_of
 from specserve.speculation.merging import Estimated, merge
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.guards.drafter import GuardedDrafter
-    from specserve.protocols import DraftPlanner
-    from specserve.speculation.calibration import Calibration
+    from specserve.protocols import DraftPlanner, PausingPlanner, SurvivalEstimates
     from specserve.types import Draft, ForwardOutput, Verdict
 
 STEP_RATE, PACE_RATE = 0.05, 0.2
@@ -39,8 +38,34 @@ class NoDraft:
     def draft(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
         pass
 
+    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        pass
+
     def stop(self, request: Request) -> None:
         pass
+
+
+class Pause:
+    """Steps in which nobody is to be asked and the planner need not be called, as long as the same requests run."""
+
+    __slots__ = ("left", "num_requests", "steps")
+
+    def __init__(self) -> None:
+        self.left = self.num_requests = 0
+        self.steps = 0
+        """That ran without the planner."""
+
+    def begin(self, batch: Batch, steps: int) -> None:
+        self.left, self.num_requests = steps, len(batch.spans)
+
+    def goes_on(self, batch: Batch) -> bool:
+        """A request that ends or is added ends the pause; one that was waiting changes their number or has a prompt."""
+        if self.left and batch.num_rows == len(batch.spans) == self.num_requests:
+            self.left -= 1
+            self.steps += 1
+            return True
+        self.left = 0
+        return False
 
 
 class Proposal(NamedTuple):
@@ -54,10 +79,12 @@ class Drafting:
     """One or several guarded drafters. `calibration`: where the planner shares it, it learns there of the drafts that
     it is given; the parts of merged ones are learned here."""
 
-    def __init__(self, guards: Sequence[GuardedDrafter], planner: DraftPlanner, calibration: Calibration) -> None:
+    def __init__(self, guards: Sequence[GuardedDrafter], planner: DraftPlanner, calibration: SurvivalEstimates) -> None:
         self.guards, self.planner, self.calibration = guards, planner, calibration
         self.scores_all = getattr(planner, "calibration", None) is not calibration
         """Whether the planner leaves it to this object to learn of all drafts."""
+        self.attentive = [guard for guard in guards if guard.hears_every_step]
+        self.pause = Pause()
         self.proposals: dict[str, list[Proposal]] = {}
         """The drafts proposed after the last step, by request id; kept only where several drafters compete and another
         than the cheapest was asked."""
@@ -69,10 +96,12 @@ class Drafting:
         """What a step without prompts takes before it is drafted for, a moving average."""
 
     def start(self, request: Request) -> None:
+        self.pause.left = 0
         for guard in self.guards:
             guard.start(request)
 
     def stop(self, request: Request) -> None:
+        self.pause.left = 0
         self.proposals.pop(request.id, None)
         pace = self.pace.pop(request.id, self.mean_pace)
         self.mean_pace += PACE_RATE * (pace - self.mean_pace)
@@ -80,6 +109,13 @@ class Drafting:
             guard.stop(request)
 
     def draft(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
+        if self.pause.goes_on(batch):
+            for guard in self.attentive:
+                guard.propose(batch, output, verdict, [0] * len(batch.spans))
+            return
+        if self.pause.steps:
+            cast("PausingPlanner", self.planner).paused(self.pause.steps)
+            self.pause.steps = 0
         # not by the verdict alone: committing has ended a request whose processor failed
         requests = [span.request for span in batch.spans]
         live = [i for i, span in enumerate(verdict.spans) if span.tokens and requests[i].finish_reason is None]
@@ -88,6 +124,7 @@ class Drafting:
         if not any(planned) and not self.proposals and batch.num_rows == len(batch.spans):  # every request backs off
             for guard in self.guards:
                 guard.propose(batch, output, verdict, [0] * len(batch.spans))
+            self.pause.begin(batch, getattr(self.planner, "pause", 0))
             return
         limits = [0] * len(batch.spans)
         for i, limit in zip(live, planned, strict=True):
@@ -108,6 +145,11 @@ class Drafting:
             # the cheapest is asked wherever any is; the others only where they pay for themselves
             seconds = time.perf_counter() - began - sum(guard.seconds for guard in guards[1:])
             tell(seconds, sum(limit > 0 for limit in planned))
+
+    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        """Let the planner learn from the step, unless it pauses."""
+        if not self.pause.steps:
+            self.planner.learn(batch, verdict, seconds)
 
     def compete(
         self,
@@ -130,7 +172,8 @@ class Drafting:
         for span, each in zip(batch.spans, found, strict=True):
             if each and (self.scores_all or each[-1].guard is not guards[0]):
                 self.proposals[span.request.id] = each
-        return [self.merged(each, limit) for each, limit in zip(found, limits, strict=True)]
+        requests = (span.request for span in batch.spans)
+        return [self.merged(*each) for each in zip(requests, found, limits, strict=True)]
 
     def worth_asking(
         self, guard: GuardedDrafter, batch: Batch, limits: Sequence[int], found: Sequence[Sequence[Proposal]]
@@ -141,14 +184,14 @@ class Drafting:
         for span, limit, proposals in zip(batch.spans, limits, found, strict=True):
             own = guard.hits.expected(span.request.id)
             least = cost * self.pace_without(own, span.request.id)
-            is_worth = limit > 0 and own > least and self.expected_gain(own, proposals) > least
+            is_worth = limit > 0 and own > least and self.expected_gain(span.request, own, proposals) > least
             asked.append(limit if is_worth else 0)
         return asked
 
-    def merged(self, proposals: Sequence[Proposal], limit: int) -> Draft | None:
+    def merged(self, request: Request, proposals: Sequence[Proposal], limit: int) -> Draft | None:
         if len(proposals) < 2:
             return proposals[0].draft if proposals else None
-        return merge([Estimated(draft, self.calibration.survival(draft)) for _, draft in proposals], limit)
+        return merge([Estimated(draft, self.calibration.survival(draft, request)) for _, draft in proposals], limit)
 
     def measure_step(self, seconds: float) -> None:
         """An outlier counts as twice the average."""
@@ -162,14 +205,14 @@ class Drafting:
         """Tokens that a step would give this request, about, without a drafter that adds `own` of them."""
         return 1.0 if own == inf else max(1.0, self.pace.get(request_id, self.mean_pace) - own)
 
-    def expected_gain(self, own: float, proposals: Sequence[Proposal]) -> float:
+    def expected_gain(self, request: Request, own: float, proposals: Sequence[Proposal]) -> float:
         """Accepted tokens that a draft with `own` right ones may add to the proposals. Where their first token is wrong
         it counts in full, elsewhere as far as it goes beyond them."""
         if own == inf:
             return inf
         first_is_right = expected = 0.0
         for _, draft in proposals:
-            survival = self.calibration.survival(draft)
+            survival = self.calibration.survival(draft, request)
             roots = sum(s for s, parent in zip(survival, parents_of(draft), strict=True) if parent == ROOT)
             first_is_right = max(first_is_right, min(roots, 1.0))
             expected = max(expected, sum(survival))
@@ -185,8 +228,9 @@ class Drafting:
                 proposals = self.proposals.pop(request_id, ())
                 for guard, draft in proposals:
                     if len(proposals) > 1 or self.scores_all:
-                        self.calibration.observe(draft, decided.tokens)
-                    guard.hits.add(request_id, right_tokens(draft, self.calibration.survival(draft), decided.tokens))
+                        self.calibration.observe(draft, span.request, decided.tokens)
+                    survival = self.calibration.survival(draft, span.request)
+                    guard.hits.add(request_id, right_tokens(draft, survival, decided.tokens))
 
 
 def right_tokens(draft: Draft, survival: Sequence[float], tokens: Sequence[int]) -> float:

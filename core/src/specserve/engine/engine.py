@@ -179,7 +179,7 @@ class Engine:
         self.metrics.num_steps += 1
         self.metrics.graph_steps[output.graph] += 1
         self.update_gauges()
-        self.planner.learn(batch, verdict, seconds)  # nothing from here on can change a token
+        self.drafting.learn(batch, verdict, seconds)  # nothing from here on can change a token
         for observer in self.parts.guarded_observers:
             observer.observe(batch, verdict)
         return outputs

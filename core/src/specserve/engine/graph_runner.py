@@ -105,6 +105,7 @@ class GraphRunner(Runner):
     ) -> None:
         super().__init__(step)
         self.library, self.eligibility, self.settings = library, eligibility, settings
+        self.row_buckets = settings.rows.sizes
         self.memory, self.attention_graphs = library.memory, step.graphs
         self.cut_attention = CutAttention(self.attention, self.memory)
         self.pieces = self.own_pass(self.cut_attention)

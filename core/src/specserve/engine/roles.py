@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, DraftPlanner, KernelSet, LoraPlanner, Sampler, Verifier
+    from specserve.protocols import Drafter, KernelSet, LoraPlanner, PlanningRuntime, Sampler, Verifier
+    from specserve.types import Draft
 
 KERNEL_METHODS = (
     "linear", "prepare_linear", "rms_norm", "rotary", "silu_and_multiply", "pack_adapter", "add_low_rank",
@@ -107,16 +108,23 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
     return drafters
 
 
-def make_planner(config: EngineConfig, host: PluginHost, vocab_size: int) -> DraftPlanner | None:
-    """A plugin's planner, guarded; None where no plugin provides one."""
-    answer = host.single("make_draft_planner", config=config)
+def make_planner(
+    config: EngineConfig,
+    host: PluginHost,
+    vocab_size: int,
+    cut: Callable[[Draft], Draft | None],
+    runtime: PlanningRuntime,
+) -> GuardedPlanner | None:
+    """A plugin's planner, guarded; None where no plugin provides one. `cut`: see `GuardedPlanner`."""
+    answer = host.single("make_draft_planner", config=config, runtime=runtime)
     if answer is None:
         return None
     owner, planner = answer
     check_members(
         owner, gave("make_draft_planner", planner), planner, "DraftPlanner", methods=("limits", "choose", "learn")
     )
-    return GuardedPlanner(owner, planner, host.faults, most=config.max_num_batched_tokens, vocab_size=vocab_size)
+    most = config.max_num_batched_tokens
+    return GuardedPlanner(owner, planner, host.faults, most=most, vocab_size=vocab_size, cut=cut)
 
 
 def make_verifier(

@@ -14,7 +14,7 @@ from specserve.models.tiled import forward_pass
 from specserve.types import ForwardOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.json_types import JsonObject
@@ -34,6 +34,9 @@ class StepParts(NamedTuple):
 
 
 class Runner:
+    row_buckets: Sequence[int] = ()
+    """Rows that steps are padded to, ascending; empty where they are not."""
+
     def __init__(self, parts: StepParts) -> None:
         self.model, self.kernels, self.attention, hidden_layers, _ = parts
         model = self.model

@@ -12,7 +12,7 @@ import time
 from bisect import insort
 from typing import TYPE_CHECKING
 
-from specserve.batch.drafts import keep
+from specserve.batch.drafts import first
 from specserve.batch.span import Span
 from specserve.engine.prefix_cache import PrefixCache
 from specserve.kv.slots import num_blocks_for
@@ -169,7 +169,7 @@ class Scheduler:
 
     def fit_draft(self, request: Request, draft: Draft | None, budget: int) -> Draft | None:
         """Cut a draft to the budget, and to the blocks that are available without preemption."""
-        draft = draft and keep(draft, range(min(max(budget, 0), len(draft.tokens))))
+        draft = draft and first(draft, budget)
         if draft is None:
             return None
         end = len(request.tokens) + len(draft.tokens)
@@ -177,7 +177,7 @@ class Scheduler:
         if missing > 0:
             request.blocks += self.pool.allocate(missing)
         free_slots = len(request.blocks) * self.block_size - len(request.tokens)
-        return keep(draft, range(min(free_slots, len(draft.tokens))))
+        return first(draft, free_slots)
 
     # --- after the step -----------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ class DraftFault(BadAnswerError):
 def check_draft(draft: Draft, limit: int, vocab_size: int) -> Draft | None:
     """Validate and normalise: tuples of plain numbers, duplicate siblings merged, no child more likely to
     survive than its parent. None for an empty draft. `sources` is left out: only the engine merges drafts."""
+    if is_normal(draft, limit, vocab_size):
+        return draft
     if not isinstance(draft, Draft):
         raise DraftFault("not a Draft")
     if not isinstance(draft.source, str):
@@ -43,11 +45,39 @@ def check_draft(draft: Draft, limit: int, vocab_size: int) -> Draft | None:
     if survival is not None:
         if len(survival) != size:
             raise DraftFault("survival of another length than tokens")
-        if survival and not (only(survival, int, float) and all(0.0 <= s <= 1.0 for s in survival)):
+        if survival and not (only(survival, int, float) and are_probabilities(survival)):
             raise DraftFault("survival outside 0..1")
     clean = Draft(tokens=tokens, parents=parents, survival=survival, source=draft.source)
     merged = merge_siblings(clean)
     return merged and monotone(merged)
+
+
+def is_normal(draft: Draft, limit: int, vocab_size: int) -> bool:
+    """Whether the draft is valid and in normal form, as most are: found in few operations, and never wrongly."""
+    if type(draft) is not Draft or draft.sources is not None or type(draft.source) is not str:
+        return False
+    tokens, parents, survival = draft.tokens, draft.parents, draft.survival
+    if type(tokens) is not tuple or not 0 < len(tokens) <= limit or set(map(type, tokens)) != {int}:
+        return False
+    if min(tokens) < 0 or max(tokens) >= vocab_size:
+        return False
+    if parents is not None:
+        if type(parents) is not tuple or len(parents) != len(tokens) or set(map(type, parents)) != {int}:
+            return False
+        if min(parents) < ROOT or not all(map(lt, parents, count())):
+            return False
+        if len(set(zip(parents, tokens, strict=True))) != len(tokens):
+            return False
+    if survival is None:
+        return True
+    if type(survival) is not tuple or len(survival) != len(tokens) or set(map(type, survival)) != {float}:
+        return False
+    return are_probabilities(survival) and is_monotone(survival, parents)
+
+
+def are_probabilities(values: tuple[float, ...]) -> bool:
+    """In 0..1; NaN, which compares with nothing, shows in the sum."""
+    return min(values) >= 0.0 and max(values) <= 1.0 and sum(values) >= 0.0
 
 
 def only(values: tuple[object, ...], *types: type) -> bool:

@@ -87,8 +87,12 @@ class GuardedDrafter:
         began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
         proposed = self.call(partial(self.proposals, batch, output, verdict, limits)) or ()
         for i, draft in enumerate(proposed):
-            if draft is not None:  # limits[i] cannot have changed: the drafter was given a copy
-                valid[i] = self.call(partial(self.normal_form, batch.spans[i].request, draft, limits[i]))
+            if draft is None:
+                continue
+            try:  # limits[i] cannot have changed: the drafter was given a copy
+                valid[i] = self.normal_form(batch.spans[i].request, draft, limits[i])
+            except FAULTS as error:
+                self.count(error)
         recording = self.metrics.graph_recording_seconds - recording
         self.seconds = time.perf_counter() - began - recording
         if wanted and batch.only_decodes:  # drafters may read prompts, whoever is asked

@@ -5,34 +5,60 @@ Its answers are bounded too: a request's own limit and the engine's budget hold 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from specserve.batch.drafts import ROOT, children_of, parents_of, sources_of
+from specserve.batch.drafts import ROOT, children_of, first, parents_of, shallow, sources_of
 from specserve.faults import BadAnswerError
 from specserve.guards.draft_checks import check_draft
+from specserve.guards.estimates import GuardedEstimates
 from specserve.speculation.planning import most_useful
+from specserve.types import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.faults import FaultLog
-    from specserve.protocols import DraftPlanner
-    from specserve.types import Draft, Verdict
+    from specserve.protocols import DraftPlanner, PausingPlanner, TargetCosts
+    from specserve.types import Verdict
 
 
 class GuardedPlanner:
-    """`most`: the widest draft that a step can hold."""
+    """`most`: the widest draft that a step can hold; `cut` reduces a valid draft to what this engine can verify."""
 
-    def __init__(self, plugin: str, planner: DraftPlanner, log: FaultLog, *, most: int, vocab_size: int) -> None:
-        self.plugin, self.planner, self.most, self.vocab_size = plugin, planner, most, vocab_size
+    def __init__(
+        self,
+        plugin: str,
+        planner: DraftPlanner,
+        log: FaultLog,
+        *,
+        most: int,
+        vocab_size: int,
+        cut: Callable[[Draft], Draft | None],
+    ) -> None:
+        self.plugin, self.planner, self.most, self.vocab_size, self.cut = plugin, planner, most, vocab_size, cut
+        estimates = getattr(planner, "calibration", None)
+        self.calibration = None if estimates is None else GuardedEstimates(plugin, estimates, log)
+        self.costs: TargetCosts | None = getattr(planner, "costs", None)
         self.limits_part = log.part(plugin, "planner's limits")
         self.choose_part = log.part(plugin, "planner's choice")
         self.learn_part = log.part(plugin, "planner's learning")
         self.cost_part = log.part(plugin, "planner's learning of costs")
+
+    @property
+    def pause(self) -> int:
+        """Steps for which it need not be called."""
+        pause = getattr(self.planner, "pause", 0)
+        return pause if type(pause) is int and callable(getattr(self.planner, "paused", None)) else 0
+
+    def paused(self, steps: int) -> None:
+        self.limits_part.call(None, self.tell_pause, steps)
+
+    def tell_pause(self, steps: int) -> None:
+        cast("PausingPlanner", self.planner).paused(steps)
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         if not self.choose_part.enabled:
@@ -43,9 +69,11 @@ class GuardedPlanner:
         limits = list(self.planner.limits(list(requests)))
         if len(limits) != len(requests):
             raise BadAnswerError("gave another number of limits than of requests")
-        if any(type(limit) is not int or limit < 0 for limit in limits):
+        if limits and (set(map(type, limits)) != {int} or min(limits) < 0):
             raise BadAnswerError("gave a limit that is no number of at least 0")
-        return [min(limit, most_useful(r, self.most)) for r, limit in zip(requests, limits, strict=True)]
+        if not any(limits):
+            return limits
+        return [limit and min(limit, most_useful(r, self.most)) for r, limit in zip(requests, limits, strict=True)]
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         plain: list[Draft | None] = [None] * len(requests)
@@ -56,14 +84,21 @@ class GuardedPlanner:
         if len(chosen) != len(requests):
             raise BadAnswerError("chose for another number of requests")
         return [
-            # drafts that it passes on unchanged were checked before; only those that it made are checked again
-            draft if draft is None or draft is r.draft else self.own_draft(draft, r.draft)
+            # what it passes on unchanged, or cut at the end, was checked before; only what it made is checked again
+            draft if draft is None or draft is r.draft or begins(r.draft, draft) else self.own_draft(draft, r)
             for r, draft in zip(requests, chosen, strict=True)
         ]
 
-    def own_draft(self, draft: Draft, proposed: Draft | None) -> Draft | None:
+    def own_draft(self, draft: Draft, request: Request) -> Draft | None:
+        """Without draft tokens beyond the request's end or its own limit, whatever the drafter proposed."""
         valid = check_draft(draft, self.most, self.vocab_size)
-        return valid and attribute(valid, proposed, self.plugin)
+        if valid is not None:
+            valid = shallow(valid, request.max_len - len(request.tokens) - 1)
+        if valid is not None:
+            valid = self.cut(valid)
+        if valid is not None:
+            valid = first(valid, most_useful(request, self.most))
+        return valid and attribute(valid, request.draft, self.plugin)
 
     def asked(self, seconds: float, num_asked: int) -> None:
         self.cost_part.call(None, self.tell_cost, seconds, num_asked)
@@ -75,6 +110,11 @@ class GuardedPlanner:
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.learn_part.call(None, self.planner.learn, batch, verdict, seconds)
+
+
+def begins(proposed: Draft | None, draft: object) -> bool:
+    """Whether the draft is the beginning of the proposed one."""
+    return isinstance(draft, Draft) and proposed is not None and draft == first(proposed, len(draft.tokens))
 
 
 def attribute(draft: Draft, proposed: Draft | None, maker: str) -> Draft:

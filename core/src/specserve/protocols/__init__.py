@@ -45,7 +45,20 @@ from specserve.protocols.sampling import (
     ScoredRow,
 )
 from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
-from specserve.protocols.speculation import CostLearner, Drafter, DrafterNeeds, DraftPlanner, ModelDrafter, Verifier
+from specserve.protocols.speculation import (
+    CostLearner,
+    CostSharer,
+    CostTable,
+    Drafter,
+    DrafterNeeds,
+    DraftPlanner,
+    EstimateSharer,
+    ModelDrafter,
+    PausingPlanner,
+    PlanningRuntime,
+    SurvivalEstimates,
+    Verifier,
+)
 
 __all__ = [
     "BY_SLOT",
@@ -61,6 +74,8 @@ __all__ = [
     "AttentionSpec",
     "ChainPass",
     "CostLearner",
+    "CostSharer",
+    "CostTable",
     "Cut",
     "Delta",
     "DraftChains",
@@ -77,6 +92,7 @@ __all__ = [
     "DraftVocabulary",
     "Drafter",
     "DrafterNeeds",
+    "EstimateSharer",
     "Feed",
     "ForwardPass",
     "GraphAdapters",
@@ -93,7 +109,9 @@ __all__ = [
     "Metric",
     "ModelDrafter",
     "Observer",
+    "PausingPlanner",
     "Phase",
+    "PlanningRuntime",
     "ProcessorState",
     "Projection",
     "Recorder",
@@ -101,6 +119,7 @@ __all__ = [
     "ResolvedModel",
     "Sampler",
     "ScoredRow",
+    "SurvivalEstimates",
     "TargetCosts",
     "TextStream",
     "Tokenizer",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from specserve.protocols.draft_model import DraftLayers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
-    from specserve.protocols.draft_model import DraftRuntime
+    from specserve.protocols.draft_model import DraftRuntime, TargetCosts
     from specserve.types import Draft, ForwardOutput, Verdict
 
 
@@ -79,6 +79,69 @@ class DraftPlanner(Protocol):
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         """After the step: what was accepted, and how long the step took."""
+        ...
+
+
+class SurvivalEstimates(Protocol):
+    """Calibrated estimates of what survives verification, shared by the planner and by what compares drafters."""
+
+    def survival(self, draft: Draft, request: Request) -> Sequence[float]:
+        """P(node and its ancestors are accepted), for every node of a draft for this request; never above its
+        parent's."""
+        ...
+
+    def observe(self, draft: Draft, request: Request, tokens: Sequence[int]) -> None:
+        """Learn from a draft, verified or not. `tokens`: what the target gave after the draft's root."""
+        ...
+
+
+class CostTable(NamedTuple):
+    """What forward passes of one request take."""
+
+    rows: list[int]
+    """Query rows of each measured pass, ascending."""
+    seconds: list[float]
+    per_key: float = 0.0
+    """Seconds that a pass takes longer for each token of context."""
+    buckets: tuple[int, ...] = ()
+    """Rows that steps are padded to, ascending; empty where they are not."""
+
+
+class PlanningRuntime(Protocol):
+    """What the engine hands to `make_draft_planner`."""
+
+    drafters: tuple[str, ...]
+    """The names of the drafters to plan for."""
+    identity: Mapping[str, str]
+    """What measured costs depend on: machine, model, configuration, versions."""
+
+    def measure_costs(self, seconds: float) -> CostTable:
+        """Time forward passes for about so long; before any request."""
+        ...
+
+
+class EstimateSharer(DraftPlanner, Protocol):
+    """A planner with estimates of its own, which learns from every draft of `Span.proposed`; the engine compares
+    drafters by the same."""
+
+    calibration: SurvivalEstimates
+
+
+class CostSharer(DraftPlanner, Protocol):
+    """A planner that knows what steps take: drafters that state `needs.step_costs` read the same."""
+
+    costs: TargetCosts
+
+
+class PausingPlanner(DraftPlanner, Protocol):
+    """A planner that need not be called in every step."""
+
+    pause: int
+    """After `limits` gave 0 for all: for so many steps neither `limits` nor `learn` need be called, as long as the same
+    requests run."""
+
+    def paused(self, steps: int) -> None:
+        """So many steps ran without it. Called before the next `limits`."""
         ...
 
 

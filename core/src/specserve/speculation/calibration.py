@@ -14,6 +14,7 @@ from specserve.batch.drafts import ROOT, depths_of, parents_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from specserve.batch.request import Request
     from specserve.types import Draft
 
 PRIOR_TRIALS = 8.0
@@ -22,6 +23,8 @@ DECAY = 0.995
 PRIOR_RATE = 0.6
 """Without an estimate: the prior probability that a draft token is right when its parent was."""
 BUCKETS = 10
+WARMEST = 8
+"""The class of all temperatures from 2 on."""
 
 
 class Rate:
@@ -38,26 +41,26 @@ class Rate:
 
 
 class Calibration:
-    """Conditional rates of hits, by source and stated conditional survival, or by source and depth."""
+    """Conditional rates of hits, by source, temperature and stated conditional survival, or depth."""
 
     def __init__(self) -> None:
-        self.rates: dict[tuple[str, str, int], Rate] = {}
+        self.rates: dict[tuple[str, int, str, int], Rate] = {}
 
-    def survival(self, draft: Draft) -> list[float]:
+    def survival(self, draft: Draft, request: Request) -> list[float]:
         """P(node and its ancestors are accepted), for every node; never above its parent's."""
         survival: list[float] = []
-        rates, source = self.rates, draft.source
+        rates, source, warmth = self.rates, draft.source, temperature_class(request)
         for parent, (kind, bucket, prior) in zip(parents_of(draft), conditionals(draft), strict=True):
-            rate = rates.get((source, kind, bucket))
+            rate = rates.get((source, warmth, kind, bucket))
             own = prior if rate is None else (rate.hits + prior * PRIOR_TRIALS) / (rate.trials + PRIOR_TRIALS)
             survival.append(own if parent == ROOT else own * survival[parent])
         return survival
 
-    def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
+    def observe(self, draft: Draft, request: Request, tokens: Sequence[int]) -> None:
         """`tokens`: what the target gave after the draft's root."""
         right = {ROOT: 0}
         """Node -> depth."""
-        guessed = draft.tokens
+        guessed, warmth = draft.tokens, temperature_class(request)
         conditional = None
         for node, parent in enumerate(parents_of(draft)):
             depth = right.get(parent)
@@ -68,10 +71,15 @@ class Calibration:
                 right[node] = depth + 1
             conditional = conditional or conditionals(draft)
             kind, bucket, _ = conditional[node]
-            rate = self.rates.get((draft.source, kind, bucket))
+            rate = self.rates.get((draft.source, warmth, kind, bucket))
             if rate is None:
-                rate = self.rates[draft.source, kind, bucket] = Rate()
+                rate = self.rates[draft.source, warmth, kind, bucket] = Rate()
             rate.add(hit)
+
+
+def temperature_class(request: Request) -> int:
+    """Draft tokens are right as often as others at about the same temperature: greedy, then by quarters."""
+    return min(round(4 * request.params.temperature), WARMEST)
 
 
 def conditionals(draft: Draft) -> list[tuple[str, int, float]]:

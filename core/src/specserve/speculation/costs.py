@@ -1,45 +1,100 @@
-"""What a step costs by its query rows: a table measured at start-up, corrected by real steps.
+"""What a step costs by query rows, requests and context: a table measured at start-up, corrected by real steps.
 
 The table is never a straight line: tiles and graph buckets make it a staircase. It holds forward passes of one
 request; a real step also attends for every request, plans, samples and walks drafts. That overhead is learned as
-steps run, by batch size: a part of every plain step, and a part per draft token.
+steps run, by batch size: a part of every plain step, and a part per draft token. What the length of the context adds
+is measured, and taken from the latest step of each batch size.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specserve.batch.batch import Batch
 
 LEARNING_RATE, PRIOR_RATE = 0.1, 0.005
 """Step of the moving averages; and of the drift back to the prior while a batch size runs without draft tokens."""
 REFERENCE_GUESSES = 2
 """A step with this many draft tokens corrects the plain overhead and the cost per draft token equally."""
+BEND_RATE, BEND_LEAK = 0.03, 0.01
+"""Of what is learned for a number of draft tokens by itself: least rate, and the drift back to the straight line."""
+PLAIN_IS_RECENT, OF_RECENT = 32, 0.3
+"""Where a plain step ran in so many last steps, others correct by this factor less what it takes."""
 PRIOR_PER_DRAFT, PRIOR_PER_GUESS = 0.1, 0.03
 """Prior overhead of speculation, in steps of one row: of any draft at all, and of each draft token."""
+USUAL_ERRORS, WINDOW = 4.0, 5
+"""A step that is off by more than so many usual errors is an outlier, unless most of the last steps erred the same way;
+it then counts as being off by just so much."""
 LEAST_OF_TABLE = 0.3
-"""A draft token's row takes at least this share of what the table says: rows of many requests may cost less than the
+"""Draft tokens' rows take at least this share of what the table says: rows of many requests may cost less than the
 rows of one request that the table was measured with."""
 
 
-class StepCosts:
-    """The table by linear interpolation, never falling, and what was learned on top."""
+class Errors:
+    """The relative errors of the latest estimates, of one batch size."""
 
-    def __init__(self, rows: list[int], seconds: list[float]) -> None:
-        self.rows, self.table = rows, list(accumulate(seconds, max))
-        self.by_row = [self.interpolated(rows) for rows in range(rows[-1] + 1)]
-        self.per_draft, self.prior_per_guess = PRIOR_PER_DRAFT * self.table[0], PRIOR_PER_GUESS * self.table[0]
+    __slots__ = ("latest", "usual")
+
+    def __init__(self) -> None:
+        self.latest: deque[float] = deque(maxlen=WINDOW)
+        self.usual = 0.0
+        """A moving average of their absolute values."""
+
+    def add(self, error: float) -> float:
+        """How much of a step's relative error to learn from."""
+        self.latest.append(error)
+        same = sum(other > 0 for other in self.latest) if error > 0 else sum(other < 0 for other in self.latest)
+        bounded = max(-1.0, min(error, 1.0))
+        if len(self.latest) > 1 and 2 * same <= len(self.latest):
+            most = USUAL_ERRORS * self.usual
+            bounded = max(-most, min(bounded, most))
+        self.usual += LEARNING_RATE * (abs(bounded) - self.usual)
+        return bounded
+
+
+class SizeCosts:
+    """What was learned of batches of one size class (see `size_class`)."""
+
+    __slots__ = ("bends", "each", "errors", "keys", "num_drafted", "plain", "since_plain")
+
+    def __init__(self, plain: float, keys: int, each: float) -> None:
+        self.plain = plain
+        """Seconds of a plain step beyond the table and its context."""
+        self.keys = keys
+        """Tokens of context of all requests, in the latest step."""
+        self.each = each
+        """Seconds of a draft token beyond the table."""
+        self.bends: dict[int, float] = {}
+        """Seconds beyond that straight line, of 1, 2, 4, 8, ... draft tokens, by the power of two."""
+        self.errors = Errors()
+        self.num_drafted = self.since_plain = 0
+        """Steps with draft tokens; and since one without."""
+
+
+class StepCosts:
+    """The table by linear interpolation, never falling, and what was learned on top.
+
+    rows, seconds, per_key, buckets: as in `specserve.protocols.CostTable`.
+    """
+
+    def __init__(
+        self, rows: Sequence[int], seconds: Sequence[float], per_key: float = 0.0, buckets: Sequence[int] = ()
+    ) -> None:
+        self.rows, self.table, self.per_key = rows, list(accumulate(seconds, max)), per_key
+        last = rows[-1]
+        self.by_row = [self.interpolated(min(padded(rows, buckets), last)) for rows in range(last + 1)]
+        self.prior_per_draft = PRIOR_PER_DRAFT * self.table[0]
+        self.prior_per_guess = PRIOR_PER_GUESS * self.table[0]
         self.min_seconds = self.table[0] / 1e6
         """Lower bound of any answer: corrections may be negative."""
-        self.plain: dict[int, float] = {}
-        """By batch size class (see `size_class`): seconds of a plain step beyond the table."""
-        self.per_guess: dict[int, float] = {}
-        """By size class: seconds of a draft token beyond the table."""
-        self.num_drafted_steps: dict[int, int] = {}
-        """By size class: steps with draft tokens so far; the first of them count for more."""
+        self.sizes: dict[int, SizeCosts] = {}
+        """By size class."""
 
     def interpolated(self, rows: int) -> float:
         at = max(1, bisect_left(self.rows, rows))
@@ -51,56 +106,99 @@ class StepCosts:
     def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
         """Of a step with so many rows for so many requests; the last `guesses` rows are draft tokens, which never make
         it shorter."""
-        plain = max(self.table_at(rows) + self.plain_at(size_class(requests)), self.min_seconds)
-        if not guesses:
-            return plain
-        each = self.per_guess.get(size_class(requests), self.prior_per_guess)
-        return max(plain + self.per_draft + guesses * each, self.seconds(rows - guesses, requests))
+        of_size = self.size_costs(requests)
+        plain = max(self.table_at(rows - guesses) + self.plain_of(of_size), self.min_seconds)
+        return plain + (self.of_guesses(rows, guesses, of_size) if guesses else 0.0)
 
     def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
         """`seconds` of a step of so many rows and 0, 1, ... `most` draft tokens more, never falling."""
-        size = size_class(requests)
-        plain, each = self.plain_at(size), self.per_guess.get(size, self.prior_per_guess)
-        overhead = plain + self.per_draft
-        more = (self.table_at(rows + n) + overhead + n * each for n in range(1, most + 1))
-        return list(accumulate((self.table_at(rows) + plain, *more), max, initial=self.min_seconds))[1:]
+        of_size = self.size_costs(requests)
+        plain = max(self.table_at(rows) + self.plain_of(of_size), self.min_seconds)
+        more = (plain + self.of_guesses(rows + n, n, of_size) for n in range(1, most + 1))
+        return list(accumulate(more, max, initial=plain))
+
+    def of_guesses(self, rows: int, guesses: int, of_size: SizeCosts | None) -> float:
+        """What so many draft tokens take; at least a share of what the table says."""
+        in_table = self.table_at(rows) - self.table_at(rows - guesses)
+        if of_size is None:
+            return in_table + self.prior_per_draft + guesses * self.prior_per_guess
+        beyond = guesses * of_size.each + self.bend(guesses, of_size)
+        return max(LEAST_OF_TABLE * in_table, in_table + beyond)
+
+    def bend(self, guesses: int, of_size: SizeCosts) -> float:
+        """Linear between the powers of two."""
+        bends, prior, at = of_size.bends, self.prior_per_draft, guesses.bit_length() - 1
+        share = guesses / (1 << at) - 1.0
+        below = bends.get(at, prior)
+        return below + share * (bends.get(at + 1, prior) - below) if share else below
 
     def table_at(self, rows: int) -> float:
         last = self.rows[-1]
         return self.by_row[rows] if rows <= last else self.table[-1] * rows / last  # proportional beyond the table
 
-    def plain_at(self, size: int) -> float:
-        """A size class that has not run yet takes the value of the nearest one."""
-        known = self.plain.get(size)
-        if known is None and self.plain:
-            known = self.plain[min(self.plain, key=lambda other: abs(size - other))]
-        return known or 0.0
+    def size_costs(self, requests: int) -> SizeCosts | None:
+        """A size class that has not run yet takes what is known of the nearest one."""
+        size = size_class(requests)
+        known = self.sizes.get(size)
+        if known is None and self.sizes:
+            known = self.sizes[min(self.sizes, key=lambda other: abs(size - other))]
+        return known
+
+    def plain_of(self, of_size: SizeCosts | None) -> float:
+        return 0.0 if of_size is None else of_size.plain + self.per_key * of_size.keys
 
     def observe(self, batch: Batch, seconds: float) -> None:
-        """Correct the estimates by one step without prefill. An outlier counts as twice the expectation at most."""
+        """Correct the estimates by one step without prefill."""
         if not batch.only_decodes:
             return
         requests = len(batch.spans)
         guesses = batch.num_rows - requests
-        size = size_class(requests)
-        if size not in self.plain:
-            self.plain[size] = seconds - self.seconds(batch.num_rows, requests, guesses) + self.plain_at(size)
+        keys = sum(span.start for span in batch.spans)
+        of_size = self.sizes.get(size_class(requests))
+        if of_size is None:
+            beyond = (
+                seconds - self.seconds(batch.num_rows, requests, guesses) + self.plain_of(self.size_costs(requests))
+            )
+            self.sizes[size_class(requests)] = SizeCosts(beyond - self.per_key * keys, keys, self.prior_per_guess)
             return
+        of_size.keys = keys
         expected = self.seconds(batch.num_rows, requests, guesses)
-        error = min(seconds, 2 * expected) - expected
-        each = self.per_guess.get(size, self.prior_per_guess)
+        error = expected * of_size.errors.add((seconds - expected) / expected)
+        if guesses:
+            in_table = self.table_at(batch.num_rows) - self.table_at(requests)
+            self.learn_guesses(of_size, guesses, in_table / guesses, error)
+            return
+        of_size.plain += LEARNING_RATE * error
+        of_size.since_plain = 0
+        # without this decay, a cost that was once too high would never be measured again
+        of_size.each += PRIOR_RATE * (self.prior_per_guess - of_size.each)
+        for place, bend in of_size.bends.items():
+            of_size.bends[place] = bend + PRIOR_RATE * (self.prior_per_draft - bend)
+
+    def learn_guesses(self, of_size: SizeCosts, guesses: int, in_table: float, error: float) -> None:
+        """`in_table`: seconds of each draft token."""
         # a normalised gradient step on both parameters: the plain overhead is learned even if every step drafts
         feature = guesses / REFERENCE_GUESSES
-        rate = LEARNING_RATE / (1 + feature * feature)
-        self.plain[size] += rate * error
-        if guesses:  # a draft token's row costs no more than a whole step of one row
-            seen = self.num_drafted_steps[size] = self.num_drafted_steps.get(size, 0) + 1
-            rate = max(rate, 1 / (1 + feature * feature) / (seen + 1))
-            in_table = (self.table_at(batch.num_rows) - self.table_at(requests)) / guesses
-            learned = each + rate * error * feature / REFERENCE_GUESSES
-            self.per_guess[size] = min(max((LEAST_OF_TABLE - 1.0) * in_table, learned), self.table[0])
-        else:  # without this decay, a cost that was once too high would never be measured again
-            self.per_guess[size] = each + PRIOR_RATE * (self.prior_per_guess - each)
+        norm = 1 + feature * feature
+        of_size.since_plain += 1
+        of_size.num_drafted += 1
+        of_size.plain += LEARNING_RATE / norm * error * (OF_RECENT if of_size.since_plain < PLAIN_IS_RECENT else 1.0)
+        rate = max(LEARNING_RATE / norm, 1 / norm / (of_size.num_drafted + 1))
+        learned = of_size.each + rate * error * feature / REFERENCE_GUESSES
+        # a draft token's row costs no more than a whole step of one row
+        of_size.each = min(max((LEAST_OF_TABLE - 1.0) * in_table, learned), self.table[0])
+        at = guesses.bit_length() - 1
+        share = guesses / (1 << at) - 1.0
+        for place, weight in ((at, 1.0 - share), (at + 1, share)):
+            if weight:
+                bend = of_size.bends.get(place, self.prior_per_draft)
+                of_size.bends[place] = (1.0 - BEND_LEAK) * bend + BEND_RATE * weight * error
+
+
+def padded(rows: int, buckets: Sequence[int]) -> int:
+    """The rows of a step that is padded to the next bucket; beyond the last, it is not."""
+    at = bisect_left(buckets, rows)
+    return buckets[at] if at < len(buckets) else rows
 
 
 def size_class(requests: int) -> int:

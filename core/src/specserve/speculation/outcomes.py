@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.speculation.calibration import temperature_class
+
 if TYPE_CHECKING:
     from specserve.batch.request import Request
 
@@ -124,4 +126,4 @@ class TypicalOutcomes:
         self.by_temperature: dict[int, Typical] = {}
 
     def of(self, request: Request) -> Typical:
-        return self.by_temperature.setdefault(round(4 * request.params.temperature), Typical())
+        return self.by_temperature.setdefault(temperature_class(request), Typical())

@@ -1,23 +1,19 @@
-"""How many of the proposed draft tokens to verify: the default planner.
+"""How many of the proposed draft tokens to verify: the default planner, and one that verifies all.
 
 Let S be the sum of the survival estimates of a request's verified draft tokens. The request then gains 1 + S tokens in
-the time that a step of that many rows takes. The planner maximises the sum of the logarithms of the requests'
-speeds, which is proportionally fair (Kelly, 1997): a step may take longer only as far as the requests with drafts
-gain more than the others lose. Draft tokens are sorted by gain; each prefix of that order contains the parents of its
-draft tokens, so the best prefix is the best choice. The empty prefix is allowed. Step times come from a table measured
-at start-up and corrected by real steps; survival comes from the drafter, corrected by `Calibration`.
+the time that a step of that many rows takes. The default planner maximises the sum of the logarithms of the requests'
+speeds (`Fair`). Step times come from a table measured at start-up and corrected by real steps; survival comes from the
+drafter, corrected by `Calibration`.
 """
 
 from __future__ import annotations
 
 import time
-from itertools import accumulate
-from math import log
-from operator import sub
 from typing import TYPE_CHECKING
 
-from specserve.batch.drafts import keep
+from specserve.batch.drafts import first
 from specserve.speculation.backoff import UNKNOWN_PRICES, DraftBackoff
+from specserve.speculation.choosing import Fair, best_prefix, cut_drafts
 from specserve.speculation.outcomes import Prices
 
 if TYPE_CHECKING:
@@ -25,7 +21,8 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
-    from specserve.speculation.calibration import Calibration
+    from specserve.protocols import SurvivalEstimates
+    from specserve.speculation.choosing import Ranked
     from specserve.speculation.costs import StepCosts
     from specserve.types import Draft, Verdict
 
@@ -33,8 +30,9 @@ MIN_GAIN = 0.02
 """Gain, in logarithms of one request's speed, below which nothing is verified: it lies within the estimates' error."""
 PLAIN_STEP_INTERVAL = 4
 """While no request is asked for draft tokens, one plain step in this many updates the step costs."""
-TYPICAL_DRAFT = 3
-"""Draft tokens of a request, for the time that one takes."""
+FIRST_GUESSES, GUESSES_RATE = 3.0, 0.05
+"""Draft tokens of a request, for the time that one takes: before any is verified, and the rate of their moving
+average."""
 PROBE_INTERVAL = 32
 """One draft token is verified in one of this many steps in which none seems to pay, so that the estimates keep up."""
 
@@ -46,16 +44,6 @@ def most_useful(request: Request, max_draft_tokens: int) -> int:
         return 0
     own = max_draft_tokens if params.max_draft_tokens is None else min(max_draft_tokens, params.max_draft_tokens)
     return own if request.max_len - len(request.tokens) > 1 else 0
-
-
-def log_gains(survival: Sequence[float]) -> list[tuple[float, int]]:
-    """(gain, node) of each node, the most likely first: what it adds to the logarithm of its request's expected
-    tokens when all nodes before it in this order are verified too."""
-    gains, expected = [], 1.0
-    for node in sorted(range(len(survival)), key=lambda node: (-survival[node], node)):
-        gains.append((log((expected + survival[node]) / expected), node))
-        expected += survival[node]
-    return gains
 
 
 class VerifyAll:
@@ -70,7 +58,7 @@ class VerifyAll:
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         chosen: list[Draft | None] = []
         for request in requests:
-            draft = request.draft and keep(request.draft, range(min(budget, len(request.draft.tokens))))
+            draft = request.draft and first(request.draft, budget)
             budget -= len(draft.tokens) if draft else 0
             chosen.append(draft)
         return chosen
@@ -82,10 +70,12 @@ class VerifyAll:
 class CostPlanner:
     """Maximises the expected speeds of all requests, proportionally fair."""
 
-    def __init__(self, max_draft_tokens: int, costs: StepCosts, calibration: Calibration) -> None:
+    def __init__(self, max_draft_tokens: int, costs: StepCosts, calibration: SurvivalEstimates) -> None:
         self.max_draft_tokens, self.costs, self.calibration = max_draft_tokens, costs, calibration
         self.backoff = DraftBackoff()
         self.unprofitable_steps = 0
+        self.guesses_per_draft = FIRST_GUESSES
+        """Verified ones, a moving average."""
         self.num_asked, self.choose_seconds = 0, 0.0
         """Requests that are asked in this step, and the time that `choose` took since the last."""
 
@@ -104,10 +94,10 @@ class CostPlanner:
         self.choose_seconds = 0.0
 
     def prices(self, num_requests: int) -> Prices:
-        """What the draft tokens of so many requests save and take, with some for each."""
+        """What the draft tokens of so many requests save and take, with as many for each as usual."""
         if not num_requests:
             return UNKNOWN_PRICES
-        n, guesses = num_requests, TYPICAL_DRAFT * num_requests
+        n, guesses = num_requests, max(1, round(self.guesses_per_draft * num_requests))
         plain = self.costs.seconds(n, n)
         return Prices(plain / n, (self.costs.seconds(n + guesses, n, guesses) - plain) / guesses)
 
@@ -118,37 +108,24 @@ class CostPlanner:
                 if request.draft is not None:
                     self.backoff.take_back(request.id)
             return [None] * len(requests)
-        ranked = sorted(
-            (-gain, i, node)
-            for i, request in enumerate(requests)
-            if request.draft is not None
-            for gain, node in log_gains(self.calibration.survival(request.draft))
-        )[: max(budget, 0)]
+        survivals = [self.calibration.survival(r.draft, r) if r.draft is not None else () for r in requests]
+        ranked = Fair().rank(survivals)[:budget]
         if not ranked:
             return [None] * len(requests)
         for request in requests:
             if request.draft is not None and request.draft.survival is None:
                 self.backoff.revive(request.id)  # without estimates, only asking shows whether draft tokens are right
-        count = self.best_count([-gain for gain, _, _ in ranked], len(requests), base_rows)
-        nodes: list[list[int]] = [[] for _ in requests]
-        for _, i, node in ranked[:count]:
-            nodes[i].append(node)
-        chosen = [
-            keep(request.draft, chosen) if request.draft is not None else None
-            for request, chosen in zip(requests, nodes, strict=True)
-        ]
+        chosen = cut_drafts(requests, ranked[: self.count(ranked, len(requests), base_rows)])
         self.choose_seconds = time.perf_counter() - began
         return chosen
 
-    def best_count(self, gains: Sequence[float], num_requests: int, base_rows: int) -> int:
-        """How many of the sorted draft tokens to verify; `gains`: the logarithmic gain of each."""
-        seconds = self.costs.by_guesses(base_rows, num_requests, len(gains))
-        losses = [num_requests * log(each / seconds[0]) for each in seconds]
-        objective = list(map(sub, accumulate(gains, initial=0.0), losses))
-        best = objective.index(max(objective))
-        if objective[best] > MIN_GAIN:
+    def count(self, ranked: Sequence[Ranked], num_requests: int, base_rows: int) -> int:
+        """How many of the ranked draft tokens to verify."""
+        seconds = self.costs.by_guesses(base_rows, num_requests, len(ranked))
+        best = best_prefix(ranked, seconds, num_requests)
+        if best.value > MIN_GAIN:
             self.unprofitable_steps = 0
-            return best
+            return best.num_nodes
         self.unprofitable_steps += 1
         return 1 if self.unprofitable_steps % PROBE_INTERVAL == 0 else 0
 
@@ -159,8 +136,9 @@ class CostPlanner:
             self.backoff.step_seconds = self.costs.seconds(len(batch.spans), len(batch.spans))
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if span.proposed is not None and decided.tokens:
-                self.calibration.observe(span.proposed, decided.tokens)
+                self.calibration.observe(span.proposed, span.request, decided.tokens)
             if span.drafted:
+                self.guesses_per_draft += GUESSES_RATE * (span.drafted - self.guesses_per_draft)
                 self.backoff.record(span.request.id, len(decided.path), span.drafted)
             if decided.finish_reason is not None:
                 self.backoff.forget(span.request.id)

@@ -1,0 +1,228 @@
+// The Python module: the planner, fed with the engine's own objects.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bindings/python_objects.hpp"
+#include "planning/planner.hpp"
+
+namespace nb = nanobind;
+using namespace adaptive;
+
+namespace {
+
+using Seconds = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+constexpr std::size_t kSpareRecords = 64;
+
+Objective objective_named(const std::string& name) {
+    if (name == "fair") return Objective::kFair;
+    if (name == "throughput") return Objective::kThroughput;
+    if (name == "latency") return Objective::kLatency;
+    throw std::invalid_argument("objective must be fair, throughput or latency; got '" + name + "'");
+}
+
+// A planner and what it reads Python objects with. One thread at a time calls it: the engine's.
+class BoundPlanner {
+   public:
+    BoundPlanner(const std::string& objective, double min_gain) : planner_(objective_named(objective), min_gain) {}
+    BoundPlanner(const BoundPlanner&) = delete;
+
+    nb::list limits(nb::handle requests, int64_t most, double accepted, double verified, double plain_step) {
+        std::size_t count = size_of(requests);
+        if (planner_.num_known() > 2 * count + kSpareRecords) drop_ended(requests);
+        num_requests_ = count;
+        asked_.clear();
+        for_each(requests, [&](nb::handle request) {
+            asked_.push_back({&known_of(request), static_cast<int32_t>(most_useful(request, most))});
+        });
+        planner_.limits(asked_, {accepted, verified, plain_step}, limits_);
+        nb::list result;
+        for (int32_t limit : limits_) result.append(limit);
+        return result;
+    }
+
+    // Of each request: None, the number of its draft's first tokens, or the nodes to verify.
+    nb::list choose(nb::handle requests, const Seconds& seconds, int64_t budget) {
+        static const Name draft("draft");
+        std::size_t count = size_of(requests);
+        drafts_.resize(std::max(drafts_.size(), count));
+        known_.clear();
+        proposed_.clear();
+        for_each(requests, [&](nb::handle request) {
+            Request* known = &known_of(request);
+            nb::object own = draft.of(request);
+            Draft& read = drafts_[known_.size()];
+            if (!own.is_none()) read_draft(own, sources_, known->warmth, read);
+            proposed_.push_back(own.is_none() ? nullptr : &read);
+            known_.push_back(known);
+        });
+        if (seconds.size() == 0) throw std::invalid_argument("seconds must begin with those of a plain step");
+        std::size_t most = std::min(seconds.size() - 1, static_cast<std::size_t>(std::max<int64_t>(budget, 0)));
+        planner_.choose(known_, proposed_, seconds.data(), most, chosen_);
+        nb::list result;
+        for (const std::vector<int32_t>& nodes : chosen_) result.append(as_choice(nodes));
+        return result;
+    }
+
+    void learn(nb::handle spans, nb::list decided) {
+        static const Name request_name("request"), id("id"), proposed("proposed"), drafted("drafted"), length("length"),
+            tokens("tokens"), path("path"), finish_reason("finish_reason");
+        if (size_of(spans) != decided.size()) throw std::invalid_argument("there must be a verdict for every span");
+        std::size_t at = 0;
+        for_each(spans, [&](nb::handle span) {
+            nb::object verdict = decided[at++];
+            std::string name = as_text(id.of(request_name.of(span)));
+            Request* known = planner_.find(name);
+            if (known != nullptr) {
+                nb::object draft = proposed.of(span);
+                outcome_.request = known;
+                outcome_.proposed = nullptr;
+                if (!draft.is_none()) {
+                    read_draft(draft, sources_, known->warmth, draft_);
+                    outcome_.proposed = &draft_;
+                }
+                outcome_.drafted = as_int(drafted.of(span));
+                outcome_.decodes = as_int(length.of(span)) - outcome_.drafted == 1;
+                outcome_.tokens.clear();
+                outcome_.path.clear();
+                for_each(tokens.of(verdict), [&](nb::handle token) { outcome_.tokens.push_back(as_int(token)); });
+                for_each(path.of(verdict),
+                         [&](nb::handle node) { outcome_.path.push_back(static_cast<int32_t>(as_int(node))); });
+                planner_.learn(outcome_);
+                if (!finish_reason.of(verdict).is_none()) planner_.forget(name);
+            }
+        });
+    }
+
+    nb::object figures_of(const std::string& id) {
+        Request* known = planner_.find(id);
+        if (known == nullptr) return nb::none();
+        nb::dict result = numbers(known->figures);
+        return result;
+    }
+
+    void forget(const std::string& id) { planner_.forget(id); }
+
+    nb::dict figures() {
+        nb::dict result = numbers(planner_.figures);
+        nb::list widths;
+        for (int64_t count : planner_.figures.widths) widths.append(count);
+        result["widths"] = widths;
+        result["calibration_error"] = planner_.figures.calibration.value();
+        return result;
+    }
+
+    int64_t pause() const { return planner_.pause(); }
+
+    void skip(int64_t steps) { planner_.skip(steps); }
+
+    void asked(double seconds, int64_t num_asked) {
+        planner_.asking.record_cost(seconds, static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
+    }
+
+    double asking_cost(int64_t num_asked) {
+        return planner_.asking.cost(static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
+    }
+
+    nb::list survival(nb::handle draft, nb::handle request) {
+        Request& known = known_of(request);
+        read_draft(draft, sources_, known.warmth, draft_);
+        planner_.survival.estimate(draft_, &known.odds, survival_);
+        nb::list result;
+        for (double each : survival_) result.append(each);
+        return result;
+    }
+
+    void observe(nb::handle draft, nb::handle request, nb::handle tokens) {
+        read_draft(draft, sources_, known_of(request).warmth, draft_);
+        outcome_.tokens.clear();
+        for_each(tokens, [&](nb::handle token) { outcome_.tokens.push_back(as_int(token)); });
+        planner_.survival.observe(draft_, outcome_.tokens, nullptr);
+    }
+
+   private:
+    Request& known_of(nb::handle request) {
+        static const Name id("id"), params("params"), temperature("temperature");
+        std::string name = as_text(id.of(request));
+        Request* known = planner_.find(name);
+        if (known != nullptr) return *known;
+        return *planner_.find_or_begin(name, as_double(temperature.of(params.of(request))), num_requests_);
+    }
+
+    // Draft tokens that could still help: the request's own limit, and none in its last step.
+    static int64_t most_useful(nb::handle request, int64_t most) {
+        static const Name speculation("speculation"), enabled("enabled"), max_draft_tokens("max_draft_tokens"),
+            max_len("max_len"), tokens("tokens");
+        nb::object wish = speculation.of(request);
+        if (!nb::cast<bool>(enabled.of(wish))) return 0;
+        if (as_int(max_len.of(request)) - static_cast<int64_t>(size_of(tokens.of(request))) <= 1) return 0;
+        nb::object own = max_draft_tokens.of(wish);
+        return own.is_none() ? most : std::min(most, as_int(own));
+    }
+
+    void drop_ended(nb::handle requests) {
+        static const Name id("id");
+        std::vector<std::string> ids;
+        for_each(requests, [&](nb::handle request) { ids.push_back(as_text(id.of(request))); });
+        planner_.keep_only(ids);
+    }
+
+    static nb::object as_choice(const std::vector<int32_t>& nodes) {
+        if (nodes.empty()) return nb::none();
+        if (nodes.back() == static_cast<int32_t>(nodes.size()) - 1) return nb::int_(nodes.size());
+        nb::list result;
+        for (int32_t node : nodes) result.append(node);
+        return result;
+    }
+
+    template <typename Numbers>
+    static nb::dict numbers(const Numbers& of) {
+        nb::dict steps, result;
+        for (int reason = 0; reason < kNumReasons; ++reason) steps[kReasonNames[reason]] = of.steps[reason];
+        result["steps"] = steps;
+        result["predicted"] = of.predicted;
+        result["accepted"] = of.accepted;
+        result["verified"] = of.verified;
+        return result;
+    }
+
+    Planner planner_;
+    std::size_t num_requests_ = 1;  // of the latest step
+    Sources sources_;
+    // kept, so that a step allocates nothing
+    std::vector<Asked> asked_;
+    std::vector<int32_t> limits_;
+    std::vector<Request*> known_;
+    std::vector<const Draft*> proposed_;
+    std::vector<Draft> drafts_;
+    std::vector<std::vector<int32_t>> chosen_;
+    std::vector<double> survival_;
+    Draft draft_;
+    Outcome outcome_{};
+};
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+    module.doc() = "Which draft tokens pay: estimates of survival, the choice, and for whom drafters are asked.";
+    nb::class_<BoundPlanner>(module, "Planner")
+        .def(nb::init<const std::string&, double>(), nb::arg("objective"), nb::arg("min_gain"))
+        .def("limits", &BoundPlanner::limits, nb::arg("requests"), nb::arg("most"), nb::arg("accepted"),
+             nb::arg("verified"), nb::arg("plain_step"))
+        .def("choose", &BoundPlanner::choose, nb::arg("requests"), nb::arg("seconds"), nb::arg("budget"))
+        .def("learn", &BoundPlanner::learn, nb::arg("spans"), nb::arg("decided"))
+        .def("pause", &BoundPlanner::pause)
+        .def("skip", &BoundPlanner::skip, nb::arg("steps"))
+        .def("asked", &BoundPlanner::asked, nb::arg("seconds"), nb::arg("num_asked"))
+        .def("asking_cost", &BoundPlanner::asking_cost, nb::arg("num_asked"))
+        .def("figures", &BoundPlanner::figures)
+        .def("figures_of", &BoundPlanner::figures_of, nb::arg("request_id"))
+        .def("forget", &BoundPlanner::forget, nb::arg("request_id"))
+        .def("survival", &BoundPlanner::survival, nb::arg("draft"), nb::arg("request"))
+        .def("observe", &BoundPlanner::observe, nb::arg("draft"), nb::arg("request"), nb::arg("tokens"));
+}

@@ -1,0 +1,32 @@
+// What a step maximises, as the order in which draft tokens are taken and what each adds.
+//
+// All gains are in logarithms of requests' speeds, summed over the batch; a longer step costs every request.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace adaptive {
+
+enum class Objective { kFair, kThroughput, kLatency };
+
+struct Ranked {
+    double gain;
+    int32_t place;  // of the request in the batch
+};
+
+// survivals[i]: of request i's draft tokens in the drafter's order, never rising; empty without a draft. A request's
+// draft tokens are taken in that order, which holds parents before children. At most `most` are ranked.
+void rank(Objective objective, const std::vector<std::vector<double>>& survivals, std::size_t most,
+          std::vector<Ranked>& ranked);
+
+struct Choice {
+    std::size_t count;
+    double value;
+};
+
+// The best prefix. seconds[n]: of a step with the first n, never falling.
+Choice best_prefix(const std::vector<Ranked>& ranked, const double* seconds, std::size_t num_requests);
+
+}  // namespace adaptive

@@ -1,0 +1,71 @@
+// How much likelier draft tokens are right than was stated: observed odds against stated ones.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+namespace adaptive {
+
+constexpr double kSurest = 0.9995;  // no estimate is nearer to certainty than this, at either end
+constexpr double kMostOdds = 50.0;  // nor is any corrected further
+
+inline double bounded(double probability) { return std::min(std::max(probability, 1.0 - kSurest), kSurest); }
+
+// Decayed counts of trials: how many were hits, and how many were expected to be.
+class Odds {
+   public:
+    // The correction grows with what was seen; `prior_trials` trials that went as expected stand for no knowledge.
+    double ratio(double prior_trials) const {
+        if (trials_ <= 0.0) return 1.0;
+        double mean = expected_ / trials_;
+        double observed = (hits_ + prior_trials * mean) / (trials_ - hits_ + prior_trials * (1.0 - mean));
+        return std::min(std::max(observed * (1.0 - mean) / mean, 1.0 / kMostOdds), kMostOdds);
+    }
+
+    void add(bool hit, double expected, double decay) {
+        hits_ = hits_ * decay + (hit ? 1.0 : 0.0);
+        expected_ = expected_ * decay + expected;
+        trials_ = trials_ * decay + 1.0;
+    }
+
+    void forget() { hits_ = expected_ = trials_ = 0.0; }
+
+   private:
+    double hits_ = 0.0, expected_ = 0.0, trials_ = 0.0;
+};
+
+inline double corrected(double probability, double ratio) {
+    double odds = probability * ratio;
+    return odds / (1.0 - probability + odds);
+}
+
+// The odds of one request's draft tokens. Its text may change: a run of hits, or of misses, that is unlikely by all
+// that is remembered drops the memory, so that what follows counts at once.
+class RequestOdds {
+   public:
+    double ratio() const { return odds_.ratio(kPriorTrials); }
+
+    // `expected`: without this request's own correction.
+    void add(bool hit, double expected) {
+        double own = corrected(expected, ratio());
+        double surprise = -std::log(hit ? own : 1.0 - own);
+        surprise_ = hit == last_was_hit_ ? surprise_ + surprise : surprise;
+        run_ = hit == last_was_hit_ ? run_ + 1 : 1;
+        last_was_hit_ = hit;
+        if (run_ >= kShortestRun && surprise_ > kSurprising) {
+            odds_.forget();
+            surprise_ = 0.0;
+        }
+        odds_.add(hit, expected, kDecay);
+    }
+
+   private:
+    static constexpr double kPriorTrials = 8.0, kDecay = 0.95, kSurprising = 5.3;  // -log of 1 in 200
+    static constexpr int kShortestRun = 3;
+    Odds odds_;
+    double surprise_ = 0.0;
+    int run_ = 0;
+    bool last_was_hit_ = false;
+};
+
+}  // namespace adaptive

@@ -1,0 +1,168 @@
+#include "planning/planner.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_set>
+
+namespace adaptive {
+
+namespace {
+
+constexpr double kFirstReach = 8.0, kLeastReach = 4.0, kMostReach = 4096.0, kReachRate = 0.25;
+// A draft is asked for with so many draft tokens more than were chosen of the last ones.
+constexpr double kReachFactor = 1.5, kReachMore = 2.0;
+// One draft token is verified in one of so many steps in which none pays, and one more than pays in one of so many
+// others, so that the estimates keep up.
+constexpr int64_t kExploreInterval = 32;
+
+// The nodes by falling survival. Parents come before their children, which never survive them.
+void sort_nodes(std::vector<double>& survival, std::vector<int32_t>& order) {
+    order.resize(survival.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (std::is_sorted(survival.begin(), survival.end(), std::greater<>())) return;
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return survival[a] > survival[b]; });
+    std::stable_sort(survival.begin(), survival.end(), std::greater<>());
+}
+
+}  // namespace
+
+Planner::Planner(Objective objective, double min_gain)
+    : asking(objective == Objective::kLatency ? AskPolicy::kAllOrNone : AskPolicy::kEach), objective_(objective),
+      min_gain_(min_gain) {}
+
+int warmth_of(double temperature) { return std::min(static_cast<int>(std::lround(4.0 * temperature)), kWarmths - 1); }
+
+Request* Planner::find(const std::string& id) {
+    auto found = requests_.find(id);
+    return found == requests_.end() ? nullptr : found->second.get();
+}
+
+Request* Planner::find_or_begin(const std::string& id, double temperature, std::size_t num_requests) {
+    std::unique_ptr<Request>& request = requests_[id];
+    if (!request) {
+        request = std::make_unique<Request>();
+        request->reach = kFirstReach;
+        request->warmth = warmth_of(temperature);
+        asking.begin(request->ask, temperature, num_requests);
+    }
+    return request.get();
+}
+
+void Planner::keep_only(const std::vector<std::string>& ids) {
+    std::unordered_set<std::string> kept(ids.begin(), ids.end());
+    for (auto it = requests_.begin(); it != requests_.end();) it = kept.count(it->first) ? ++it : requests_.erase(it);
+}
+
+void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std::vector<int32_t>& limits) {
+    records_.clear();
+    for (const Asked& each : asked) records_.push_back(&each.request->ask);
+    asking.select(records_, prices, selected_);
+    limits.assign(asked.size(), 0);
+    pause_ = 0;
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        Request& request = *asked[i].request;
+        request.useful = asked[i].most > 0;
+        if (selected_[i]) limits[i] = std::min(asked[i].most, static_cast<int32_t>(std::lround(request.reach)));
+        request.limit = limits[i];
+        request.seen_at = asking.step();
+    }
+    if (std::find(selected_.begin(), selected_.end(), 1) == selected_.end()) pause_ = asking.pause(records_);
+}
+
+void Planner::skip(int64_t steps) {
+    for (auto& [id, request] : requests_) {
+        if (request->seen_at != asking.step()) continue;
+        count(*request, request->useful ? Reason::kAskedRarely : Reason::kNotWanted, 0, steps);
+    }
+    asking.skip(steps);
+}
+
+void Planner::count(Request& request, Reason reason, int64_t width, int64_t steps) {
+    figures.steps[static_cast<int>(reason)] += steps;
+    request.figures.steps[static_cast<int>(reason)] += steps;
+    if (figures.widths.size() <= static_cast<std::size_t>(width)) figures.widths.resize(width + 1, 0);
+    figures.widths[width] += steps;
+}
+
+void Planner::choose(const std::vector<Request*>& requests, const std::vector<const Draft*>& drafts,
+                     const double* seconds, std::size_t most, std::vector<std::vector<int32_t>>& chosen) {
+    std::size_t count = requests.size();
+    survivals_.resize(count);
+    orders_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        survivals_[i].clear();
+        if (drafts[i] == nullptr) continue;
+        survival.estimate(*drafts[i], &requests[i]->odds, survivals_[i]);
+        sort_nodes(survivals_[i], orders_[i]);
+    }
+    rank(objective_, survivals_, most, ranked_);
+    Choice best = best_prefix(ranked_, seconds, count);
+    std::size_t taken = explored(best.count, best.value > min_gain_, ranked_.size());
+    std::vector<std::size_t> widths(count, 0);
+    for (std::size_t n = 0; n < taken; ++n) ++widths[ranked_[n].place];
+    chosen.assign(count, {});
+    for (std::size_t i = 0; i < count; ++i) {
+        Request& request = *requests[i];
+        request.predicted.clear();
+        if (drafts[i] == nullptr) continue;
+        request.budgeted = most > 0;
+        // drafters that state nothing: only asking shows whether their draft tokens are right
+        if (drafts[i]->stated.empty()) asking.revive(request.ask);
+        double width = static_cast<double>(widths[i]);
+        if (widths[i] == drafts[i]->tokens.size() && drafts[i]->size() >= request.limit)
+            request.reach = 2.0 * std::max(request.reach, width);
+        else
+            request.reach += kReachRate * (kReachFactor * width + kReachMore - request.reach);
+        request.reach = std::min(std::max(request.reach, kLeastReach), kMostReach);
+        std::vector<std::pair<int32_t, double>> nodes;
+        for (std::size_t n = 0; n < widths[i]; ++n) nodes.emplace_back(orders_[i][n], survivals_[i][n]);
+        std::sort(nodes.begin(), nodes.end());
+        for (auto& [node, predicted] : nodes) {
+            chosen[i].push_back(node);
+            request.predicted.push_back(predicted);
+        }
+    }
+}
+
+std::size_t Planner::explored(std::size_t best, bool pays, std::size_t num_ranked) {
+    if (num_ranked == 0) return 0;
+    int64_t& steps = pays ? num_profitable_ : num_unprofitable_;
+    bool explores = ++steps % kExploreInterval == 0;
+    return std::min((pays ? best : 0) + (explores ? 1 : 0), num_ranked);
+}
+
+void Planner::learn(const Outcome& outcome) {
+    Request& request = *outcome.request;
+    if (outcome.proposed != nullptr && !outcome.tokens.empty())
+        survival.observe(*outcome.proposed, outcome.tokens, &request.odds);
+    int64_t accepted = static_cast<int64_t>(outcome.path.size());
+    if (outcome.drafted > 0) {
+        asking.record(request.ask, accepted, outcome.drafted);
+        std::size_t known = std::min(request.predicted.size(), static_cast<std::size_t>(outcome.drafted));
+        for (std::size_t node = 0; node < known; ++node) {
+            double predicted = request.predicted[node];
+            bool hit =
+                std::find(outcome.path.begin(), outcome.path.end(), static_cast<int32_t>(node)) != outcome.path.end();
+            figures.calibration.add(predicted, hit);
+            figures.predicted += predicted;
+            request.figures.predicted += predicted;
+        }
+        figures.accepted += accepted;
+        figures.verified += outcome.drafted;
+        request.figures.accepted += accepted;
+        request.figures.verified += outcome.drafted;
+    } else if (outcome.proposed != nullptr && !request.budgeted) {
+        request.ask.take_back();
+    }
+    request.predicted.clear();
+    if (!outcome.decodes) return;
+    Reason reason = outcome.drafted > 0           ? Reason::kVerified
+                    : outcome.proposed != nullptr ? (request.budgeted ? Reason::kDoesNotPay : Reason::kBudget)
+                    : request.limit > 0           ? Reason::kNoDraft
+                    : request.useful              ? Reason::kAskedRarely
+                                                  : Reason::kNotWanted;
+    count(request, reason, outcome.drafted, 1);
+}
+
+}  // namespace adaptive

@@ -1,0 +1,96 @@
+// Decides in every step for which requests drafters are asked, how much of each draft is verified, and learns.
+//
+// Knows no Python: requests come as what is read of them. Owns what is known of each running request.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "asking/asking.hpp"
+#include "choosing/objective.hpp"
+#include "estimation/draft.hpp"
+#include "estimation/survival.hpp"
+#include "planning/figures.hpp"
+
+namespace adaptive {
+
+// Classes of temperature: greedy, then by quarters.
+constexpr int kWarmths = 9;
+int warmth_of(double temperature);
+
+struct Request {
+    AskRecord ask;
+    RequestOdds odds;
+    RequestFigures figures;
+    int warmth = 0;  // class of its temperature: draft tokens are right as often as others at about the same
+    double reach;    // draft tokens that are worth asking for
+    int32_t limit = 0;
+    bool useful = false, budgeted = true;
+    int64_t seen_at = 0;            // the last step in which it was one of those to ask
+    std::vector<double> predicted;  // survival of the draft tokens that were chosen, in the draft's order
+};
+
+struct Asked {
+    Request* request;
+    int32_t most;  // draft tokens that could be of use
+};
+
+// What is known of a span after its step.
+struct Outcome {
+    Request* request;
+    const Draft* proposed;  // may be null
+    int64_t drafted;
+    std::vector<int64_t> tokens;
+    std::vector<int32_t> path;  // accepted nodes of the verified draft
+    bool decodes;               // one committed token, as opposed to a chunk of the prompt
+};
+
+class Planner {
+   public:
+    Planner(Objective objective, double min_gain);
+
+    Request* find(const std::string& id);
+    Request* find_or_begin(const std::string& id, double temperature, std::size_t num_requests);
+    void forget(const std::string& id) { requests_.erase(id); }
+    // Drop what is known of requests other than these.
+    void keep_only(const std::vector<std::string>& ids);
+    std::size_t num_known() const { return requests_.size(); }
+
+    // The most draft tokens of each request; 0 for those that are not asked.
+    void limits(const std::vector<Asked>& asked, const Prices& prices, std::vector<int32_t>& limits);
+
+    // Steps after this one for which `limits` need not be called, as long as the same requests run.
+    int64_t pause() const { return pause_; }
+    // So many steps ran without it.
+    void skip(int64_t steps);
+
+    // Which nodes of each draft to verify. drafts[i] is null without one; seconds[n]: of a step with n draft tokens.
+    void choose(const std::vector<Request*>& requests, const std::vector<const Draft*>& drafts, const double* seconds,
+                std::size_t most, std::vector<std::vector<int32_t>>& chosen);
+
+    void learn(const Outcome& outcome);
+
+    Survival survival;
+    Asking asking;
+    Figures figures;
+
+   private:
+    void count(Request& request, Reason reason, int64_t width, int64_t steps);
+    std::size_t explored(std::size_t best, bool pays, std::size_t num_ranked);
+
+    Objective objective_;
+    double min_gain_;
+    std::unordered_map<std::string, std::unique_ptr<Request>> requests_;
+    int64_t pause_ = 0;
+    int64_t num_unprofitable_ = 0, num_profitable_ = 0;
+    std::vector<AskRecord*> records_;
+    std::vector<char> selected_;
+    std::vector<std::vector<double>> survivals_;
+    std::vector<std::vector<int32_t>> orders_;
+    std::vector<Ranked> ranked_;
+};
+
+}  // namespace adaptive

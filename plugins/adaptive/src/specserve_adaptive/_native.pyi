@@ -1,0 +1,60 @@
+"""Which draft tokens pay: estimates of survival, the choice, and for whom drafters are asked."""
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+from specserve.batch.request import Request
+from specserve.batch.span import Span
+from specserve.types import Draft, SpanVerdict
+
+class RequestNumbers(TypedDict):
+    """Of one request. `steps`: by reason."""
+
+    steps: dict[str, int]
+    predicted: float
+    accepted: int
+    verified: int
+
+class Numbers(RequestNumbers):
+    """Of all requests. `widths[n]`: how often a request verified n draft tokens."""
+
+    widths: list[int]
+    calibration_error: float
+
+class Planner:
+    """Seconds throughout."""
+
+    def __init__(self, objective: Literal["fair", "throughput", "latency"], min_gain: float) -> None: ...
+    def limits(
+        self, requests: Sequence[Request], most: int, accepted: float, verified: float, plain_step: float
+    ) -> list[int]:
+        """The most draft tokens of each request; 0 for those that are not asked. Call once per step. `accepted`: what
+        an accepted draft token saves; `verified`: what a verified one takes."""
+
+    def pause(self) -> int:
+        """After `limits` gave 0 for all: for so many steps it need not be called, as long as the same requests run."""
+
+    def skip(self, steps: int) -> None:
+        """So many steps ran without it."""
+
+    def choose(
+        self, requests: Sequence[Request], seconds: Sequence[float] | memoryview, budget: int
+    ) -> list[int | list[int] | None]:
+        """Of each request's draft the nodes to verify, or how many of its first; None for none. seconds[n]: a buffer of
+        what a step with n draft tokens takes, never falling."""
+
+    def learn(self, spans: Sequence[Span], decided: list[SpanVerdict]) -> None:
+        """What became of a step."""
+
+    def asked(self, seconds: float, num_asked: int) -> None:
+        """To ask for so many requests took so long."""
+
+    def asking_cost(self, num_asked: int) -> float: ...
+    def figures(self) -> Numbers: ...
+    def figures_of(self, request_id: str) -> RequestNumbers | None: ...
+    def forget(self, request_id: str) -> None: ...
+    def survival(self, draft: Draft, request: Request) -> list[float]:
+        """P(node and its ancestors are accepted), for every node."""
+
+    def observe(self, draft: Draft, request: Request, tokens: Sequence[int]) -> None:
+        """`tokens`: what the target gave after the draft's root."""

@@ -1,0 +1,116 @@
+"""The draft tokens of the whole batch by what each adds, as many as pay: decided natively, priced here.
+
+Estimates of survival, the choice and the question whom to ask are native (`_native.Planner`). What steps take is
+learned by the core's `StepCosts`; this module turns it into the prices that decisions are made with.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from typing import TYPE_CHECKING, Literal
+
+from specserve.batch.drafts import first, keep
+from specserve_adaptive._native import Planner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
+    from specserve.speculation.costs import StepCosts
+    from specserve.types import Draft, Verdict
+
+MIN_GAIN = 0.005
+"""Gain, in logarithms of one request's speed, below which nothing is verified: it lies within the estimates' error."""
+FIRST_GUESSES, GUESSES_RATE = 3.0, 0.05
+"""Draft tokens of a request, for the time that one takes: before any is verified, and the rate of their moving
+average."""
+PRICES_INTERVAL = 8
+"""Steps after which prices are computed anew."""
+
+
+class RankedPlanner:
+    """`specserve.protocols.DraftPlanner`, `CostSharer` and `CostLearner`."""
+
+    def __init__(
+        self, max_draft_tokens: int, costs: StepCosts, objective: Literal["fair", "throughput", "latency"]
+    ) -> None:
+        self.max_draft_tokens, self.costs = max_draft_tokens, costs
+        self.native = self.calibration = Planner(objective, MIN_GAIN)
+        self.guesses_per_draft = FIRST_GUESSES
+        """Verified ones, a moving average."""
+        self.pause = 0
+        self.num_steps, self.num_asked, self.choose_seconds = 0, 0, 0.0
+        """Requests that are asked in this step, and the time that `choose` took since the last."""
+        self.prices = (0.0, 0.0, 0.0)
+        """Seconds that an accepted draft token saves, that a verified one takes, and that a plain step takes."""
+        self.priced_for, self.priced_at = 0, 0
+        """So many requests, in that step."""
+        self.curves: dict[tuple[int, int], tuple[int, array[float]]] = {}
+        """By rows without draft tokens and requests: the step of the computation, and seconds by draft tokens."""
+
+    def limits(self, requests: Sequence[Request]) -> list[int]:
+        """0 for requests that are not asked."""
+        self.num_steps += 1
+        count = len(requests)
+        if count != self.priced_for or self.num_steps >= self.priced_at + PRICES_INTERVAL:
+            self.prices = self.current_prices(count)
+            self.priced_for, self.priced_at = count, self.num_steps
+        limits = self.native.limits(requests, self.max_draft_tokens, *self.prices)
+        self.num_asked = count - limits.count(0)
+        self.pause = 0 if self.num_asked else self.native.pause()
+        return limits
+
+    def paused(self, steps: int) -> None:
+        self.num_steps += steps
+        self.native.skip(steps)
+
+    def current_prices(self, num_requests: int) -> tuple[float, float, float]:
+        if not num_requests:
+            return 0.0, 0.0, 0.0
+        guesses = max(1, round(self.guesses_per_draft * num_requests))
+        plain = self.costs.seconds(num_requests, num_requests)
+        drafted = self.costs.seconds(num_requests + guesses, num_requests, guesses)
+        return plain / num_requests, (drafted - plain) / guesses, plain
+
+    def asked(self, seconds: float, num_asked: int) -> None:
+        self.native.asked(seconds + self.choose_seconds, num_asked)
+        self.choose_seconds = 0.0
+
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+        began = time.perf_counter()
+        drafts = [request.draft for request in requests]
+        most = min(max(budget, 0), sum(len(draft.tokens) for draft in drafts if draft is not None))
+        curve = self.curve(base_rows, len(requests), most)
+        chosen = [
+            cut(draft, nodes) for draft, nodes in zip(drafts, self.native.choose(requests, curve, most), strict=True)
+        ]
+        self.choose_seconds = time.perf_counter() - began
+        return chosen
+
+    def curve(self, rows: int, requests: int, most: int) -> array[float]:
+        """What steps of so many rows and 0, 1, ... at least `most` draft tokens take."""
+        computed, curve = self.curves.get((rows, requests), (0, None))
+        if curve is None or len(curve) <= most or self.num_steps >= computed + PRICES_INTERVAL:
+            if len(self.curves) > 64:
+                self.curves.clear()
+            curve = array("d", self.costs.by_guesses(rows, requests, max(most, 16)))
+            self.curves[rows, requests] = self.num_steps, curve
+        return curve
+
+    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        spans = batch.spans
+        drafted = batch.num_rows - len(spans)
+        self.costs.observe(batch, seconds)
+        if drafted and batch.only_decodes:
+            num_drafts = sum(span.drafted > 0 for span in spans)
+            self.guesses_per_draft += GUESSES_RATE * (drafted / num_drafts - self.guesses_per_draft)
+        self.native.learn(spans, verdict.spans)
+
+
+def cut(draft: Draft | None, nodes: int | list[int] | None) -> Draft | None:
+    """The first so many nodes, or these."""
+    if draft is None or nodes is None:
+        return None
+    return first(draft, nodes) if isinstance(nodes, int) else keep(draft, nodes)
