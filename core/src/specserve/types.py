@@ -136,6 +136,15 @@ class Verdict(msgspec.Struct, frozen=True):
     spans: list[SpanVerdict]
 
 
+class PlannerFigures(msgspec.Struct, frozen=True):
+    """What a planner decided for one request, until its last step."""
+
+    steps: dict[str, int] = {}
+    """Steps by what was decided, or why not: the planner's own words."""
+    predicted_accepted_tokens: float = 0.0
+    """Draft tokens that it expected to be accepted, of those that it had verified."""
+
+
 class SpeculationFigures(msgspec.Struct, frozen=True):
     """What speculation did for one request. Plain decoding has mean acceptance length 1."""
 
@@ -144,6 +153,8 @@ class SpeculationFigures(msgspec.Struct, frozen=True):
     num_accepted_draft_tokens: int
     acceptance_histogram: tuple[int, ...]
     """[a] counts the verify steps that accepted a draft tokens."""
+    planner: PlannerFigures | None = None
+    """None where the planner tells nothing."""
 
 
 class RequestOutput(msgspec.Struct, frozen=True):

@@ -14,7 +14,14 @@ from specserve.types import SpeculationFigures
 if TYPE_CHECKING:
     from specserve.batch.processor_state import ProcessorState
     from specserve.faults import PluginPart
-    from specserve.types import Draft, FinishReason, GenerateRequest, SamplingParams, SpeculationParams
+    from specserve.types import (
+        Draft,
+        FinishReason,
+        GenerateRequest,
+        PlannerFigures,
+        SamplingParams,
+        SpeculationParams,
+    )
 
 
 class StopMatcher(Protocol):
@@ -95,10 +102,11 @@ class Request:
         """Scheduling order: lower first."""
         return self.priority, self.order
 
-    def figures(self) -> SpeculationFigures:
+    def figures(self, planner: PlannerFigures | None = None) -> SpeculationFigures:
         return SpeculationFigures(
             self.num_spec_steps,
             self.num_draft_tokens,
             self.num_accepted_draft_tokens,
             tuple(self.acceptance_histogram),
+            planner,
         )

@@ -54,6 +54,7 @@ class DraftModelRuntime:
         graphs: DraftGraphMaker | None = None,
     ) -> None:
         self.layers, self.kernels, self.costs, self.graphs = layers, kernels, costs, graphs
+        self.depth_is_planned = False
         self.attention_graphs = memory.graphs
         self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
         self.builder = BatchBuilder(memory.block_size, memory.device)

@@ -148,7 +148,9 @@ def make_parts(c: Components) -> EngineParts:
     costs = target_costs(c, of_plugin, runtime)
     planner = of_plugin or default_planner(c, costs, calibration)
     graphs = draft_graphs_of(runner, metrics)
-    connect_drafters(config, host, c.drafters, DraftTarget(c.model, c.kernels.kernels, cache, costs, graphs))
+    bounds_depth = of_plugin is not None and of_plugin.bounds_depth
+    target = DraftTarget(c.model, c.kernels.kernels, cache, costs, graphs, bounds_depth)
+    connect_drafters(config, host, c.drafters, target)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     cache_tokens = cache.num_blocks * cache.block_size
     return EngineParts(

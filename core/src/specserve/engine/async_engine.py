@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.engine.admission import queue_full
-from specserve.engine.description import describe_graphs
+from specserve.engine.description import describe_graphs, describe_planner
 from specserve.engine.mailbox import Mailbox
 from specserve.engine.step_thread import StepThread
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
@@ -84,8 +84,8 @@ class AsyncEngine:
         return self.engine.verifier.lossless
 
     def describe(self) -> JsonObject:
-        """What was chosen at start-up, and the graphs so far."""
-        return {**self.description, "graphs": describe_graphs(self.engine)}
+        """What was chosen at start-up, and the graphs and the planner's decisions so far."""
+        return {**self.description, "graphs": describe_graphs(self.engine), **describe_planner(self.engine)}
 
     def observer_metrics(self) -> list[Metric]:
         return self.engine.observer_metrics()

@@ -24,7 +24,14 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.plugins.blame import Blame
-    from specserve.types import Draft, FinishReason, SpanVerdict, Verdict
+    from specserve.types import (
+        Draft,
+        FinishReason,
+        PlannerFigures,
+        SpanVerdict,
+        SpeculationFigures,
+        Verdict,
+    )
 
 
 class Committer:
@@ -81,7 +88,7 @@ class Committer:
             drafters_of(span.draft, decided.path, len(tokens)),
             request.stop_string,
             request.cached_tokens if is_first else 0,
-            request.figures() if reason is not None else None,
+            self.figures(request) if reason is not None else None,
             None if fault is None else str(fault),
         )
 
@@ -107,7 +114,11 @@ class Committer:
         """End the request because of what its own part raised."""
         self.count_fault(fault)
         self.end(request, "error", time.monotonic())
-        return RequestOutput(request.id, (), "error", figures=request.figures(), error=str(fault))
+        return RequestOutput(request.id, (), "error", figures=self.figures(request), error=str(fault))
+
+    def figures(self, request: Request) -> SpeculationFigures:
+        tell: Callable[[str], PlannerFigures | None] | None = getattr(self.scheduler.planner, "request_figures", None)
+        return request.figures(None if tell is None else tell(request.id))
 
     def count_fault(self, fault: RequestFault) -> None:
         consequence = f"; request {fault.request_id} ends, the others go on"

@@ -57,10 +57,12 @@ class DraftTarget(NamedTuple):
     costs: TargetCosts | None
     graphs: DraftGraphMaker | None
     """None where nothing is recorded."""
+    depth_is_planned: bool
+    """Whether the planner bounds the depth of chains."""
 
 
 def connect_drafters(config: EngineConfig, host: PluginHost, drafters: Sequence[Drafter], target: DraftTarget) -> None:
-    model, kernels, cache, costs, graphs = target
+    model, kernels, cache, costs, graphs, depth_is_planned = target
     for drafter in drafters:
         if (layers := drafter.needs.layers) is None:
             continue
@@ -76,4 +78,5 @@ def connect_drafters(config: EngineConfig, host: PluginHost, drafters: Sequence[
         place = config.block_size, cache.num_blocks, model.device
         memory = DraftMemory(attention.backend, BlockNotes(states), *place, attention.graphs)
         runtime = DraftModelRuntime(layers, hidden_layers, kernels, memory, costs, graphs)
+        runtime.depth_is_planned = depth_is_planned
         cast("ModelDrafter", drafter).connect(runtime)

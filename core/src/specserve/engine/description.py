@@ -50,6 +50,13 @@ def describe_graphs(engine: Engine) -> JsonObject:
     return {**engine.runner.describe_graphs(), "steps": steps}
 
 
+def describe_planner(engine: Engine) -> JsonObject:
+    """What a plugin's planner tells of itself; empty without one that does."""
+    tell = getattr(engine.planner, "describe", None)
+    told = None if tell is None else tell()
+    return {} if told is None else {"planner": told}
+
+
 def describe_kernels(config: EngineConfig, host: PluginHost, owned: OwnedKernels) -> str:
     """The kernel set, its owner, and the plugins that have none for this dtype, which only the checkpoint tells."""
     others = [plugin.name for plugin in host.implementers["make_kernels"] if plugin.name not in (BUILTIN, owned.owner)]

@@ -14,7 +14,7 @@ from specserve.faults import BadAnswerError
 from specserve.guards.draft_checks import check_draft
 from specserve.guards.estimates import GuardedEstimates
 from specserve.speculation.planning import most_useful
-from specserve.types import Draft
+from specserve.types import Draft, PlannerFigures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.faults import FaultLog
+    from specserve.json_types import JsonObject
     from specserve.protocols import DraftPlanner, PausingPlanner, TargetCosts
     from specserve.types import Verdict
 
@@ -43,9 +44,11 @@ class GuardedPlanner:
         estimates = getattr(planner, "calibration", None)
         self.calibration = None if estimates is None else GuardedEstimates(plugin, estimates, log)
         self.costs: TargetCosts | None = getattr(planner, "costs", None)
+        self.bounds_depth = getattr(planner, "bounds_depth", False) is True
         self.limits_part = log.part(plugin, "planner's limits")
         self.choose_part = log.part(plugin, "planner's choice")
         self.learn_part = log.part(plugin, "planner's learning")
+        self.telling_part = log.part(plugin, "planner's figures", needed=True)
         self.cost_part = log.part(plugin, "planner's learning of costs")
 
     @property
@@ -107,6 +110,21 @@ class GuardedPlanner:
         learn = getattr(self.planner, "asked", None)
         if callable(learn):
             learn(seconds, num_asked)
+
+    def request_figures(self, request_id: str) -> PlannerFigures | None:
+        tell = getattr(self.planner, "request_figures", None)
+        return None if tell is None else self.telling_part.call(None, self.checked_figures, tell, request_id)
+
+    @staticmethod
+    def checked_figures(tell: Callable[[str], PlannerFigures | None], request_id: str) -> PlannerFigures | None:
+        figures = tell(request_id)
+        if figures is None:
+            return None
+        return msgspec.convert(msgspec.to_builtins(figures), PlannerFigures)
+
+    def describe(self) -> JsonObject | None:
+        tell = getattr(self.planner, "describe", None)
+        return None if tell is None else self.telling_part.call(None, lambda: msgspec.to_builtins(tell()))
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.learn_part.call(None, self.planner.learn, batch, verdict, seconds)

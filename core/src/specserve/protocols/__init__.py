@@ -49,6 +49,7 @@ from specserve.protocols.speculation import (
     CostLearner,
     CostSharer,
     CostTable,
+    DepthPlanner,
     Drafter,
     DrafterNeeds,
     DraftPlanner,
@@ -57,6 +58,7 @@ from specserve.protocols.speculation import (
     PausingPlanner,
     PlanningRuntime,
     SurvivalEstimates,
+    TellingPlanner,
     Verifier,
 )
 
@@ -78,6 +80,7 @@ __all__ = [
     "CostTable",
     "Cut",
     "Delta",
+    "DepthPlanner",
     "DraftChains",
     "DraftFusingKernels",
     "DraftLayers",
@@ -121,6 +124,7 @@ __all__ = [
     "ScoredRow",
     "SurvivalEstimates",
     "TargetCosts",
+    "TellingPlanner",
     "TextStream",
     "Tokenizer",
     "Verifier",

@@ -154,6 +154,8 @@ class DraftRuntime(Protocol):
     """Serves the draft layers."""
     costs: TargetCosts | None
     """None where no drafter needs them and a plugin plans."""
+    depth_is_planned: bool
+    """Whether limits already bound chains to the depth that pays, by what passes cost."""
 
     def draft_pass(self, head: Any) -> DraftPass:
         """Of a `specserve.models.draft_head.DraftHead`; one call of the kernel set where that can fuse it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.protocols.draft_model import DraftRuntime, TargetCosts
-    from specserve.types import Draft, ForwardOutput, Verdict
+    from specserve.types import Draft, ForwardOutput, PlannerFigures, Verdict
 
 
 class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +127,13 @@ class EstimateSharer(DraftPlanner, Protocol):
     calibration: SurvivalEstimates
 
 
+class DepthPlanner(DraftPlanner, Protocol):
+    """A planner that may know what each pass of a draft model costs."""
+
+    bounds_depth: bool
+    """Whether its limits bound chains to the depth that pays: drafters then need not decide that."""
+
+
 class CostSharer(DraftPlanner, Protocol):
     """A planner that knows what steps take: drafters that state `needs.step_costs` read the same."""
 
@@ -151,6 +158,18 @@ class CostLearner(DraftPlanner, Protocol):
     def asked(self, seconds: float, num_asked: int) -> None:
         """To ask for so many requests took so long: of several drafters the cheapest, since the others are asked only
         where they pay for themselves. Not called for steps with prompts, which draft models read in any case."""
+        ...
+
+
+class TellingPlanner(DraftPlanner, Protocol):
+    """A planner that tells what it decided."""
+
+    def request_figures(self, request_id: str) -> PlannerFigures | None:
+        """Of a running request, for its answer. None: nothing is known of it."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """For /v1/plugins, as JSON: the mode, and what was decided so far. Any thread may ask."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -26,20 +27,25 @@ def usage(choices: Sequence[Choice], n: int) -> JsonObject:
 
 
 def speculation_metrics(choices: Sequence[Choice]) -> JsonObject:
-    """`{"metrics": {"speculative_decoding": ...}}`, or nothing where no step verified a draft."""
+    """`{"metrics": {"speculative_decoding": ...}}`, or nothing without a verified draft and a telling planner."""
     figures = [choice.figures for choice in choices if choice.figures is not None]
     num_steps = sum(figure.num_spec_steps for figure in figures)
-    if num_steps == 0:
+    planned = [figure.planner for figure in figures if figure.planner is not None]
+    if num_steps == 0 and not planned:
         return {}
     num_draft = sum(figure.num_draft_tokens for figure in figures)
     num_accepted = sum(figure.num_accepted_draft_tokens for figure in figures)
     histograms = zip_longest(*(figure.acceptance_histogram for figure in figures), fillvalue=0)
     statistics: JsonObject = {
-        "mean_acceptance_length": 1 + num_accepted / num_steps,
+        "mean_acceptance_length": 1 + (num_accepted / num_steps if num_steps else 0.0),
         "draft_acceptance_rate": num_accepted / num_draft if num_draft else 0.0,
         "acceptance_histogram": [sum(counts) for counts in histograms],
         "num_spec_steps": num_steps,
         "num_accepted_draft_tokens": num_accepted,
         "num_draft_tokens": num_draft,
     }
+    if planned:
+        steps: Counter[str] = sum((Counter(one.steps) for one in planned), Counter())
+        predicted = sum(one.predicted_accepted_tokens for one in planned)
+        statistics["planner"] = {"steps": dict(steps), "predicted_accepted_tokens": predicted}
     return {"metrics": {"speculative_decoding": statistics}}

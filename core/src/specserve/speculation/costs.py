@@ -24,13 +24,16 @@ REFERENCE_GUESSES = 2
 """A step with this many draft tokens corrects the plain overhead and the cost per draft token equally."""
 BEND_RATE, BEND_LEAK = 0.03, 0.01
 """Of what is learned for a number of draft tokens by itself: least rate, and the drift back to the straight line."""
-PLAIN_IS_RECENT, OF_RECENT = 32, 0.3
-"""Where a plain step ran in so many last steps, others correct by this factor less what it takes."""
+PLAIN_SHARE = 0.1
+"""Steps with draft tokens correct what a plain one takes by this factor less than what draft tokens take: where those
+seem too dear, plain steps follow and tell."""
+FIRST_PLAIN, RAREST_PLAIN = 8, 128
+"""A plain step is wanted after so many with draft tokens, at first, and then after twice as many, up to the second."""
 PRIOR_PER_DRAFT, PRIOR_PER_GUESS = 0.1, 0.03
 """Prior overhead of speculation, in steps of one row: of any draft at all, and of each draft token."""
-USUAL_ERRORS, WINDOW = 4.0, 5
-"""A step that is off by more than so many usual errors is an outlier, unless most of the last steps erred the same way;
-it then counts as being off by just so much."""
+USUAL_ERRORS, WINDOW, LIKE_THIS = 4.0, 5, 0.3
+"""A step that is off by more than so many usual errors is an outlier, unless most of the last steps were off in the
+same direction by at least this share of it; it then counts as being off by just so much."""
 LEAST_OF_TABLE = 0.3
 """Draft tokens' rows take at least this share of what the table says: rows of many requests may cost less than the
 rows of one request that the table was measured with."""
@@ -49,7 +52,8 @@ class Errors:
     def add(self, error: float) -> float:
         """How much of a step's relative error to learn from."""
         self.latest.append(error)
-        same = sum(other > 0 for other in self.latest) if error > 0 else sum(other < 0 for other in self.latest)
+        like = LIKE_THIS * abs(error)
+        same = sum(abs(other) >= like and (other > 0) == (error > 0) for other in self.latest)
         bounded = max(-1.0, min(error, 1.0))
         if len(self.latest) > 1 and 2 * same <= len(self.latest):
             most = USUAL_ERRORS * self.usual
@@ -61,7 +65,7 @@ class Errors:
 class SizeCosts:
     """What was learned of batches of one size class (see `size_class`)."""
 
-    __slots__ = ("bends", "each", "errors", "keys", "num_drafted", "plain", "since_plain")
+    __slots__ = ("bends", "each", "errors", "keys", "num_drafted", "num_plain", "plain", "since_plain")
 
     def __init__(self, plain: float, keys: int, each: float) -> None:
         self.plain = plain
@@ -73,8 +77,8 @@ class SizeCosts:
         self.bends: dict[int, float] = {}
         """Seconds beyond that straight line, of 1, 2, 4, 8, ... draft tokens, by the power of two."""
         self.errors = Errors()
-        self.num_drafted = self.since_plain = 0
-        """Steps with draft tokens; and since one without."""
+        self.num_drafted = self.num_plain = self.since_plain = 0
+        """Steps with draft tokens, and without; and those since the last one without."""
 
 
 class StepCosts:
@@ -127,10 +131,18 @@ class StepCosts:
 
     def bend(self, guesses: int, of_size: SizeCosts) -> float:
         """Linear between the powers of two."""
-        bends, prior, at = of_size.bends, self.prior_per_draft, guesses.bit_length() - 1
+        at = guesses.bit_length() - 1
         share = guesses / (1 << at) - 1.0
-        below = bends.get(at, prior)
-        return below + share * (bends.get(at + 1, prior) - below) if share else below
+        below = self.bend_at(at, of_size)
+        return below + share * (self.bend_at(at + 1, of_size) - below) if share else below
+
+    def bend_at(self, place: int, of_size: SizeCosts) -> float:
+        """That of the nearest number that was seen."""
+        bends = of_size.bends
+        known = bends.get(place)
+        if known is None and bends:
+            known = bends[min(bends, key=lambda other: abs(other - place))]
+        return self.prior_per_draft if known is None else known
 
     def table_at(self, rows: int) -> float:
         last = self.rows[-1]
@@ -146,6 +158,15 @@ class StepCosts:
 
     def plain_of(self, of_size: SizeCosts | None) -> float:
         return 0.0 if of_size is None else of_size.plain + self.per_key * of_size.keys
+
+    def usual_errors(self) -> dict[int, float]:
+        """The usual relative error of an estimate, by the smallest number of requests of each class that ran."""
+        return {1 << (size - 1): self.sizes[size].errors.usual for size in sorted(self.sizes) if size}
+
+    def wants_plain(self, requests: int) -> bool:
+        """Whether a step without draft tokens should show what one takes, since there was none for long."""
+        of_size = self.sizes.get(size_class(requests))
+        return of_size is not None and of_size.since_plain >= min(FIRST_PLAIN << of_size.num_plain, RAREST_PLAIN)
 
     def observe(self, batch: Batch, seconds: float) -> None:
         """Correct the estimates by one step without prefill."""
@@ -168,8 +189,8 @@ class StepCosts:
             in_table = self.table_at(batch.num_rows) - self.table_at(requests)
             self.learn_guesses(of_size, guesses, in_table / guesses, error)
             return
-        of_size.plain += LEARNING_RATE * error
-        of_size.since_plain = 0
+        of_size.num_plain, of_size.since_plain = of_size.num_plain + 1, 0
+        of_size.plain += max(LEARNING_RATE, 1 / (of_size.num_plain + 1)) * error
         # without this decay, a cost that was once too high would never be measured again
         of_size.each += PRIOR_RATE * (self.prior_per_guess - of_size.each)
         for place, bend in of_size.bends.items():
@@ -180,9 +201,9 @@ class StepCosts:
         # a normalised gradient step on both parameters: the plain overhead is learned even if every step drafts
         feature = guesses / REFERENCE_GUESSES
         norm = 1 + feature * feature
-        of_size.since_plain += 1
         of_size.num_drafted += 1
-        of_size.plain += LEARNING_RATE / norm * error * (OF_RECENT if of_size.since_plain < PLAIN_IS_RECENT else 1.0)
+        of_size.since_plain += 1
+        of_size.plain += LEARNING_RATE / norm * error * PLAIN_SHARE
         rate = max(LEARNING_RATE / norm, 1 / norm / (of_size.num_drafted + 1))
         learned = of_size.each + rate * error * feature / REFERENCE_GUESSES
         # a draft token's row costs no more than a whole step of one row
@@ -191,7 +212,7 @@ class StepCosts:
         share = guesses / (1 << at) - 1.0
         for place, weight in ((at, 1.0 - share), (at + 1, share)):
             if weight:
-                bend = of_size.bends.get(place, self.prior_per_draft)
+                bend = self.bend_at(place, of_size)
                 of_size.bends[place] = (1.0 - BEND_LEAK) * bend + BEND_RATE * weight * error
 
 

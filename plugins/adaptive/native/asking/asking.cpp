@@ -10,101 +10,125 @@ namespace {
 
 constexpr double kDecay = 0.95, kTypicalDecay = 0.99;  // of earlier drafts, per draft
 constexpr double kFading = 0.99;  // of a request's drafts, per step in which it is not asked: its text changes
-constexpr int kFirstDrafts = 32;  // of each request, that count for what is typical
-constexpr double kPriorWeight = 6.0, kMostTypical = 1.5;
-constexpr int kFirstGrace = 4, kGrace = 1;
-constexpr double kDoubtful = 0.5;  // share of the cost that requests like a new one saved, for it to be tried at all
-constexpr int kDoubtfulGrace = 1;
-constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128;
-constexpr int64_t kLongestPause = 15;
+constexpr double kEnoughOfState = 6.0, kHopeful = 1.5;  // what is not known counts so much more than asking costs
+constexpr std::size_t kHorizon = 4;  // a draft counts for the states in which so many last ones were asked
+constexpr double kFirstWeight = 12.0, kLeastWeight = 12.0, kMostWeight = 50.0, kSpreadRate = 0.02;
+constexpr int64_t kEnoughOfSpread = 48;
+constexpr int64_t kChanged = 4;   // misses before a draft that pays
+constexpr int64_t kPatience = 8;  // misses of a request whose like are not known yet
+constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kLongestPause = 15;
 constexpr double kProbeShare = 0.01;  // of the time that questions which pay nothing may take
-constexpr double kExponent = 0.75, kCostRate = 0.05, kReferenceRequests = 4.0;
-constexpr double kSlack = 1e-9;  // of rounding, where savings just make up for the cost
+constexpr double kExponent = 0.75, kCostRate = 0.05, kReferenceRequests = 4.0, kReferenceDepth = 3.0;
+constexpr double kFirstOfLevel = 0.1;  // share of the first draft's time
+constexpr double kSlack = 1e-9;        // of rounding, where savings just make up for the cost
 
 }  // namespace
 
-double AskingCost::seconds(std::size_t num_asked) const {
-    return num_asked ? fixed_ + more_ * std::pow(static_cast<double>(num_asked), kExponent) : 0.0;
+void Spread::add(double accepted, double before) {
+    ++count_;
+    double rate = std::max(kSpreadRate, 1.0 / static_cast<double>(count_));
+    double off = accepted - mean_, off_before = before - mean_;
+    mean_ += rate * off;
+    variance_ += rate * (off * off - variance_);
+    shared_ += rate * (off * off_before - shared_);
 }
 
-void AskingCost::observe(double seconds, std::size_t num_asked) {
+double Spread::prior_weight() const {
+    if (count_ < kEnoughOfSpread) return kFirstWeight;
+    double shared = std::max(shared_, 0.0), own = std::max(variance_ - shared, 0.0);
+    return own >= kMostWeight * shared ? kMostWeight : std::max(kLeastWeight, own / shared);
+}
+
+double AskingCost::seconds(std::size_t num_asked, double depth) const {
+    if (num_asked == 0) return 0.0;
+    return fixed_ + more_ * std::pow(static_cast<double>(num_asked), kExponent) + of_level_ * depth;
+}
+
+void AskingCost::observe(double seconds, std::size_t num_asked, double depth) {
     if (num_asked == 0) return;
-    ++num_observed_;
-    double power = std::pow(static_cast<double>(num_asked), kExponent), expected = this->seconds(num_asked);
-    if (expected <= 0.0) {
-        more_ = seconds / power;
+    double power = std::pow(static_cast<double>(num_asked), kExponent);
+    if (num_observed_++ == 0) {
+        of_level_ = kFirstOfLevel * seconds;
+        more_ = std::max(0.0, seconds - of_level_ * depth) / power;
         return;
     }
-    // a normalised gradient step on both parts; an outlier counts as twice the expectation at most
+    // a normalised gradient step on all parts; an outlier counts as twice the expectation at most
+    double expected = this->seconds(num_asked, depth);
     double error = std::min(seconds, 2.0 * expected) - expected;
-    double feature = power / std::pow(kReferenceRequests, kExponent);
-    double rate = std::max(kCostRate, 1.0 / static_cast<double>(num_observed_)) / (1.0 + feature * feature);
-    double fixed = fixed_ + rate * error;
-    double more = more_ + rate * error * feature / std::pow(kReferenceRequests, kExponent);
-    fixed_ = std::max(0.0, fixed);
-    more_ = std::max(0.0, more + std::min(fixed, 0.0) / power);
+    double of_requests = power / std::pow(kReferenceRequests, kExponent), of_depth = depth / kReferenceDepth;
+    double rate = std::max(kCostRate, 1.0 / static_cast<double>(num_observed_)) * error /
+                  (1.0 + of_requests * of_requests + of_depth * of_depth);
+    fixed_ = std::max(0.0, fixed_ + rate);
+    more_ = std::max(0.0, more_ + rate * of_requests / std::pow(kReferenceRequests, kExponent));
+    of_level_ = std::max(0.0, of_level_ + rate * of_depth / kReferenceDepth);
 }
 
-bool AskRecord::counts_as_typical() const { return num_asked <= kFirstDrafts; }
+int state_after(int64_t misses) {
+    if (misses < 0) return kNew;
+    int state = kPaid;
+    for (int64_t most : {0, 1, 2, 4, 8, 16}) {
+        if (misses <= most) return state;
+        ++state;
+    }
+    return state;
+}
+
+double Typical::saved(int state, const Prices& prices, double cost) const {
+    double before = kHopeful * cost;
+    // new -> one miss -> two and so on; what follows a draft that paid is known by itself
+    if (state > kPaid) before = saved(state == kPaid + 1 ? kNew : state - 1, prices, cost);
+    const Sums& sums = by_state_[state];
+    return (prices.saved(sums.accepted, sums.verified) + kEnoughOfState * before) / (sums.drafts + kEnoughOfState);
+}
+
+void Typical::add(int state, double accepted, double verified) {
+    ++num_drafts_;
+    by_state_[state].add_draft(kTypicalDecay);
+    by_state_[state].add_tokens(accepted, verified);
+}
 
 double AskRecord::expected(const Prices& prices, int64_t step, double cost) const {
-    double weight = std::pow(kFading, static_cast<double>(step - asked_at - 1));
-    double saved = weight * prices.saved(sums.accepted, sums.verified), drafts = weight * sums.drafts;
-    if (typical->is_known()) {
-        saved += kPriorWeight * std::min(typical->saved(prices), kMostTypical * cost);
-        drafts += kPriorWeight;
-    }
-    return drafts > 0.0 ? saved / drafts : 0.0;
+    double fading = was_asked ? std::pow(kFading, static_cast<double>(step - asked_at - 1)) : 0.0;
+    double saved = fading * prices.saved(sums.accepted, sums.verified), drafts = fading * sums.drafts;
+    double weight = typical->spread.prior_weight();
+    return (saved + weight * typical->saved(state(), prices, cost)) / (drafts + weight);
 }
 
 void AskRecord::asked(int64_t step) {
-    first_steps = std::max(first_steps - 1, 0);
-    grace_steps = std::max(grace_steps - 1, 0);
-    double fading = num_asked ? std::pow(kFading, static_cast<double>(std::max<int64_t>(step - asked_at - 1, 0))) : 1.0;
-    ++num_asked;
+    double fading = was_asked ? std::pow(kFading, static_cast<double>(std::max<int64_t>(step - asked_at - 1, 0))) : 1.0;
+    was_asked = true;
+    is_revived = false;
     asked_at = step;
     sums.add_draft(kDecay * fading);
-    if (counts_as_typical()) typical->sums.add_draft(kTypicalDecay);
-}
-
-void AskRecord::add(int64_t accepted, int64_t verified) {
-    sums.add_tokens(static_cast<double>(accepted), static_cast<double>(verified));
-    if (counts_as_typical()) typical->sums.add_tokens(static_cast<double>(accepted), static_cast<double>(verified));
+    states.push_front(state());
+    if (states.size() > kHorizon) states.pop_back();
 }
 
 void AskRecord::take_back() {
-    if (num_asked == 0) return;
     sums.drafts = std::max(0.0, sums.drafts - 1.0);
-    if (counts_as_typical()) typical->sums.drafts = std::max(0.0, typical->sums.drafts - 1.0);
-    --num_asked;
+    if (!states.empty()) states.pop_front();
 }
 
-void Asking::begin(AskRecord& record, double temperature, std::size_t num_requests) {
-    Typical& typical = typical_[static_cast<int>(std::lround(4.0 * temperature))];
-    record.typical = &typical;
-    record.first_steps = kFirstGrace;
+void Asking::begin(AskRecord& record, double temperature) {
+    record.typical = &typical_[static_cast<int>(std::lround(4.0 * temperature))];
     record.interval = kMinInterval;
-    if (!typical.is_known()) return;
-    double saved = typical.saved(prices_);
-    if (saved < share_) {
-        record.first_steps = saved >= kDoubtful * share_ ? kDoubtfulGrace : 0;
-        record.interval = longest_interval(typical, num_requests);
-    }
 }
 
-void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices, std::vector<char>& selected) {
+void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices, double depth,
+                    std::vector<char>& selected) {
     ++step_;
+    depth_ = depth;
     prices_ = prices;
-    share_ = records.empty() ? 0.0 : cost_.seconds(records.size()) / static_cast<double>(records.size());
+    share_ = records.empty() ? 0.0 : cost_.seconds(records.size(), depth) / static_cast<double>(records.size());
     find_paying(records);
     selected.assign(records.size(), 0);
     is_steady_ = true;
     for (std::size_t i = 0; i < records.size(); ++i) {
         AskRecord& record = *records[i];
         if (paying_[i]) {
-            if (!record.first_steps) record.interval = kMinInterval;
+            record.interval = kMinInterval;
         } else if (step_ % record.interval == 0) {
-            record.interval = std::min(2 * record.interval, longest_interval(*record.typical, records.size()));
+            record.interval = std::min(2 * record.interval, longest_interval(expected_[i], records.size()));
         } else {
             continue;
         }
@@ -116,42 +140,52 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
 
 void Asking::find_paying(const std::vector<AskRecord*>& records) {
     paying_.assign(records.size(), 0);
-    others_.clear();
-    std::size_t num_new = 0;
-    for (std::size_t i = 0; i < records.size(); ++i) {
-        const AskRecord& record = *records[i];
-        if (record.first_steps) {
-            paying_[i] = 1;
-            ++num_new;
-            continue;
-        }
-        double saved = record.expected(prices_, step_, share_);
-        others_.emplace_back(record.grace_steps ? std::max(saved, share_) : saved, i);
+    expected_.clear();
+    ranked_.clear();
+    for (const AskRecord* record : records) {
+        double saved = record->expected(prices_, step_, share_);
+        expected_.push_back(saved);
+        ranked_.emplace_back(record->is_revived ? std::max(saved, share_) : saved, ranked_.size());
     }
-    std::sort(others_.begin(), others_.end(), std::greater<>());
-    double before = cost_.seconds(num_new), best = -kSlack * share_, saved_by_all = 0.0;
+    std::sort(ranked_.begin(), ranked_.end(), std::greater<>());
+    double best = -kSlack * share_, saved_by_all = 0.0;
     std::size_t count = 0;
-    for (std::size_t asked = 1; asked <= others_.size(); ++asked) {
-        saved_by_all += others_[asked - 1].first;
-        double net = saved_by_all - (cost_.seconds(num_new + asked) - before);
+    for (std::size_t asked = 1; asked <= ranked_.size(); ++asked) {
+        saved_by_all += ranked_[asked - 1].first;
+        double net = saved_by_all - cost_.seconds(asked, depth_);
         if (net >= best) {
             best = net;
             count = asked;
         }
     }
-    if (policy_ == AskPolicy::kAllOrNone && count < others_.size()) count = 0;
-    for (std::size_t n = 0; n < count; ++n) paying_[others_[n].second] = 1;
+    if (policy_ == AskPolicy::kAllOrNone && count < ranked_.size()) count = 0;
+    for (std::size_t n = 0; n < count; ++n) paying_[ranked_[n].second] = 1;
+    for (std::size_t i = 0; i < records.size(); ++i) {
+        if (!records[i]->typical->is_known() && records[i]->misses < kPatience) paying_[i] = 1;
+    }
 }
 
-int64_t Asking::longest_interval(const Typical& typical, std::size_t num_requests) const {
+int64_t Asking::longest_interval(double saved, std::size_t num_requests) const {
     int64_t longest = kMaxInterval;
-    double allowed = kProbeShare * prices_.plain_step;
-    double lost = typical.is_known() ? share_ - std::max(0.0, typical.saved(prices_)) : share_;
+    double allowed = kProbeShare * prices_.plain_step, lost = share_ - std::max(0.0, saved);
     while (allowed > 0.0 && longest < kLongestInterval &&
            lost * static_cast<double>(num_requests) > static_cast<double>(longest) * allowed)
         longest *= 2;
     return longest;
 }
+
+void Asking::record(AskRecord& record, int64_t num_accepted, int64_t num_verified) {
+    double accepted = static_cast<double>(num_accepted), verified = static_cast<double>(num_verified);
+    bool paid = num_accepted > 0 && prices_.saved(accepted, verified) >= share_;
+    if (paid && record.misses >= kChanged) record.sums = {1.0, 0.0, 0.0};  // the text has changed: it counts alone
+    record.sums.add_tokens(accepted, verified);
+    for (int state : record.states) record.typical->add(state, accepted, verified);
+    if (record.latest >= 0.0) record.typical->spread.add(accepted, record.latest);
+    record.latest = accepted;
+    record.misses = paid ? 0 : std::max<int64_t>(record.misses, 0) + 1;
+}
+
+void Asking::revive(AskRecord& record) const { record.is_revived = true; }
 
 int64_t Asking::pause(const std::vector<AskRecord*>& records) const {
     int64_t pause = kLongestPause;
@@ -159,16 +193,9 @@ int64_t Asking::pause(const std::vector<AskRecord*>& records) const {
     return pause;
 }
 
-void Asking::record(AskRecord& record, int64_t accepted, int64_t verified) {
-    record.add(accepted, verified);
-    double saved = prices_.saved(static_cast<double>(accepted), static_cast<double>(verified));
-    if (saved > 0.0 && saved >= share_) revive(record);
-}
-
-void Asking::revive(AskRecord& record) const { record.grace_steps = std::max(record.grace_steps, kGrace); }
-
-void Asking::record_cost(double seconds, std::size_t num_asked) {
-    if (is_steady_) cost_.observe(seconds, num_asked);
+void Asking::record_cost(double seconds, std::size_t num_asked, double depth) {
+    // after a pause drafters read what they missed: that tells what asking takes at most
+    if (is_steady_ || seconds < cost_.seconds(num_asked, depth)) cost_.observe(seconds, num_asked, depth);
 }
 
 }  // namespace adaptive

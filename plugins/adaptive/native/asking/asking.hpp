@@ -5,8 +5,10 @@
 // only at an interval, all in the same steps, so that text which begins to repeat is noticed.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>
@@ -39,26 +41,56 @@ struct Sums {
     }
 };
 
-// Requests whose draft tokens are accepted alike.
-struct Typical {
-    Sums sums;
-
-    bool is_known() const { return sums.drafts >= kEnough; }
-    double saved(const Prices& prices) const {
-        return sums.drafts > 0.0 ? prices.saved(sums.accepted, sums.verified) / sums.drafts : 0.0;
-    }
-
-    static constexpr double kEnough = 24.0;
-};
-
-// Seconds to ask for n requests: fixed + more * n ** 0.75, since they share passes. Learned as steps run.
-class AskingCost {
+// How much requests of a kind differ, as opposed to the drafts of one request: empirical Bayes (Efron and Morris,
+// 1973). What two successive drafts of a request have in common is the request's own.
+class Spread {
    public:
-    double seconds(std::size_t num_asked) const;
-    void observe(double seconds, std::size_t num_asked);
+    // Accepted tokens of a draft, and of the request's draft before it.
+    void add(double accepted, double before);
+
+    // So many drafts of a request's own weigh as much as what is typical.
+    double prior_weight() const;
 
    private:
-    double fixed_ = 0.0, more_ = 0.0;
+    double mean_ = 0.0, variance_ = 0.0, shared_ = 0.0;
+    int64_t count_ = 0;
+};
+
+// What a request's drafts were worth lately, by how many in a row did not pay for asking. Text goes on as it is for a
+// while: what follows such a row is learned, for each length by itself.
+constexpr int kNew = 0, kPaid = 1, kNumStates = 8;
+int state_after(int64_t misses);
+
+// Requests of about one temperature.
+class Typical {
+   public:
+    // Seconds that the next draft of a request in this state saves. What is not known yet is taken from the state
+    // before, and at first from what asking costs: it is tried.
+    double saved(int state, const Prices& prices, double cost) const;
+
+    // What a draft gave that was asked for in this state, or soon after.
+    void add(int state, double accepted, double verified);
+
+    bool is_known() const { return num_drafts_ >= kEnough; }
+
+    Spread spread;
+
+   private:
+    static constexpr int64_t kEnough = 96;  // a draft counts up to four times
+    std::array<Sums, kNumStates> by_state_{};
+    int64_t num_drafts_ = 0;
+};
+
+// Seconds to ask for n requests: fixed + more * n ** 0.75, since they share passes, + of_level * depth of the deepest
+// draft, since each further token of a chain takes a pass. Learned as steps run.
+class AskingCost {
+   public:
+    double seconds(std::size_t num_asked, double depth) const;
+    void observe(double seconds, std::size_t num_asked, double depth);
+    double of_level() const { return of_level_; }
+
+   private:
+    double fixed_ = 0.0, more_ = 0.0, of_level_ = 0.0;
     int64_t num_observed_ = 0;
 };
 
@@ -66,19 +98,19 @@ class AskingCost {
 struct AskRecord {
     Typical* typical = nullptr;
     Sums sums;
-    int64_t num_asked = 0, asked_at = 0;
-    int first_steps = 0;  // so many steps more it is asked whatever that saves
-    int grace_steps = 0;  // so many steps more it counts as if it saved its share of the cost
+    int64_t asked_at = 0;
+    bool was_asked = false;
+    bool is_revived = false;  // counts in the next step as if it saved its share of the cost
     int64_t interval = 0;
+    int64_t misses = -1;     // drafts in a row that did not pay for asking; negative before the first
+    double latest = -1.0;    // accepted tokens of its latest draft; negative before the first
+    std::deque<int> states;  // those in which it was asked lately, the latest first
 
+    int state() const { return state_after(misses); }
     // Seconds that its next draft saves; `cost`: what it costs to ask for it.
     double expected(const Prices& prices, int64_t step, double cost) const;
     void asked(int64_t step);
-    void add(int64_t accepted, int64_t verified);
     void take_back();
-
-   private:
-    bool counts_as_typical() const;
 };
 
 // kAllOrNone: one request that gains nothing keeps all from being asked.
@@ -88,34 +120,39 @@ class Asking {
    public:
     explicit Asking(AskPolicy policy) : policy_(policy) {}
 
-    void begin(AskRecord& record, double temperature, std::size_t num_requests);
-    // Of these requests, which are asked in this step. Call once per step.
-    void select(const std::vector<AskRecord*>& records, const Prices& prices, std::vector<char>& selected);
+    void begin(AskRecord& record, double temperature);
+    // Of these requests, which are asked in this step. Call once per step. `depth`: of the drafts that are expected.
+    void select(const std::vector<AskRecord*>& records, const Prices& prices, double depth,
+                std::vector<char>& selected);
+    // What became of a draft that it was asked for: nothing where there was none, or none was verified.
     void record(AskRecord& record, int64_t accepted, int64_t verified);
     // Let this request count as if it paid in the next step.
     void revive(AskRecord& record) const;
     // After a step in which nobody is asked: in so many steps after it nobody will be, as far as is known.
     int64_t pause(const std::vector<AskRecord*>& records) const;
     void skip(int64_t steps) { step_ += steps; }
-    // Asking for so many took so long.
-    void record_cost(double seconds, std::size_t num_asked);
+    // Asking for so many took so long, and the deepest draft had so many levels.
+    void record_cost(double seconds, std::size_t num_asked, double depth);
 
-    double cost(std::size_t num_asked) const { return cost_.seconds(num_asked); }
+    double cost(std::size_t num_asked) const { return cost_.seconds(num_asked, depth_); }
+    double of_level() const { return cost_.of_level(); }
     int64_t step() const { return step_; }
 
    private:
     void find_paying(const std::vector<AskRecord*>& records);
-    int64_t longest_interval(const Typical& typical, std::size_t num_requests) const;
+    int64_t longest_interval(double saved, std::size_t num_requests) const;
 
     AskPolicy policy_;
     std::map<int, Typical> typical_;  // by temperature, to the nearest quarter
     AskingCost cost_;
     Prices prices_;
     int64_t step_ = 0;
+    double depth_ = 1.0;      // of the drafts that are expected
     double share_ = 0.0;      // what asking costs for each request where all of the batch are asked
     bool is_steady_ = false;  // were all requests that are asked in this step asked in the one before?
     std::vector<char> paying_;
-    std::vector<std::pair<double, std::size_t>> others_;
+    std::vector<double> expected_;  // of each request
+    std::vector<std::pair<double, std::size_t>> ranked_;
 };
 
 }  // namespace adaptive

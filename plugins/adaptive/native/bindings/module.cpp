@@ -35,7 +35,6 @@ class BoundPlanner {
     nb::list limits(nb::handle requests, int64_t most, double accepted, double verified, double plain_step) {
         std::size_t count = size_of(requests);
         if (planner_.num_known() > 2 * count + kSpareRecords) drop_ended(requests);
-        num_requests_ = count;
         asked_.clear();
         for_each(requests, [&](nb::handle request) {
             asked_.push_back({&known_of(request), static_cast<int32_t>(most_useful(request, most))});
@@ -122,12 +121,14 @@ class BoundPlanner {
     void skip(int64_t steps) { planner_.skip(steps); }
 
     void asked(double seconds, int64_t num_asked) {
-        planner_.asking.record_cost(seconds, static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
+        planner_.asked(seconds, static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
     }
 
     double asking_cost(int64_t num_asked) {
         return planner_.asking.cost(static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
     }
+
+    double level_seconds() const { return planner_.level_seconds(); }
 
     nb::list survival(nb::handle draft, nb::handle request) {
         Request& known = known_of(request);
@@ -151,7 +152,7 @@ class BoundPlanner {
         std::string name = as_text(id.of(request));
         Request* known = planner_.find(name);
         if (known != nullptr) return *known;
-        return *planner_.find_or_begin(name, as_double(temperature.of(params.of(request))), num_requests_);
+        return *planner_.find_or_begin(name, as_double(temperature.of(params.of(request))));
     }
 
     // Draft tokens that could still help: the request's own limit, and none in its last step.
@@ -192,7 +193,6 @@ class BoundPlanner {
     }
 
     Planner planner_;
-    std::size_t num_requests_ = 1;  // of the latest step
     Sources sources_;
     // kept, so that a step allocates nothing
     std::vector<Asked> asked_;
@@ -220,6 +220,7 @@ NB_MODULE(_native, module) {
         .def("skip", &BoundPlanner::skip, nb::arg("steps"))
         .def("asked", &BoundPlanner::asked, nb::arg("seconds"), nb::arg("num_asked"))
         .def("asking_cost", &BoundPlanner::asking_cost, nb::arg("num_asked"))
+        .def("level_seconds", &BoundPlanner::level_seconds)
         .def("figures", &BoundPlanner::figures)
         .def("figures_of", &BoundPlanner::figures_of, nb::arg("request_id"))
         .def("forget", &BoundPlanner::forget, nb::arg("request_id"))

@@ -42,6 +42,7 @@ void read_draft(nb::handle object, Sources& sources, int warmth, Draft& draft) {
     draft.source = sources.number_of(source.of(object), warmth);
     for_each(tokens.of(object), [&](nb::handle token) { draft.tokens.push_back(as_int(token)); });
     nb::object links = parents.of(object);
+    draft.is_chain = links.is_none();
     if (links.is_none()) {
         for (int32_t node = 0; node < draft.size(); ++node) draft.parents.push_back(node - 1);
     } else {

@@ -90,6 +90,7 @@ Choice best_prefix(const std::vector<Ranked>& ranked, const double* seconds, std
     Choice best{0, 0.0};
     double gained = 0.0;
     for (std::size_t n = 1; n <= ranked.size(); ++n) {
+        if (seconds[n] > kMostSlowdown * seconds[0]) break;
         gained += ranked[n - 1].gain;
         double value = gained - static_cast<double>(num_requests) * std::log(seconds[n] / seconds[0]);
         if (value > best.value) best = {n, value};

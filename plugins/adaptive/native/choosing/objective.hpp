@@ -26,7 +26,10 @@ struct Choice {
     double value;
 };
 
-// The best prefix. seconds[n]: of a step with the first n, never falling.
+// The best prefix. seconds[n]: of a step with the first n, never falling. No step takes more than kMostSlowdown times a
+// plain one, so that no request waits for the draft tokens of others beyond that, whatever is maximised.
 Choice best_prefix(const std::vector<Ranked>& ranked, const double* seconds, std::size_t num_requests);
+
+constexpr double kMostSlowdown = 4.0;
 
 }  // namespace adaptive

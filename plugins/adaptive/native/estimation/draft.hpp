@@ -13,6 +13,7 @@ struct Draft {
     std::vector<int32_t> parents;
     // P(node and its ancestors are accepted) as the drafter states it; empty where it states none.
     std::vector<double> stated;
+    bool is_chain = true;
     int source = 0;  // a number for its drafter and the class of its request's temperature
 
     int32_t size() const { return static_cast<int32_t>(tokens.size()); }

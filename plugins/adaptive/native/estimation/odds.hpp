@@ -61,7 +61,7 @@ class RequestOdds {
 
    private:
     static constexpr double kPriorTrials = 8.0, kDecay = 0.95, kSurprising = 5.3;  // -log of 1 in 200
-    static constexpr int kShortestRun = 3;
+    static constexpr int kShortestRun = 2;
     Odds odds_;
     double surprise_ = 0.0;
     int run_ = 0;

@@ -33,6 +33,16 @@ void Survival::estimate(const Draft& draft, const RequestOdds* own, std::vector<
     }
 }
 
+double Survival::at_depth(int source, int depth) const {
+    double probability = kPriorRate;
+    if (source < 0 || source >= static_cast<int>(sources_.size())) return probability;
+    for (int at = 1; at <= std::min(depth, kDeepest); ++at) {
+        const Rate& rate = sources_[source].rates[at];
+        probability = (rate.hits + kPriorTrials * probability) / (rate.trials + kPriorTrials);
+    }
+    return probability;
+}
+
 void Survival::observe(const Draft& draft, const std::vector<int64_t>& tokens, RequestOdds* own) {
     if (draft.source >= static_cast<int>(sources_.size())) sources_.resize(draft.source + 1);
     depths_.assign(draft.tokens.size(), -1);  // of right nodes
@@ -46,6 +56,9 @@ void Survival::observe(const Draft& draft, const std::vector<int64_t>& tokens, R
         Odds& odds = of.stated ? sources_[draft.source].stated[of.bucket] : sources_[draft.source].by_depth[of.bucket];
         if (own != nullptr) own->add(hit, corrected(of.probability, odds.ratio(kPriorTrials)));
         odds.add(hit, of.probability, kDecay);
+        Rate& rate = sources_[draft.source].rates[std::min(depth + 1, kDeepest)];
+        rate.hits = rate.hits * kDecay + (hit ? 1.0 : 0.0);
+        rate.trials = rate.trials * kDecay + 1.0;
     }
 }
 

@@ -19,6 +19,10 @@ class Survival {
     // P(node and its ancestors are accepted) of every node, never above its parent's. `own` may be null.
     void estimate(const Draft& draft, const RequestOdds* own, std::vector<double>& survival) const;
 
+    // That the token at `depth` is right where all before it are, in drafts of this source. Where nothing was seen so
+    // deep, as at the depth before: what was never drafted may be right.
+    double at_depth(int source, int depth) const;
+
     // `tokens`: what the target gave after the draft's root.
     void observe(const Draft& draft, const std::vector<int64_t>& tokens, RequestOdds* own);
 
@@ -30,8 +34,12 @@ class Survival {
     static constexpr double kPriorRate = 0.6;  // without a statement: of a draft token whose parent is right
     static constexpr double kPriorTrials = 8.0, kDecay = 0.995;
 
+    struct Rate {
+        double hits = 0.0, trials = 0.0;
+    };
     struct OfSource {
         std::array<Odds, kEdges.size() + 1> stated;
+        std::array<Rate, kDeepest + 1> rates;  // by depth, whatever is stated
         std::array<Odds, kDeepest + 1> by_depth;
     };
     struct Conditional {

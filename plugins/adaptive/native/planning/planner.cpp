@@ -14,6 +14,8 @@ constexpr double kFirstReach = 8.0, kLeastReach = 4.0, kMostReach = 4096.0, kRea
 constexpr double kReachFactor = 1.5, kReachMore = 2.0;
 // One draft token is verified in one of so many steps in which none pays, and one more than pays in one of so many
 // others, so that the estimates keep up.
+constexpr double kLeastLevel = 0.01;  // of a plain step: below, depth costs nothing to speak of
+constexpr int32_t kDeepest = 64;
 constexpr int64_t kExploreInterval = 32;
 
 // The nodes by falling survival. Parents come before their children, which never survive them.
@@ -25,11 +27,21 @@ void sort_nodes(std::vector<double>& survival, std::vector<int32_t>& order) {
     std::stable_sort(survival.begin(), survival.end(), std::greater<>());
 }
 
+bool first_is_right(const Draft& draft, const std::vector<int64_t>& tokens) {
+    if (tokens.empty()) return false;
+    for (int32_t node = 0; node < draft.size(); ++node) {
+        if (draft.parents[node] == kRoot && draft.tokens[node] == tokens[0]) return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 Planner::Planner(Objective objective, double min_gain)
     : asking(objective == Objective::kLatency ? AskPolicy::kAllOrNone : AskPolicy::kEach), objective_(objective),
-      min_gain_(min_gain) {}
+      min_gain_(min_gain) {
+    latest_source_.fill(-1);
+}
 
 int warmth_of(double temperature) { return std::min(static_cast<int>(std::lround(4.0 * temperature)), kWarmths - 1); }
 
@@ -38,13 +50,14 @@ Request* Planner::find(const std::string& id) {
     return found == requests_.end() ? nullptr : found->second.get();
 }
 
-Request* Planner::find_or_begin(const std::string& id, double temperature, std::size_t num_requests) {
+Request* Planner::find_or_begin(const std::string& id, double temperature) {
     std::unique_ptr<Request>& request = requests_[id];
     if (!request) {
         request = std::make_unique<Request>();
         request->reach = kFirstReach;
         request->warmth = warmth_of(temperature);
-        asking.begin(request->ask, temperature, num_requests);
+        request->source = latest_source_[request->warmth];
+        asking.begin(request->ask, temperature);
     }
     return request.get();
 }
@@ -57,17 +70,45 @@ void Planner::keep_only(const std::vector<std::string>& ids) {
 void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std::vector<int32_t>& limits) {
     records_.clear();
     for (const Asked& each : asked) records_.push_back(&each.request->ask);
-    asking.select(records_, prices, selected_);
+    int32_t depth = depth_that_pays(asked, prices);
+    asking.select(records_, prices, static_cast<double>(std::min(depth, kDeepest / 4)), selected_);
     limits.assign(asked.size(), 0);
     pause_ = 0;
     for (std::size_t i = 0; i < asked.size(); ++i) {
         Request& request = *asked[i].request;
         request.useful = asked[i].most > 0;
         if (selected_[i]) limits[i] = std::min(asked[i].most, static_cast<int32_t>(std::lround(request.reach)));
+        if (request.chains && request.source >= 0) limits[i] = std::min(limits[i], depth);
+        request.limit_before = request.limit;
         request.limit = limits[i];
         request.seen_at = asking.step();
     }
     if (std::find(selected_.begin(), selected_.end(), 1) == selected_.end()) pause_ = asking.pause(records_);
+}
+
+// Drafts share their passes: a level is made as long as its draft tokens together save more than it takes.
+int32_t Planner::depth_that_pays(const std::vector<Asked>& asked, const Prices& prices) {
+    double of_level = asking.of_level();
+    if (of_level <= kLeastLevel * prices.plain_step) return kDeepest;
+    reached_.assign(asked.size(), 1.0);
+    int32_t depth = 1;
+    for (; depth < kDeepest; ++depth) {
+        double saved = 0.0;
+        for (std::size_t i = 0; i < asked.size(); ++i) {
+            const Request& request = *asked[i].request;
+            if (request.source < 0) continue;
+            reached_[i] *= survival.at_depth(request.source, depth);
+            saved += std::max(0.0, reached_[i] * prices.accepted - prices.verified);
+        }
+        if (depth > 1 && saved <= of_level) break;  // so deep does not pay; whether to ask at all is decided already
+    }
+    bool explores = ++num_bounded_ % kExploreInterval == 0;
+    return depth - 1 + (explores ? 1 : 0) > 0 ? depth - 1 + (explores ? 1 : 0) : 1;
+}
+
+void Planner::asked(double seconds, std::size_t num_asked) {
+    asking_seconds_ = seconds;  // how deep the drafts are shows when they are chosen from
+    num_asked_ = num_asked;
 }
 
 void Planner::skip(int64_t steps) {
@@ -102,10 +143,14 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
     std::vector<std::size_t> widths(count, 0);
     for (std::size_t n = 0; n < taken; ++n) ++widths[ranked_[n].place];
     chosen.assign(count, {});
+    double deepest = 0.0;
     for (std::size_t i = 0; i < count; ++i) {
         Request& request = *requests[i];
         request.predicted.clear();
         if (drafts[i] == nullptr) continue;
+        request.source = latest_source_[request.warmth] = drafts[i]->source;
+        request.chains = request.chains && drafts[i]->is_chain;
+        deepest = std::max(deepest, static_cast<double>(drafts[i]->size()));
         request.budgeted = most > 0;
         // drafters that state nothing: only asking shows whether their draft tokens are right
         if (drafts[i]->stated.empty()) asking.revive(request.ask);
@@ -123,6 +168,8 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
             request.predicted.push_back(predicted);
         }
     }
+    if (asking_seconds_ > 0.0) asking.record_cost(asking_seconds_, num_asked_, deepest);
+    asking_seconds_ = 0.0;
 }
 
 std::size_t Planner::explored(std::size_t best, bool pays, std::size_t num_ranked) {
@@ -137,8 +184,8 @@ void Planner::learn(const Outcome& outcome) {
     if (outcome.proposed != nullptr && !outcome.tokens.empty())
         survival.observe(*outcome.proposed, outcome.tokens, &request.odds);
     int64_t accepted = static_cast<int64_t>(outcome.path.size());
+    if (request.limit_before > 0 && request.budgeted) asking.record(request.ask, accepted, outcome.drafted);
     if (outcome.drafted > 0) {
-        asking.record(request.ask, accepted, outcome.drafted);
         std::size_t known = std::min(request.predicted.size(), static_cast<std::size_t>(outcome.drafted));
         for (std::size_t node = 0; node < known; ++node) {
             double predicted = request.predicted[node];
@@ -154,12 +201,14 @@ void Planner::learn(const Outcome& outcome) {
         request.figures.verified += outcome.drafted;
     } else if (outcome.proposed != nullptr && !request.budgeted) {
         request.ask.take_back();
+    } else if (outcome.proposed != nullptr && first_is_right(*outcome.proposed, outcome.tokens)) {
+        asking.revive(request.ask);  // it was right, though it was not trusted: the text may have changed
     }
     request.predicted.clear();
     if (!outcome.decodes) return;
     Reason reason = outcome.drafted > 0           ? Reason::kVerified
                     : outcome.proposed != nullptr ? (request.budgeted ? Reason::kDoesNotPay : Reason::kBudget)
-                    : request.limit > 0           ? Reason::kNoDraft
+                    : request.limit_before > 0    ? Reason::kNoDraft
                     : request.useful              ? Reason::kAskedRarely
                                                   : Reason::kNotWanted;
     count(request, reason, outcome.drafted, 1);

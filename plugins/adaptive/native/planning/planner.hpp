@@ -3,6 +3,7 @@
 // Knows no Python: requests come as what is read of them. Owns what is known of each running request.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,9 +28,11 @@ struct Request {
     RequestFigures figures;
     int warmth = 0;  // class of its temperature: draft tokens are right as often as others at about the same
     double reach;    // draft tokens that are worth asking for
-    int32_t limit = 0;
+    int32_t limit = 0, limit_before = 0;  // draft tokens that were asked for in the latest step, and in the one before
     bool useful = false, budgeted = true;
     int64_t seen_at = 0;            // the last step in which it was one of those to ask
+    int source = -1;                // of its latest draft
+    bool chains = true;             // so far, its drafts were chains
     std::vector<double> predicted;  // survival of the draft tokens that were chosen, in the draft's order
 };
 
@@ -53,10 +56,11 @@ class Planner {
     Planner(Objective objective, double min_gain);
 
     Request* find(const std::string& id);
-    Request* find_or_begin(const std::string& id, double temperature, std::size_t num_requests);
+    Request* find_or_begin(const std::string& id, double temperature);
     void forget(const std::string& id) { requests_.erase(id); }
     // Drop what is known of requests other than these.
     void keep_only(const std::vector<std::string>& ids);
+    double level_seconds() const { return asking.of_level(); }
     std::size_t num_known() const { return requests_.size(); }
 
     // The most draft tokens of each request; 0 for those that are not asked.
@@ -73,18 +77,27 @@ class Planner {
 
     void learn(const Outcome& outcome);
 
+    // Asking for so many took so long.
+    void asked(double seconds, std::size_t num_asked);
+
     Survival survival;
     Asking asking;
     Figures figures;
 
    private:
     void count(Request& request, Reason reason, int64_t width, int64_t steps);
+    int32_t depth_that_pays(const std::vector<Asked>& asked, const Prices& prices);
     std::size_t explored(std::size_t best, bool pays, std::size_t num_ranked);
 
     Objective objective_;
     double min_gain_;
     std::unordered_map<std::string, std::unique_ptr<Request>> requests_;
     int64_t pause_ = 0;
+    std::array<int, kWarmths> latest_source_;  // of drafts by the class of their request's temperature
+    double asking_seconds_ = 0.0;              // of the drafts that come next; 0 where that is not known
+    std::size_t num_asked_ = 0;
+    int64_t num_bounded_ = 0;
+    std::vector<double> reached_;  // of each request: P(all draft tokens so far are right)
     int64_t num_unprofitable_ = 0, num_profitable_ = 0;
     std::vector<AskRecord*> records_;
     std::vector<char> selected_;

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from specserve.errors import ConfigError
+from specserve_adaptive.cost_cache import AUTO
 from specserve_adaptive.tier_settings import TIER_SETTINGS, Candidates, TierSettings, check_candidates, read_settings
 
-CACHE_AUTO, CACHE_OFF = "auto", "none"
 Rate = Annotated[float, Meta(gt=0.0, le=1.0)]
 
 
@@ -40,7 +40,7 @@ class AdaptiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of tiers: the same before a narrower one is taken, as a rule negative; None is -0.25."""
     config: str | None = None
     """Of tiers: a TOML or JSON file with these settings, and with candidates by batch size."""
-    cost_cache: str = CACHE_AUTO
+    cost_cache: str = AUTO
     """Where what steps take is kept across starts: a directory; auto is specserve/step-costs below $XDG_CACHE_HOME or
     ~/.cache; none measures at every start."""
 

@@ -7,17 +7,27 @@ from typing import TYPE_CHECKING
 from specserve.errors import ConfigError
 from specserve.hookspecs import hookimpl
 from specserve.speculation.costs import StepCosts
-from specserve.speculation.planning import VerifyAll
+from specserve_adaptive.cost_cache import kept_costs
+from specserve_adaptive.observer import PlannerObserver
 from specserve_adaptive.options import AdaptiveOptions
 from specserve_adaptive.ranked import RankedPlanner
+from specserve_adaptive.static import StaticPlanner
 from specserve_adaptive.tiers import TierPlanner
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
-    from specserve.protocols import DraftPlanner, PlanningRuntime
+    from specserve.protocols import PlanningRuntime
+
+MEASURE_SECONDS = 2.0
 
 
 class AdaptivePlugin:
+    """Its planner and its observer share what was decided. There is one instance per engine."""
+
+    def __init__(self) -> None:
+        self.planner: RankedPlanner | StaticPlanner | TierPlanner | None = None
+        """Set by `make_draft_planner`, which start-up calls before `make_observer`."""
+
     @hookimpl
     def plugin_options(self) -> type[AdaptiveOptions]:
         return AdaptiveOptions
@@ -25,18 +35,33 @@ class AdaptivePlugin:
     @hookimpl
     def make_draft_planner(
         self, config: EngineConfig, options: AdaptiveOptions, runtime: PlanningRuntime
-    ) -> DraftPlanner:
-        most = config.max_draft_tokens
-        if options.mode == "static":
-            assert options.tokens is not None
-            check_width("tokens", options.tokens, most)
-            return VerifyAll(options.tokens)
-        if options.mode == "tiers":
-            settings = options.tiers
-            for candidates in settings.tables.values():
-                check_width("candidates", max(candidates), most)
-            return TierPlanner(settings, most)
-        return RankedPlanner(most, StepCosts(*runtime.measure_costs(2.0)), options.objective or "fair")
+    ) -> RankedPlanner | StaticPlanner | TierPlanner:
+        self.planner = make_planner(config.max_draft_tokens, options, runtime)
+        return self.planner
+
+    @hookimpl
+    def make_observer(self) -> PlannerObserver:
+        assert self.planner is not None
+        return PlannerObserver(self.planner)
+
+
+def make_planner(
+    most: int, options: AdaptiveOptions, runtime: PlanningRuntime
+) -> RankedPlanner | StaticPlanner | TierPlanner:
+    """Raises ConfigError for options that exceed the engine's limit of draft tokens, `most`."""
+    if options.mode == "static":
+        assert options.tokens is not None
+        check_width("tokens", options.tokens, most)
+        return StaticPlanner(options.tokens)
+    if options.mode == "tiers":
+        settings = options.tiers
+        for candidates in settings.tables.values():
+            check_width("candidates", max(candidates), most)
+        return TierPlanner(settings, most)
+    if not runtime.drafters:  # nothing to plan for, and nothing to measure
+        return StaticPlanner(0)
+    costs = StepCosts(*kept_costs(options.cost_cache, runtime, MEASURE_SECONDS))
+    return RankedPlanner(most, costs, options.objective or "fair", runtime.drafters)
 
 
 def check_width(name: str, width: int, most: int) -> None:

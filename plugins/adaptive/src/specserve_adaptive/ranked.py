@@ -8,35 +8,46 @@ from __future__ import annotations
 
 import time
 from array import array
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from specserve.batch.drafts import first, keep
+from specserve.types import PlannerFigures
 from specserve_adaptive._native import Planner
+from specserve_adaptive.observer import cost_metrics, decision_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
+    from specserve.protocols import Metric
     from specserve.speculation.costs import StepCosts
     from specserve.types import Draft, Verdict
 
 MIN_GAIN = 0.005
 """Gain, in logarithms of one request's speed, below which nothing is verified: it lies within the estimates' error."""
-FIRST_GUESSES, GUESSES_RATE = 3.0, 0.05
+FIRST_GUESSES, GUESSES_RATE = 3.0, 0.1
 """Draft tokens of a request, for the time that one takes: before any is verified, and the rate of their moving
 average."""
+FIRST_STEPS, COSTS_INTERVAL = 64, 3
+"""From all of so many steps with draft tokens, and then from one in so many, it is learned what they take."""
 PRICES_INTERVAL = 8
 """Steps after which prices are computed anew."""
 
 
 class RankedPlanner:
-    """`specserve.protocols.DraftPlanner`, `CostSharer` and `CostLearner`."""
+    """`specserve.protocols.DraftPlanner` with everything that is optional."""
 
     def __init__(
-        self, max_draft_tokens: int, costs: StepCosts, objective: Literal["fair", "throughput", "latency"]
+        self,
+        max_draft_tokens: int,
+        costs: StepCosts,
+        objective: Literal["fair", "throughput", "latency"] = "fair",
+        drafters: Sequence[str] = (),
     ) -> None:
-        self.max_draft_tokens, self.costs = max_draft_tokens, costs
+        self.max_draft_tokens, self.costs, self.objective = max_draft_tokens, costs, objective
+        self.bounds_depth = len(drafters) == 1
+        """Of several drafters the costs of each are not told apart here: they bound their depth themselves."""
         self.native = self.calibration = Planner(objective, MIN_GAIN)
         self.guesses_per_draft = FIRST_GUESSES
         """Verified ones, a moving average."""
@@ -81,6 +92,8 @@ class RankedPlanner:
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         began = time.perf_counter()
         drafts = [request.draft for request in requests]
+        if self.costs.wants_plain(len(requests)):
+            budget = 0
         most = min(max(budget, 0), sum(len(draft.tokens) for draft in drafts if draft is not None))
         curve = self.curve(base_rows, len(requests), most)
         chosen = [
@@ -99,14 +112,29 @@ class RankedPlanner:
             self.curves[rows, requests] = self.num_steps, curve
         return curve
 
+    def request_figures(self, request_id: str) -> PlannerFigures | None:
+        numbers = self.native.figures_of(request_id)
+        return None if numbers is None else PlannerFigures(numbers["steps"], numbers["predicted"])
+
+    def describe(self) -> dict[str, Any]:
+        figures = self.native.figures()
+        errors = {str(requests): error for requests, error in self.costs.usual_errors().items()}
+        return {"mode": "ranked", "objective": self.objective, **figures, "step_cost_errors": errors}
+
+    def metrics(self) -> Iterator[Metric]:
+        yield from decision_metrics(self.native)
+        yield from cost_metrics(self.costs)
+
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
-        spans = batch.spans
-        drafted = batch.num_rows - len(spans)
+        self.native.learn(batch.spans, verdict.spans)
+        is_plain = batch.num_rows == len(batch.spans)
+        if not is_plain and self.num_steps > FIRST_STEPS and self.num_steps % COSTS_INTERVAL:
+            return
         self.costs.observe(batch, seconds)
-        if drafted and batch.only_decodes:
-            num_drafts = sum(span.drafted > 0 for span in spans)
-            self.guesses_per_draft += GUESSES_RATE * (drafted / num_drafts - self.guesses_per_draft)
-        self.native.learn(spans, verdict.spans)
+        num_drafts = sum(span.drafted > 0 for span in batch.spans)
+        if num_drafts:
+            drafted = sum(span.drafted for span in batch.spans) / num_drafts
+            self.guesses_per_draft += GUESSES_RATE * (drafted - self.guesses_per_draft)
 
 
 def cut(draft: Draft | None, nodes: int | list[int] | None) -> Draft | None:

@@ -7,12 +7,14 @@ It knows neither costs nor the single request; it is there for comparison, and f
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from specserve.protocols import Metric
 from specserve.speculation.planning import VerifyAll, most_useful
+from specserve_adaptive.observer import GAUGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
@@ -87,6 +89,17 @@ class TierPlanner(VerifyAll):
         tier = self.tier_of(len(requests))
         tier.begin_step()
         return [most_useful(request, min(tier.width, self.max_draft_tokens)) for request in requests]
+
+    def describe(self) -> dict[str, Any]:
+        widths = {str(size): tier.width for size, tier in zip(self.sizes, self.tiers, strict=True)}
+        return {"mode": "tiers", "width_by_batch_size": widths}
+
+    def metrics(self) -> Iterator[Metric]:
+        for size, tier in zip(self.sizes, self.tiers, strict=True):
+            labels = (("batch_size", str(size)),)
+            yield Metric("specserve_adaptive_tier", "Present width, by smallest batch size", GAUGE, tier.width, labels)
+            help = "Moving average of accepted draft tokens per draft"
+            yield Metric("specserve_adaptive_tier_accepted", help, GAUGE, tier.average or 0.0, labels)
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         accepted = [len(decided.path) for span, decided in zip(batch.spans, verdict.spans, strict=True) if span.drafted]

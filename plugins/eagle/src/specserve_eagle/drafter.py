@@ -46,7 +46,7 @@ class EagleDrafter:
 
     def connect(self, runtime: DraftRuntime) -> None:
         self.runtime, self.passes = runtime, runtime.draft_pass(self.model.head)
-        if self.needs.step_costs:
+        if self.needs.step_costs and not (runtime.depth_is_planned and self.topk == 1):
             assert runtime.costs is not None
             self.depth = AutoDepth(runtime.costs)
 

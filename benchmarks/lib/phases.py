@@ -1,0 +1,72 @@
+"""Workloads whose text changes: phases that repeat themselves and phases that do not, in turns or side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.lib.decoding import Decoded, decode_in_slices
+from benchmarks.lib.workload import NUM_TOKENS, edit_prompt, prompts, seeded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specserve.engine.engine import Engine
+    from specserve.protocols import Tokenizer
+    from specserve.types import GenerateRequest
+
+LOW, HIGH, MIXED = "low", "high", "mixed"
+TRANSITION = (LOW, HIGH, LOW, HIGH)
+FILE_LEN, TEXT_LEN = 400, 400
+LEAST_REQUESTS = 8
+"""A phase serves at least so many, one group after the other."""
+
+
+class Phase(NamedTuple):
+    """A stretch of the workload. `groups`: requests that run concurrently, one group after the other."""
+
+    name: str
+    groups: list[list[GenerateRequest]]
+
+    @property
+    def num_tokens(self) -> int:
+        return NUM_TOKENS * sum(map(len, self.groups))
+
+
+class Phases:
+    """Makes the phases of every round; no prompt comes twice."""
+
+    def __init__(self, tokenizer: Tokenizer, num_requests: int) -> None:
+        self.tokenizer = tokenizer
+        self.texts = iter(prompts(tokenizer, num_requests, TEXT_LEN))
+        self.num_made = 0
+
+    def request(self, repeats: bool) -> GenerateRequest:
+        """Greedy, of an edited copy; or sampled, of new text."""
+        self.num_made += 1
+        text = next(self.texts)
+        if repeats:
+            return seeded(f"high{self.num_made}", edit_prompt(self.tokenizer, text), 0.0, self.num_made)
+        return seeded(f"low{self.num_made}", text, 1.0, self.num_made)
+
+    def make(self, name: str, concurrent: int) -> Phase:
+        """With `mixed`, every other request of a group repeats itself."""
+        groups = [
+            [self.request(name == HIGH or (name == MIXED and i % 2 == 0)) for i in range(concurrent)]
+            for _ in range(max(1, LEAST_REQUESTS // concurrent))
+        ]
+        return Phase(name, groups)
+
+
+def in_turns(engines: Mapping[str, Engine], phase: Phase) -> dict[str, Decoded]:
+    """What each engine does with the phase; all run it at the same time, a few steps each."""
+    sums = dict.fromkeys(engines, Decoded())
+    for group in phase.groups:
+        running = {name: decode_in_slices(engine, group) for name, engine in engines.items()}
+        while running:
+            for name in list(running):
+                part = next(running[name], None)
+                if part is None:
+                    del running[name]
+                else:
+                    sums[name] = sums[name].plus(part)
+    return sums

@@ -1,0 +1,91 @@
+"""What steps take, kept across starts: one JSON file for each machine, model and configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.errors import ConfigError
+from specserve.protocols import CostTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specserve.protocols import PlanningRuntime
+
+logger = logging.getLogger(__name__)
+AUTO, OFF = "auto", "none"
+
+
+class Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a file."""
+
+    identity: dict[str, str]
+    rows: list[int]
+    seconds: list[float]
+    per_key: float
+    buckets: list[int]
+
+    @property
+    def is_sound(self) -> bool:
+        ascends = bool(self.rows) and self.rows == sorted(set(self.rows)) and self.rows[0] > 0
+        return ascends and len(self.rows) == len(self.seconds) and min(self.seconds) > 0.0 and self.per_key >= 0.0
+
+
+def kept_costs(where: str, runtime: PlanningRuntime, seconds: float) -> CostTable:
+    """Those of an earlier start with the same identity; else measured in about so long, and kept.
+
+    `where`: a directory, auto or none. Raises ConfigError for a directory that cannot be used.
+    """
+    if where == OFF:
+        return runtime.measure_costs(seconds)
+    file = directory(where) / f"{digest(runtime.identity)}.json"
+    known = read(file, runtime.identity)
+    if known is not None:
+        return known
+    table = runtime.measure_costs(seconds)
+    try:
+        write(file, runtime.identity, table)
+    except OSError as error:
+        if where != AUTO:
+            raise ConfigError(
+                f"adaptive.cost_cache={where!r}: {error}. Name a directory that can be written to, or none."
+            ) from None
+        logger.warning("adaptive: what steps take is measured at every start, since it cannot be kept: %s", error)
+    return table
+
+
+def directory(where: str) -> Path:
+    if where != AUTO:
+        return Path(where)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "specserve" / "step-costs"
+
+
+def digest(identity: Mapping[str, str]) -> str:
+    return hashlib.sha256(msgspec.json.encode(dict(sorted(identity.items())))).hexdigest()[:32]
+
+
+def read(file: Path, identity: Mapping[str, str]) -> CostTable | None:
+    """None for a file that is not there, is damaged or is of something else: it is measured and written anew."""
+    try:
+        kept = msgspec.json.decode(file.read_bytes(), type=Kept)
+    except (OSError, msgspec.DecodeError):
+        return None
+    if kept.identity != dict(identity) or not kept.is_sound:
+        return None
+    return CostTable(kept.rows, kept.seconds, kept.per_key, tuple(kept.buckets))
+
+
+def write(file: Path, identity: Mapping[str, str], table: CostTable) -> None:
+    """Whole or not at all: another server may read it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    kept = Kept(dict(identity), list(table.rows), list(table.seconds), table.per_key, list(table.buckets))
+    unfinished = file.with_suffix(f".{os.getpid()}")
+    unfinished.write_bytes(msgspec.json.encode(kept))
+    unfinished.replace(file)

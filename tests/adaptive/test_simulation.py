@@ -1,0 +1,92 @@
+"""The ranked planner where survival and cost are known: what it gains, and how fast it follows a change."""
+
+from __future__ import annotations
+
+import pytest
+from simulation import Simulation
+
+
+def cheap(rows):
+    return 1.0 + 0.02 * (rows - 1)
+
+
+def dear(rows):
+    return float(rows)
+
+
+def best_static(right, step_seconds, asking, num_requests=1):
+    """Tokens per second of each request at the best fixed width, all requests alike."""
+    speeds = []
+    for width in range(17):
+        gained = 1 + sum(right**d for d in range(1, width + 1))
+        speeds.append(gained / (step_seconds(num_requests * (1 + width)) + (width > 0) * asking * num_requests))
+    return max(speeds)
+
+
+@pytest.mark.parametrize("right", [0.05, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("step_seconds", [cheap, dear])
+def test_it_comes_near_the_best_fixed_width_of_every_text(right, step_seconds):
+    simulation = Simulation([right], step_seconds=step_seconds).run(1500)
+    best = best_static(right, step_seconds, simulation.asking)
+    assert simulation.speed(1000)[0] > 0.94 * best
+
+
+def test_a_text_that_begins_to_repeat_is_drafted_within_fifty_steps_and_one_that_ends_is_not():
+    simulation = Simulation([0.02], step_seconds=lambda rows: 1.0 + 0.2 * (rows - 1), asking=0.1).run(400)
+    assert simulation.mean_width(100) < 0.5
+    simulation.right = [0.97]
+    simulation.run(100)
+    assert simulation.mean_width(50) > 3
+    simulation.right = [0.02]
+    simulation.run(100)
+    assert simulation.mean_width(50) < 0.5
+
+
+def test_steps_that_become_dear_or_cheap_are_followed_within_fifty():
+    simulation = Simulation([0.8], step_seconds=cheap).run(300)
+    assert simulation.mean_width(50) > 3
+    simulation.step_seconds = dear
+    simulation.run(100)
+    assert simulation.mean_width(50) < 1
+    simulation.step_seconds = cheap
+    simulation.run(100)
+    assert simulation.mean_width(50) > 3
+
+
+def test_no_drafter_is_locked_out_for_ever():
+    simulation = Simulation([0.0], step_seconds=dear, asking=0.5).run(2000)
+    before = simulation.asked[0]
+    assert before < 100
+    simulation.run(500)
+    assert simulation.asked[0] >= before + 3
+
+
+@pytest.mark.parametrize("objective", ["fair", "throughput", "latency"])
+def test_no_request_starves(objective):
+    """One request could fill every step with draft tokens that are right; seven have none that are."""
+    simulation = Simulation([0.999] + [0.0] * 7, step_seconds=lambda rows: 1.0 + 0.1 * rows, objective=objective)
+    simulation.run(600)
+    plain = 1 / simulation.step_seconds(8)
+    assert min(simulation.speed(300)) > plain / 4
+
+
+def test_objectives_differ_in_whom_they_let_wait():
+    def run(objective):
+        simulation = Simulation([0.98, 0.0], step_seconds=lambda rows: 1.0 + 0.1 * (rows - 2), objective=objective)
+        return simulation.run(600).speed(300)
+
+    fair, throughput, latency = run("fair"), run("throughput"), run("latency")
+    assert sum(throughput) >= 0.97 * sum(fair) > 1.2 * sum(latency)
+    assert latency[1] > fair[1] * 1.1
+
+
+def test_predictions_are_calibrated_after_a_hundred_steps_of_a_text():
+    simulation = Simulation([0.7] * 4, step_seconds=cheap, stated=0.95)
+    for right in (0.7, 0.9, 0.5, 0.8):
+        simulation.right = [right] * 4
+        simulation.run(100)
+        before = simulation.planner.native.figures()
+        simulation.run(300)
+        after = simulation.planner.native.figures()
+        predicted, accepted, verified = (after[key] - before[key] for key in ("predicted", "accepted", "verified"))
+        assert abs(predicted - accepted) / verified < 0.05
