@@ -1,0 +1,84 @@
+"""What steps take, kept across starts: found again, or measured anew where it is of something else or damaged."""
+
+from __future__ import annotations
+
+import pytest
+
+from specserve.errors import ConfigError
+from specserve.protocols import CostTable
+from specserve.testing.engines import make_engine
+from specserve_adaptive.cost_cache import kept_costs
+
+TABLE = CostTable([1, 8], [0.5, 0.75], 1e-6, (1, 8))
+
+
+class Runtime:
+    drafters = ("some",)
+
+    def __init__(self, **identity):
+        self.identity = {"model": "toy", **identity}
+        self.num_measured = 0
+
+    def measure_costs(self, seconds):
+        self.num_measured += 1
+        return TABLE
+
+
+def test_the_second_start_measures_nothing(tmp_path):
+    first, second = Runtime(), Runtime()
+    assert kept_costs(str(tmp_path / "new" / "folder"), first, 2.0) == TABLE
+    assert kept_costs(str(tmp_path / "new" / "folder"), second, 2.0) == TABLE
+    assert (first.num_measured, second.num_measured) == (1, 0)
+
+
+def test_another_machine_or_configuration_is_measured(tmp_path):
+    other = Runtime(device="another")
+    kept_costs(str(tmp_path), Runtime(), 2.0)
+    kept_costs(str(tmp_path), other, 2.0)
+    assert other.num_measured == 1
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", [
+    b"", b"{", b"[]", lambda text: text[:-9], lambda text: text.replace(b"0.75", b"-1.0"),
+    lambda text: text.replace(b'"rows":[1,8]', b'"rows":[8,1]'), lambda text: text.replace(b"toy", b"other"),
+])  # fmt: skip
+def test_a_damaged_file_is_written_anew(tmp_path, damage):
+    kept_costs(str(tmp_path), Runtime(), 2.0)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(damage(file.read_bytes()) if callable(damage) else damage)
+    again, third = Runtime(), Runtime()
+    assert kept_costs(str(tmp_path), again, 2.0) == TABLE
+    assert again.num_measured == 1
+    kept_costs(str(tmp_path), third, 2.0)
+    assert third.num_measured == 0
+
+
+def test_none_keeps_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept_costs("none", Runtime(), 2.0)
+    assert not list(tmp_path.iterdir())
+
+
+def test_auto_is_in_the_users_cache_and_goes_on_without(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kept_costs("auto", Runtime(), 2.0)
+    assert len(list((tmp_path / "cache" / "specserve" / "step-costs").iterdir())) == 1
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert kept_costs("auto", Runtime(), 2.0) == TABLE
+    assert "measured at every start, since it cannot be kept" in caplog.text
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"adaptive.cost_cache=.*Name a directory that can be written to, or none"):
+        kept_costs(str(tmp_path / "file"), Runtime(), 2.0)
+
+
+def test_an_engine_keeps_what_it_measured(toy_model, tmp_path):
+    options = {"adaptive": {"cost_cache": str(tmp_path)}}
+    engines = [make_engine(toy_model, plugins=("ngram", "adaptive"), plugin_options=options).engine for _ in range(2)]
+    assert len(list(tmp_path.iterdir())) == 1
+    first, second = (engine.planner.planner.costs for engine in engines)
+    assert first.table == second.table
