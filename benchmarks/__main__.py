@@ -31,6 +31,7 @@ CASES = {
     "lora": "throughput on the base model, under one adapter and under eight",
     "speculation": "throughput with n-gram speculation against plain decoding",
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
+    "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
     "gpu": "on a CUDA device: the demo model and an 8B shape, plain, drafted and under adapters, against transformers",
     "tiles": "on a CUDA device: the linear kernel by tile against cuBLAS, and whether bits depend on the tile",
@@ -42,6 +43,7 @@ ON_CUDA = ("gpu", "tiles")
 """Run only where they are named."""
 ALIASES = {"pays": "speculation"}
 FLAGS = {
+    "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
     "kernels": "[--model demo|half-billion|DIR]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",

@@ -68,3 +68,21 @@ def draw(axes: Axes, panel: Panel, number: int) -> None:
     axes.minorticks_off()
     axes.grid(color="#d0d7de")
     axes.legend(frameon=False)
+
+
+def save_bars(groups: Mapping[str, Mapping[str, float]], path: Path) -> None:
+    """Groups of bars, one panel each: every value in relation to the first of its group."""
+    require_matplotlib()
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "specserve", "font.size": 8}):
+        figure = Figure(figsize=(PANEL_INCHES[0], 1.6 * len(groups)), layout="constrained")
+        column = figure.subplots(len(groups), 1, squeeze=False)[:, 0]
+        for axes, (title, values) in zip(column, groups.items(), strict=True):
+            first = next(iter(values.values()))
+            names = list(values)[::-1]
+            axes.barh(names, [values[name] / first for name in names], color=COLORS[0])
+            axes.axvline(1.0, color=COLORS[1], linewidth=1)
+            axes.set(title=title)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
