@@ -9,7 +9,9 @@ from specserve.engine.description import describe_planner
 from specserve.server.usage import speculation_metrics
 from specserve.testing.engines import run_requests
 
-REASONS = {"verified", "does not pay", "budget", "no draft", "asked rarely", "not wanted"}
+REASONS = {
+    "verified", "does not pay", "budget", "plain step measured", "no draft", "asked rarely", "not wanted",
+}  # fmt: skip
 
 
 def samples(engine):

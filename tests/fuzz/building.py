@@ -101,6 +101,9 @@ def build_tested(
         setup.options["eagle"] = {"model": str(files.model), **plan.eagle}
     if "repeat" in plan.drafters:
         setup.options["repeat"] = {"width": plan.repeat_width}
+    if plan.planner == "adaptive" and plan.drafters:
+        setup.names.append("adaptive")
+        setup.options["adaptive"] = {"cost_cache": "none", **(plan.adaptive if plan.max_draft_tokens else {})}
     setup.extra.update(drafter_plugins(drafters) | planner_plugin(plan) | observer_plugin(plan))
     num_blocks = max(2, math.ceil(plan.room * -(-plan.max_model_len // plan.block_size)))
     return build(

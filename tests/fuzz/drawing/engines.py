@@ -83,12 +83,20 @@ def draw_graphs(rng: random.Random, budget: int) -> dict[str, Any]:
     return fields
 
 
+ADAPTIVE: tuple[dict[str, Any], ...] = (
+    {}, {}, {"objective": "throughput"}, {"objective": "latency"}, {"mode": "static", "tokens": 1},
+    {"mode": "tiers", "candidates": [0, 1], "warm_up": 1, "interval": 1},
+)  # fmt: skip
+"""Of the adaptive plugin."""
+
+
 def draw_parts(rng: random.Random) -> dict[str, Any]:
     """Parts of the fuzzer's own beside its drafters."""
     processor = rng.choice((None, None, None, "apply", "edit"))
     parts = ("planner", "observer", *(["processor"] if processor else ()))
     return {
-        "planner": rng.choice(("cost", "cost", "all", "all", "chaos", "chaos")),
+        "planner": rng.choice(("cost", "cost", "all", "all", "chaos", "chaos", "adaptive", "adaptive")),
+        "adaptive": rng.choice(ADAPTIVE),
         "processor": processor,
         "faulty": tuple(part for part in parts if rng.random() < 0.15),
     }

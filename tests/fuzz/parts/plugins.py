@@ -56,7 +56,7 @@ def drafter_plugins(drafters: Mapping[str, Oracle]) -> dict[str, InProcessPlugin
 
 def planner_plugin(plan: EnginePlan) -> dict[str, InProcessPlugin]:
     """Nothing where the engine's own planner plans."""
-    if not plan.drafters or (plan.planner == "cost" and "planner" not in plan.faulty):
+    if not plan.drafters or plan.planner == "adaptive" or (plan.planner == "cost" and "planner" not in plan.faulty):
         return {}
     most, rng = plan.max_draft_tokens, random.Random(f"{plan.seed}/planner")
     planner: Any = VerifyAll(most) if plan.planner == "all" else Chaos(most, rng)

@@ -46,7 +46,7 @@ class BoundPlanner {
     }
 
     // Of each request: None, the number of its draft's first tokens, or the nodes to verify.
-    nb::list choose(nb::handle requests, const Seconds& seconds, int64_t budget) {
+    nb::list choose(nb::handle requests, const Seconds& seconds, int64_t budget, bool measure) {
         static const Name draft("draft");
         std::size_t count = size_of(requests);
         drafts_.resize(std::max(drafts_.size(), count));
@@ -62,7 +62,8 @@ class BoundPlanner {
         });
         if (seconds.size() == 0) throw std::invalid_argument("seconds must begin with those of a plain step");
         std::size_t most = std::min(seconds.size() - 1, static_cast<std::size_t>(std::max<int64_t>(budget, 0)));
-        planner_.choose(known_, proposed_, seconds.data(), most, chosen_);
+        Withheld withheld = measure ? Withheld::kMeasured : most == 0 ? Withheld::kBudget : Withheld::kNo;
+        planner_.choose(known_, proposed_, seconds.data(), most, withheld, chosen_);
         nb::list result;
         for (const std::vector<int32_t>& nodes : chosen_) result.append(as_choice(nodes));
         return result;
@@ -214,7 +215,8 @@ NB_MODULE(_native, module) {
         .def(nb::init<const std::string&, double>(), nb::arg("objective"), nb::arg("min_gain"))
         .def("limits", &BoundPlanner::limits, nb::arg("requests"), nb::arg("most"), nb::arg("accepted"),
              nb::arg("verified"), nb::arg("plain_step"))
-        .def("choose", &BoundPlanner::choose, nb::arg("requests"), nb::arg("seconds"), nb::arg("budget"))
+        .def("choose", &BoundPlanner::choose, nb::arg("requests"), nb::arg("seconds"), nb::arg("budget"),
+             nb::arg("measure") = false)
         .def("learn", &BoundPlanner::learn, nb::arg("spans"), nb::arg("decided"))
         .def("pause", &BoundPlanner::pause)
         .def("skip", &BoundPlanner::skip, nb::arg("steps"))

@@ -9,9 +9,9 @@
 namespace adaptive {
 
 // Why a request verified what it did in a step.
-enum class Reason { kVerified, kDoesNotPay, kBudget, kNoDraft, kAskedRarely, kNotWanted };
-constexpr int kNumReasons = 6;
-constexpr const char* kReasonNames[kNumReasons] = {"verified", "does not pay", "budget",
+enum class Reason { kVerified, kDoesNotPay, kBudget, kMeasured, kNoDraft, kAskedRarely, kNotWanted };
+constexpr int kNumReasons = 7;
+constexpr const char* kReasonNames[kNumReasons] = {"verified", "does not pay", "budget",    "plain step measured",
                                                    "no draft", "asked rarely", "not wanted"};
 
 struct RequestFigures {

@@ -127,7 +127,9 @@ void Planner::count(Request& request, Reason reason, int64_t width, int64_t step
 }
 
 void Planner::choose(const std::vector<Request*>& requests, const std::vector<const Draft*>& drafts,
-                     const double* seconds, std::size_t most, std::vector<std::vector<int32_t>>& chosen) {
+                     const double* seconds, std::size_t most, Withheld withheld,
+                     std::vector<std::vector<int32_t>>& chosen) {
+    if (withheld != Withheld::kNo) most = 0;
     std::size_t count = requests.size();
     survivals_.resize(count);
     orders_.resize(count);
@@ -147,11 +149,12 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
     for (std::size_t i = 0; i < count; ++i) {
         Request& request = *requests[i];
         request.predicted.clear();
+        request.withheld = Withheld::kNo;
         if (drafts[i] == nullptr) continue;
         request.source = latest_source_[request.warmth] = drafts[i]->source;
         request.chains = request.chains && drafts[i]->is_chain;
         deepest = std::max(deepest, static_cast<double>(drafts[i]->size()));
-        request.budgeted = most > 0;
+        request.withheld = withheld;
         // drafters that state nothing: only asking shows whether their draft tokens are right
         if (drafts[i]->stated.empty()) asking.revive(request.ask);
         double width = static_cast<double>(widths[i]);
@@ -184,7 +187,8 @@ void Planner::learn(const Outcome& outcome) {
     if (outcome.proposed != nullptr && !outcome.tokens.empty())
         survival.observe(*outcome.proposed, outcome.tokens, &request.odds);
     int64_t accepted = static_cast<int64_t>(outcome.path.size());
-    if (request.limit_before > 0 && request.budgeted) asking.record(request.ask, accepted, outcome.drafted);
+    if (request.limit_before > 0 && request.withheld == Withheld::kNo)
+        asking.record(request.ask, accepted, outcome.drafted);
     if (outcome.drafted > 0) {
         std::size_t known = std::min(request.predicted.size(), static_cast<std::size_t>(outcome.drafted));
         for (std::size_t node = 0; node < known; ++node) {
@@ -199,18 +203,23 @@ void Planner::learn(const Outcome& outcome) {
         figures.verified += outcome.drafted;
         request.figures.accepted += accepted;
         request.figures.verified += outcome.drafted;
-    } else if (outcome.proposed != nullptr && !request.budgeted) {
+    } else if (outcome.proposed != nullptr && request.withheld != Withheld::kNo) {
         request.ask.take_back();
     } else if (outcome.proposed != nullptr && first_is_right(*outcome.proposed, outcome.tokens)) {
         asking.revive(request.ask);  // it was right, though it was not trusted: the text may have changed
     }
     request.predicted.clear();
     if (!outcome.decodes) return;
-    Reason reason = outcome.drafted > 0           ? Reason::kVerified
-                    : outcome.proposed != nullptr ? (request.budgeted ? Reason::kDoesNotPay : Reason::kBudget)
-                    : request.limit_before > 0    ? Reason::kNoDraft
-                    : request.useful              ? Reason::kAskedRarely
-                                                  : Reason::kNotWanted;
+    Reason reason = request.useful ? Reason::kAskedRarely : Reason::kNotWanted;
+    if (outcome.drafted > 0) {
+        reason = Reason::kVerified;
+    } else if (outcome.proposed != nullptr) {
+        reason = request.withheld == Withheld::kBudget     ? Reason::kBudget
+                 : request.withheld == Withheld::kMeasured ? Reason::kMeasured
+                                                           : Reason::kDoesNotPay;
+    } else if (request.limit_before > 0) {
+        reason = Reason::kNoDraft;
+    }
     count(request, reason, outcome.drafted, 1);
 }
 

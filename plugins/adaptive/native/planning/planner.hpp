@@ -22,6 +22,9 @@ namespace adaptive {
 constexpr int kWarmths = 9;
 int warmth_of(double temperature);
 
+// Why a draft was not weighed at all.
+enum class Withheld { kNo, kBudget, kMeasured };
+
 struct Request {
     AskRecord ask;
     RequestOdds odds;
@@ -29,7 +32,8 @@ struct Request {
     int warmth = 0;  // class of its temperature: draft tokens are right as often as others at about the same
     double reach;    // draft tokens that are worth asking for
     int32_t limit = 0, limit_before = 0;  // draft tokens that were asked for in the latest step, and in the one before
-    bool useful = false, budgeted = true;
+    bool useful = false;
+    Withheld withheld = Withheld::kNo;
     int64_t seen_at = 0;            // the last step in which it was one of those to ask
     int source = -1;                // of its latest draft
     bool chains = true;             // so far, its drafts were chains
@@ -72,8 +76,9 @@ class Planner {
     void skip(int64_t steps);
 
     // Which nodes of each draft to verify. drafts[i] is null without one; seconds[n]: of a step with n draft tokens.
+    // `withheld`: why nothing is to be verified in this step, whatever it would gain.
     void choose(const std::vector<Request*>& requests, const std::vector<const Draft*>& drafts, const double* seconds,
-                std::size_t most, std::vector<std::vector<int32_t>>& chosen);
+                std::size_t most, Withheld withheld, std::vector<std::vector<int32_t>>& chosen);
 
     void learn(const Outcome& outcome);
 

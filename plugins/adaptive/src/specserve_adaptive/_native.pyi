@@ -38,10 +38,10 @@ class Planner:
         """So many steps ran without it."""
 
     def choose(
-        self, requests: Sequence[Request], seconds: Sequence[float] | memoryview, budget: int
+        self, requests: Sequence[Request], seconds: Sequence[float] | memoryview, budget: int, measure: bool = False
     ) -> list[int | list[int] | None]:
         """Of each request's draft the nodes to verify, or how many of its first; None for none. seconds[n]: a buffer of
-        what a step with n draft tokens takes, never falling."""
+        what a step with n draft tokens takes, never falling. `measure`: none, to see what a plain step takes."""
 
     def learn(self, spans: Sequence[Span], decided: list[SpanVerdict]) -> None:
         """What became of a step."""

@@ -92,15 +92,12 @@ class RankedPlanner:
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         began = time.perf_counter()
         drafts = [request.draft for request in requests]
-        if self.costs.wants_plain(len(requests)):
-            budget = 0
         most = min(max(budget, 0), sum(len(draft.tokens) for draft in drafts if draft is not None))
         curve = self.curve(base_rows, len(requests), most)
-        chosen = [
-            cut(draft, nodes) for draft, nodes in zip(drafts, self.native.choose(requests, curve, most), strict=True)
-        ]
+        chosen = self.native.choose(requests, curve, most, self.costs.wants_plain(len(requests)))
+        verified = [cut(draft, nodes) for draft, nodes in zip(drafts, chosen, strict=True)]
         self.choose_seconds = time.perf_counter() - began
-        return chosen
+        return verified
 
     def curve(self, rows: int, requests: int, most: int) -> array[float]:
         """What steps of so many rows and 0, 1, ... at least `most` draft tokens take."""
