@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.phases import HIGH, LOW, MIXED, TRANSITION, Phases, in_turns
+from benchmarks.lib.planner_step import planner_seconds
 from benchmarks.lib.plot import require_matplotlib, save_bars
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.workload import DTYPE, MANY, demo_engine
@@ -27,6 +28,7 @@ DRAFTERS = {"ngram": ("ngram",), "eagle": ("eagle",), "both": ("ngram", "eagle")
 WIDTHS = {"ngram": (1, 3, 7, 15), "eagle": (1, 2, 3, 5), "both": (1, 2, 3, 5)}
 COUNTS = (1, 8, MANY)
 PLAIN, PLAIN_AGAIN, TIERS, RANKED = "plain", "plain again", "tiers", "ranked"
+MANY_NODES = (64, 16)
 OF_BEST, OF_BEST_OF_PHASE, OF_PLAIN, OF_BEST_MIXED = 1.0, 0.97, 0.98, 1.05
 
 
@@ -101,6 +103,9 @@ def run(options: Options) -> Result:
             }
     if flags.plot is not None:
         save_bars(bars, flags.plot)
+    taken = planner_seconds(*MANY_NODES) * 1e6
+    what = "a planner's step of {} requests x {} draft tokens".format(*MANY_NODES)
+    checks.append(Check(what, taken, 100, True, " us"))
     return Result(
         title=f"Fixed widths, tiers and ranked where the text changes, demo model, {DTYPE}, {options.threads} threads",
         columns=("phase", "plain tok/s", "plain again", "best static", "which", "tiers", "ranked", "ranked / best"),

@@ -70,7 +70,7 @@ class RankedPlanner:
             self.priced_for, self.priced_at = count, self.num_steps
         limits = self.native.limits(requests, self.max_draft_tokens, *self.prices)
         self.num_asked = count - limits.count(0)
-        self.pause = 0 if self.num_asked else self.native.pause()
+        self.pause = 0 if self.num_asked or not count else self.native.pause()
         return limits
 
     def paused(self, steps: int) -> None:
