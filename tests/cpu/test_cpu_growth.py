@@ -79,6 +79,7 @@ def test_the_plot_in_the_docs_has_every_point_of_a_full_run():
     assert "(growth.svg)" in (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.sweep
 def test_a_small_run_has_a_row_for_every_size_and_draws_it(tmp_path):
     path = tmp_path / "growth.svg"
     rest = ("--contexts", "32", "4200", "--counts", "1", "3", "--plot", str(path))
