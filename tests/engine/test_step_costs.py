@@ -135,6 +135,13 @@ def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, most_r
     assert costs.per_key >= 0.0
 
 
+def test_costs_are_measured_where_no_graph_bucket_fits_into_the_cache(toy_model):
+    parts = make_engine(toy_model, graphs="full", graph_buckets=(48,), kv_memory="48K").engine.parts
+    costs = measure_costs(CostProbe(parts.runner, parts.builder, 3, 512, lambda: None))
+    assert costs.rows == [1]
+    assert costs.buckets == (48,)
+
+
 def test_rows_of_many_requests_may_take_less_than_the_rows_of_one_that_were_measured():
     costs = StepCosts([1, 64], [1.0, 64.0])
     for _ in range(600):

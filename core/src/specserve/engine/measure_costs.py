@@ -50,8 +50,8 @@ def measure_costs(probe: CostProbe, seconds: float = SECONDS) -> CostTable:
     cache_tokens = min(probe.num_blocks * builder.block_size, runner.model.max_model_len)
     context = max(1, min(CONTEXT, cache_tokens // 2))
     most = min(probe.most_rows, cache_tokens - context)
-    points = sorted({padded(rows, runner.row_buckets) for rows in POINTS if rows <= most} or {1})
-    points = [rows for rows in points if rows <= most]
+    padded_points = {padded(rows, runner.row_buckets) for rows in POINTS}
+    points = sorted(rows for rows in padded_points if rows <= most) or [1]
     longer = min(LONG_CONTEXT, cache_tokens - 1)
     batches = probe_batches(builder, context, points)
     if longer >= 2 * context:
