@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks.lib.alternating import sums_in_turns
 from benchmarks.lib.decoding import Decoded, decode_in_slices
 from benchmarks.lib.workload import NUM_TOKENS, edit_prompt, prompts, seeded
 
@@ -62,11 +63,6 @@ def in_turns(engines: Mapping[str, Engine], phase: Phase) -> dict[str, Decoded]:
     sums = dict.fromkeys(engines, Decoded())
     for group in phase.groups:
         running = {name: decode_in_slices(engine, group) for name, engine in engines.items()}
-        while running:
-            for name in list(running):
-                part = next(running[name], None)
-                if part is None:
-                    del running[name]
-                else:
-                    sums[name] = sums[name].plus(part)
+        for name, decoded in sums_in_turns(running).items():
+            sums[name] = sums[name].plus(decoded)
     return sums
