@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from specserve.processor import processor_name
+
 RESULTS = Path(__file__).parents[1] / "results"
 PACKAGES = ("specserve", "specserve-demo", "torch", "transformers", "aiohttp", "msgspec")
 
@@ -107,20 +109,12 @@ def save(name: str, result: Result, options: Options, load_before: tuple[float, 
 
 def machine() -> dict[str, object]:
     return {
-        "cpu": cpu_name(),
+        "cpu": processor_name(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "system": platform.platform(),
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
     }
-
-
-def cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def versions() -> dict[str, str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from specserve.engine.measure_costs import SECONDS, measure_costs
+from specserve.processor import processor_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,12 +37,3 @@ def machine(device: torch.device) -> dict[str, str]:
     """The hardware and the versions that steps' times depend on."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor_name()
     return {"device": name, "threads": str(torch.get_num_threads()), "torch": version("torch")}
-
-
-def processor_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
