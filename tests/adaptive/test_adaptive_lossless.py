@@ -90,3 +90,13 @@ def test_it_changes_nothing_under_adapters_with_hybrid_attention_and_graphs(toy_
     assert engine.metrics.num_accepted_tokens > 20
     if graphs == "full":
         assert sum(n for use, n in engine.metrics.graph_steps.items() if use.mode != "none") > 20
+
+
+@pytest.mark.parametrize(("drafters", "topk", "depth"), [
+    (("eagle",), 1, "FixedDepth"), (("eagle",), 3, "AutoDepth"), (("ngram", "eagle"), 1, "AutoDepth"),
+])  # fmt: skip
+def test_it_decides_the_depth_of_chains_of_the_only_drafter(toy_model, drafters, topk, depth):
+    tables = {"eagle": {"model": str(toy_model), "topk": topk}}
+    engine = adaptive_engine(toy_model, drafters=drafters, tables=tables)
+    (eagle,) = [guard.drafter for guard in engine.drafting.guards if guard.name == "eagle"]
+    assert type(eagle.depth).__name__ == depth

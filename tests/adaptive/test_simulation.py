@@ -90,3 +90,10 @@ def test_predictions_are_calibrated_after_a_hundred_steps_of_a_text():
         after = simulation.planner.native.figures()
         predicted, accepted, verified = (after[key] - before[key] for key in ("predicted", "accepted", "verified"))
         assert abs(predicted - accepted) / verified < 0.05
+
+
+def test_where_every_step_is_drafted_for_a_plain_one_shows_what_it_takes_now_and_then():
+    simulation = Simulation([0.9], step_seconds=cheap).run(1000)
+    steps = simulation.planner.native.figures()["steps"]
+    assert 2 < steps["plain step measured"] < 20
+    assert steps["verified"] > 900

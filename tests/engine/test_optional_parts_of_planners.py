@@ -79,6 +79,19 @@ def test_a_request_that_ends_ends_a_pause(toy_model):
     assert ["a"] in planner.limited
 
 
+def test_a_request_that_begins_in_the_place_of_one_that_ends_ends_a_pause(toy_model):
+    """The prefix cache leaves the second one token of its prompt to compute, so that its first step looks plain."""
+    requests = [toy_request(name, range(1, 18), max_tokens=20, ignore_eos=True) for name in ("a", "b")]
+    plain = run(toy_model, requests)
+    planner = Pausing(1000)
+    options = {"max_num_seqs": 1, "block_size": 16}
+    engine = make_engine(toy_model, OracleDrafter(plain.tokens(), 4), planner=planner, **options).engine
+    outcome = run_requests(engine, requests)
+    assert outcome.decided() == plain.decided()
+    assert outcome.outputs["b"].steps[0].cached_tokens == 16
+    assert ["b"] in planner.limited
+
+
 class Telling(VerifyAll):
     """Tells and estimates whatever it is given; an exception is raised."""
 

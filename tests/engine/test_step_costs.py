@@ -142,6 +142,13 @@ def test_costs_are_measured_where_no_graph_bucket_fits_into_the_cache(toy_model)
     assert costs.buckets == (48,)
 
 
+def test_a_measurement_without_time_ends_after_two_points(toy_model):
+    parts = make_engine(toy_model, kv_memory="1M").engine.parts
+    costs = measure_costs(CostProbe(parts.runner, parts.builder, 64, 512, lambda: None), 0.0)
+    assert costs.rows == [1, 4]
+    assert costs.per_key == 0.0
+
+
 def test_rows_of_many_requests_may_take_less_than_the_rows_of_one_that_were_measured():
     costs = StepCosts([1, 64], [1.0, 64.0])
     for _ in range(600):

@@ -59,7 +59,7 @@ class Pause:
         self.left, self.num_requests = steps, len(batch.spans)
 
     def goes_on(self, batch: Batch) -> bool:
-        """A request that ends or is added ends the pause; one that was waiting changes their number or has a prompt."""
+        """A request that begins has a prompt or changes their number; `Drafting.stop` ends the pause where one ends."""
         if self.left and batch.num_rows == len(batch.spans) == self.num_requests:
             self.left -= 1
             self.steps += 1
@@ -96,7 +96,6 @@ class Drafting:
         """What a step without prompts takes before it is drafted for, a moving average."""
 
     def start(self, request: Request) -> None:
-        self.pause.left = 0
         for guard in self.guards:
             guard.start(request)
 
