@@ -29,8 +29,10 @@ class Pausing(VerifyAll):
     def learn(self, batch, verdict, seconds):
         self.learned += 1
 
-    def paused(self, steps):
-        self.told.append(steps)
+    def paused(self, batch, seconds):
+        assert batch.num_rows == len(batch.spans)
+        assert all(each > 0.0 for each in seconds)
+        self.told.append(len(seconds))
 
 
 def pausing_engine(toy_model, requests, pause):

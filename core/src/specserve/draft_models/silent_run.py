@@ -7,6 +7,7 @@ step computed and decided is only kept; what that means for each request is work
 from __future__ import annotations
 
 from math import inf
+from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.hidden_states import as_one
@@ -58,30 +59,50 @@ class Committed(NamedTuple):
 
 
 class SilentRun:
-    """Steps of these requests, in the order of their spans. `starts`: the position that each computes first."""
+    """Steps of these requests, in the order of their spans. `starts`: the position that each computes first.
+
+    Every request of the batch is looked at in every step, in between the target's passes: comparisons of whole lists
+    are what the interpreter does fastest.
+    """
 
     def __init__(self, members: Sequence[Member], starts: Sequence[int]) -> None:
-        self.members, self.first_starts, self.starts = members, starts, starts
+        self.members = members
+        self.requests = [member.request for member in members]
+        self.blocks = [member.blocks for member in members]
+        self.first_starts, self.starts = starts, list(starts)
         """`starts`: of the next step."""
+        self.left = self.steps_left()
+        """So many more plain steps may run before a request has to be fed."""
         self.steps: list[SilentStep] = []
         self.num_rows = 0
 
     def goes_on(self, batch: Batch) -> bool:
         """Whether this step is the run's next one."""
-        if len(batch.spans) != len(self.members) or self.num_rows + batch.num_rows > MAX_RUN_ROWS:
+        spans = batch.spans
+        if [span.request for span in spans] != self.requests or [span.start for span in spans] != self.starts:
             return False
-        for span, start, (request, blocks, _, most) in zip(batch.spans, self.starts, self.members, strict=True):
-            if span.request is not request or span.start != start or request.blocks is not blocks:
-                return False
-            if span.length != 1 + span.drafted or start + span.length > most:
-                return False
-        return True
+        if self.num_rows + batch.num_rows > MAX_RUN_ROWS:
+            return False
+        if not all(map(is_, [request.blocks for request in self.requests], self.blocks)):
+            return False
+        if batch.num_rows == len(spans):
+            return self.left >= 1
+        pairs = zip(spans, self.members, strict=True)
+        return all(span.length == 1 + span.drafted <= member.most - span.start for span, member in pairs)
 
     def add(self, batch: Batch, verdict: Verdict, hidden: Mapping[int, Tensor]) -> None:
         """Call after the step was committed: of an accepted path, less may count as computed."""
-        self.starts = [member.request.computed for member in self.members]
+        if batch.num_rows == len(batch.spans):
+            self.starts = [start + 1 for start in self.starts]
+            self.left -= 1
+        else:
+            self.starts = [request.computed for request in self.requests]
+            self.left = self.steps_left()
         self.steps.append(SilentStep(batch, verdict, hidden, self.starts))
         self.num_rows += batch.num_rows
+
+    def steps_left(self) -> float:
+        return min((member.most - start for member, start in zip(self.members, self.starts, strict=True)), default=inf)
 
     @property
     def hidden(self) -> Sequence[Mapping[int, Tensor]]:

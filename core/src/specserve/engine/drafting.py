@@ -48,12 +48,14 @@ class NoDraft:
 class Pause:
     """Steps in which nobody is to be asked and the planner need not be called, as long as the same requests run."""
 
-    __slots__ = ("left", "num_requests", "steps")
+    __slots__ = ("batch", "left", "num_requests", "seconds")
 
     def __init__(self) -> None:
         self.left = self.num_requests = 0
-        self.steps = 0
-        """That ran without the planner."""
+        self.batch: Batch | None = None
+        """The last that ran without the planner."""
+        self.seconds: list[float] = []
+        """Of each that did."""
 
     def begin(self, batch: Batch, steps: int) -> None:
         self.left, self.num_requests = steps, len(batch.spans)
@@ -62,10 +64,16 @@ class Pause:
         """A request that begins has a prompt or changes their number; `Drafting.stop` ends the pause where one ends."""
         if self.left and batch.num_rows == len(batch.spans) == self.num_requests:
             self.left -= 1
-            self.steps += 1
+            self.batch = batch
             return True
         self.left = 0
         return False
+
+    def end(self, planner: DraftPlanner) -> None:
+        """Tell the planner of the steps that ran without it."""
+        if self.batch is not None:
+            cast("PausingPlanner", planner).paused(self.batch, self.seconds)
+        self.batch, self.seconds = None, []
 
 
 class Proposal(NamedTuple):
@@ -110,11 +118,9 @@ class Drafting:
     def draft(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
         if self.pause.goes_on(batch):
             for guard in self.attentive:
-                guard.propose(batch, output, verdict, [0] * len(batch.spans))
+                guard.hear(batch, output, verdict)
             return
-        if self.pause.steps:
-            cast("PausingPlanner", self.planner).paused(self.pause.steps)
-            self.pause.steps = 0
+        self.pause.end(self.planner)
         # not by the verdict alone: committing has ended a request whose processor failed
         requests = [span.request for span in batch.spans]
         live = [i for i, span in enumerate(verdict.spans) if span.tokens and requests[i].finish_reason is None]
@@ -122,7 +128,7 @@ class Drafting:
         planned = self.planner.limits([requests[i] for i in live])
         if not any(planned) and not self.proposals and batch.num_rows == len(batch.spans):  # every request backs off
             for guard in self.guards:
-                guard.propose(batch, output, verdict, [0] * len(batch.spans))
+                guard.hear(batch, output, verdict)
             self.pause.begin(batch, getattr(self.planner, "pause", 0))
             return
         limits = [0] * len(batch.spans)
@@ -147,8 +153,10 @@ class Drafting:
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         """Let the planner learn from the step, unless it pauses."""
-        if not self.pause.steps:
+        if self.pause.batch is None:
             self.planner.learn(batch, verdict, seconds)
+        else:
+            self.pause.seconds.append(seconds)
 
     def compete(
         self,

@@ -77,27 +77,41 @@ class GuardedDrafter:
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         """One valid draft or None per span."""
-        valid: list[Draft | None] = [None] * len(limits)
         wanted = sum(limit > 0 for limit in limits)
-        self.steps_unasked = 0 if wanted else self.steps_unasked + 1
-        self.seconds = 0.0
-        if not self.enabled or not (wanted or self.hears_every_step):
-            return valid
-        faults = self.num_faults
+        if not wanted:
+            self.hear(batch, output, verdict)
+            return [None] * len(limits)
+        self.steps_unasked, self.seconds = 0, 0.0
+        if not self.enabled:
+            return [None] * len(limits)
         began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
-        proposed = self.call(partial(self.proposals, batch, output, verdict, limits)) or ()
-        for i, draft in enumerate(proposed):
+        valid = self.valid_drafts(batch, output, verdict, limits)
+        recording = self.metrics.graph_recording_seconds - recording
+        self.seconds = time.perf_counter() - began - recording
+        if batch.only_decodes:  # drafters may read prompts, whoever is asked
+            seconds, before = self.seconds / wanted, self.seconds_per_draft
+            self.seconds_per_draft = before + ADAPTATION * (seconds - before) if before else seconds
+        return valid
+
+    def hear(self, batch: Batch, output: ForwardOutput, verdict: Verdict) -> None:
+        """A step after which it is asked for nobody."""
+        self.steps_unasked += 1
+        self.seconds = 0.0
+        if self.enabled and self.hears_every_step:
+            self.valid_drafts(batch, output, verdict, [0] * len(batch.spans))
+
+    def valid_drafts(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> list[Draft | None]:
+        valid: list[Draft | None] = [None] * len(limits)
+        faults = self.num_faults
+        for i, draft in enumerate(self.call(partial(self.proposals, batch, output, verdict, limits)) or ()):
             if draft is None:
                 continue
             try:  # limits[i] cannot have changed: the drafter was given a copy
                 valid[i] = self.normal_form(batch.spans[i].request, draft, limits[i])
             except FAULTS as error:
                 self.count(error)
-        recording = self.metrics.graph_recording_seconds - recording
-        self.seconds = time.perf_counter() - began - recording
-        if wanted and batch.only_decodes:  # drafters may read prompts, whoever is asked
-            seconds, before = self.seconds / wanted, self.seconds_per_draft
-            self.seconds_per_draft = before + ADAPTATION * (seconds - before) if before else seconds
         self.end_step(faults)
         return valid
 

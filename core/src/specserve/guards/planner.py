@@ -57,11 +57,11 @@ class GuardedPlanner:
         pause = getattr(self.planner, "pause", 0)
         return pause if type(pause) is int and callable(getattr(self.planner, "paused", None)) else 0
 
-    def paused(self, steps: int) -> None:
-        self.limits_part.call(None, self.tell_pause, steps)
+    def paused(self, batch: Batch, seconds: Sequence[float]) -> None:
+        self.limits_part.call(None, self.tell_pause, batch, seconds)
 
-    def tell_pause(self, steps: int) -> None:
-        cast("PausingPlanner", self.planner).paused(steps)
+    def tell_pause(self, batch: Batch, seconds: Sequence[float]) -> None:
+        cast("PausingPlanner", self.planner).paused(batch, seconds)
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         if not self.choose_part.enabled:

@@ -147,8 +147,9 @@ class PausingPlanner(DraftPlanner, Protocol):
     """After `limits` gave 0 for all: for so many steps neither `limits` nor `learn` need be called, as long as the same
     requests run."""
 
-    def paused(self, steps: int) -> None:
-        """So many steps ran without it. Called before the next `limits`."""
+    def paused(self, batch: Batch, seconds: Sequence[float]) -> None:
+        """Steps like this one, the last of them, ran without it and took so long each, from their begin to their
+        verdict. Called before the next `limits`."""
         ...
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
 
 LEARNING_RATE, PRIOR_RATE = 0.1, 0.005
-"""Step of the moving averages; and of the drift back to the prior while a batch size runs without draft tokens."""
+"""Step of the moving averages; and of the drift down to the prior while a batch size runs without draft tokens."""
 REFERENCE_GUESSES = 2
 """A step with this many draft tokens corrects the plain overhead and the cost per draft token equally."""
 BEND_RATE, BEND_LEAK = 0.03, 0.01
@@ -191,10 +191,10 @@ class StepCosts:
             return
         of_size.num_plain, of_size.since_plain = of_size.num_plain + 1, 0
         of_size.plain += max(LEARNING_RATE, 1 / (of_size.num_plain + 1)) * error
-        # without this decay, a cost that was once too high would never be measured again
-        of_size.each += PRIOR_RATE * (self.prior_per_guess - of_size.each)
+        # without this decay, a cost that was once too high would never be measured again; a low one needs none
+        of_size.each += PRIOR_RATE * min(self.prior_per_guess - of_size.each, 0.0)
         for place, bend in of_size.bends.items():
-            of_size.bends[place] = bend + PRIOR_RATE * (self.prior_per_draft - bend)
+            of_size.bends[place] = bend + PRIOR_RATE * min(self.prior_per_draft - bend, 0.0)
 
     def learn_guesses(self, of_size: SizeCosts, guesses: int, in_table: float, error: float) -> None:
         """`in_table`: seconds of each draft token."""

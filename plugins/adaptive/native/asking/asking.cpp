@@ -17,6 +17,7 @@ constexpr int64_t kEnoughOfSpread = 48;
 constexpr int64_t kChanged = 4;   // misses before a draft that pays
 constexpr int64_t kPatience = 8;  // misses of a request whose like are not known yet
 constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kLongestPause = 15;
+constexpr double kProbingRate = 0.2;
 constexpr double kProbeShare = 0.01;  // of the time that questions which pay nothing may take
 constexpr double kExponent = 0.75, kCostRate = 0.05, kReferenceRequests = 4.0, kReferenceDepth = 3.0;
 constexpr double kFirstOfLevel = 0.1;  // share of the first draft's time
@@ -123,6 +124,7 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
     find_paying(records);
     selected.assign(records.size(), 0);
     is_steady_ = true;
+    gap_ = 0;
     for (std::size_t i = 0; i < records.size(); ++i) {
         AskRecord& record = *records[i];
         if (paying_[i]) {
@@ -133,6 +135,7 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
             continue;
         }
         is_steady_ = is_steady_ && record.asked_at == step_ - 1;
+        gap_ = std::max(gap_, record.was_asked ? step_ - record.asked_at : kLongestInterval);
         record.asked(step_);
         selected[i] = 1;
     }
@@ -148,11 +151,12 @@ void Asking::find_paying(const std::vector<AskRecord*>& records) {
         ranked_.emplace_back(record->is_revived ? std::max(saved, share_) : saved, ranked_.size());
     }
     std::sort(ranked_.begin(), ranked_.end(), std::greater<>());
-    double best = -kSlack * share_, saved_by_all = 0.0;
+    double best = -kSlack * share_ - probing_ * static_cast<double>(ranked_.size()), saved_by_all = 0.0;
     std::size_t count = 0;
     for (std::size_t asked = 1; asked <= ranked_.size(); ++asked) {
         saved_by_all += ranked_[asked - 1].first;
-        double net = saved_by_all - cost_.seconds(asked, depth_);
+        double others = static_cast<double>(ranked_.size() - asked);
+        double net = saved_by_all - cost_.seconds(asked, depth_) - others * probing_;
         if (net >= best) {
             best = net;
             count = asked;
@@ -196,6 +200,10 @@ int64_t Asking::pause(const std::vector<AskRecord*>& records) const {
 void Asking::record_cost(double seconds, std::size_t num_asked, double depth) {
     // after a pause drafters read what they missed: that tells what asking takes at most
     if (is_steady_ || seconds < cost_.seconds(num_asked, depth)) cost_.observe(seconds, num_asked, depth);
+    if (num_asked == 0 || gap_ < kMinInterval || gap_ >= kLongestInterval) return;
+    double expected = 2.0 * cost_.seconds(num_asked, depth);
+    double each = std::min(seconds, expected) / static_cast<double>(gap_ * static_cast<int64_t>(num_asked));
+    probing_ += (probing_ > 0.0 ? kProbingRate : 1.0) * (each - probing_);
 }
 
 }  // namespace adaptive

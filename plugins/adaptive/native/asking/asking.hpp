@@ -134,7 +134,8 @@ class Asking {
     // Asking for so many took so long, and the deepest draft had so many levels.
     void record_cost(double seconds, std::size_t num_asked, double depth);
 
-    double cost(std::size_t num_asked) const { return cost_.seconds(num_asked, depth_); }
+    double cost(std::size_t num_asked) const { return cost(num_asked, depth_); }
+    double cost(std::size_t num_asked, double depth) const { return cost_.seconds(num_asked, depth); }
     double of_level() const { return cost_.of_level(); }
     int64_t step() const { return step_; }
 
@@ -149,6 +150,8 @@ class Asking {
     int64_t step_ = 0;
     double depth_ = 1.0;      // of the drafts that are expected
     double share_ = 0.0;      // what asking costs for each request where all of the batch are asked
+    double probing_ = 0.0;    // what a request that is not asked takes per step, since it is asked at its interval anyway
+    int64_t gap_ = 0;         // steps for which those that are asked now were not
     bool is_steady_ = false;  // were all requests that are asked in this step asked in the one before?
     std::vector<char> paying_;
     std::vector<double> expected_;  // of each request

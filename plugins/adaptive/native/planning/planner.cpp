@@ -70,40 +70,60 @@ void Planner::keep_only(const std::vector<std::string>& ids) {
 void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std::vector<int32_t>& limits) {
     records_.clear();
     for (const Asked& each : asked) records_.push_back(&each.request->ask);
-    int32_t depth = depth_that_pays(asked, prices);
-    asking.select(records_, prices, static_cast<double>(std::min(depth, kDeepest / 4)), selected_);
+    asking.select(records_, prices, static_cast<double>(std::min(depth_, kDeepest / 4)), selected_);
+    bool nobody = std::find(selected_.begin(), selected_.end(), 1) == selected_.end();
+    pause_ = nobody ? asking.pause(records_) : 0;
+    if (!nobody) bound_depths(asked, prices);
     limits.assign(asked.size(), 0);
-    pause_ = 0;
     for (std::size_t i = 0; i < asked.size(); ++i) {
         Request& request = *asked[i].request;
         request.useful = asked[i].most > 0;
         if (selected_[i]) limits[i] = std::min(asked[i].most, static_cast<int32_t>(std::lround(request.reach)));
-        if (request.chains && request.source >= 0) limits[i] = std::min(limits[i], depth);
+        if (selected_[i] && request.chains && request.source >= 0) limits[i] = std::min(limits[i], depths_[i]);
         request.limit_before = request.limit;
         request.limit = limits[i];
         request.seen_at = asking.step();
     }
-    if (std::find(selected_.begin(), selected_.end(), 1) == selected_.end()) pause_ = asking.pause(records_);
 }
 
-// Drafts share their passes: a level is made as long as its draft tokens together save more than it takes.
-int32_t Planner::depth_that_pays(const std::vector<Asked>& asked, const Prices& prices) {
-    double of_level = asking.of_level();
-    if (of_level <= kLeastLevel * prices.plain_step) return kDeepest;
-    reached_.assign(asked.size(), 1.0);
-    int32_t depth = 1;
-    for (; depth < kDeepest; ++depth) {
-        double saved = 0.0;
-        for (std::size_t i = 0; i < asked.size(); ++i) {
-            const Request& request = *asked[i].request;
-            if (request.source < 0) continue;
-            reached_[i] *= survival.at_depth(request.source, depth);
-            saved += std::max(0.0, reached_[i] * prices.accepted - prices.verified);
-        }
-        if (depth > 1 && saved <= of_level) break;  // so deep does not pay; whether to ask at all is decided already
-    }
+// Drafts share their passes. Another level is made as long as it raises the product of the requests' expected speeds, and
+// a request takes part as long as its own draft token does. Whether to ask at all is decided before.
+void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices) {
+    std::size_t count = asked.size();
+    double of_level = asking.of_level(), requests = static_cast<double>(count);
+    depths_.assign(count, kDeepest);
+    depth_ = kDeepest;
+    if (of_level <= kLeastLevel * prices.plain_step) return;
     bool explores = ++num_bounded_ % kExploreInterval == 0;
-    return depth - 1 + (explores ? 1 : 0) > 0 ? depth - 1 + (explores ? 1 : 0) : 1;
+    reached_.assign(count, 1.0);
+    expected_.assign(count, 1.0);
+    depths_.assign(count, 0);
+    double step = prices.plain_step + asking.cost(std::count(selected_.begin(), selected_.end(), 1), 1.0);
+    for (depth_ = 1; depth_ < kDeepest; ++depth_) {
+        double gain = 0.0, verified = 0.0;
+        taking_part_.clear();
+        for (std::size_t i = 0; i < count; ++i) {
+            const Request& request = *asked[i].request;
+            if (!selected_[i] || request.source < 0 || depths_[i] < depth_ - 1) continue;
+            double right = corrected(survival.at_depth(request.source, depth_), request.odds.ratio());
+            reached_[i] *= right;
+            double own = std::log1p(reached_[i] / expected_[i]) - requests * prices.verified / step;
+            if (own <= 0.0 && depth_ > 1 && !explores) continue;
+            taking_part_.push_back(i);
+            gain += std::max(own, 0.0);
+            verified += prices.verified;
+        }
+        bool pays = depth_ == 1 || gain > requests * of_level / step;
+        if (!pays && !explores) break;
+        if (!pays) explores = false;
+        for (std::size_t i : taking_part_) {
+            depths_[i] = depth_;
+            expected_[i] += reached_[i];
+        }
+        if (taking_part_.empty()) break;
+        step += verified + (depth_ > 1 ? of_level : 0.0);
+    }
+    depth_ = std::max(depth_ - 1, 1);
 }
 
 void Planner::asked(double seconds, std::size_t num_asked) {

@@ -91,7 +91,7 @@ class Planner {
 
    private:
     void count(Request& request, Reason reason, int64_t width, int64_t steps);
-    int32_t depth_that_pays(const std::vector<Asked>& asked, const Prices& prices);
+    void bound_depths(const std::vector<Asked>& asked, const Prices& prices);
     std::size_t explored(std::size_t best, bool pays, std::size_t num_ranked);
 
     Objective objective_;
@@ -102,7 +102,11 @@ class Planner {
     double asking_seconds_ = 0.0;              // of the drafts that come next; 0 where that is not known
     std::size_t num_asked_ = 0;
     int64_t num_bounded_ = 0;
-    std::vector<double> reached_;  // of each request: P(all draft tokens so far are right)
+    int32_t depth_ = 1;            // of the drafts that were asked for last
+    std::vector<int32_t> depths_;  // of each request
+    // of each request: P(all draft tokens so far are right), and the tokens that a step with them gives
+    std::vector<double> reached_, expected_;
+    std::vector<std::size_t> taking_part_;  // in the level
     int64_t num_unprofitable_ = 0, num_profitable_ = 0;
     std::vector<AskRecord*> records_;
     std::vector<char> selected_;

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from specserve.batch.drafts import first, keep
@@ -54,6 +55,8 @@ class RankedPlanner:
         self.pause = 0
         self.num_steps, self.num_asked, self.choose_seconds = 0, 0, 0.0
         """Requests that are asked in this step, and the time that `choose` took since the last."""
+        self.asked_before = False
+        """Whether any were in the step before."""
         self.prices = (0.0, 0.0, 0.0)
         """Seconds that an accepted draft token saves, that a verified one takes, and that a plain step takes."""
         self.priced_for, self.priced_at = 0, 0
@@ -69,13 +72,15 @@ class RankedPlanner:
             self.prices = self.current_prices(count)
             self.priced_for, self.priced_at = count, self.num_steps
         limits = self.native.limits(requests, self.max_draft_tokens, *self.prices)
+        self.asked_before = self.num_asked > 0
         self.num_asked = count - limits.count(0)
         self.pause = 0 if self.num_asked or not count else self.native.pause()
         return limits
 
-    def paused(self, steps: int) -> None:
-        self.num_steps += steps
-        self.native.skip(steps)
+    def paused(self, batch: Batch, seconds: Sequence[float]) -> None:
+        self.num_steps += len(seconds)
+        self.native.skip(len(seconds))
+        self.costs.observe(batch, median(seconds))
 
     def current_prices(self, num_requests: int) -> tuple[float, float, float]:
         if not num_requests:
@@ -125,7 +130,11 @@ class RankedPlanner:
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.native.learn(batch.spans, verdict.spans)
         is_plain = batch.num_rows == len(batch.spans)
-        if not is_plain and self.num_steps > FIRST_STEPS and self.num_steps % COSTS_INTERVAL:
+        if is_plain:
+            # behind a draft model's passes a step is slower: whether to ask at all needs to know the others
+            if self.asked_before and not self.num_asked:
+                return
+        elif self.num_steps > FIRST_STEPS and self.num_steps % COSTS_INTERVAL:
             return
         self.costs.observe(batch, seconds)
         num_drafts = sum(span.drafted > 0 for span in batch.spans)
