@@ -117,9 +117,26 @@ class StepCosts:
     def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
         """`seconds` of a step of so many rows and 0, 1, ... `most` draft tokens more, never falling."""
         of_size = self.size_costs(requests)
-        plain = max(self.table_at(rows) + self.plain_of(of_size), self.min_seconds)
-        more = (plain + self.of_guesses(rows + n, n, of_size) for n in range(1, most + 1))
+        first = self.table_at(rows)
+        plain = max(first + self.plain_of(of_size), self.min_seconds)
+        in_table = self.by_row[rows + 1 : rows + most + 1]
+        in_table += [self.table_at(rows + n) for n in range(len(in_table) + 1, most + 1)]
+        least, base = plain - LEAST_OF_TABLE * first, plain - first
+        beyond = self.beyond(most, of_size)
+        more = (max(least + LEAST_OF_TABLE * t, base + t + b) for t, b in zip(in_table, beyond, strict=True))
         return list(accumulate(more, max, initial=plain))
+
+    def beyond(self, most: int, of_size: SizeCosts | None) -> list[float]:
+        """What 1, 2, ... `most` draft tokens take beyond the table."""
+        if of_size is None:
+            return [self.prior_per_draft + n * self.prior_per_guess for n in range(1, most + 1)]
+        each, result = of_size.each, list[float]()
+        for place in range(most.bit_length()):
+            first = 1 << place
+            bend = self.bend_at(place, of_size)
+            slope = (self.bend_at(place + 1, of_size) - bend) / first
+            result += [bend + n * each + slope * (n - first) for n in range(first, min(2 * first, most + 1))]
+        return result
 
     def of_guesses(self, rows: int, guesses: int, of_size: SizeCosts | None) -> float:
         """What so many draft tokens take; at least a share of what the table says."""

@@ -17,11 +17,10 @@ constexpr int64_t kEnoughOfSpread = 48;
 constexpr int64_t kChanged = 4;   // misses before a draft that pays
 constexpr int64_t kPatience = 8;  // misses of a request whose like are not known yet
 constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kLongestPause = 15;
+constexpr int64_t kSteady = 2;  // steps between two questions: no pause
 constexpr double kProbingRate = 0.2;
 constexpr double kProbeShare = 0.01;  // of the time that questions which pay nothing may take
-constexpr double kExponent = 0.75, kCostRate = 0.05, kReferenceRequests = 4.0, kReferenceDepth = 3.0;
-constexpr double kFirstOfLevel = 0.1;  // share of the first draft's time
-constexpr double kSlack = 1e-9;        // of rounding, where savings just make up for the cost
+constexpr double kSlack = 1e-9;       // of rounding, where savings just make up for the cost
 
 }  // namespace
 
@@ -38,30 +37,6 @@ double Spread::prior_weight() const {
     if (count_ < kEnoughOfSpread) return kFirstWeight;
     double shared = std::max(shared_, 0.0), own = std::max(variance_ - shared, 0.0);
     return own >= kMostWeight * shared ? kMostWeight : std::max(kLeastWeight, own / shared);
-}
-
-double AskingCost::seconds(std::size_t num_asked, double depth) const {
-    if (num_asked == 0) return 0.0;
-    return fixed_ + more_ * std::pow(static_cast<double>(num_asked), kExponent) + of_level_ * depth;
-}
-
-void AskingCost::observe(double seconds, std::size_t num_asked, double depth) {
-    if (num_asked == 0) return;
-    double power = std::pow(static_cast<double>(num_asked), kExponent);
-    if (num_observed_++ == 0) {
-        of_level_ = kFirstOfLevel * seconds;
-        more_ = std::max(0.0, seconds - of_level_ * depth) / power;
-        return;
-    }
-    // a normalised gradient step on all parts; an outlier counts as twice the expectation at most
-    double expected = this->seconds(num_asked, depth);
-    double error = std::min(seconds, 2.0 * expected) - expected;
-    double of_requests = power / std::pow(kReferenceRequests, kExponent), of_depth = depth / kReferenceDepth;
-    double rate = std::max(kCostRate, 1.0 / static_cast<double>(num_observed_)) * error /
-                  (1.0 + of_requests * of_requests + of_depth * of_depth);
-    fixed_ = std::max(0.0, fixed_ + rate);
-    more_ = std::max(0.0, more_ + rate * of_requests / std::pow(kReferenceRequests, kExponent));
-    of_level_ = std::max(0.0, of_level_ + rate * of_depth / kReferenceDepth);
 }
 
 int state_after(int64_t misses) {
@@ -98,6 +73,7 @@ double AskRecord::expected(const Prices& prices, int64_t step, double cost) cons
 void AskRecord::asked(int64_t step) {
     double fading = was_asked ? std::pow(kFading, static_cast<double>(std::max<int64_t>(step - asked_at - 1, 0))) : 1.0;
     was_asked = true;
+    num_read = num_tokens;
     is_revived = false;
     asked_at = step;
     sums.add_draft(kDecay * fading);
@@ -120,11 +96,12 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
     ++step_;
     depth_ = depth;
     prices_ = prices;
-    share_ = records.empty() ? 0.0 : cost_.seconds(records.size(), depth) / static_cast<double>(records.size());
+    share_ = records.empty() ? 0.0 : cost(records.size(), depth) / static_cast<double>(records.size());
     find_paying(records);
     selected.assign(records.size(), 0);
-    is_steady_ = true;
+    is_known_ = true;
     gap_ = 0;
+    rows_ = 0.0;
     for (std::size_t i = 0; i < records.size(); ++i) {
         AskRecord& record = *records[i];
         if (paying_[i]) {
@@ -134,8 +111,9 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
         } else {
             continue;
         }
-        is_steady_ = is_steady_ && record.asked_at == step_ - 1;
-        gap_ = std::max(gap_, record.was_asked ? step_ - record.asked_at : kLongestInterval);
+        is_known_ = is_known_ && record.was_asked;
+        gap_ = std::max(gap_, step_ - record.asked_at);
+        rows_ += static_cast<double>(record.num_tokens - record.num_read);
         record.asked(step_);
         selected[i] = 1;
     }
@@ -156,7 +134,7 @@ void Asking::find_paying(const std::vector<AskRecord*>& records) {
     for (std::size_t asked = 1; asked <= ranked_.size(); ++asked) {
         saved_by_all += ranked_[asked - 1].first;
         double others = static_cast<double>(ranked_.size() - asked);
-        double net = saved_by_all - cost_.seconds(asked, depth_) - others * probing_;
+        double net = saved_by_all - cost(asked, depth_) - others * probing_;
         if (net >= best) {
             best = net;
             count = asked;
@@ -198,11 +176,13 @@ int64_t Asking::pause(const std::vector<AskRecord*>& records) const {
 }
 
 void Asking::record_cost(double seconds, std::size_t num_asked, double depth) {
-    // after a pause drafters read what they missed: that tells what asking takes at most
-    if (is_steady_ || seconds < cost_.seconds(num_asked, depth)) cost_.observe(seconds, num_asked, depth);
-    if (num_asked == 0 || gap_ < kMinInterval || gap_ >= kLongestInterval) return;
-    double expected = 2.0 * cost_.seconds(num_asked, depth);
-    double each = std::min(seconds, expected) / static_cast<double>(gap_ * static_cast<int64_t>(num_asked));
+    if (!is_known_ || num_asked == 0) return;
+    Question question{num_asked, depth, rows_};
+    // after a pause nothing is in the processor's caches: that tells what asking takes at most
+    if (gap_ <= kSteady || seconds < cost_.seconds(question)) cost_.observe(seconds, question);
+    if (gap_ < kMinInterval) return;
+    double beyond_rows = std::max(cost(num_asked, depth), seconds - cost_.of_row() * rows_);
+    double each = beyond_rows / static_cast<double>(gap_ * static_cast<int64_t>(num_asked));
     probing_ += (probing_ > 0.0 ? kProbingRate : 1.0) * (each - probing_);
 }
 

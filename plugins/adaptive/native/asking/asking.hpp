@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "asking/asking_cost.hpp"
+
 namespace adaptive {
 
 // Seconds.
@@ -81,19 +83,6 @@ class Typical {
     int64_t num_drafts_ = 0;
 };
 
-// Seconds to ask for n requests: fixed + more * n ** 0.75, since they share passes, + of_level * depth of the deepest
-// draft, since each further token of a chain takes a pass. Learned as steps run.
-class AskingCost {
-   public:
-    double seconds(std::size_t num_asked, double depth) const;
-    void observe(double seconds, std::size_t num_asked, double depth);
-    double of_level() const { return of_level_; }
-
-   private:
-    double fixed_ = 0.0, more_ = 0.0, of_level_ = 0.0;
-    int64_t num_observed_ = 0;
-};
-
 // What is known of one request.
 struct AskRecord {
     Typical* typical = nullptr;
@@ -105,6 +94,8 @@ struct AskRecord {
     int64_t misses = -1;     // drafts in a row that did not pay for asking; negative before the first
     double latest = -1.0;    // accepted tokens of its latest draft; negative before the first
     std::deque<int> states;  // those in which it was asked lately, the latest first
+    int64_t num_tokens = 0;  // of its text now
+    int64_t num_read = 0;    // and when it was asked last
 
     int state() const { return state_after(misses); }
     // Seconds that its next draft saves; `cost`: what it costs to ask for it.
@@ -134,8 +125,8 @@ class Asking {
     // Asking for so many took so long, and the deepest draft had so many levels.
     void record_cost(double seconds, std::size_t num_asked, double depth);
 
-    double cost(std::size_t num_asked) const { return cost(num_asked, depth_); }
-    double cost(std::size_t num_asked, double depth) const { return cost_.seconds(num_asked, depth); }
+    // Without what the drafters read: they read it once, whenever they are asked.
+    double cost(std::size_t num_asked, double depth) const { return cost_.seconds({num_asked, depth, 0.0}); }
     double of_level() const { return cost_.of_level(); }
     int64_t step() const { return step_; }
 
@@ -148,11 +139,12 @@ class Asking {
     AskingCost cost_;
     Prices prices_;
     int64_t step_ = 0;
-    double depth_ = 1.0;      // of the drafts that are expected
-    double share_ = 0.0;      // what asking costs for each request where all of the batch are asked
-    double probing_ = 0.0;    // what a request that is not asked takes per step, since it is asked at its interval anyway
-    int64_t gap_ = 0;         // steps for which those that are asked now were not
-    bool is_steady_ = false;  // were all requests that are asked in this step asked in the one before?
+    double depth_ = 1.0;    // of the drafts that are expected
+    double share_ = 0.0;    // what asking costs for each request where all of the batch are asked
+    double probing_ = 0.0;  // what a request that is not asked takes per step, since it is asked at its interval anyway
+    int64_t gap_ = 0;       // steps for which those that are asked now were not
+    double rows_ = 0.0;     // tokens that these got meanwhile
+    bool is_known_ = false;  // were all that are asked in this step asked before? Others have a prompt.
     std::vector<char> paying_;
     std::vector<double> expected_;  // of each request
     std::vector<std::pair<double, std::size_t>> ranked_;

@@ -33,11 +33,14 @@ class BoundPlanner {
     BoundPlanner(const BoundPlanner&) = delete;
 
     nb::list limits(nb::handle requests, int64_t most, double accepted, double verified, double plain_step) {
+        static const Name tokens("tokens");
         std::size_t count = size_of(requests);
         if (planner_.num_known() > 2 * count + kSpareRecords) drop_ended(requests);
         asked_.clear();
         for_each(requests, [&](nb::handle request) {
-            asked_.push_back({&known_of(request), static_cast<int32_t>(most_useful(request, most))});
+            int64_t num_tokens = static_cast<int64_t>(size_of(tokens.of(request)));
+            int32_t useful = static_cast<int32_t>(most_useful(request, most, num_tokens));
+            asked_.push_back({&known_of(request), useful, num_tokens});
         });
         planner_.limits(asked_, {accepted, verified, plain_step}, limits_);
         nb::list result;
@@ -56,7 +59,7 @@ class BoundPlanner {
             Request* known = &known_of(request);
             nb::object own = draft.of(request);
             Draft& read = drafts_[known_.size()];
-            if (!own.is_none()) read_draft(own, sources_, known->warmth, read);
+            if (!own.is_none()) read_shape(own, sources_, known->warmth, read);
             proposed_.push_back(own.is_none() ? nullptr : &read);
             known_.push_back(known);
         });
@@ -125,15 +128,15 @@ class BoundPlanner {
         planner_.asked(seconds, static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
     }
 
-    double asking_cost(int64_t num_asked) {
-        return planner_.asking.cost(static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
+    double asking_cost(int64_t num_asked, double depth) {
+        return planner_.asking.cost(static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)), depth);
     }
 
     double level_seconds() const { return planner_.level_seconds(); }
 
     nb::list survival(nb::handle draft, nb::handle request) {
         Request& known = known_of(request);
-        read_draft(draft, sources_, known.warmth, draft_);
+        read_shape(draft, sources_, known.warmth, draft_);
         planner_.survival.estimate(draft_, &known.odds, survival_);
         nb::list result;
         for (double each : survival_) result.append(each);
@@ -157,12 +160,12 @@ class BoundPlanner {
     }
 
     // Draft tokens that could still help: the request's own limit, and none in its last step.
-    static int64_t most_useful(nb::handle request, int64_t most) {
+    static int64_t most_useful(nb::handle request, int64_t most, int64_t num_tokens) {
         static const Name speculation("speculation"), enabled("enabled"), max_draft_tokens("max_draft_tokens"),
-            max_len("max_len"), tokens("tokens");
+            max_len("max_len");
         nb::object wish = speculation.of(request);
         if (!nb::cast<bool>(enabled.of(wish))) return 0;
-        if (as_int(max_len.of(request)) - static_cast<int64_t>(size_of(tokens.of(request))) <= 1) return 0;
+        if (as_int(max_len.of(request)) - num_tokens <= 1) return 0;
         nb::object own = max_draft_tokens.of(wish);
         return own.is_none() ? most : std::min(most, as_int(own));
     }
@@ -221,7 +224,7 @@ NB_MODULE(_native, module) {
         .def("pause", &BoundPlanner::pause)
         .def("skip", &BoundPlanner::skip, nb::arg("steps"))
         .def("asked", &BoundPlanner::asked, nb::arg("seconds"), nb::arg("num_asked"))
-        .def("asking_cost", &BoundPlanner::asking_cost, nb::arg("num_asked"))
+        .def("asking_cost", &BoundPlanner::asking_cost, nb::arg("num_asked"), nb::arg("depth"))
         .def("level_seconds", &BoundPlanner::level_seconds)
         .def("figures", &BoundPlanner::figures)
         .def("figures_of", &BoundPlanner::figures_of, nb::arg("request_id"))

@@ -1,5 +1,7 @@
 #include "bindings/python_objects.hpp"
 
+#include <numeric>
+
 #include "planning/planner.hpp"
 
 namespace adaptive {
@@ -34,27 +36,33 @@ int Sources::number_of(nb::handle name, int warmth) {
     return number * kWarmths + warmth;
 }
 
-void read_draft(nb::handle object, Sources& sources, int warmth, Draft& draft) {
+void read_shape(nb::handle object, Sources& sources, int warmth, Draft& draft) {
     static const Name tokens("tokens"), parents("parents"), survival("survival"), source("source");
     draft.tokens.clear();
     draft.parents.clear();
     draft.stated.clear();
     draft.source = sources.number_of(source.of(object), warmth);
-    for_each(tokens.of(object), [&](nb::handle token) { draft.tokens.push_back(as_int(token)); });
+    std::size_t count = size_of(tokens.of(object));
     nb::object links = parents.of(object);
     draft.is_chain = links.is_none();
-    if (links.is_none()) {
-        for (int32_t node = 0; node < draft.size(); ++node) draft.parents.push_back(node - 1);
+    if (draft.is_chain) {
+        draft.parents.resize(count);
+        std::iota(draft.parents.begin(), draft.parents.end(), kRoot);
     } else {
         for_each(links, [&](nb::handle parent) { draft.parents.push_back(static_cast<int32_t>(as_int(parent))); });
     }
     nb::object stated = survival.of(object);
     if (!stated.is_none()) for_each(stated, [&](nb::handle each) { draft.stated.push_back(as_double(each)); });
-    bool valid = draft.parents.size() == draft.tokens.size() &&
-                 (draft.stated.empty() || draft.stated.size() == draft.tokens.size());
+    bool valid = draft.parents.size() == count && (draft.stated.empty() || draft.stated.size() == count);
     for (int32_t node = 0; valid && node < draft.size(); ++node)
         valid = draft.parents[node] >= kRoot && draft.parents[node] < node;
     if (!valid) throw nb::value_error("a draft's parents and survival must be as many as its tokens, parents first");
+}
+
+void read_draft(nb::handle object, Sources& sources, int warmth, Draft& draft) {
+    static const Name tokens("tokens");
+    read_shape(object, sources, warmth, draft);
+    for_each(tokens.of(object), [&](nb::handle token) { draft.tokens.push_back(as_int(token)); });
 }
 
 }  // namespace adaptive

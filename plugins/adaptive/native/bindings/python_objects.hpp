@@ -55,6 +55,8 @@ class Sources {
     std::unordered_map<std::string, int> numbers_;
 };
 
+// All but the tokens, which only learning needs.
+void read_shape(nb::handle object, Sources& sources, int warmth, Draft& draft);
 void read_draft(nb::handle object, Sources& sources, int warmth, Draft& draft);
 
 }  // namespace adaptive

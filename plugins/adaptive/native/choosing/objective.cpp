@@ -12,36 +12,62 @@ namespace {
 // What a draft token adds where only the slowest request counts and that is another one: it breaks ties alone.
 constexpr double kOfNoConsequence = 1e-6;
 
-bool larger_gain(const Ranked& a, const Ranked& b) { return a.gain != b.gain ? a.gain > b.gain : a.place < b.place; }
+// The request's next draft token in the order.
+struct Next {
+    double key;
+    int32_t place;
 
-// Of all requests, the largest gains first; a request's own gains fall, so that its order is kept.
-void by_gain(std::vector<Ranked>& ranked, std::size_t most) {
-    if (most < ranked.size()) {
-        std::partial_sort(ranked.begin(), ranked.begin() + most, ranked.end(), larger_gain);
-        ranked.resize(most);
-    } else {
-        std::sort(ranked.begin(), ranked.end(), larger_gain);
+    bool operator<(const Next& other) const { return key != other.key ? key < other.key : place > other.place; }
+};
+
+void replace_top(std::vector<Next>& heap, const Next& next) {
+    std::size_t at = 0, child = 1;
+    for (; child < heap.size(); child = 2 * at + 1) {
+        if (child + 1 < heap.size() && heap[child] < heap[child + 1]) ++child;
+        if (!(next < heap[child])) break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = next;
+}
+
+// Draft tokens of all requests by falling key, at most `most`: a merge, since a request's own keys fall. key(i, n): of
+// request i's n-th; called for each but once, in order.
+template <typename Key>
+void merge(const std::vector<std::vector<double>>& survivals, std::size_t most, Key key, std::vector<Ranked>& ranked) {
+    std::vector<Next> heap;
+    std::vector<std::size_t> taken(survivals.size(), 0);
+    for (std::size_t i = 0; i < survivals.size(); ++i) {
+        if (!survivals[i].empty()) heap.push_back({key(i, 0), static_cast<int32_t>(i)});
+    }
+    std::make_heap(heap.begin(), heap.end());
+    while (!heap.empty() && ranked.size() < most) {
+        Next next = heap.front();
+        ranked.push_back({next.key, next.place});
+        std::size_t place = static_cast<std::size_t>(next.place), n = ++taken[place];
+        if (n < survivals[place].size()) {
+            replace_top(heap, {key(place, n), next.place});
+        } else {
+            std::pop_heap(heap.begin(), heap.end());
+            heap.pop_back();
+        }
     }
 }
 
 // The sum of the logarithms of the requests' speeds (proportional fairness; Kelly, 1997).
 void rank_fair(const std::vector<std::vector<double>>& survivals, std::size_t most, std::vector<Ranked>& ranked) {
-    for (std::size_t i = 0; i < survivals.size(); ++i) {
-        double expected = 1.0;
-        for (double survival : survivals[i]) {
-            ranked.push_back({std::log1p(survival / expected), static_cast<int32_t>(i)});
-            expected += survival;
-        }
-    }
-    by_gain(ranked, most);
+    std::vector<double> expected(survivals.size(), 1.0);
+    auto gain = [&](std::size_t i, std::size_t n) {
+        double survival = survivals[i][n], gained = std::log1p(survival / expected[i]);
+        expected[i] += survival;
+        return gained;
+    };
+    merge(survivals, most, gain, ranked);
 }
 
 // Tokens per second of all requests together.
 void rank_throughput(const std::vector<std::vector<double>>& survivals, std::size_t most, std::vector<Ranked>& ranked) {
-    for (std::size_t i = 0; i < survivals.size(); ++i) {
-        for (double survival : survivals[i]) ranked.push_back({survival, static_cast<int32_t>(i)});
-    }
-    by_gain(ranked, most);
+    merge(survivals, most, [&](std::size_t i, std::size_t n) { return survivals[i][n]; }, ranked);
     double num_requests = static_cast<double>(survivals.size()), expected = num_requests;
     for (Ranked& each : ranked) {
         double survival = each.gain;
@@ -65,13 +91,10 @@ void rank_latency(const std::vector<std::vector<double>>& survivals, std::size_t
         queue.push({expected + survivals[place][taken[place]++], place});
         ranked.push_back({num_requests * std::log(queue.top().first / expected), place});
     }
-    std::vector<Ranked> others;
-    for (std::size_t i = 0; i < survivals.size(); ++i) {
-        for (std::size_t n = taken[i]; n < survivals[i].size(); ++n)
-            others.push_back({kOfNoConsequence * survivals[i][n], static_cast<int32_t>(i)});
-    }
-    by_gain(others, most - ranked.size());
-    ranked.insert(ranked.end(), others.begin(), others.end());
+    std::vector<std::vector<double>> others(survivals.size());
+    for (std::size_t i = 0; i < survivals.size(); ++i)
+        others[i].assign(survivals[i].begin() + static_cast<std::ptrdiff_t>(taken[i]), survivals[i].end());
+    merge(others, most, [&](std::size_t i, std::size_t n) { return kOfNoConsequence * others[i][n]; }, ranked);
 }
 
 }  // namespace
@@ -86,11 +109,15 @@ void rank(Objective objective, const std::vector<std::vector<double>>& survivals
     }
 }
 
+std::size_t bearable(const double* seconds, std::size_t most) {
+    const double* end = std::upper_bound(seconds, seconds + most + 1, kMostSlowdown * seconds[0]);
+    return static_cast<std::size_t>(end - seconds) - 1;
+}
+
 Choice best_prefix(const std::vector<Ranked>& ranked, const double* seconds, std::size_t num_requests) {
     Choice best{0, 0.0};
     double gained = 0.0;
     for (std::size_t n = 1; n <= ranked.size(); ++n) {
-        if (seconds[n] > kMostSlowdown * seconds[0]) break;
         gained += ranked[n - 1].gain;
         double value = gained - static_cast<double>(num_requests) * std::log(seconds[n] / seconds[0]);
         if (value > best.value) best = {n, value};

@@ -21,14 +21,14 @@ const Odds* Survival::find(const Draft& draft, const Conditional& of) const {
 
 void Survival::estimate(const Draft& draft, const RequestOdds* own, std::vector<double>& survival) const {
     double of_request = own == nullptr ? 1.0 : own->ratio();
-    survival.resize(draft.tokens.size());
-    depths_.resize(draft.tokens.size());
+    survival.resize(draft.parents.size());
+    depths_.resize(draft.parents.size());
     for (int32_t node = 0; node < draft.size(); ++node) {
         int32_t parent = draft.parents[node];
         depths_[node] = parent == kRoot ? 1 : depths_[parent] + 1;
         Conditional of = conditional(draft, node, depths_[node]);
         const Odds* odds = find(draft, of);
-        double ratio = of_request * (odds == nullptr ? 1.0 : odds->ratio(kPriorTrials));
+        double ratio = of_request * (odds == nullptr ? 1.0 : odds->ratio());
         survival[node] = corrected(of.probability, ratio) * (parent == kRoot ? 1.0 : survival[parent]);
     }
 }
@@ -45,7 +45,7 @@ double Survival::at_depth(int source, int depth) const {
 
 void Survival::observe(const Draft& draft, const std::vector<int64_t>& tokens, RequestOdds* own) {
     if (draft.source >= static_cast<int>(sources_.size())) sources_.resize(draft.source + 1);
-    depths_.assign(draft.tokens.size(), -1);  // of right nodes
+    depths_.assign(draft.parents.size(), -1);  // of right nodes
     for (int32_t node = 0; node < draft.size(); ++node) {
         int32_t parent = draft.parents[node];
         int depth = parent == kRoot ? 0 : depths_[parent];
@@ -54,7 +54,7 @@ void Survival::observe(const Draft& draft, const std::vector<int64_t>& tokens, R
         if (hit) depths_[node] = depth + 1;
         Conditional of = conditional(draft, node, depth + 1);
         Odds& odds = of.stated ? sources_[draft.source].stated[of.bucket] : sources_[draft.source].by_depth[of.bucket];
-        if (own != nullptr) own->add(hit, corrected(of.probability, odds.ratio(kPriorTrials)));
+        if (own != nullptr) own->add(hit, corrected(of.probability, odds.ratio()));
         odds.add(hit, of.probability, kDecay);
         Rate& rate = sources_[draft.source].rates[std::min(depth + 1, kDeepest)];
         rate.hits = rate.hits * kDecay + (hit ? 1.0 : 0.0);

@@ -32,7 +32,7 @@ class Survival {
                                                       0.8,  0.9,  0.95, 0.98, 0.99, 0.995};
     static constexpr int kDeepest = 16;
     static constexpr double kPriorRate = 0.6;  // without a statement: of a draft token whose parent is right
-    static constexpr double kPriorTrials = 8.0, kDecay = 0.995;
+    static constexpr double kDecay = 0.995;
 
     struct Rate {
         double hits = 0.0, trials = 0.0;

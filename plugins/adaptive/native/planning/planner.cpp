@@ -69,7 +69,10 @@ void Planner::keep_only(const std::vector<std::string>& ids) {
 
 void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std::vector<int32_t>& limits) {
     records_.clear();
-    for (const Asked& each : asked) records_.push_back(&each.request->ask);
+    for (const Asked& each : asked) {
+        each.request->ask.num_tokens = each.num_tokens;
+        records_.push_back(&each.request->ask);
+    }
     asking.select(records_, prices, static_cast<double>(std::min(depth_, kDeepest / 4)), selected_);
     bool nobody = std::find(selected_.begin(), selected_.end(), 1) == selected_.end();
     pause_ = nobody ? asking.pause(records_) : 0;
@@ -86,8 +89,8 @@ void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std:
     }
 }
 
-// Drafts share their passes. Another level is made as long as it raises the product of the requests' expected speeds, and
-// a request takes part as long as its own draft token does. Whether to ask at all is decided before.
+// Drafts share their passes. Another level is made as long as it raises the product of the requests' expected speeds,
+// and a request takes part as long as its own draft token does. Whether to ask at all is decided before.
 void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices) {
     std::size_t count = asked.size();
     double of_level = asking.of_level(), requests = static_cast<double>(count);
@@ -159,7 +162,7 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
         survival.estimate(*drafts[i], &requests[i]->odds, survivals_[i]);
         sort_nodes(survivals_[i], orders_[i]);
     }
-    rank(objective_, survivals_, most, ranked_);
+    rank(objective_, survivals_, bearable(seconds, most), ranked_);
     Choice best = best_prefix(ranked_, seconds, count);
     std::size_t taken = explored(best.count, best.value > min_gain_, ranked_.size());
     std::vector<std::size_t> widths(count, 0);
@@ -178,7 +181,7 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
         // drafters that state nothing: only asking shows whether their draft tokens are right
         if (drafts[i]->stated.empty()) asking.revive(request.ask);
         double width = static_cast<double>(widths[i]);
-        if (widths[i] == drafts[i]->tokens.size() && drafts[i]->size() >= request.limit)
+        if (widths[i] == drafts[i]->parents.size() && drafts[i]->size() >= request.limit)
             request.reach = 2.0 * std::max(request.reach, width);
         else
             request.reach += kReachRate * (kReachFactor * width + kReachMore - request.reach);

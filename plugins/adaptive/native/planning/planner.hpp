@@ -42,7 +42,8 @@ struct Request {
 
 struct Asked {
     Request* request;
-    int32_t most;  // draft tokens that could be of use
+    int32_t most;        // draft tokens that could be of use
+    int64_t num_tokens;  // of its text
 };
 
 // What is known of a span after its step.

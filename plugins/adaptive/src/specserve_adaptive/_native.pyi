@@ -49,7 +49,9 @@ class Planner:
     def asked(self, seconds: float, num_asked: int) -> None:
         """To ask for so many requests took so long."""
 
-    def asking_cost(self, num_asked: int) -> float: ...
+    def asking_cost(self, num_asked: int, depth: float) -> float:
+        """To ask for so many requests, for drafts of so many levels, without what drafters have to read first."""
+
     def level_seconds(self) -> float:
         """What a draft takes longer for each level of a chain."""
 

@@ -32,7 +32,7 @@ FIRST_GUESSES, GUESSES_RATE = 3.0, 0.1
 average."""
 FIRST_STEPS, COSTS_INTERVAL = 64, 3
 """From all of so many steps with draft tokens, and then from one in so many, it is learned what they take."""
-PRICES_INTERVAL = 8
+PRICES_INTERVAL = 16
 """Steps after which prices are computed anew."""
 
 
