@@ -56,7 +56,7 @@ class Simulation:
         limits = planner.limits(requests)
         self.drafts = [self.draft(limit) for limit in limits]
         if num_asked := sum(limit > 0 for limit in limits):
-            planner.asked(self.asking * num_asked, num_asked)
+            planner.asked(self.asking * num_asked, num_asked, 0.0)
         planner.learn(batch, Verdict(decided), seconds)
         self.asked = [n + (limit > 0) for n, limit in zip(self.asked, limits, strict=True)]
         self.widths.append([span.drafted for span in spans])

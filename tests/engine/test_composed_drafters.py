@@ -123,7 +123,7 @@ class Told(VerifyAll):
         super().__init__(32)
         self.told = []
 
-    def asked(self, seconds, num_asked):
+    def asked(self, seconds, num_asked, pass_seconds):
         self.told.append((seconds, num_asked))
 
 
@@ -186,7 +186,7 @@ def test_a_planner_that_fails_when_it_is_told_what_asking_takes_goes_on_without(
     expected = run(toy_model, requests).tokens()
 
     class Failing(VerifyAll):
-        def asked(self, seconds, num_asked):
+        def asked(self, seconds, num_asked, pass_seconds):
             raise OSError("gone")
 
     class Odd(VerifyAll):

@@ -145,11 +145,12 @@ class Drafting:
             best = self.compete(guards, batch, output, verdict, limits)
         for i in live:
             requests[i].draft = best[i]
-        tell: Callable[[float, int], None] | None = getattr(self.planner, "asked", None)
+        tell: Callable[[float, int, float], None] | None = getattr(self.planner, "asked", None)
         if tell is not None and any(planned) and batch.only_decodes:  # a draft model may read prompts
             # the cheapest is asked wherever any is; the others only where they pay for themselves
             seconds = time.perf_counter() - began - sum(guard.seconds for guard in guards[1:])
-            tell(seconds, sum(limit > 0 for limit in planned))
+            pass_seconds = guards[0].pass_seconds if len(self.guards) == 1 else 0.0
+            tell(seconds, sum(limit > 0 for limit in planned), pass_seconds)
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         """Let the planner learn from the step, unless it pauses."""

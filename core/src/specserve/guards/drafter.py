@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -92,6 +93,12 @@ class GuardedDrafter:
             seconds, before = self.seconds / wanted, self.seconds_per_draft
             self.seconds_per_draft = before + ADAPTATION * (seconds - before) if before else seconds
         return valid
+
+    @property
+    def pass_seconds(self) -> float:
+        """Of each pass after the first of the latest call, where the drafter tells it."""
+        seconds = getattr(self.drafter, "pass_seconds", 0.0)
+        return seconds if type(seconds) is float and 0.0 < seconds < inf else 0.0
 
     def hear(self, batch: Batch, output: ForwardOutput, verdict: Verdict) -> None:
         """A step after which it is asked for nobody."""

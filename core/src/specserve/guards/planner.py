@@ -103,13 +103,13 @@ class GuardedPlanner:
             valid = first(valid, most_useful(request, self.most))
         return valid and attribute(valid, request.draft, self.plugin)
 
-    def asked(self, seconds: float, num_asked: int) -> None:
-        self.cost_part.call(None, self.tell_cost, seconds, num_asked)
+    def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
+        self.cost_part.call(None, self.tell_cost, seconds, num_asked, pass_seconds)
 
-    def tell_cost(self, seconds: float, num_asked: int) -> None:
+    def tell_cost(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
         learn = getattr(self.planner, "asked", None)
         if callable(learn):
-            learn(seconds, num_asked)
+            learn(seconds, num_asked, pass_seconds)
 
     def request_figures(self, request_id: str) -> PlannerFigures | None:
         tell = getattr(self.planner, "request_figures", None)

@@ -63,6 +63,13 @@ class ModelDrafter(Drafter, Protocol):
         ...
 
 
+class PassTimer(Drafter, Protocol):
+    """A drafter whose drafts grow by one token per pass, and that tells what a pass takes."""
+
+    pass_seconds: float
+    """Of each pass after the first of the latest `propose`; 0 where there was none."""
+
+
 class DraftPlanner(Protocol):
     """Decides how many tokens to draft and which of them to verify."""
 
@@ -156,9 +163,10 @@ class PausingPlanner(DraftPlanner, Protocol):
 class CostLearner(DraftPlanner, Protocol):
     """A planner that is told what asking takes, too."""
 
-    def asked(self, seconds: float, num_asked: int) -> None:
+    def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
         """To ask for so many requests took so long: of several drafters the cheapest, since the others are asked only
-        where they pay for themselves. Not called for steps with prompts, which draft models read in any case."""
+        where they pay for themselves. `pass_seconds`: of each of a single drafter's passes after the first; 0 where it
+        tells none. Not called for steps with prompts, which draft models read in any case."""
         ...
 
 

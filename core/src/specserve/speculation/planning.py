@@ -89,7 +89,7 @@ class CostPlanner:
         self.num_asked = sum(limit > 0 for limit in limits)
         return limits
 
-    def asked(self, seconds: float, num_asked: int) -> None:
+    def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
         self.backoff.record_cost(seconds + self.choose_seconds, num_asked)
         self.choose_seconds = 0.0
 

@@ -175,11 +175,11 @@ int64_t Asking::pause(const std::vector<AskRecord*>& records) const {
     return pause;
 }
 
-void Asking::record_cost(double seconds, std::size_t num_asked, double depth) {
+void Asking::record_cost(double seconds, std::size_t num_asked, double depth, double pass_seconds) {
     if (!is_known_ || num_asked == 0) return;
     Question question{num_asked, depth, rows_};
     // after a pause nothing is in the processor's caches: that tells what asking takes at most
-    if (gap_ <= kSteady || seconds < cost_.seconds(question)) cost_.observe(seconds, question);
+    if (gap_ <= kSteady || seconds < cost_.seconds(question)) cost_.observe(seconds, question, pass_seconds);
     if (gap_ < kMinInterval) return;
     double beyond_rows = std::max(cost(num_asked, depth), seconds - cost_.of_row() * rows_);
     double each = beyond_rows / static_cast<double>(gap_ * static_cast<int64_t>(num_asked));

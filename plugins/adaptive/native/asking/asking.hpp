@@ -122,12 +122,13 @@ class Asking {
     // After a step in which nobody is asked: in so many steps after it nobody will be, as far as is known.
     int64_t pause(const std::vector<AskRecord*>& records) const;
     void skip(int64_t steps) { step_ += steps; }
-    // Asking for so many took so long, and the deepest draft had so many levels.
-    void record_cost(double seconds, std::size_t num_asked, double depth);
+    // Asking for so many took so long, the deepest draft had so many levels, and each after the first took
+    // `pass_seconds`, 0 if unknown.
+    void record_cost(double seconds, std::size_t num_asked, double depth, double pass_seconds);
 
     // Without what the drafters read: they read it once, whenever they are asked.
     double cost(std::size_t num_asked, double depth) const { return cost_.seconds({num_asked, depth, 0.0}); }
-    double of_level() const { return cost_.of_level(); }
+    double of_level(std::size_t num_asked) const { return cost_.of_level(num_asked); }
     int64_t step() const { return step_; }
 
    private:

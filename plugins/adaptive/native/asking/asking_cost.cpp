@@ -7,30 +7,54 @@ namespace adaptive {
 
 namespace {
 
-constexpr double kExponent = 0.75;
+constexpr double kExponent = 0.75, kPassRate = 0.1, kMostOutlier = 2.0;
 // Of the first answer's time: what of it each part is taken to be, and how far off that may be.
-constexpr std::array<double, 4> kFirst = {0.3, 0.6, 0.1, 0.0}, kFirstDeviations = {0.3, 0.5, 0.15, 0.02};
+constexpr std::array<double, 3> kFirst = {0.35, 0.65, 0.0}, kFirstDeviations = {0.3, 0.5, 0.02};
 constexpr double kFirstNoise = 0.2, kNoiseRate = 0.05, kDrift = 0.02;  // deviations; per measurement
+
+std::size_t size_class(std::size_t num_requests) {
+    std::size_t size = 0;
+    for (; num_requests > 1; num_requests /= 2) ++size;
+    return size;
+}
 
 }  // namespace
 
+double PassCost::seconds(std::size_t num_requests) const {
+    std::size_t size = size_class(num_requests);
+    for (std::size_t off = 0; off < std::max(by_size_.size(), size + 1); ++off) {  // the nearest class that is known
+        if (size + off < by_size_.size() && by_size_[size + off] > 0.0) return by_size_[size + off];
+        if (off <= size && size - off < by_size_.size() && by_size_[size - off] > 0.0) return by_size_[size - off];
+    }
+    return 0.0;
+}
+
+void PassCost::observe(double seconds, std::size_t num_requests) {
+    std::size_t size = size_class(num_requests);
+    if (by_size_.size() <= size) by_size_.resize(size + 1, 0.0);
+    double& known = by_size_[size];
+    known = known == 0.0 ? seconds : known + kPassRate * (std::min(seconds, kMostOutlier * known) - known);
+}
+
 AskingCost::Parts AskingCost::features(const Question& question) {
-    return {1.0, std::pow(static_cast<double>(question.num_requests), kExponent), question.depth, question.rows};
+    return {1.0, std::pow(static_cast<double>(question.num_requests), kExponent), question.rows};
+}
+
+double AskingCost::of_parts(const Parts& features) const {
+    double seconds = 0.0;
+    for (int i = 0; i < kNumParts; ++i) seconds += parts_[i] * features[i];
+    return seconds;
 }
 
 double AskingCost::seconds(const Question& question) const {
     if (question.num_requests == 0) return 0.0;
-    Parts x = features(question);
-    double seconds = 0.0;
-    for (int i = 0; i < kNumParts; ++i) seconds += parts_[i] * x[i];
-    return seconds;
+    double further = std::max(0.0, question.depth - 1.0);
+    return of_parts(features(question)) + further * passes_.seconds(question.num_requests);
 }
 
 void AskingCost::begin(double seconds, const Parts& features) {
-    parts_[kDepth] = kFirst[kDepth] * seconds;
-    double rest = std::max(0.0, seconds - parts_[kDepth] * features[kDepth]) / (kFirst[kFixed] + kFirst[kRequests]);
-    for (int i : {kFixed, kRequests}) parts_[i] = kFirst[i] * rest / features[i];
     for (int i = 0; i < kNumParts; ++i) {
+        parts_[i] = features[i] > 0.0 ? kFirst[i] * seconds / features[i] : 0.0;
         double deviation = kFirstDeviations[i] * seconds / (i == kRequests ? features[i] : 1.0);
         uncertainty_[i][i] = first_uncertainty_[i] = deviation * deviation;
     }
@@ -51,12 +75,14 @@ void AskingCost::drift() {
     }
 }
 
-void AskingCost::observe(double seconds, const Question& question) {
-    if (question.num_requests == 0 || seconds <= 0.0) return;
+void AskingCost::observe(double seconds, const Question& question, double pass_seconds) {
+    if (pass_seconds > 0.0) passes_.observe(pass_seconds, question.num_requests);
+    double first = seconds - pass_seconds * std::max(0.0, question.depth - 1.0);
+    if (question.num_requests == 0 || first <= 0.0) return;
     Parts x = features(question);
-    if (!is_known_) return begin(seconds, x);
-    double expected = this->seconds(question);
-    double error = std::min(seconds, 2.0 * expected) - expected;
+    if (!is_known_) return begin(first, x);
+    double expected = of_parts(x);
+    double error = std::min(first, kMostOutlier * expected) - expected;
     drift();
     Parts shared{};  // covariance of the parts with the measurement
     double variance = noise_;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 namespace adaptive {
 
@@ -13,25 +14,38 @@ struct Question {
     double rows = 0.0;   // tokens that these requests got since they were asked before: a drafter reads them now
 };
 
-// Seconds to ask: fixed + more * requests ** 0.75, since they share passes, + of_level * depth, since each further
-// token of a chain takes a pass, + of_row * rows. Learned as steps run by a Kalman filter whose state are these four: a
-// long time at one depth does not spoil what is known of others.
+// Seconds of each pass of a draft model after the first, by the size class of the requests that take part.
+class PassCost {
+   public:
+    // 0 where none was told.
+    double seconds(std::size_t num_requests) const;
+    void observe(double seconds, std::size_t num_requests);
+
+   private:
+    std::vector<double> by_size_;  // 0 where unknown
+};
+
+// Seconds to ask: fixed + more * requests ** 0.75, since they share passes, + of_row * rows, + the passes of further
+// levels. The first three are learned as steps run by a Kalman filter: a long time with the same number of requests
+// does not spoil what is known of others.
 class AskingCost {
    public:
     double seconds(const Question& question) const;
-    // An outlier counts as twice the expectation at most.
-    void observe(double seconds, const Question& question);
-    double of_level() const { return parts_[kDepth]; }
+    // An outlier counts as twice the expectation at most. `pass_seconds`: of each pass after the first, 0 if unknown.
+    void observe(double seconds, const Question& question, double pass_seconds);
+    double of_level(std::size_t num_requests) const { return passes_.seconds(num_requests); }
     double of_row() const { return parts_[kRows]; }
 
    private:
-    enum { kFixed, kRequests, kDepth, kRows, kNumParts };
+    enum { kFixed, kRequests, kRows, kNumParts };
     using Parts = std::array<double, kNumParts>;
 
     static Parts features(const Question& question);
+    double of_parts(const Parts& features) const;
     void begin(double seconds, const Parts& features);
     void drift();
 
+    PassCost passes_;
     Parts parts_{};
     std::array<Parts, kNumParts> uncertainty_{};  // their covariance
     Parts first_uncertainty_{};                   // variances before anything was seen: never exceeded

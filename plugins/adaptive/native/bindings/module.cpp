@@ -124,15 +124,17 @@ class BoundPlanner {
 
     void skip(int64_t steps) { planner_.skip(steps); }
 
-    void asked(double seconds, int64_t num_asked) {
-        planner_.asked(seconds, static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
+    void asked(double seconds, int64_t num_asked, double pass_seconds) {
+        planner_.asked(seconds, static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)), pass_seconds);
     }
 
     double asking_cost(int64_t num_asked, double depth) {
         return planner_.asking.cost(static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)), depth);
     }
 
-    double level_seconds() const { return planner_.level_seconds(); }
+    double level_seconds(int64_t num_asked) const {
+        return planner_.level_seconds(static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
+    }
 
     nb::list survival(nb::handle draft, nb::handle request) {
         Request& known = known_of(request);
@@ -223,9 +225,9 @@ NB_MODULE(_native, module) {
         .def("learn", &BoundPlanner::learn, nb::arg("spans"), nb::arg("decided"))
         .def("pause", &BoundPlanner::pause)
         .def("skip", &BoundPlanner::skip, nb::arg("steps"))
-        .def("asked", &BoundPlanner::asked, nb::arg("seconds"), nb::arg("num_asked"))
+        .def("asked", &BoundPlanner::asked, nb::arg("seconds"), nb::arg("num_asked"), nb::arg("pass_seconds"))
         .def("asking_cost", &BoundPlanner::asking_cost, nb::arg("num_asked"), nb::arg("depth"))
-        .def("level_seconds", &BoundPlanner::level_seconds)
+        .def("level_seconds", &BoundPlanner::level_seconds, nb::arg("num_asked"))
         .def("figures", &BoundPlanner::figures)
         .def("figures_of", &BoundPlanner::figures_of, nb::arg("request_id"))
         .def("forget", &BoundPlanner::forget, nb::arg("request_id"))

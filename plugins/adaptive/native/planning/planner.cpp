@@ -93,7 +93,8 @@ void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std:
 // and a request takes part as long as its own draft token does. Whether to ask at all is decided before.
 void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices) {
     std::size_t count = asked.size();
-    double of_level = asking.of_level(), requests = static_cast<double>(count);
+    std::size_t num_asked = static_cast<std::size_t>(std::count(selected_.begin(), selected_.end(), 1));
+    double of_level = asking.of_level(num_asked), requests = static_cast<double>(count);
     depths_.assign(count, kDeepest);
     depth_ = kDeepest;
     if (of_level <= kLeastLevel * prices.plain_step) return;
@@ -101,7 +102,7 @@ void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices
     reached_.assign(count, 1.0);
     expected_.assign(count, 1.0);
     depths_.assign(count, 0);
-    double step = prices.plain_step + asking.cost(std::count(selected_.begin(), selected_.end(), 1), 1.0);
+    double step = prices.plain_step + asking.cost(num_asked, 1.0);
     for (depth_ = 1; depth_ < kDeepest; ++depth_) {
         double gain = 0.0, verified = 0.0;
         taking_part_.clear();
@@ -129,9 +130,10 @@ void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices
     depth_ = std::max(depth_ - 1, 1);
 }
 
-void Planner::asked(double seconds, std::size_t num_asked) {
+void Planner::asked(double seconds, std::size_t num_asked, double pass_seconds) {
     asking_seconds_ = seconds;  // how deep the drafts are shows when they are chosen from
     num_asked_ = num_asked;
+    pass_seconds_ = pass_seconds;
 }
 
 void Planner::skip(int64_t steps) {
@@ -194,7 +196,7 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
             request.predicted.push_back(predicted);
         }
     }
-    if (asking_seconds_ > 0.0) asking.record_cost(asking_seconds_, num_asked_, deepest);
+    if (asking_seconds_ > 0.0) asking.record_cost(asking_seconds_, num_asked_, deepest, pass_seconds_);
     asking_seconds_ = 0.0;
 }
 

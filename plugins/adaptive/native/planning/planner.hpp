@@ -65,7 +65,7 @@ class Planner {
     void forget(const std::string& id) { requests_.erase(id); }
     // Drop what is known of requests other than these.
     void keep_only(const std::vector<std::string>& ids);
-    double level_seconds() const { return asking.of_level(); }
+    double level_seconds(std::size_t num_asked) const { return asking.of_level(num_asked); }
     std::size_t num_known() const { return requests_.size(); }
 
     // The most draft tokens of each request; 0 for those that are not asked.
@@ -83,8 +83,8 @@ class Planner {
 
     void learn(const Outcome& outcome);
 
-    // Asking for so many took so long.
-    void asked(double seconds, std::size_t num_asked);
+    // Asking for so many took so long, and each of its passes after the first; 0 if unknown.
+    void asked(double seconds, std::size_t num_asked, double pass_seconds);
 
     Survival survival;
     Asking asking;
@@ -101,6 +101,7 @@ class Planner {
     int64_t pause_ = 0;
     std::array<int, kWarmths> latest_source_;  // of drafts by the class of their request's temperature
     double asking_seconds_ = 0.0;              // of the drafts that come next; 0 where that is not known
+    double pass_seconds_ = 0.0;
     std::size_t num_asked_ = 0;
     int64_t num_bounded_ = 0;
     int32_t depth_ = 1;            // of the drafts that were asked for last

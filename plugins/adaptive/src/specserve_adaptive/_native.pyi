@@ -46,14 +46,15 @@ class Planner:
     def learn(self, spans: Sequence[Span], decided: list[SpanVerdict]) -> None:
         """What became of a step."""
 
-    def asked(self, seconds: float, num_asked: int) -> None:
-        """To ask for so many requests took so long."""
+    def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
+        """To ask for so many requests took so long; each of a draft's passes after the first took `pass_seconds`, 0
+        where that is not known."""
 
     def asking_cost(self, num_asked: int, depth: float) -> float:
         """To ask for so many requests, for drafts of so many levels, without what drafters have to read first."""
 
-    def level_seconds(self) -> float:
-        """What a draft takes longer for each level of a chain."""
+    def level_seconds(self, num_asked: int) -> float:
+        """What drafts of so many requests take longer for each level after the first, as far as drafters tell."""
 
     def figures(self) -> Numbers: ...
     def figures_of(self, request_id: str) -> RequestNumbers | None: ...

@@ -90,8 +90,8 @@ class RankedPlanner:
         drafted = self.costs.seconds(num_requests + guesses, num_requests, guesses)
         return plain / num_requests, (drafted - plain) / guesses, plain
 
-    def asked(self, seconds: float, num_asked: int) -> None:
-        self.native.asked(seconds + self.choose_seconds, num_asked)
+    def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
+        self.native.asked(seconds + self.choose_seconds, num_asked, pass_seconds)
         self.choose_seconds = 0.0
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:

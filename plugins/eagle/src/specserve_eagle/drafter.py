@@ -6,6 +6,8 @@ arithmetic (`DraftModel`) nor what is committed (`specserve.protocols.DraftRunti
 
 from __future__ import annotations
 
+import time
+from itertools import count
 from typing import TYPE_CHECKING
 
 from specserve.batch.row_tensors import to_device
@@ -43,6 +45,8 @@ class EagleDrafter:
         self.runtime: DraftRuntime | None = None
         self.passes: DraftPass | None = None
         """Both are set by `connect`, which start-up calls before any request."""
+        self.pass_seconds = 0.0
+        """What each pass after the first took when it was asked last; 0 where there was none."""
 
     def connect(self, runtime: DraftRuntime) -> None:
         self.runtime, self.passes = runtime, runtime.draft_pass(self.model.head)
@@ -64,6 +68,7 @@ class EagleDrafter:
         assert self.runtime is not None
         self.depth.begin(batch, verdict)
         feed = self.runtime.collect(batch, output, verdict, limits)
+        self.pass_seconds = 0.0
         drafts: list[Draft | None] = [None] * len(limits)
         if feed is not None:
             for i, draft in zip(feed.drafting, self.drafts(feed, limits), strict=True):
@@ -97,6 +102,8 @@ class EagleDrafter:
                     if len(chain) < wanted:
                         draft.grow([[]])
                 self.depth.ran(made)
+                if made.num_passes:
+                    self.pass_seconds = made.seconds / made.num_passes
                 return made.hidden
         step = self.passes.step(feed.batch, feed.hidden, rows, self.topk, from_target=True)
         add_level(drafts, step.tokens)
@@ -119,11 +126,14 @@ class EagleDrafter:
         assert self.runtime is not None
         assert self.passes is not None
         first_rows = list(range(len(drafts)))
-        while True:
+        began = time.perf_counter()
+        for num_passes in count():
             growing = [i for i, draft in enumerate(drafts) if not draft.is_done]
             if growing:
                 growing = [growing[i] for i in self.depth.deeper([drafts[i] for i in growing])]
             if not growing:
+                if num_passes:
+                    self.pass_seconds = (time.perf_counter() - began) / num_passes
                 return
             parents = [first_rows[i] + row for i in growing for row in drafts[i].parent_rows()]
             drafts = [drafts[i] for i in growing]
