@@ -8,6 +8,7 @@ from statistics import mean, median
 from types import SimpleNamespace
 from typing import Any, cast
 
+from specserve.batch.drafts import first
 from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.speculation.costs import StepCosts
@@ -49,11 +50,12 @@ def drafted_request(i: int, num_nodes: int, rng: random.Random) -> Request:
     return request
 
 
-def decided(requests: list[Request], chosen: list[Draft | None]) -> tuple[Any, Verdict]:
+def decided(requests: list[Request], chosen: list[Draft | int | None]) -> tuple[Any, Verdict]:
     """Of each draft half of the draft tokens are accepted."""
     spans, verdicts = [], []
-    for request, draft in zip(requests, chosen, strict=True):
-        drafted = 0 if draft is None else len(draft.tokens)
+    for request, choice in zip(requests, chosen, strict=True):
+        drafted = choice if isinstance(choice, int) else 0  # all drafts are chains: their first tokens survive longest
+        draft = first(request.draft, drafted) if request.draft is not None else None
         accepted = tuple(range(drafted // 2))
         spans.append(Span(request, 10, 1 + drafted, drafted, 1 + drafted, draft, request.draft))
         verdicts.append(SpanVerdict(accepted, (*accepted, 10**6), None, None, None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from types import SimpleNamespace
 
+from specserve.batch.drafts import first
 from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.speculation.costs import StepCosts
@@ -45,8 +46,9 @@ class Simulation:
         if any(self.drafts):
             chosen = planner.choose(requests, 512, len(requests))
         spans, decided = [], []
-        for i, (request, draft) in enumerate(zip(requests, chosen, strict=True)):
-            drafted = 0 if draft is None else len(draft.tokens)
+        for i, (request, choice) in enumerate(zip(requests, chosen, strict=True)):
+            drafted = choice or 0
+            draft = first(request.draft, drafted) if drafted else None
             tokens = self.truth(self.right[i], drafted)
             spans.append(Span(request, 10, 1 + drafted, drafted, 1 + drafted, draft, request.draft))
             decided.append(SpanVerdict(tuple(range(len(tokens) - 1)), tokens, None, None, None))

@@ -43,7 +43,8 @@ def test_costs_show_by_requests_and_draft_tokens(toy_model):
     planner.costs.__class__ = planner.costs.__class__.__base__  # it learns again
     run_requests(engine, requests_of())
     found = samples(engine)
-    seconds = [found["specserve_adaptive_step_cost_seconds", "1", str(n)] for n in (0, 1, 2, 4, 8, 16, 32)]
+    name = "specserve_adaptive_step_cost_seconds"
+    seconds = [found[name, "1", str(n)] for n in (0, 1, 2, 4, 8, 16, 32)]
     assert seconds == sorted(seconds)
     assert found["specserve_adaptive_step_cost_error", "1"] >= 0
 

@@ -154,22 +154,25 @@ class Scheduler:
     def make_spans(self, lengths: dict[Request, int], budget: int) -> list[Span]:
         """Spans of the committed tokens, with the planner's choice of draft tokens behind those that reach the end."""
         ends = [r for r, n in lengths.items() if r.computed + n == len(r.tokens)]
-        drafts: dict[Request, Draft | None] = {}
+        choices: dict[Request, Draft | int | None] = {}
         if any(r.draft is not None for r in ends):
             chosen = self.planner.choose(ends, max(budget, 0), sum(lengths.values()))
-            drafts = dict(zip(ends, chosen, strict=True))
+            choices = dict(zip(ends, chosen, strict=True))
         spans = []
         for request, length in lengths.items():
-            draft = self.fit_draft(request, drafts.get(request), budget)
+            draft = self.fit_draft(request, choices.get(request), budget)
             drafted = len(draft.tokens) if draft else 0
             budget -= drafted
             scored = num_scored_rows(request, length, drafted)
             spans.append(Span(request, request.computed, length + drafted, drafted, scored, draft, request.draft))
         return spans
 
-    def fit_draft(self, request: Request, draft: Draft | None, budget: int) -> Draft | None:
-        """Cut a draft to the budget, and to the blocks that are available without preemption."""
-        draft = draft and first(draft, budget)
+    def fit_draft(self, request: Request, choice: Draft | int | None, budget: int) -> Draft | None:
+        """What the planner chose, cut to the budget and to the blocks that are available without preemption."""
+        if isinstance(choice, int):
+            draft = request.draft and first(request.draft, min(choice, budget))
+        else:
+            draft = choice and first(choice, budget)
         if draft is None:
             return None
         end = len(request.tokens) + len(draft.tokens)

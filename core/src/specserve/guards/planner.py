@@ -78,19 +78,26 @@ class GuardedPlanner:
             return limits
         return [limit and min(limit, most_useful(r, self.most)) for r, limit in zip(requests, limits, strict=True)]
 
-    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
-        plain: list[Draft | None] = [None] * len(requests)
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
+        plain: list[Draft | int | None] = [None] * len(requests)
         return self.choose_part.call(plain, self.checked_choice, requests, budget, base_rows)
 
-    def checked_choice(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+    def checked_choice(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | int | None]:
         chosen = list(self.planner.choose(list(requests), budget, base_rows))
         if len(chosen) != len(requests):
             raise BadAnswerError("chose for another number of requests")
         return [
-            # what it passes on unchanged, or cut at the end, was checked before; only what it made is checked again
-            draft if draft is None or draft is r.draft or begins(r.draft, draft) else self.own_draft(draft, r)
-            for r, draft in zip(requests, chosen, strict=True)
+            # what was proposed was checked before; only what the planner made is checked again
+            choice if choice is None or choice is r.draft else self.checked(choice, r)
+            for r, choice in zip(requests, chosen, strict=True)
         ]
+
+    def checked(self, choice: Draft | int, request: Request) -> Draft | int | None:
+        if isinstance(choice, int):
+            if request.draft is None or not 0 <= choice <= len(request.draft.tokens):
+                raise BadAnswerError("chose more draft tokens than were proposed")
+            return choice
+        return choice if begins(request.draft, choice) else self.own_draft(choice, request)
 
     def own_draft(self, draft: Draft, request: Request) -> Draft | None:
         """Without draft tokens beyond the request's end or its own limit, whatever the drafter proposed."""

@@ -77,8 +77,9 @@ class DraftPlanner(Protocol):
         """The most nodes worth drafting for each request."""
         ...
 
-    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
-        """Which part of each request's draft to verify: at most `budget` nodes in all, parents with their children.
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
+        """Which part of each request's draft to verify, parents with their children; a number stands for so many of its
+        first nodes. At most `budget` nodes in all.
 
         `base_rows` counts the rows that the step computes in any case.
         """

@@ -173,6 +173,10 @@ class StepCosts:
             known = self.sizes[min(self.sizes, key=lambda other: abs(size - other))]
         return known
 
+    def knows(self, requests: int) -> bool:
+        """Whether steps of about so many requests were observed."""
+        return size_class(requests) in self.sizes
+
     def plain_of(self, of_size: SizeCosts | None) -> float:
         return 0.0 if of_size is None else of_size.plain + self.per_key * of_size.keys
 

@@ -11,10 +11,11 @@ from array import array
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from specserve.batch.drafts import first, keep
+from specserve.batch.drafts import keep
 from specserve.types import PlannerFigures
 from specserve_adaptive._native import Planner
 from specserve_adaptive.observer import cost_metrics, decision_metrics
+from specserve_adaptive.regimes import Regimes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,6 +48,7 @@ class RankedPlanner:
         drafters: Sequence[str] = (),
     ) -> None:
         self.max_draft_tokens, self.costs, self.objective = max_draft_tokens, costs, objective
+        self.regimes = Regimes(costs)
         self.bounds_depth = len(drafters) == 1
         """Of several drafters the costs of each are not told apart here: they bound their depth themselves."""
         self.native = self.calibration = Planner(objective, MIN_GAIN)
@@ -61,8 +63,9 @@ class RankedPlanner:
         """Seconds that an accepted draft token saves, that a verified one takes, and that a plain step takes."""
         self.priced_for, self.priced_at = 0, 0
         """So many requests, in that step."""
-        self.curves: dict[tuple[int, int], tuple[int, array[float]]] = {}
-        """By rows without draft tokens and requests: the step of the computation, and seconds by draft tokens."""
+        self.curves: dict[tuple[int, int, bool], tuple[int, array[float]]] = {}
+        """By rows without draft tokens, requests and regime: the step of the computation, and seconds by draft
+        tokens."""
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         """0 for requests that are not asked."""
@@ -80,38 +83,38 @@ class RankedPlanner:
     def paused(self, batch: Batch, seconds: Sequence[float]) -> None:
         self.num_steps += len(seconds)
         self.native.skip(len(seconds))
-        self.costs.observe(batch, median(seconds))
+        self.regimes.follows_drafts = False
+        self.regimes.observe(batch, median(seconds))
 
     def current_prices(self, num_requests: int) -> tuple[float, float, float]:
         if not num_requests:
             return 0.0, 0.0, 0.0
         guesses = max(1, round(self.guesses_per_draft * num_requests))
         plain = self.costs.seconds(num_requests, num_requests)
-        drafted = self.costs.seconds(num_requests + guesses, num_requests, guesses)
-        return plain / num_requests, (drafted - plain) / guesses, plain
+        return plain / num_requests, self.regimes.seconds_per_guess(num_requests, guesses), plain
 
     def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
         self.native.asked(seconds + self.choose_seconds, num_asked, pass_seconds)
         self.choose_seconds = 0.0
 
-    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | int | None]:
         began = time.perf_counter()
-        drafts = [request.draft for request in requests]
-        most = min(max(budget, 0), sum(len(draft.tokens) for draft in drafts if draft is not None))
+        most = min(max(budget, 0), sum(len(r.draft.tokens) for r in requests if r.draft is not None))
         curve = self.curve(base_rows, len(requests), most)
         chosen = self.native.choose(requests, curve, most, self.costs.wants_plain(len(requests)))
-        verified = [cut(draft, nodes) for draft, nodes in zip(drafts, chosen, strict=True)]
+        verified = [cut(r.draft, nodes) for r, nodes in zip(requests, chosen, strict=True)]
         self.choose_seconds = time.perf_counter() - began
         return verified
 
     def curve(self, rows: int, requests: int, most: int) -> array[float]:
         """What steps of so many rows and 0, 1, ... at least `most` draft tokens take."""
-        computed, curve = self.curves.get((rows, requests), (0, None))
+        place = rows, requests, self.regimes.follows_drafts
+        computed, curve = self.curves.get(place, (0, None))
         if curve is None or len(curve) <= most or self.num_steps >= computed + PRICES_INTERVAL:
             if len(self.curves) > 64:
                 self.curves.clear()
-            curve = array("d", self.costs.by_guesses(rows, requests, max(most, 16)))
-            self.curves[rows, requests] = self.num_steps, curve
+            curve = array("d", self.regimes.by_guesses(rows, requests, max(most, 16)))
+            self.curves[place] = self.num_steps, curve
         return curve
 
     def request_figures(self, request_id: str) -> PlannerFigures | None:
@@ -129,22 +132,23 @@ class RankedPlanner:
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.native.learn(batch.spans, verdict.spans)
-        is_plain = batch.num_rows == len(batch.spans)
-        if is_plain:
-            # behind a draft model's passes a step is slower: whether to ask at all needs to know the others
-            if self.asked_before and not self.num_asked:
-                return
-        elif self.num_steps > FIRST_STEPS and self.num_steps % COSTS_INTERVAL:
-            return
-        self.costs.observe(batch, seconds)
         num_drafts = sum(span.drafted > 0 for span in batch.spans)
+        if self.tells_costs(num_drafts):
+            self.regimes.observe(batch, seconds)
+        self.regimes.follows_drafts = num_drafts > 0
         if num_drafts:
-            drafted = sum(span.drafted for span in batch.spans) / num_drafts
+            drafted = (batch.num_rows - len(batch.spans)) / num_drafts
             self.guesses_per_draft += GUESSES_RATE * (drafted - self.guesses_per_draft)
 
+    def tells_costs(self, num_drafts: int) -> bool:
+        """Of steps with drafts, from one in some; of plain ones, not from those that follow a question in vain."""
+        if num_drafts:
+            return self.num_steps <= FIRST_STEPS or self.num_steps % COSTS_INTERVAL == 0
+        return not self.asked_before or self.regimes.follows_drafts
 
-def cut(draft: Draft | None, nodes: int | list[int] | None) -> Draft | None:
+
+def cut(draft: Draft | None, nodes: int | list[int] | None) -> Draft | int | None:
     """The first so many nodes, or these."""
-    if draft is None or nodes is None:
-        return None
-    return first(draft, nodes) if isinstance(nodes, int) else keep(draft, nodes)
+    if isinstance(nodes, list):
+        return None if draft is None else keep(draft, nodes)
+    return nodes

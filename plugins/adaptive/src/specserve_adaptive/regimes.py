@@ -1,0 +1,57 @@
+"""What steps take, by whether the step before had draft tokens.
+
+A draft model's passes and the rows of draft tokens leave other things in the processor's caches than plain decoding
+does: a draft now and then makes its step slower than drafts in every step do, and a plain step between drafts is slower
+than others. `StepCosts` learns of steps that follow their like; what the others take beyond that is learned here.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from specserve.speculation.costs import size_class
+
+if TYPE_CHECKING:
+    from specserve.batch.batch import Batch
+    from specserve.speculation.costs import StepCosts
+
+RATE, MOST = 0.05, 2.0
+"""Of the moving averages; a step counts as so many times its expectation at most."""
+
+
+class Regimes:
+    def __init__(self, costs: StepCosts) -> None:
+        self.costs = costs
+        self.follows_drafts = False
+        """Whether the last step had draft tokens."""
+        self.extra: dict[tuple[int, bool], float] = {}
+        """Seconds of a first step with draft tokens (True), or without (False), by size class."""
+
+    def extra_seconds(self, requests: int, *, drafts: bool) -> float:
+        """What the next step takes beyond `costs` where it has draft tokens, or has none."""
+        return 0.0 if drafts == self.follows_drafts else self.extra.get((size_class(requests), drafts), 0.0)
+
+    def seconds_per_guess(self, requests: int, guesses: int) -> float:
+        """Of so many draft tokens in the next step."""
+        drafted = self.costs.seconds(requests + guesses, requests, guesses)
+        return (drafted - self.costs.seconds(requests, requests)) / guesses
+
+    def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
+        """`StepCosts.by_guesses` of the next step."""
+        plain, *drafted = self.costs.by_guesses(rows, requests, most)
+        extra = self.extra_seconds(requests, drafts=True)
+        plain += self.extra_seconds(requests, drafts=False)
+        return list(accumulate((each + extra for each in drafted), max, initial=plain))
+
+    def observe(self, batch: Batch, seconds: float) -> None:
+        requests = len(batch.spans)
+        drafts = batch.num_rows > requests
+        if drafts != self.follows_drafts and self.costs.knows(requests):
+            expected = self.costs.seconds(batch.num_rows, requests, batch.num_rows - requests)
+            place = size_class(requests), drafts
+            extra = self.extra.get(place, 0.0)
+            error = min(seconds, MOST * (expected + extra)) - expected - extra
+            self.extra[place] = extra = max(0.0, extra + RATE * error)
+            seconds -= extra
+        self.costs.observe(batch, seconds)
