@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.alternating import sums_in_turns
-from benchmarks.lib.decoding import Decoded, decode_in_slices
-from benchmarks.lib.workload import NUM_TOKENS, edit_prompt, prompts, seeded
+from benchmarks.lib.decoding import Decoded, decode_in_slices, decode_while_all_run
+from benchmarks.lib.workload import edit_prompt, prompts, seeded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from specserve.engine.engine import Engine
     from specserve.protocols import Tokenizer
@@ -27,10 +27,7 @@ class Phase(NamedTuple):
 
     name: str
     groups: list[list[GenerateRequest]]
-
-    @property
-    def num_tokens(self) -> int:
-        return NUM_TOKENS * sum(map(len, self.groups))
+    decode: Callable[[Engine, list[GenerateRequest]], Iterator[Decoded]]
 
 
 class Phases:
@@ -55,14 +52,14 @@ class Phases:
             [self.request(name == HIGH or (name == MIXED and i % 2 == 0)) for i in range(concurrent)]
             for _ in range(max(1, LEAST_REQUESTS // concurrent))
         ]
-        return Phase(name, groups)
+        return Phase(name, groups, decode_while_all_run if name == MIXED else decode_in_slices)
 
 
 def in_turns(engines: Mapping[str, Engine], phase: Phase) -> dict[str, Decoded]:
     """What each engine does with the phase; all run it at the same time, a few steps each."""
     sums = dict.fromkeys(engines, Decoded())
     for group in phase.groups:
-        running = {name: decode_in_slices(engine, group) for name, engine in engines.items()}
+        running = {name: phase.decode(engine, group) for name, engine in engines.items()}
         for name, decoded in sums_in_turns(running).items():
             sums[name] = sums[name].plus(decoded)
     return sums

@@ -89,8 +89,9 @@ void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std:
     }
 }
 
-// Drafts share their passes. Another level is made as long as it raises the product of the requests' expected speeds,
-// and a request takes part as long as its own draft token does. Whether to ask at all is decided before.
+// Drafts share their passes. Another level is made as long as it raises the sum of the logarithms of the requests'
+// speeds (where throughput counts, the logarithm of their sum), and a request takes part as long as its own draft token
+// does. Whether to ask at all is decided before.
 void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices) {
     std::size_t count = asked.size();
     std::size_t num_asked = static_cast<std::size_t>(std::count(selected_.begin(), selected_.end(), 1));
@@ -101,6 +102,7 @@ void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices
     bool explores = ++num_bounded_ % kExploreInterval == 0;
     reached_.assign(count, 1.0);
     expected_.assign(count, 1.0);
+    double total = requests;  // expected tokens of all
     depths_.assign(count, 0);
     double step = prices.plain_step + asking.cost(num_asked, 1.0);
     for (depth_ = 1; depth_ < kDeepest; ++depth_) {
@@ -111,7 +113,9 @@ void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices
             if (!selected_[i] || request.source < 0 || depths_[i] < depth_ - 1) continue;
             double right = corrected(survival.at_depth(request.source, depth_), request.odds.ratio());
             reached_[i] *= right;
-            double own = std::log1p(reached_[i] / expected_[i]) - requests * prices.verified / step;
+            double gained = objective_ == Objective::kThroughput ? requests * std::log1p(reached_[i] / total)
+                                                                 : std::log1p(reached_[i] / expected_[i]);
+            double own = gained - requests * prices.verified / step;
             if (own <= 0.0 && depth_ > 1 && !explores) continue;
             taking_part_.push_back(i);
             gain += std::max(own, 0.0);
@@ -123,6 +127,7 @@ void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices
         for (std::size_t i : taking_part_) {
             depths_[i] = depth_;
             expected_[i] += reached_[i];
+            total += reached_[i];
         }
         if (taking_part_.empty()) break;
         step += verified + (depth_ > 1 ? of_level : 0.0);
