@@ -19,11 +19,14 @@ RIGHT, WRONG = 1, 2
 class Simulation:
     """`right[i]`: P(a draft token for request i is right where those before it are); `stated`: what the drafter says.
 
-    `step_seconds(rows)` is what a step takes, with noise; asking costs `asking` for each request.
+    `step_seconds(rows)` is what a step takes, with noise; asking costs `asking` for each request, and `of_pass` for
+    each level of the deepest draft after the first.
     """
 
-    def __init__(self, right, *, step_seconds, objective="fair", stated=0.8, asking=0.01, temperature=0.0, seed=0):
-        self.random = random.Random(seed)
+    def __init__(
+        self, right, *, step_seconds, objective="fair", stated=0.8, asking=0.01, of_pass=0.0, temperature=0.0, seed=0
+    ):
+        self.random, self.of_pass = random.Random(seed), of_pass
         self.right, self.stated, self.asking = list(right), stated, asking
         self.step_seconds = step_seconds
         rows = [1, 2, 4, 8, 16, 32, 64]
@@ -57,13 +60,16 @@ class Simulation:
         batch = SimpleNamespace(spans=tuple(spans), num_rows=rows, only_decodes=True)
         limits = planner.limits(requests)
         self.drafts = [self.draft(limit) for limit in limits]
+        asking = 0.0
         if num_asked := sum(limit > 0 for limit in limits):
-            planner.asked(self.asking * num_asked, num_asked, 0.0)
+            asking = self.asking * num_asked + self.of_pass * (max(limits) - 1)
+            planner.asked(asking, num_asked, self.of_pass if max(limits) > 1 else 0.0)
         planner.learn(batch, Verdict(decided), seconds)
+        self.limits = limits
         self.asked = [n + (limit > 0) for n, limit in zip(self.asked, limits, strict=True)]
         self.widths.append([span.drafted for span in spans])
         self.gained.append([len(each.tokens) for each in decided])
-        self.seconds.append(seconds + self.asking * num_asked)
+        self.seconds.append(seconds + asking)
 
     def truth(self, right, drafted):
         """What the target gives: right draft tokens and one token more."""

@@ -62,6 +62,29 @@ def test_no_drafter_is_locked_out_for_ever():
 
 
 @pytest.mark.parametrize("objective", ["fair", "throughput", "latency"])
+@pytest.mark.parametrize(("of_pass", "shallowest", "deepest"), [(0.0, 8, 64), (0.15, 2, 7), (1.5, 1, 1)])
+def test_drafts_are_as_deep_as_passes_pay(objective, of_pass, shallowest, deepest):
+    """The best fixed depth is 16 where passes cost nothing, 4 at 0.15 of a step, and 1 at 1.5."""
+    simulation = Simulation([0.8], step_seconds=lambda rows: 1.0, of_pass=of_pass, objective=objective).run(400)
+    depths = []
+    for _ in range(200):
+        simulation.step()
+        depths += [limit for limit in simulation.limits if limit]
+    assert shallowest <= sum(depths) / len(depths) <= deepest + 0.1  # one level more is tried now and then
+
+
+def test_each_request_is_drafted_for_as_deep_as_its_own_tokens_pay():
+    simulation = Simulation([0.95, 0.4], step_seconds=lambda rows: 1.0 + 0.05 * (rows - 2), of_pass=0.05).run(400)
+    depths = ([], [])
+    for _ in range(200):
+        simulation.step()
+        for own, limit in zip(depths, simulation.limits, strict=True):
+            own += [limit] * (limit > 0)
+    sure, unsure = (sum(own) / len(own) for own in depths)
+    assert sure > 1.5 * unsure
+
+
+@pytest.mark.parametrize("objective", ["fair", "throughput", "latency"])
 def test_no_request_starves(objective):
     """One request could fill every step with draft tokens that are right; seven have none that are."""
     simulation = Simulation([0.999] + [0.0] * 7, step_seconds=lambda rows: 1.0 + 0.1 * rows, objective=objective)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import SimpleNamespace
 
 import msgspec
+import pytest
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.drafting import Drafting
@@ -121,10 +123,11 @@ class Told(VerifyAll):
 
     def __init__(self):
         super().__init__(32)
-        self.told = []
+        self.told, self.passes = [], []
 
     def asked(self, seconds, num_asked, pass_seconds):
         self.told.append((seconds, num_asked))
+        self.passes.append(pass_seconds)
 
 
 def slow(expected, name, seconds):
@@ -160,6 +163,30 @@ def test_a_planner_is_told_what_its_only_drafter_takes(toy_model):
     run_requests(make_engine(toy_model, extra=extra).engine, requests)
     assert planner.told
     assert all(seconds > 0.01 for seconds, _ in planner.told)
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [(0.25, 0.25), (0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (math.inf, 0.0), ("long", 0.0), (None, 0.0)],
+)
+def test_a_planner_is_told_what_a_pass_takes_where_its_only_drafter_says_so(toy_model, stated, told):
+    requests = [toy_request("a", range(1, 20), max_tokens=20, ignore_eos=True)]
+    expected, planner = run(toy_model, requests).tokens(), Told()
+    drafter = OracleDrafter(expected, 2)
+    drafter.pass_seconds = stated
+    run_requests(make_engine(toy_model, extra={"oracle": plugin(drafter, planner)}).engine, requests)
+    assert set(planner.passes) == {told}
+
+
+def test_of_several_drafters_no_planner_is_told_what_a_pass_takes(toy_model):
+    requests = [toy_request("a", range(1, 20), max_tokens=20, ignore_eos=True)]
+    expected, planner = run(toy_model, requests).tokens(), Told()
+    drafters = [OracleDrafter(expected, 2), OracleDrafter(expected, 2)]
+    for drafter, name in zip(drafters, ("one", "two"), strict=True):
+        drafter.name, drafter.pass_seconds = name, 0.25
+    extra = {"one": plugin(drafters[0], planner), "two": plugin(drafters[1])}
+    run_requests(make_engine(toy_model, extra=extra).engine, requests)
+    assert set(planner.passes) == {0.0}
 
 
 def test_a_drafter_that_is_switched_off_is_not_taken_for_the_cheapest(toy_model):

@@ -87,6 +87,44 @@ def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model)
     assert [len(f.acceptance_histogram) for f in figures] == [0, 3, 7]
 
 
+class Counting(VerifyAll):
+    """Names its choice by how many draft tokens it is; `extra`: so many more than there are."""
+
+    def __init__(self, most, extra=0):
+        super().__init__(32)
+        self.most, self.extra = most, extra
+
+    def choose(self, requests, budget, base_rows):
+        lengths = [0 if r.draft is None else len(r.draft.tokens) for r in requests]
+        return [None if not n else min(n, self.most) if not self.extra else n + self.extra for n in lengths]
+
+
+def test_a_choice_may_be_a_number_of_draft_tokens(toy_model):
+    requests = [toy_request(str(i), range(1, 9), max_tokens=30, ignore_eos=True) for i in range(3)]
+    plain = run(toy_model, requests)
+    drafter = OracleDrafter(plain.tokens(), 6)
+    engine = engine_with(toy_model, make_draft_planner=lambda: Counting(2), make_drafter=lambda: drafter)
+    outcome = run_requests(engine, requests)
+    assert outcome.decided() == plain.decided()
+    widths = {len(step.tokens) for output in outcome.outputs.values() for step in output.steps}
+    assert max(widths) == 3
+    assert not engine.metrics.faults.counts
+
+
+@pytest.mark.parametrize("extra", [1, 10**6, -(10**6)])
+def test_a_number_of_draft_tokens_that_there_are_not_is_a_fault_of_the_planner(toy_model, extra):
+    requests = [toy_request(str(i), range(1, 9), max_tokens=30, ignore_eos=True) for i in range(3)]
+    plain = run(toy_model, requests)
+    drafter = OracleDrafter(plain.tokens(), 6)
+    planner = Counting(2, extra)
+    engine = engine_with(toy_model, make_draft_planner=lambda: planner, make_drafter=lambda: drafter)
+    outcome = run_requests(engine, requests)
+    assert outcome.decided() == plain.decided()
+    assert outcome.metrics.num_draft_tokens == 0
+    ((_, part, reason),) = engine.metrics.faults.counts
+    assert (part, "more draft tokens than were proposed" in reason) == ("planner's choice", True)
+
+
 class Inventive(VerifyAll):
     """Chooses drafts that no drafter proposed, whatever is left of a request."""
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.speculation.costs import StepCosts
 
-RATE, MOST = 0.05, 2.0
+RATE, MOST = 0.1, 2.0
 """Of the moving averages; a step counts as so many times its expectation at most."""
+SHARE = 0.3
+"""Of the error of such a step for which `StepCosts` is corrected: the machine may have become faster or slower."""
 
 
 class Regimes:
@@ -52,6 +54,6 @@ class Regimes:
             place = size_class(requests), drafts
             extra = self.extra.get(place, 0.0)
             error = min(seconds, MOST * (expected + extra)) - expected - extra
-            self.extra[place] = extra = max(0.0, extra + RATE * error)
-            seconds -= extra
+            self.extra[place] = max(0.0, extra + RATE * error)
+            seconds = expected + SHARE * error
         self.costs.observe(batch, seconds)

@@ -1,0 +1,62 @@
+"""What a step is expected to take after its like, and after others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from specserve.speculation.costs import StepCosts
+from specserve_adaptive.regimes import Regimes
+
+
+def batch(requests, guesses):
+    spans = tuple(SimpleNamespace(start=10) for _ in range(requests))
+    return SimpleNamespace(spans=spans, num_rows=requests + guesses, only_decodes=True)
+
+
+def observed(regimes, guesses, seconds):
+    regimes.observe(batch(4, guesses), seconds)
+    regimes.follows_drafts = guesses > 0
+
+
+def machine(*, steps):
+    """A plain step takes 1, 4 draft tokens 0.4 more; the first step of its kind takes 0.3 longer."""
+    regimes = Regimes(StepCosts([1, 64], [0.9, 2.0]))
+    before = 0
+    for guesses in steps:
+        observed(regimes, guesses, 1.0 + 0.1 * guesses + 0.3 * ((guesses > 0) != (before > 0)))
+        before = guesses
+    return regimes
+
+
+def test_a_first_step_with_draft_tokens_is_priced_by_itself():
+    regimes = machine(steps=[*[0] * 20, *([0, 0, 0, 4] * 60), 0])
+    assert not regimes.follows_drafts
+    plain, *drafted = regimes.by_guesses(4, 4, 8)
+    assert plain == pytest.approx(1.0, abs=0.05)
+    assert drafted[3] == pytest.approx(1.7, abs=0.1)
+    regimes.follows_drafts = True
+    assert regimes.by_guesses(4, 4, 8)[4] == pytest.approx(1.4, abs=0.1)
+
+
+def test_a_plain_step_between_drafts_is_priced_by_itself():
+    regimes = machine(steps=[*[0] * 20, *([4, 4, 4, 4, 0] * 60), 4])
+    assert regimes.follows_drafts
+    assert regimes.by_guesses(4, 4, 8)[0] == pytest.approx(1.3, abs=0.1)
+    regimes.follows_drafts = False
+    assert regimes.by_guesses(4, 4, 8)[0] == pytest.approx(1.0, abs=0.1)
+
+
+def test_prices_never_fall_with_more_draft_tokens():
+    regimes = machine(steps=[*[0] * 20, *([4, 0] * 60), 4])
+    for follows in (True, False):
+        regimes.follows_drafts = follows
+        prices = regimes.by_guesses(4, 4, 32)
+        assert prices == sorted(prices)
+
+
+def test_what_never_follows_another_kind_is_priced_as_the_table_learned_it():
+    regimes = machine(steps=[0] * 50)
+    assert regimes.extra_seconds(4, drafts=True) == 0.0
+    assert regimes.by_guesses(4, 4, 4) == regimes.costs.by_guesses(4, 4, 4)
