@@ -1,9 +1,9 @@
 """Planners against fixed widths where the text changes: plain decoding, static widths, tiers and ranked, by phase.
 
 *transition*: phases that do not repeat themselves (sampled at temperature 1) and phases that do (edits of a file,
-greedy) in turns; *mixed*: half of the requests of each kind at once, as long as all of them run. All engines of a round
-serve the same requests, a few steps each in turns, and live for the whole run, as a server does. Only decoding is timed.
-Two plain engines tell the noise.
+greedy) in turns; *mixed*: half of the requests of each kind at once, as long as all of them run. All engines of a
+round serve the same requests, a few steps each in turns, and live for the whole run, as a server does. Only decoding is
+timed. Two plain engines tell the noise.
 """
 
 from __future__ import annotations
