@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.phases import HIGH, LOW, MIXED, TRANSITION, Phases, in_turns
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from benchmarks.lib.decoding import Decoded
     from specserve.engine.assembly import Assembled
+    from specserve.engine.engine import Engine
 
 DRAFTERS = {"ngram": ("ngram",), "eagle": ("eagle",), "both": ("ngram", "eagle")}
 WIDTHS = {"ngram": (1, 3, 7, 15), "eagle": (1, 2, 3, 5), "both": (1, 2, 3, 5)}
@@ -30,6 +32,7 @@ COUNTS = (1, 8, MANY)
 PLAIN, PLAIN_AGAIN, TIERS, RANKED = "plain", "plain again", "tiers", "ranked"
 MANY_NODES = (64, 16)
 OF_BEST, OF_BEST_OF_PHASE, OF_PLAIN, OF_BEST_MIXED = 1.0, 0.97, 0.98, 1.05
+CALIBRATION_ERROR = 0.05
 
 
 class Flags(NamedTuple):
@@ -82,13 +85,7 @@ def run(options: Options) -> Result:
         needed = sum(max(8, count) for count in flags.counts) * per_round * (flags.rounds + 1)
         phases = Phases(engines[PLAIN].tokenizer, needed)
         for count in flags.counts:
-            order = TRANSITION if count == 1 else (*TRANSITION, MIXED)
-            sums: dict[str, dict[str, list[Decoded]]] = {phase: {} for phase in order}
-            for number in range(flags.rounds + 1):
-                for phase in order:
-                    for name, decoded in in_turns(running, phases.make(phase, count)).items():
-                        if number:  # the first round warms up
-                            sums[phase].setdefault(name, []).append(decoded)
+            sums, errors = measured(running, phases, count, flags.rounds)
             label = f"{drafters}, {count} concurrent"
             speeds = {phase: {name: speed(each) for name, each in found.items()} for phase, found in sums.items()}
             transition = {name: speed([*sums[LOW][name], *sums[HIGH][name]]) for name in engines}
@@ -97,6 +94,9 @@ def run(options: Options) -> Result:
                 rows.append(row_of(f"{label}: {phase}", found))
                 bars[f"{label}: {phase}"] = found
             checks += checks_of(label, speeds)
+            for phase, each in errors.items():
+                what = f"{label}, {phase}: mean calibration error at the end of a phase"
+                checks.append(Check(what, mean(each), CALIBRATION_ERROR, True))
             raw |= {
                 f"{label} {phase} {name}": [one.throughput for one in each]
                 for phase, found in sums.items()
@@ -114,6 +114,34 @@ def run(options: Options) -> Result:
         checks=checks,
         raw=raw,
     )
+
+
+class Measured(NamedTuple):
+    """By phase: the rounds of each engine, and ranked's calibration errors at the end of each."""
+
+    sums: dict[str, dict[str, list[Decoded]]]
+    errors: dict[str, list[float]]
+
+
+def measured(engines: Mapping[str, Engine], phases: Phases, count: int, rounds: int) -> Measured:
+    """The first round warms up and is left out. A single request is no mixed batch."""
+    order = TRANSITION if count == 1 else (*TRANSITION, MIXED)
+    sums: dict[str, dict[str, list[Decoded]]] = {phase: {} for phase in order}
+    errors: dict[str, list[float]] = {phase: [] for phase in order}
+    for number in range(rounds + 1):
+        for phase in order:
+            decoded = in_turns(engines, phases.make(phase, count))
+            if number:
+                for name, each in decoded.items():
+                    sums[phase].setdefault(name, []).append(each)
+                errors[phase].append(calibration_error(engines[RANKED]))
+    return Measured(sums, errors)
+
+
+def calibration_error(engine: Engine) -> float:
+    """Of its recent draft tokens, as its metrics tell."""
+    name = "specserve_adaptive_calibration_error"
+    return next(metric.value for metric in engine.observer_metrics() if metric.name == name)
 
 
 def speed(rounds: Sequence[Decoded]) -> float:

@@ -1,6 +1,6 @@
 """Which of the proposed draft tokens to verify, given what each adds and what a step of each size takes.
 
-Draft tokens are sorted by what they add to the objective (`Objective.rank`); each prefix of that order contains the
+Draft tokens are sorted by what they add to the objective (`rank_fairly`); each prefix of that order contains the
 parents of its draft tokens, so the best prefix is the best choice. The empty prefix is allowed.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import accumulate
 from math import log
 from operator import sub
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.drafts import keep
 
@@ -29,25 +29,15 @@ class Ranked(NamedTuple):
     node: int
 
 
-class Objective(Protocol):
-    """What a step should maximise: the gains of its draft tokens less the requests' number times the logarithm of how
-    much longer it takes."""
+def rank_fairly(survivals: Sequence[Sequence[float]]) -> list[Ranked]:
+    """All draft tokens in the order in which they are to be taken, parents before their children, for the sum of the
+    logarithms of the requests' speeds, which is proportionally fair (Kelly, 1997): a step may take longer only as far
+    as the requests with drafts gain more than the others lose.
 
-    def rank(self, survivals: Sequence[Sequence[float]]) -> list[Ranked]:
-        """All draft tokens in the order in which they are to be taken, parents before their children.
-
-        survivals[i]: of request i's draft tokens, P(it and its ancestors are accepted); empty where it has no draft.
-        """
-        ...
-
-
-class Fair:
-    """The sum of the logarithms of the requests' speeds, which is proportionally fair (Kelly, 1997): a step may take
-    longer only as far as the requests with drafts gain more than the others lose."""
-
-    def rank(self, survivals: Sequence[Sequence[float]]) -> list[Ranked]:
-        ranked = (Ranked(gain, i, node) for i, own in enumerate(survivals) for gain, node in log_gains(own))
-        return sorted(ranked, key=order)
+    survivals[i]: of request i's draft tokens, P(it and its ancestors are accepted); empty where it has no draft.
+    """
+    ranked = (Ranked(gain, i, node) for i, own in enumerate(survivals) for gain, node in log_gains(own))
+    return sorted(ranked, key=order)
 
 
 def order(ranked: Ranked) -> tuple[float, int, int]:

@@ -2,8 +2,8 @@
 
 Let S be the sum of the survival estimates of a request's verified draft tokens. The request then gains 1 + S tokens in
 the time that a step of that many rows takes. The default planner maximises the sum of the logarithms of the requests'
-speeds (`Fair`). Step times come from a table measured at start-up and corrected by real steps; survival comes from the
-drafter, corrected by `Calibration`.
+speeds (`rank_fairly`). Step times come from a table measured at start-up and corrected by real steps; survival comes
+from the drafter, corrected by `Calibration`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import first
 from specserve.speculation.backoff import UNKNOWN_PRICES, DraftBackoff
-from specserve.speculation.choosing import Fair, best_prefix, cut_drafts
+from specserve.speculation.choosing import best_prefix, cut_drafts, rank_fairly
 from specserve.speculation.outcomes import Prices
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class CostPlanner:
                     self.backoff.take_back(request.id)
             return [None] * len(requests)
         survivals = [self.calibration.survival(r.draft, r) if r.draft is not None else () for r in requests]
-        ranked = Fair().rank(survivals)[:budget]
+        ranked = rank_fairly(survivals)[:budget]
         if not ranked:
             return [None] * len(requests)
         for request in requests:

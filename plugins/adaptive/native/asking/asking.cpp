@@ -86,8 +86,8 @@ void AskRecord::take_back() {
     if (!states.empty()) states.pop_front();
 }
 
-void Asking::begin(AskRecord& record, double temperature) {
-    record.typical = &typical_[static_cast<int>(std::lround(4.0 * temperature))];
+void Asking::begin(AskRecord& record, int warmth) {
+    record.typical = &typical_[warmth];
     record.interval = kMinInterval;
 }
 

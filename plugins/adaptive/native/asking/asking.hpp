@@ -111,7 +111,8 @@ class Asking {
    public:
     explicit Asking(AskPolicy policy) : policy_(policy) {}
 
-    void begin(AskRecord& record, double temperature);
+    // `warmth`: class of the request's temperature.
+    void begin(AskRecord& record, int warmth);
     // Of these requests, which are asked in this step. Call once per step. `depth`: of the drafts that are expected.
     void select(const std::vector<AskRecord*>& records, const Prices& prices, double depth,
                 std::vector<char>& selected);
@@ -136,7 +137,7 @@ class Asking {
     int64_t longest_interval(double saved, std::size_t num_requests) const;
 
     AskPolicy policy_;
-    std::map<int, Typical> typical_;  // by temperature, to the nearest quarter
+    std::map<int, Typical> typical_;  // by class of temperature
     AskingCost cost_;
     Prices prices_;
     int64_t step_ = 0;

@@ -12,10 +12,10 @@ namespace {
 constexpr double kFirstReach = 8.0, kLeastReach = 4.0, kMostReach = 4096.0, kReachRate = 0.25;
 // A draft is asked for with so many draft tokens more than were chosen of the last ones.
 constexpr double kReachFactor = 1.5, kReachMore = 2.0;
-// One draft token is verified in one of so many steps in which none pays, and one more than pays in one of so many
-// others, so that the estimates keep up.
 constexpr double kLeastLevel = 0.01;  // of a plain step: below, depth costs nothing to speak of
 constexpr int32_t kDeepest = 64;
+// One draft token is verified in one of so many steps in which none pays, and one more than pays in one of so many
+// others, so that the estimates keep up; and drafts are one level deeper than pays.
 constexpr int64_t kExploreInterval = 32;
 
 // The nodes by falling survival. Parents come before their children, which never survive them.
@@ -57,7 +57,7 @@ Request* Planner::find_or_begin(const std::string& id, double temperature) {
         request->reach = kFirstReach;
         request->warmth = warmth_of(temperature);
         request->source = latest_source_[request->warmth];
-        asking.begin(request->ask, temperature);
+        asking.begin(request->ask, request->warmth);
     }
     return request.get();
 }
