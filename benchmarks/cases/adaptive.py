@@ -81,7 +81,7 @@ def run(options: Options) -> Result:
     for drafters in flags.drafters:
         engines = engines_of(options, drafters)
         running = {name: assembled.engine for name, assembled in engines.items()}
-        per_round = len(TRANSITION) + 1
+        per_round = len(TRANSITION) + 2  # texts: mixed requests take two
         needed = sum(max(8, count) for count in flags.counts) * per_round * (flags.rounds + 1)
         phases = Phases(engines[PLAIN].tokenizer, needed)
         for count in flags.counts:

@@ -55,15 +55,14 @@ def decode_in_slices(engine: Engine, requests: list[GenerateRequest]) -> Iterato
 
 
 def decode_while_all_run(engine: Engine, requests: list[GenerateRequest]) -> Iterator[Decoded]:
-    """The same as long as none of the requests has ended; the others are then aborted. So many of each kind decode
-    together in all that is timed, however different their speeds are."""
-    slices = decode_in_slices(engine, requests)
-    for decoded in slices:
-        yield decoded
+    """The same without the slice in which the first request ends; the others are then aborted. So all decode together
+    in all that is timed, however different their speeds are."""
+    for decoded in decode_in_slices(engine, requests):
         if len(engine.requests) < len(requests):
             break
-    for request in list(engine.requests):
-        engine.abort(request)
+        yield decoded
+    for request_id in list(engine.requests):
+        engine.abort(request_id)
 
 
 def timed_steps(engine: Engine, max_steps: int) -> Decoded:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.alternating import sums_in_turns
 from benchmarks.lib.decoding import Decoded, decode_in_slices, decode_while_all_run
-from benchmarks.lib.workload import edit_prompt, prompts, seeded
+from benchmarks.lib.workload import NUM_TOKENS, edit_prompt, prompts, seeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,21 +38,29 @@ class Phases:
         self.texts = iter(prompts(tokenizer, num_requests, TEXT_LEN))
         self.num_made = 0
 
-    def request(self, repeats: bool) -> GenerateRequest:
-        """Greedy, of an edited copy; or sampled, of new text."""
+    def low(self, num_texts: int = 1) -> GenerateRequest:
+        """Sampled, of new text. Twice the text is continued by twice as many tokens."""
         self.num_made += 1
-        text = next(self.texts)
-        if repeats:
-            return seeded(f"high{self.num_made}", edit_prompt(self.tokenizer, text), 0.0, self.num_made)
-        return seeded(f"low{self.num_made}", text, 1.0, self.num_made)
+        text = self.text(num_texts)
+        return seeded(f"low{self.num_made}", text, 1.0, self.num_made, num_texts * NUM_TOKENS)
+
+    def high(self, num_texts: int = 1) -> GenerateRequest:
+        """Greedy, of an edited copy."""
+        self.num_made += 1
+        prompt = edit_prompt(self.tokenizer, self.text(num_texts))
+        return seeded(f"high{self.num_made}", prompt, 0.0, self.num_made, num_texts * NUM_TOKENS)
+
+    def text(self, num_texts: int) -> tuple[int, ...]:
+        return tuple(token for _ in range(num_texts) for token in next(self.texts))
 
     def make(self, name: str, concurrent: int) -> Phase:
-        """With `mixed`, every other request of a group repeats itself."""
-        groups = [
-            [self.request(name == HIGH or (name == MIXED and i % 2 == 0)) for i in range(concurrent)]
-            for _ in range(max(1, LEAST_REQUESTS // concurrent))
-        ]
-        return Phase(name, groups, decode_while_all_run if name == MIXED else decode_in_slices)
+        """With `mixed`, every other request of a group repeats itself, and all are twice as long."""
+        num_groups = max(1, LEAST_REQUESTS // concurrent)
+        if name == MIXED:
+            mixed = [[self.low(2) if i % 2 else self.high(2) for i in range(concurrent)] for _ in range(num_groups)]
+            return Phase(name, mixed, decode_while_all_run)
+        make = self.high if name == HIGH else self.low
+        return Phase(name, [[make() for _ in range(concurrent)] for _ in range(num_groups)], decode_in_slices)
 
 
 def in_turns(engines: Mapping[str, Engine], phase: Phase) -> dict[str, Decoded]:

@@ -76,9 +76,11 @@ def greedy(request_id: str, prompt: tuple[int, ...], num_tokens: int) -> Generat
     return GenerateRequest(request_id=request_id, prompt_token_ids=prompt, params=params)
 
 
-def seeded(request_id: str, prompt: tuple[int, ...], temperature: float, seed: int) -> GenerateRequest:
-    """A request of NUM_TOKENS tokens whose output is the same in every engine."""
-    params = SamplingParams(temperature=temperature, max_tokens=NUM_TOKENS, ignore_eos=True, seed=seed)
+def seeded(
+    request_id: str, prompt: tuple[int, ...], temperature: float, seed: int, num_tokens: int = NUM_TOKENS
+) -> GenerateRequest:
+    """A request whose output is the same in every engine."""
+    params = SamplingParams(temperature=temperature, max_tokens=num_tokens, ignore_eos=True, seed=seed)
     return GenerateRequest(request_id=request_id, prompt_token_ids=prompt, params=params)
 
 

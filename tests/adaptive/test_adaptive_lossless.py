@@ -30,7 +30,7 @@ def adaptive_engine(model, *, drafters=("ngram",), mode="ranked", tables=None, *
     planner = engine.planner.planner
     if mode not in ("tiers", "static"):
         # of a made-up machine on which drafts pay, so that counts do not depend on this one
-        planner.costs = planner.regimes.costs = FixedCosts([1, 64], [1.0, 1.5])
+        planner.regimes.costs = FixedCosts([1, 64], [1.0, 1.5])
     return engine
 
 

@@ -15,17 +15,19 @@ def batch(requests, guesses):
     return SimpleNamespace(spans=spans, num_rows=requests + guesses, only_decodes=True)
 
 
-def observed(regimes, guesses, seconds):
-    regimes.observe(batch(4, guesses), seconds)
+def observed(regimes, guesses, seconds, asked):
+    regimes.observe(batch(4, guesses), seconds, asked=asked)
     regimes.follows_drafts = guesses > 0
 
 
 def machine(*, steps):
-    """A plain step takes 1, 4 draft tokens 0.4 more; the first step of its kind takes 0.3 longer."""
+    """A plain step takes 1, 4 draft tokens 0.4 more; the first step of its kind takes 0.3 longer. Drafters are asked
+    where drafts are verified, and once more."""
     regimes = Regimes(StepCosts([1, 64], [0.9, 2.0]))
     before = 0
     for guesses in steps:
-        observed(regimes, guesses, 1.0 + 0.1 * guesses + 0.3 * ((guesses > 0) != (before > 0)))
+        seconds = 1.0 + 0.1 * guesses + 0.3 * ((guesses > 0) != (before > 0))
+        observed(regimes, guesses, seconds, asked=guesses > 0 or before > 0)
         before = guesses
     return regimes
 
@@ -34,7 +36,8 @@ def test_a_first_step_with_draft_tokens_is_priced_by_itself():
     regimes = machine(steps=[*[0] * 20, *([0, 0, 0, 4] * 60), 0])
     assert not regimes.follows_drafts
     plain, *drafted = regimes.by_guesses(4, 4, 8)
-    assert plain == pytest.approx(1.0, abs=0.05)
+    assert regimes.costs.seconds(4, 4) == pytest.approx(1.0, abs=0.05)
+    assert plain == pytest.approx(1.3, abs=0.05)
     assert drafted[3] == pytest.approx(1.7, abs=0.1)
     regimes.follows_drafts = True
     assert regimes.by_guesses(4, 4, 8)[4] == pytest.approx(1.4, abs=0.1)
@@ -44,8 +47,7 @@ def test_a_plain_step_between_drafts_is_priced_by_itself():
     regimes = machine(steps=[*[0] * 20, *([4, 4, 4, 4, 0] * 60), 4])
     assert regimes.follows_drafts
     assert regimes.by_guesses(4, 4, 8)[0] == pytest.approx(1.3, abs=0.1)
-    regimes.follows_drafts = False
-    assert regimes.by_guesses(4, 4, 8)[0] == pytest.approx(1.0, abs=0.1)
+    assert regimes.costs.seconds(4, 4) == pytest.approx(1.0, abs=0.1)
 
 
 def test_prices_never_fall_with_more_draft_tokens():
@@ -60,3 +62,23 @@ def test_what_never_follows_another_kind_is_priced_as_the_table_learned_it():
     regimes = machine(steps=[0] * 50)
     assert regimes.extra_seconds(4, drafts=True) == 0.0
     assert regimes.by_guesses(4, 4, 4) == regimes.costs.by_guesses(4, 4, 4)
+
+
+def test_a_plain_step_for_which_drafters_were_asked_in_vain_tells_what_plain_steps_take():
+    """Whatever came before it, as a prompt: the wish for a plain step would else keep all drafts from being verified."""
+    regimes = machine(steps=[0, *[4] * 8])
+    assert regimes.costs.wants_plain(4)
+    regimes.follows_drafts = False
+    observed(regimes, 0, 1.3, asked=True)
+    assert not regimes.costs.wants_plain(4)
+
+
+def test_prompts_are_not_taken_for_draft_tokens():
+    regimes = machine(steps=[*[0] * 20, *([0, 4] * 40)])
+    before = regimes.by_guesses(4, 4, 8), dict(regimes.extra)
+    prompt = batch(4, 500)
+    prompt.only_decodes = False
+    for follows in (False, True):
+        regimes.follows_drafts = follows
+        regimes.observe(prompt, 40.0, asked=True)
+    assert (regimes.by_guesses(4, 4, 8), regimes.extra) == before

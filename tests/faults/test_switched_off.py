@@ -96,7 +96,7 @@ class Counting(VerifyAll):
 
     def choose(self, requests, budget, base_rows):
         lengths = [0 if r.draft is None else len(r.draft.tokens) for r in requests]
-        return [None if not n else min(n, self.most) if not self.extra else n + self.extra for n in lengths]
+        return [min(n, self.most) if not self.extra else n + self.extra for n in lengths]
 
 
 def test_a_choice_may_be_a_number_of_draft_tokens(toy_model):
@@ -122,7 +122,7 @@ def test_a_number_of_draft_tokens_that_there_are_not_is_a_fault_of_the_planner(t
     assert outcome.decided() == plain.decided()
     assert outcome.metrics.num_draft_tokens == 0
     ((_, part, reason),) = engine.metrics.faults.counts
-    assert (part, "more draft tokens than were proposed" in reason) == ("planner's choice", True)
+    assert (part, "a number of draft tokens that were not proposed" in reason) == ("planner's choice", True)
 
 
 class Inventive(VerifyAll):

@@ -57,8 +57,8 @@ class Pause:
         self.seconds: list[float] = []
         """Of each that did."""
 
-    def begin(self, batch: Batch, steps: int) -> None:
-        self.left, self.num_requests = steps, len(batch.spans)
+    def begin(self, num_requests: int, steps: int) -> None:
+        self.left, self.num_requests = steps, num_requests
 
     def goes_on(self, batch: Batch) -> bool:
         """A request that begins has a prompt or changes their number; `Drafting.stop` ends the pause where one ends."""
@@ -124,12 +124,12 @@ class Drafting:
         # not by the verdict alone: committing has ended a request whose processor failed
         requests = [span.request for span in batch.spans]
         live = [i for i, span in enumerate(verdict.spans) if span.tokens and requests[i].finish_reason is None]
-        began = time.perf_counter()
+        began, recording = time.perf_counter(), self.recording_seconds
         planned = self.planner.limits([requests[i] for i in live])
         if not any(planned) and not self.proposals and batch.num_rows == len(batch.spans):  # every request backs off
             for guard in self.guards:
                 guard.hear(batch, output, verdict)
-            self.pause.begin(batch, getattr(self.planner, "pause", 0))
+            self.pause.begin(len(live), getattr(self.planner, "pause", 0))
             return
         limits = [0] * len(batch.spans)
         for i, limit in zip(live, planned, strict=True):
@@ -149,8 +149,14 @@ class Drafting:
         if tell is not None and any(planned) and batch.only_decodes:  # a draft model may read prompts
             # the cheapest is asked wherever any is; the others only where they pay for themselves
             seconds = time.perf_counter() - began - sum(guard.seconds for guard in guards[1:])
+            seconds -= self.recording_seconds - recording
             pass_seconds = guards[0].pass_seconds if len(self.guards) == 1 else 0.0
             tell(seconds, sum(limit > 0 for limit in planned), pass_seconds)
+
+    @property
+    def recording_seconds(self) -> float:
+        """Spent on recording graphs so far."""
+        return self.guards[0].metrics.graph_recording_seconds
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         """Let the planner learn from the step, unless it pauses."""

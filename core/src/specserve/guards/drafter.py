@@ -62,6 +62,8 @@ class GuardedDrafter:
         self.enabled = True
         self.seconds = 0.0
         """Of the latest call of `propose`."""
+        self.pass_seconds = 0.0
+        """Of each of its passes after the first, as far as the drafter tells."""
         self.seconds_per_draft = 0.0
         """Seconds to draft for one request, a moving average."""
         self.hits = HitHistory()
@@ -82,30 +84,32 @@ class GuardedDrafter:
         if not wanted:
             self.hear(batch, output, verdict)
             return [None] * len(limits)
-        self.steps_unasked, self.seconds = 0, 0.0
+        self.steps_unasked, self.seconds, self.pass_seconds = 0, 0.0, 0.0
         if not self.enabled:
             return [None] * len(limits)
         began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
         valid = self.valid_drafts(batch, output, verdict, limits)
         recording = self.metrics.graph_recording_seconds - recording
         self.seconds = time.perf_counter() - began - recording
+        self.pass_seconds = self.call(self.told_pass_seconds) or 0.0
         if batch.only_decodes:  # drafters may read prompts, whoever is asked
             seconds, before = self.seconds / wanted, self.seconds_per_draft
             self.seconds_per_draft = before + ADAPTATION * (seconds - before) if before else seconds
         return valid
 
-    @property
-    def pass_seconds(self) -> float:
-        """Of each pass after the first of the latest call, where the drafter tells it."""
+    def told_pass_seconds(self) -> float:
+        """0 where the drafter tells no time (see `specserve.protocols.PassTimer`)."""
         seconds = getattr(self.drafter, "pass_seconds", 0.0)
-        return seconds if type(seconds) is float and 0.0 < seconds < inf else 0.0
+        return seconds if isinstance(seconds, float) and 0.0 < seconds < inf else 0.0
 
     def hear(self, batch: Batch, output: ForwardOutput, verdict: Verdict) -> None:
         """A step after which it is asked for nobody."""
         self.steps_unasked += 1
         self.seconds = 0.0
         if self.enabled and self.hears_every_step:
+            began = time.perf_counter()
             self.valid_drafts(batch, output, verdict, [0] * len(batch.spans))
+            self.seconds = time.perf_counter() - began
 
     def valid_drafts(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]

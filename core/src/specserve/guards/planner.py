@@ -94,8 +94,9 @@ class GuardedPlanner:
 
     def checked(self, choice: Draft | int, request: Request) -> Draft | int | None:
         if isinstance(choice, int):
-            if request.draft is None or not 0 <= choice <= len(request.draft.tokens):
-                raise BadAnswerError("chose more draft tokens than were proposed")
+            proposed = 0 if request.draft is None else len(request.draft.tokens)
+            if not 0 <= choice <= proposed:
+                raise BadAnswerError("chose a number of draft tokens that were not proposed")
             return choice
         return choice if begins(request.draft, choice) else self.own_draft(choice, request)
 

@@ -18,7 +18,7 @@ constexpr int64_t kChanged = 4;   // misses before a draft that pays
 constexpr int64_t kPatience = 8;  // misses of a request whose like are not known yet
 constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kLongestPause = 15;
 constexpr int64_t kSteady = 2;  // steps between two questions: no pause
-constexpr double kProbingRate = 0.2;
+constexpr double kProbingRate = 0.2, kMostOutlier = 2.0;
 constexpr double kProbeShare = 0.01;  // of the time that questions which pay nothing may take
 constexpr double kSlack = 1e-9;       // of rounding, where savings just make up for the cost
 
@@ -91,14 +91,13 @@ void Asking::begin(AskRecord& record, int warmth) {
     record.interval = kMinInterval;
 }
 
-void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices, double depth,
-                    std::vector<char>& selected) {
+void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices, double depth) {
     ++step_;
     depth_ = depth;
     prices_ = prices;
     share_ = records.empty() ? 0.0 : cost(records.size(), depth) / static_cast<double>(records.size());
     find_paying(records);
-    selected.assign(records.size(), 0);
+    num_selected_ = 0;
     is_known_ = true;
     gap_ = 0;
     rows_ = 0.0;
@@ -115,7 +114,7 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
         gap_ = std::max(gap_, step_ - record.asked_at);
         rows_ += static_cast<double>(record.num_tokens - record.num_read);
         record.asked(step_);
-        selected[i] = 1;
+        ++num_selected_;
     }
 }
 
@@ -181,6 +180,7 @@ void Asking::record_cost(double seconds, std::size_t num_asked, double depth, do
     // after a pause nothing is in the processor's caches: that tells what asking takes at most
     if (gap_ <= kSteady || seconds < cost_.seconds(question)) cost_.observe(seconds, question, pass_seconds);
     if (gap_ < kMinInterval) return;
+    seconds = std::min(seconds, kMostOutlier * cost_.seconds(question));
     double beyond_rows = std::max(cost(num_asked, depth), seconds - cost_.of_row() * rows_);
     double each = beyond_rows / static_cast<double>(gap_ * static_cast<int64_t>(num_asked));
     probing_ += (probing_ > 0.0 ? kProbingRate : 1.0) * (each - probing_);

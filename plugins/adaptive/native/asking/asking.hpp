@@ -113,9 +113,11 @@ class Asking {
 
     // `warmth`: class of the request's temperature.
     void begin(AskRecord& record, int warmth);
-    // Of these requests, which are asked in this step. Call once per step. `depth`: of the drafts that are expected.
-    void select(const std::vector<AskRecord*>& records, const Prices& prices, double depth,
-                std::vector<char>& selected);
+    // Decide which of these requests are asked in this step. Call once per step. `depth`: of the drafts that are
+    // expected.
+    void select(const std::vector<AskRecord*>& records, const Prices& prices, double depth);
+    bool is_selected(const AskRecord& record) const { return record.was_asked && record.asked_at == step_; }
+    std::size_t num_selected() const { return num_selected_; }
     // What became of a draft that it was asked for: nothing where there was none, or none was verified.
     void record(AskRecord& record, int64_t accepted, int64_t verified);
     // Let this request count as if it paid in the next step.
@@ -141,10 +143,11 @@ class Asking {
     AskingCost cost_;
     Prices prices_;
     int64_t step_ = 0;
+    std::size_t num_selected_ = 0;
     double depth_ = 1.0;    // of the drafts that are expected
     double share_ = 0.0;    // what asking costs for each request where all of the batch are asked
     double probing_ = 0.0;  // what a request that is not asked takes per step, since it is asked at its interval anyway
-    int64_t gap_ = 0;       // steps for which those that are asked now were not
+    int64_t gap_ = 0;       // steps since those that are asked now were asked, at most
     double rows_ = 0.0;     // tokens that these got meanwhile
     bool is_known_ = false;  // were all that are asked in this step asked before? Others have a prompt.
     std::vector<char> paying_;

@@ -10,7 +10,14 @@ namespace {
 constexpr double kExponent = 0.75, kPassRate = 0.1, kMostOutlier = 2.0;
 // Of the first answer's time: what of it each part is taken to be, and how far off that may be.
 constexpr std::array<double, 3> kFirst = {0.35, 0.65, 0.0}, kFirstDeviations = {0.3, 0.5, 0.02};
+constexpr double kLeast = 1e-9;                                        // seconds: below any clock
 constexpr double kFirstNoise = 0.2, kNoiseRate = 0.05, kDrift = 0.02;  // deviations; per measurement
+
+// Of a part, where an answer takes so many seconds: as before anything was seen.
+double largest_variance(int part, double seconds, double feature) {
+    double deviation = kFirstDeviations[part] * seconds / (part == 1 ? feature : 1.0);
+    return deviation * deviation;
+}
 
 std::size_t size_class(std::size_t num_requests) {
     std::size_t size = 0;
@@ -55,18 +62,18 @@ double AskingCost::seconds(const Question& question) const {
 void AskingCost::begin(double seconds, const Parts& features) {
     for (int i = 0; i < kNumParts; ++i) {
         parts_[i] = features[i] > 0.0 ? kFirst[i] * seconds / features[i] : 0.0;
-        double deviation = kFirstDeviations[i] * seconds / (i == kRequests ? features[i] : 1.0);
-        uncertainty_[i][i] = first_uncertainty_[i] = deviation * deviation;
+        uncertainty_[i][i] = largest_variance(i, seconds, features[i]);
     }
     noise_ = kFirstNoise * kFirstNoise * seconds * seconds;
     is_known_ = true;
 }
 
-// Costs change with the machine's load and with the length of the context.
-void AskingCost::drift() {
+// Costs change with the machine's load and with the length of the context. `seconds`: what is expected now.
+void AskingCost::drift(double seconds, const Parts& features) {
     for (int i = 0; i < kNumParts; ++i) {
-        uncertainty_[i][i] += kDrift * kDrift * first_uncertainty_[i];
-        double excess = uncertainty_[i][i] / first_uncertainty_[i];
+        double largest = largest_variance(i, seconds, features[i]);
+        uncertainty_[i][i] += kDrift * kDrift * largest;
+        double excess = uncertainty_[i][i] / largest;
         if (excess <= 1.0) continue;
         for (int j = 0; j < kNumParts; ++j) {
             uncertainty_[i][j] /= std::sqrt(excess);
@@ -81,9 +88,9 @@ void AskingCost::observe(double seconds, const Question& question, double pass_s
     if (question.num_requests == 0 || first <= 0.0) return;
     Parts x = features(question);
     if (!is_known_) return begin(first, x);
-    double expected = of_parts(x);
+    double expected = std::max(of_parts(x), kLeast);
     double error = std::min(first, kMostOutlier * expected) - expected;
-    drift();
+    drift(expected, x);
     Parts shared{};  // covariance of the parts with the measurement
     double variance = noise_;
     for (int i = 0; i < kNumParts; ++i) {

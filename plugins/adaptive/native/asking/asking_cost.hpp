@@ -43,12 +43,11 @@ class AskingCost {
     static Parts features(const Question& question);
     double of_parts(const Parts& features) const;
     void begin(double seconds, const Parts& features);
-    void drift();
+    void drift(double seconds, const Parts& features);
 
     PassCost passes_;
     Parts parts_{};
     std::array<Parts, kNumParts> uncertainty_{};  // their covariance
-    Parts first_uncertainty_{};                   // variances before anything was seen: never exceeded
     double noise_ = 0.0;                          // variance of a measurement
     bool is_known_ = false;
 };

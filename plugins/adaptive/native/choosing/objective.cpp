@@ -114,10 +114,11 @@ std::size_t bearable(const double* seconds, std::size_t most) {
     return static_cast<std::size_t>(end - seconds) - 1;
 }
 
-Choice best_prefix(const std::vector<Ranked>& ranked, const double* seconds, std::size_t num_requests) {
+Choice best_prefix(const std::vector<Ranked>& ranked, const double* seconds, std::size_t num_requests,
+                   std::size_t most) {
     Choice best{0, 0.0};
     double gained = 0.0;
-    for (std::size_t n = 1; n <= ranked.size(); ++n) {
+    for (std::size_t n = 1; n <= std::min(most, ranked.size()); ++n) {
         gained += ranked[n - 1].gain;
         double value = gained - static_cast<double>(num_requests) * std::log(seconds[n] / seconds[0]);
         if (value > best.value) best = {n, value};

@@ -26,13 +26,14 @@ struct Choice {
     double value;
 };
 
+constexpr double kMostSlowdown = 4.0;
+
 // So many draft tokens at most, of `most`: no step takes more than kMostSlowdown times a plain one, so that no request
 // waits for the draft tokens of others beyond that, whatever is maximised. seconds[n]: of a step with n, never falling.
 std::size_t bearable(const double* seconds, std::size_t most);
 
-constexpr double kMostSlowdown = 4.0;
-
-// The best prefix. seconds[n]: of a step with the first n.
-Choice best_prefix(const std::vector<Ranked>& ranked, const double* seconds, std::size_t num_requests);
+// The best prefix of at most `most`. seconds[n]: of a step with the first n.
+Choice best_prefix(const std::vector<Ranked>& ranked, const double* seconds, std::size_t num_requests,
+                   std::size_t most);
 
 }  // namespace adaptive

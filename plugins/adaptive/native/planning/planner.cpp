@@ -27,6 +27,13 @@ void sort_nodes(std::vector<double>& survival, std::vector<int32_t>& order) {
     std::stable_sort(survival.begin(), survival.end(), std::greater<>());
 }
 
+int32_t num_levels(const Draft& draft) {
+    if (draft.is_chain) return draft.size();
+    std::vector<int32_t> depths;
+    for (int32_t parent : draft.parents) depths.push_back(parent == kRoot ? 1 : depths[parent] + 1);
+    return depths.empty() ? 0 : *std::max_element(depths.begin(), depths.end());
+}
+
 bool first_is_right(const Draft& draft, const std::vector<int64_t>& tokens) {
     if (tokens.empty()) return false;
     for (int32_t node = 0; node < draft.size(); ++node) {
@@ -68,21 +75,24 @@ void Planner::keep_only(const std::vector<std::string>& ids) {
 }
 
 void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std::vector<int32_t>& limits) {
+    asking_seconds_ = 0.0;  // no choice followed what was asked last
     records_.clear();
     for (const Asked& each : asked) {
-        each.request->ask.num_tokens = each.num_tokens;
-        records_.push_back(&each.request->ask);
+        Request& request = *each.request;
+        request.useful = each.most > 0;
+        request.ask.num_tokens = each.num_tokens;
+        if (request.useful) records_.push_back(&request.ask);
     }
-    asking.select(records_, prices, static_cast<double>(std::min(depth_, kDeepest / 4)), selected_);
-    bool nobody = std::find(selected_.begin(), selected_.end(), 1) == selected_.end();
-    pause_ = nobody ? asking.pause(records_) : 0;
-    if (!nobody) bound_depths(asked, prices);
+    asking.select(records_, prices, static_cast<double>(std::min(depth_, kDeepest / 4)));
+    pause_ = asking.num_selected() == 0 ? asking.pause(records_) : 0;
+    bound_depths(asked, prices);
     limits.assign(asked.size(), 0);
     for (std::size_t i = 0; i < asked.size(); ++i) {
         Request& request = *asked[i].request;
-        request.useful = asked[i].most > 0;
-        if (selected_[i]) limits[i] = std::min(asked[i].most, static_cast<int32_t>(std::lround(request.reach)));
-        if (selected_[i] && request.chains && request.source >= 0) limits[i] = std::min(limits[i], depths_[i]);
+        if (asking.is_selected(request.ask)) {
+            limits[i] = std::min(asked[i].most, static_cast<int32_t>(std::lround(request.reach)));
+            if (request.chains && request.source >= 0) limits[i] = std::min(limits[i], depths_[i]);
+        }
         request.limit_before = request.limit;
         request.limit = limits[i];
         request.seen_at = asking.step();
@@ -94,7 +104,8 @@ void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std:
 // does. Whether to ask at all is decided before.
 void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices) {
     std::size_t count = asked.size();
-    std::size_t num_asked = static_cast<std::size_t>(std::count(selected_.begin(), selected_.end(), 1));
+    std::size_t num_asked = asking.num_selected();
+    if (num_asked == 0) return;
     double of_level = asking.of_level(num_asked), requests = static_cast<double>(count);
     depths_.assign(count, kDeepest);
     depth_ = kDeepest;
@@ -110,7 +121,8 @@ void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices
         taking_part_.clear();
         for (std::size_t i = 0; i < count; ++i) {
             const Request& request = *asked[i].request;
-            if (!selected_[i] || request.source < 0 || depths_[i] < depth_ - 1) continue;
+            bool takes_part = asking.is_selected(request.ask) && request.source >= 0 && asked[i].most >= depth_;
+            if (!takes_part || depths_[i] < depth_ - 1) continue;
             double right = corrected(survival.at_depth(request.source, depth_), request.odds.ratio());
             reached_[i] *= right;
             double gained = objective_ == Objective::kThroughput ? requests * std::log1p(reached_[i] / total)
@@ -169,8 +181,9 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
         survival.estimate(*drafts[i], &requests[i]->odds, survivals_[i]);
         sort_nodes(survivals_[i], orders_[i]);
     }
-    rank(objective_, survivals_, bearable(seconds, most), ranked_);
-    Choice best = best_prefix(ranked_, seconds, count);
+    std::size_t within = bearable(seconds, most);
+    rank(objective_, survivals_, std::max(within, std::min<std::size_t>(most, 1)), ranked_);  // one to try
+    Choice best = best_prefix(ranked_, seconds, count, within);
     std::size_t taken = explored(best.count, best.value > min_gain_, ranked_.size());
     std::vector<std::size_t> widths(count, 0);
     for (std::size_t n = 0; n < taken; ++n) ++widths[ranked_[n].place];
@@ -183,7 +196,8 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
         if (drafts[i] == nullptr) continue;
         request.source = latest_source_[request.warmth] = drafts[i]->source;
         request.chains = request.chains && drafts[i]->is_chain;
-        deepest = std::max(deepest, static_cast<double>(drafts[i]->size()));
+        deepest = std::max(deepest, static_cast<double>(num_levels(*drafts[i])));
+        if (!drafts[i]->is_chain) depth_ = num_levels(*drafts[i]);  // its drafter decides how deep it is
         request.withheld = withheld;
         // drafters that state nothing: only asking shows whether their draft tokens are right
         if (drafts[i]->stated.empty()) asking.revive(request.ask);

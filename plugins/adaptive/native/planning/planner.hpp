@@ -111,7 +111,6 @@ class Planner {
     std::vector<std::size_t> taking_part_;  // in the level
     int64_t num_unprofitable_ = 0, num_profitable_ = 0;
     std::vector<AskRecord*> records_;
-    std::vector<char> selected_;
     std::vector<std::vector<double>> survivals_;
     std::vector<std::vector<int32_t>> orders_;
     std::vector<Ranked> ranked_;

@@ -47,7 +47,7 @@ class RankedPlanner:
         objective: Literal["fair", "throughput", "latency"] = "fair",
         drafters: Sequence[str] = (),
     ) -> None:
-        self.max_draft_tokens, self.costs, self.objective = max_draft_tokens, costs, objective
+        self.max_draft_tokens, self.objective = max_draft_tokens, objective
         self.regimes = Regimes(costs)
         self.bounds_depth = len(drafters) == 1
         """Of several drafters the costs of each are not told apart here: they bound their depth themselves."""
@@ -84,14 +84,19 @@ class RankedPlanner:
         self.num_steps += len(seconds)
         self.native.skip(len(seconds))
         self.regimes.follows_drafts = False
-        self.regimes.observe(batch, median(seconds))
+        self.regimes.observe(batch, median(seconds), asked=False)
+
+    @property
+    def costs(self) -> StepCosts:
+        return self.regimes.costs
 
     def current_prices(self, num_requests: int) -> tuple[float, float, float]:
         if not num_requests:
             return 0.0, 0.0, 0.0
         guesses = max(1, round(self.guesses_per_draft * num_requests))
         plain = self.costs.seconds(num_requests, num_requests)
-        return plain / num_requests, self.regimes.seconds_per_guess(num_requests, guesses), plain
+        drafted = self.costs.seconds(num_requests + guesses, num_requests, guesses)
+        return plain / num_requests, (drafted - plain) / guesses, plain
 
     def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
         self.native.asked(seconds + self.choose_seconds, num_asked, pass_seconds)
@@ -133,18 +138,12 @@ class RankedPlanner:
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.native.learn(batch.spans, verdict.spans)
         num_drafts = sum(span.drafted > 0 for span in batch.spans)
-        if self.tells_costs(num_drafts):
-            self.regimes.observe(batch, seconds)
+        if not num_drafts or self.num_steps <= FIRST_STEPS or self.num_steps % COSTS_INTERVAL == 0:
+            self.regimes.observe(batch, seconds, asked=self.asked_before)
         self.regimes.follows_drafts = num_drafts > 0
         if num_drafts:
-            drafted = (batch.num_rows - len(batch.spans)) / num_drafts
+            drafted = sum(span.drafted for span in batch.spans) / num_drafts
             self.guesses_per_draft += GUESSES_RATE * (drafted - self.guesses_per_draft)
-
-    def tells_costs(self, num_drafts: int) -> bool:
-        """Of steps with drafts, from one in some; of plain ones, not from those that follow a question in vain."""
-        if num_drafts:
-            return self.num_steps <= FIRST_STEPS or self.num_steps % COSTS_INTERVAL == 0
-        return not self.asked_before or self.regimes.follows_drafts
 
 
 def cut(draft: Draft | None, nodes: int | list[int] | None) -> Draft | int | None:

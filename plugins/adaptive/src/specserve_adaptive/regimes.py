@@ -1,8 +1,9 @@
-"""What steps take, by whether the step before had draft tokens.
+"""What steps take, by what came before them.
 
 A draft model's passes and the rows of draft tokens leave other things in the processor's caches than plain decoding
-does: a draft now and then makes its step slower than drafts in every step do, and a plain step between drafts is slower
-than others. `StepCosts` learns of steps that follow their like; what the others take beyond that is learned here.
+does: a draft now and then makes its step slower than drafts in every step do, and a plain step for which drafters were
+asked is slower than others. `StepCosts` learns of steps that follow their like; what the others take beyond that is
+learned here.
 """
 
 from __future__ import annotations
@@ -28,28 +29,29 @@ class Regimes:
         self.follows_drafts = False
         """Whether the last step had draft tokens."""
         self.extra: dict[tuple[int, bool], float] = {}
-        """Seconds of a first step with draft tokens (True), or without (False), by size class."""
+        """Seconds by size class: of a first step with draft tokens (True), and of a plain one for which drafters were
+        asked (False)."""
 
     def extra_seconds(self, requests: int, *, drafts: bool) -> float:
-        """What the next step takes beyond `costs` where it has draft tokens, or has none."""
-        return 0.0 if drafts == self.follows_drafts else self.extra.get((size_class(requests), drafts), 0.0)
-
-    def seconds_per_guess(self, requests: int, guesses: int) -> float:
-        """Of so many draft tokens in the next step."""
-        drafted = self.costs.seconds(requests + guesses, requests, guesses)
-        return (drafted - self.costs.seconds(requests, requests)) / guesses
+        """What the next step, for which drafters were asked, takes beyond `costs` with draft tokens, or without."""
+        is_usual = drafts and self.follows_drafts
+        return 0.0 if is_usual else self.extra.get((size_class(requests), drafts), 0.0)
 
     def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
-        """`StepCosts.by_guesses` of the next step."""
+        """`StepCosts.by_guesses` of the next step, for which drafters were asked."""
         plain, *drafted = self.costs.by_guesses(rows, requests, most)
         extra = self.extra_seconds(requests, drafts=True)
         plain += self.extra_seconds(requests, drafts=False)
         return list(accumulate((each + extra for each in drafted), max, initial=plain))
 
-    def observe(self, batch: Batch, seconds: float) -> None:
+    def observe(self, batch: Batch, seconds: float, *, asked: bool) -> None:
+        """`asked`: whether drafters were asked for this step."""
+        if not batch.only_decodes:
+            return
         requests = len(batch.spans)
         drafts = batch.num_rows > requests
-        if drafts != self.follows_drafts and self.costs.knows(requests):
+        is_usual = self.follows_drafts if drafts else not asked
+        if not is_usual and self.costs.knows(requests):
             expected = self.costs.seconds(batch.num_rows, requests, batch.num_rows - requests)
             place = size_class(requests), drafts
             extra = self.extra.get(place, 0.0)
