@@ -40,7 +40,7 @@ def test_a_first_step_with_draft_tokens_is_priced_by_itself():
     assert plain == pytest.approx(1.3, abs=0.05)
     assert drafted[3] == pytest.approx(1.7, abs=0.1)
     regimes.follows_drafts = True
-    assert regimes.by_guesses(4, 4, 8)[4] == pytest.approx(1.4, abs=0.1)
+    assert regimes.by_guesses(4, 4, 8)[4] < drafted[3] - 0.2, "no such step was seen: they are taken for cheaper"
 
 
 def test_a_plain_step_between_drafts_is_priced_by_itself():
@@ -65,7 +65,7 @@ def test_what_never_follows_another_kind_is_priced_as_the_table_learned_it():
 
 
 def test_a_plain_step_for_which_drafters_were_asked_in_vain_tells_what_plain_steps_take():
-    """Whatever came before it, as a prompt: the wish for a plain step would else keep all drafts from being verified."""
+    """Whatever came before, as a prompt: the wish for a plain step would else keep all drafts from being verified."""
     regimes = machine(steps=[0, *[4] * 8])
     assert regimes.costs.wants_plain(4)
     regimes.follows_drafts = False
