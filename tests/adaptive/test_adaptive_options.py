@@ -18,7 +18,7 @@ def options(**table):
 
 @pytest.mark.parametrize(("table", "message"), [
     ({"mode": "clever"}, "adaptive.mode: must be one of 'ranked', 'tiers', 'static'"),
-    ({"objective": "speed"}, "adaptive.objective"),
+    ({"objective": "speed"}, "adaptive.objective: must be one of 'fair', 'throughput', 'latency'"),
     ({"mode": "static"}, "mode=static needs tokens"),
     ({"mode": "static", "tokens": -1}, "adaptive.tokens"),
     ({"tokens": 3}, "tokens belongs to mode=static; got tokens = 3 with mode = 'ranked'"),

@@ -69,10 +69,12 @@ def conversion_error(plugin: str, kind: type[msgspec.Struct], table: Mapping[str
 
 
 def choices_of(kind: type[msgspec.Struct], path: Sequence[str]) -> tuple[object, ...]:
-    """The values of a `Literal` option at the top level, which msgspec's message does not name."""
+    """The values of an option at the top level that is a `Literal`, or one or None: msgspec's message does not name
+    them."""
     annotations = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     annotation = annotations.get(path[0]) if len(path) == 1 else None
-    return get_args(annotation) if get_origin(annotation) is Literal else ()
+    literals = (part for part in (annotation, *get_args(annotation)) if get_origin(part) is Literal)
+    return get_args(next(literals, None))
 
 
 def list_options(plugin: str, kind: type[msgspec.Struct], path: tuple[str, ...]) -> str:
