@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 from hypothesis import given
@@ -168,3 +168,15 @@ def test_draft_tokens_never_make_a_step_shorter():
     costs.sizes[1].each = -0.5
     assert costs.seconds(4, 1, 3) == costs.seconds(1, 1)
     assert costs.by_guesses(1, 1, 3) == pytest.approx([costs.seconds(1 + n, 1, n) for n in range(4)])
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_a_whole_row_of_prices_is_that_of_each_step_priced_alone(learned):
+    """Within the table and beyond it, with what is known of single numbers of draft tokens and without."""
+    costs = StepCosts([1, 4, 8, 16, 32], [1.0, 1.1, 1.1, 1.6, 3.0])
+    if learned:
+        costs.observe(plain_batch(2), 1.2)
+        costs.sizes[2].each = 0.05
+        costs.sizes[2].bends = {0: 0.4, 2: -0.1, 3: 0.3, 5: 0.7}
+    alone = [costs.seconds(2 + n, 2, n) for n in range(49)]
+    assert costs.by_guesses(2, 2, 48) == pytest.approx(list(accumulate(alone, max)))

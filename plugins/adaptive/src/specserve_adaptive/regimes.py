@@ -24,6 +24,8 @@ SHARE = 0.15
 
 
 class Regimes:
+    """`costs`: of steps that follow their like. It is corrected here, too."""
+
     def __init__(self, costs: StepCosts) -> None:
         self.costs = costs
         self.follows_drafts = False
