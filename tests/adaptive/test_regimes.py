@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from specserve.speculation.costs import StepCosts
+from specserve_adaptive.ranked import RankedPlanner
 from specserve_adaptive.regimes import Regimes
 
 
@@ -82,3 +83,20 @@ def test_prompts_are_not_taken_for_draft_tokens():
         regimes.follows_drafts = follows
         regimes.observe(prompt, 40.0, asked=True)
     assert (regimes.by_guesses(4, 4, 8), regimes.extra) == before
+
+
+def test_steps_of_a_pause_tell_what_a_plain_step_takes():
+    planner = RankedPlanner(8, StepCosts([1, 64], [0.9, 2.0]), "fair", ("simulated",))
+    for _ in range(50):
+        planner.paused(batch(4, 0), [1.5, 1.5, 9.0])
+    assert planner.costs.seconds(4, 4) == pytest.approx(1.5, rel=0.01)
+    assert planner.num_steps == 150
+
+
+def test_the_rows_of_a_neighbours_prompt_do_not_count_as_draft_tokens_of_a_request():
+    planner = RankedPlanner(8, StepCosts([1, 64], [0.9, 2.0]), "fair", ("simulated",))
+    spans = tuple(SimpleNamespace(request=SimpleNamespace(id=str(i)), drafted=d) for i, d in enumerate((0, 2, 4)))
+    for _ in range(100):
+        step = SimpleNamespace(spans=spans, num_rows=3 + 6 + 500, only_decodes=False)
+        planner.learn(step, SimpleNamespace(spans=[None] * 3), 1.0)
+    assert planner.guesses_per_draft == pytest.approx(3.0, rel=0.01)

@@ -6,6 +6,8 @@ import pytest
 import torch
 from eagle_engines import KINDS, Recorder, draft_kv, drafter_of, eagle_engine, runtime_of, write_draft, write_target
 
+from specserve.batch.drafts import parents_of
+from specserve.speculation.planning import VerifyAll
 from specserve.testing.requests import toy_request
 
 OPTIONS = {"default_plugins": True, "block_size": 4, "max_num_batched_tokens": 24}
@@ -79,3 +81,30 @@ def test_native_passes_draft_what_their_pieces_draft(tmp_path, target, kind, set
         for place, kv in keys.items():
             assert torch.equal(kv.data, expected_keys[place].data), place
             assert kv.states is None or torch.equal(kv.states, expected_keys[place].states), place
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize(
+    ("settings", "tells"), [({"steps": 3}, True), ({"steps": 3, "topk": 2}, True), ({"steps": 1}, False)]
+)
+def test_it_tells_what_a_pass_after_the_first_takes(tmp_path, target, settings, tells, how):
+    draft = write_draft(tmp_path / "draft", "eagle3", target)
+    engine = eagle_engine(target, draft, planner=VerifyAll(32), settings=settings, **OPTIONS)
+    drafter = drafter_of(engine)
+    drafter.passes = HOW[how](drafter.passes)
+    seen = []
+    propose = drafter.propose
+
+    def watched(batch, output, verdict, limits):
+        drafts = propose(batch, output, verdict, limits)
+        deep = any(draft is not None and max(parents_of(draft)) >= 0 for draft in drafts)
+        seen.append((deep, drafter.pass_seconds))
+        return drafts
+
+    drafter.propose = watched
+    for request in requests_of_all_sorts():
+        engine.add(request)
+    while engine.has_work:
+        engine.step()
+    assert any(deep for deep, _ in seen) == tells
+    assert all((seconds > 0.0) == deep for deep, seconds in seen)

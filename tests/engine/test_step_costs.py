@@ -180,3 +180,20 @@ def test_a_whole_row_of_prices_is_that_of_each_step_priced_alone(learned):
         costs.sizes[2].bends = {0: 0.4, 2: -0.1, 3: 0.3, 5: 0.7}
     alone = [costs.seconds(2 + n, 2, n) for n in range(49)]
     assert costs.by_guesses(2, 2, 48) == pytest.approx(list(accumulate(alone, max)))
+
+
+def test_what_draft_tokens_were_seen_to_take_is_not_forgotten_while_nobody_drafts_unless_it_is_much():
+    """Much is tried again; little needs no second trial."""
+    low, high = StepCosts([1, 64], [1.0, 2.0]), StepCosts([1, 64], [1.0, 2.0])
+    for costs, each in ((low, 0.0), (high, 0.5)):
+        costs.observe(plain_batch(1), 1.0)
+        for _ in range(100):
+            costs.observe(guessing_batch(3), 1.0 + 3 * each)
+            costs.observe(plain_batch(1), 1.0)
+    before = [costs.seconds(4, 1, 3) for costs in (low, high)]
+    for costs in (low, high):
+        for _ in range(400):
+            costs.observe(plain_batch(1), 1.0)
+    after = [costs.seconds(4, 1, 3) for costs in (low, high)]
+    assert after[0] == pytest.approx(before[0], rel=0.01)
+    assert after[1] < 0.8 * before[1]
