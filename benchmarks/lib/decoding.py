@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from specserve.engine.engine import Engine
     from specserve.types import GenerateRequest
@@ -42,12 +42,7 @@ class Decoded(NamedTuple):
 
 def decode_in_slices(engine: Engine, requests: list[GenerateRequest]) -> Iterator[Decoded]:
     """Run all requests concurrently to their end. The first item is empty and comes when prefill is done."""
-    for one in requests:
-        engine.check(one)
-        engine.add(one)
-    decoding: set[str] = set()
-    while len(decoding) < len(requests):
-        decoding |= {output.request_id for output in engine.step()}
+    start_all(engine, requests)
     yield Decoded()
     while engine.has_work:
         engine.step()  # brings the weights back into the CPU caches
@@ -55,23 +50,34 @@ def decode_in_slices(engine: Engine, requests: list[GenerateRequest]) -> Iterato
 
 
 def decode_while_all_run(engine: Engine, requests: list[GenerateRequest]) -> Iterator[Decoded]:
-    """The same without the slice in which the first request ends; the others are then aborted. So all decode together
-    in all that is timed, however different their speeds are."""
-    for decoded in decode_in_slices(engine, requests):
-        if len(engine.requests) < len(requests):
-            break
-        yield decoded
+    """The same up to the step in which the first request ends; the others are then aborted. So all decode together in
+    all that is timed, however different their speeds are."""
+    start_all(engine, requests)
+    yield Decoded()
+    while len(engine.requests) == len(requests):
+        engine.step()
+        yield timed_steps(engine, SLICE_STEPS - 1, least_running=len(requests))
     for request_id in list(engine.requests):
         engine.abort(request_id)
 
 
-def timed_steps(engine: Engine, max_steps: int) -> Decoded:
-    num_tokens = num_outputs = 0
+def start_all(engine: Engine, requests: Sequence[GenerateRequest]) -> None:
+    """Until each has its first token."""
+    for one in requests:
+        engine.check(one)
+        engine.add(one)
+    decoding: set[str] = set()
+    while len(decoding) < len(requests):
+        decoding |= {output.request_id for output in engine.step()}
+
+
+def timed_steps(engine: Engine, max_steps: int, least_running: int = 1) -> Decoded:
+    """As long as so many requests run."""
+    num_tokens = num_outputs = num_steps = 0
     began = time.perf_counter()
-    for _ in range(max_steps):
+    while num_steps < max_steps and len(engine.requests) >= least_running:
         outputs = engine.step()
         num_tokens += sum(len(output.tokens) for output in outputs)
         num_outputs += len(outputs)
-        if not engine.has_work:
-            break
+        num_steps += 1
     return Decoded(time.perf_counter() - began, num_tokens, num_outputs)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.alternating import sums_in_turns
-from benchmarks.lib.decoding import Decoded, decode_in_slices, decode_while_all_run
+from benchmarks.lib.decoding import Decoded, decode_while_all_run
 from benchmarks.lib.workload import NUM_TOKENS, edit_prompt, prompts, seeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     from specserve.engine.engine import Engine
     from specserve.protocols import Tokenizer
@@ -27,7 +27,6 @@ class Phase(NamedTuple):
 
     name: str
     groups: list[list[GenerateRequest]]
-    decode: Callable[[Engine, list[GenerateRequest]], Iterator[Decoded]]
 
 
 class Phases:
@@ -57,17 +56,19 @@ class Phases:
         """With `mixed`, every other request of a group repeats itself, and all are twice as long."""
         num_groups = max(1, LEAST_REQUESTS // concurrent)
         if name == MIXED:
-            mixed = [[self.low(2) if i % 2 else self.high(2) for i in range(concurrent)] for _ in range(num_groups)]
-            return Phase(name, mixed, decode_while_all_run)
+            return Phase(
+                name, [[self.low(2) if i % 2 else self.high(2) for i in range(concurrent)] for _ in range(num_groups)]
+            )
         make = self.high if name == HIGH else self.low
-        return Phase(name, [[make() for _ in range(concurrent)] for _ in range(num_groups)], decode_in_slices)
+        return Phase(name, [[make() for _ in range(concurrent)] for _ in range(num_groups)])
 
 
 def in_turns(engines: Mapping[str, Engine], phase: Phase) -> dict[str, Decoded]:
-    """What each engine does with the phase; all run it at the same time, a few steps each."""
+    """What each engine does with the phase, as long as all requests of a group run: so many are concurrent then in all
+    that is timed. All engines run it at the same time, a few steps each."""
     sums = dict.fromkeys(engines, Decoded())
     for group in phase.groups:
-        running = {name: phase.decode(engine, group) for name, engine in engines.items()}
+        running = {name: decode_while_all_run(engine, group) for name, engine in engines.items()}
         for name, decoded in sums_in_turns(running).items():
             sums[name] = sums[name].plus(decoded)
     return sums
