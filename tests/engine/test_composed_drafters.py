@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.engine.drafting import Drafting
+from specserve.engine.competing import Competition
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin, OracleDrafter, WrongDrafter
@@ -98,24 +98,24 @@ def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model):
     assert max(len(d.tokens) for d in outcome.outputs["a"].steps) == 9
 
 
-def paced(drafting, request, num_tokens):
+def paced(competition, request, num_tokens):
     """Twenty steps that each give the request so many tokens."""
-    batch = SimpleNamespace(spans=[SimpleNamespace(request=request)])
+    batch = SimpleNamespace(spans=[SimpleNamespace(request=request)], only_decodes=True)
     for _ in range(20):
-        drafting.score(batch, SimpleNamespace(spans=[SimpleNamespace(tokens=(1,) * num_tokens)]))
+        competition.observe(batch, SimpleNamespace(spans=[SimpleNamespace(tokens=(1,) * num_tokens)]), 1.0)
 
 
 def test_a_token_saves_the_less_the_more_a_step_gives_without_it():
     """What the drafter itself adds is not counted, and new requests begin as those before them ended."""
-    drafting, request = Drafting((), VerifyAll(4), Calibration()), SimpleNamespace(id="a")
-    assert drafting.pace_without(2.0, "a") == 1.0
-    paced(drafting, request, 13)
-    assert 10.5 < drafting.pace_without(2.0, "a") < 11.0
+    competition, request = Competition(Calibration(), None, scores_all=True), SimpleNamespace(id="a")
+    assert competition.pace_without(2.0, "a") == 1.0
+    paced(competition, request, 13)
+    assert 10.5 < competition.pace_without(2.0, "a") < 11.0
     for _ in range(20):
-        paced(drafting, request, 13)
-        drafting.stop(request)
-    assert not drafting.pace
-    assert 10.5 < drafting.pace_without(2.0, "new") < 11.0
+        paced(competition, request, 13)
+        competition.stop(request)
+    assert not competition.pace
+    assert 10.5 < competition.pace_without(2.0, "new") < 11.0
 
 
 class Told(VerifyAll):
@@ -244,6 +244,6 @@ def test_where_the_planner_is_a_plugins_single_drafts_are_learned_of_too(toy_mod
         extra = {"oracle": plugin(OracleDrafter(expected, 2), planner), "silent": plugin(Silent({}, 2))}
         engine = make_engine(toy_model, extra=extra).engine
         assert run_requests(engine, requests).tokens() == expected
-        rates = engine.drafting.calibration.rates
+        rates = engine.drafting.competition.calibration.rates
         assert {source for source, *_ in rates} == {"oracle"}
         assert all(rate.hits == rate.trials for rate in rates.values())

@@ -77,7 +77,8 @@ def check_speculation(trial: Trial) -> None:
     engine, plan = trial.built.engine, trial.plan.engine
     metrics = engine.metrics
     if isinstance(engine.drafting, Drafting):
-        require(not engine.drafting.proposals, "proposals of ended requests are kept", [*engine.drafting.proposals])
+        proposals = engine.drafting.competition.proposals
+        require(not proposals, "proposals of ended requests are kept", [*proposals])
     require(metrics.num_accepted_tokens <= metrics.num_draft_tokens, "more accepted than drafted")
     for request, _, result in trial.served.all():
         quiet = request.speculation.enabled and request.speculation.max_draft_tokens != 0

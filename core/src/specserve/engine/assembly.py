@@ -158,7 +158,7 @@ def make_parts(c: Components) -> EngineParts:
         builder=builder,
         runner=runner,
         verifier=verifier.verifier,
-        drafting=make_drafting(c, planner, metrics, calibration),
+        drafting=make_drafting(c, planner, metrics, calibration, costs),
         planner=planner,
         cache=cache,
         processors=make_processors(config, host, tokenizer.eos_token_ids),
@@ -184,11 +184,15 @@ def cut_of(c: Components) -> Callable[[Draft], Draft | None]:
 
 
 def make_drafting(
-    c: Components, planner: DraftPlanner, metrics: EngineMetrics, calibration: SurvivalEstimates
+    c: Components,
+    planner: DraftPlanner,
+    metrics: EngineMetrics,
+    calibration: SurvivalEstimates,
+    costs: TargetCosts | None,
 ) -> Drafting | NoDraft:
     cut, limit, vocab_size = cut_of(c), c.config.draft_fault_limit, c.model.vocab_size
     guards = [GuardedDrafter(d, metrics, vocab_size=vocab_size, fault_limit=limit, cut=cut) for d in c.drafters]
-    return Drafting(guards, planner, calibration) if guards else NoDraft()
+    return Drafting(guards, planner, calibration, costs) if guards else NoDraft()
 
 
 def planning_runtime(c: Components, runner: Runner, builder: BatchBuilder) -> EnginePlanningRuntime:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 ADAPTATION = 0.05
-MIN_PROBE_INTERVAL, PROBE_SHARE = 16, 0.01
+MIN_PROBE_INTERVAL, PROBE_SHARE = 16, 0.005
 """Steps without being asked after which a competing drafter is asked whatever the other drafts are expected to gain: at
 least so many, and so many that asking takes no more than this share of the time."""
 T = TypeVar("T")

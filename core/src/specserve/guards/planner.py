@@ -11,6 +11,7 @@ import msgspec
 
 from specserve.batch.drafts import ROOT, children_of, first, parents_of, shallow, sources_of
 from specserve.faults import BadAnswerError
+from specserve.guards.costs import GuardedCosts
 from specserve.guards.draft_checks import check_draft
 from specserve.guards.estimates import GuardedEstimates
 from specserve.speculation.planning import most_useful
@@ -43,7 +44,8 @@ class GuardedPlanner:
         self.plugin, self.planner, self.most, self.vocab_size, self.cut = plugin, planner, most, vocab_size, cut
         estimates = getattr(planner, "calibration", None)
         self.calibration = None if estimates is None else GuardedEstimates(plugin, estimates, log)
-        self.costs: TargetCosts | None = getattr(planner, "costs", None)
+        costs: TargetCosts | None = getattr(planner, "costs", None)
+        self.costs = None if costs is None else GuardedCosts(plugin, costs, log)
         self.bounds_depth = getattr(planner, "bounds_depth", False) is True
         self.limits_part = log.part(plugin, "planner's limits")
         self.choose_part = log.part(plugin, "planner's choice")

@@ -23,6 +23,8 @@ class HitHistory:
     def __init__(self) -> None:
         self.mean = inf
         """Over all requests, a moving average; infinite while unknown, so that a new drafter is asked."""
+        self.mean_verified = 0.0
+        """Draft tokens of a draft, over all requests, a moving average."""
         self.num_scored = 0
         self.of_request: dict[str, tuple[float, float]] = {}
         """Decayed sums: hits and drafts."""
@@ -34,12 +36,13 @@ class HitHistory:
         hits, drafts = self.of_request.get(request_id, (0.0, 0.0))
         return (hits + PRIOR_WEIGHT * self.mean) / (drafts + PRIOR_WEIGHT)
 
-    def add(self, request_id: str, hits: float) -> None:
-        """A draft had so many right draft tokens along one path."""
+    def add(self, request_id: str, hits: float, verified: int) -> None:
+        """A draft had so many right draft tokens along one path, and so many were verified."""
         self.num_scored += 1
         # a plain mean at first, so that one early miss does not dominate
         rate = max(MEAN_RATE, 1 / self.num_scored)
         self.mean = hits if self.num_scored == 1 else self.mean + rate * (hits - self.mean)
+        self.mean_verified += rate * (verified - self.mean_verified)
         old_hits, old_drafts = self.of_request.get(request_id, (0.0, 0.0))
         self.of_request[request_id] = DECAY * old_hits + hits, DECAY * old_drafts + 1.0
 
