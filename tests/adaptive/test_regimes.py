@@ -65,15 +65,6 @@ def test_what_never_follows_another_kind_is_priced_as_the_table_learned_it():
     assert regimes.by_guesses(4, 4, 4) == regimes.costs.by_guesses(4, 4, 4)
 
 
-def test_a_plain_step_for_which_drafters_were_asked_in_vain_tells_what_plain_steps_take():
-    """Whatever came before, as a prompt: the wish for a plain step would else keep all drafts from being verified."""
-    regimes = machine(steps=[0, *[4] * 8])
-    assert regimes.costs.wants_plain(4)
-    regimes.follows_drafts = False
-    observed(regimes, 0, 1.3, asked=True)
-    assert not regimes.costs.wants_plain(4)
-
-
 def test_prompts_are_not_taken_for_draft_tokens():
     regimes = machine(steps=[*[0] * 20, *([0, 4] * 40)])
     before = regimes.by_guesses(4, 4, 8), dict(regimes.extra)

@@ -172,9 +172,11 @@ class Engine:
     def finish(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> list[RequestOutput]:
         """What follows the verdict. Commit comes first, so that a drafter never sees a request that has just ended.
 
-        `seconds`: from the begin of the step to its verdict, which is what a draft's width can change.
+        `seconds`: from the begin of the step to its verdict. Committing counts, too: what a draft's width can change.
         """
+        began = time.perf_counter()
         outputs = self.committer.commit(batch, verdict)
+        seconds += time.perf_counter() - began
         self.drafting.draft(batch, output, verdict, seconds)
         self.metrics.num_steps += 1
         self.metrics.graph_steps[output.graph] += 1

@@ -86,7 +86,7 @@ class DraftPlanner(Protocol):
         ...
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
-        """After the step: what was accepted, and how long the step took."""
+        """After the step: what was accepted, and the seconds from the step's begin until its tokens were committed."""
         ...
 
 
@@ -156,8 +156,8 @@ class PausingPlanner(DraftPlanner, Protocol):
     requests run."""
 
     def paused(self, batch: Batch, seconds: Sequence[float]) -> None:
-        """Steps like this one, the last of them, ran without it and took so long each, from their begin to their
-        verdict. Called before the next `limits`."""
+        """Steps like this one, the last of them, ran without it and took so long each, from their begin until their
+        tokens were committed. Called before the next `limits`."""
         ...
 
 

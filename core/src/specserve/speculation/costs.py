@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
 
-LEARNING_RATE, PRIOR_RATE = 0.1, 0.005
+LEARNING_RATE, PRIOR_RATE = 0.1, 0.01
 """Step of the moving averages; and of the drift down to the prior while a batch size runs without draft tokens."""
 REFERENCE_GUESSES = 2
 """A step with this many draft tokens corrects the plain overhead and the cost per draft token equally."""
@@ -27,8 +27,6 @@ BEND_RATE, BEND_LEAK = 0.03, 0.01
 PLAIN_SHARE = 0.1
 """Steps with draft tokens correct what a plain one takes by this factor less than what draft tokens take: where those
 seem too dear, plain steps follow and tell."""
-FIRST_PLAIN, RAREST_PLAIN = 8, 128
-"""A plain step is wanted after so many with draft tokens, at first, and then after twice as many, up to the second."""
 PRIOR_PER_DRAFT, PRIOR_PER_GUESS = 0.1, 0.03
 """Prior overhead of speculation, in steps of one row: of any draft at all, and of each draft token."""
 USUAL_ERRORS, WINDOW, LIKE_THIS = 4.0, 5, 0.3
@@ -40,7 +38,7 @@ rows of one request that the table was measured with."""
 
 
 class Errors:
-    """The relative errors of the latest estimates, of one batch size."""
+    """The relative errors of the latest estimates: of plain steps, or of those with draft tokens."""
 
     __slots__ = ("latest", "usual")
 
@@ -65,7 +63,7 @@ class Errors:
 class SizeCosts:
     """What was learned of batches of one size class (see `size_class`)."""
 
-    __slots__ = ("bends", "each", "errors", "keys", "num_drafted", "num_plain", "plain", "since_plain")
+    __slots__ = ("bends", "drafted_errors", "each", "keys", "num_drafted", "num_plain", "plain", "plain_errors")
 
     def __init__(self, plain: float, keys: int, each: float) -> None:
         self.plain = plain
@@ -76,9 +74,9 @@ class SizeCosts:
         """Seconds of a draft token beyond the table."""
         self.bends: dict[int, float] = {}
         """Seconds beyond that straight line, of 1, 2, 4, 8, ... draft tokens, by the power of two."""
-        self.errors = Errors()
-        self.num_drafted = self.num_plain = self.since_plain = 0
-        """Steps with draft tokens, and without; and those since the last one without."""
+        self.plain_errors, self.drafted_errors = Errors(), Errors()
+        self.num_drafted = self.num_plain = 0
+        """Steps with draft tokens, and without."""
 
 
 class StepCosts:
@@ -182,12 +180,8 @@ class StepCosts:
 
     def usual_errors(self) -> dict[int, float]:
         """The usual relative error of an estimate, by the smallest number of requests of each class that ran."""
-        return {1 << (size - 1): self.sizes[size].errors.usual for size in sorted(self.sizes) if size}
-
-    def wants_plain(self, requests: int) -> bool:
-        """Whether a step without draft tokens should show what one takes, since there was none for long."""
-        of_size = self.sizes.get(size_class(requests))
-        return of_size is not None and of_size.since_plain >= min(FIRST_PLAIN << of_size.num_plain, RAREST_PLAIN)
+        by_size = [(size, self.sizes[size]) for size in sorted(self.sizes) if size]
+        return {1 << (size - 1): max(c.plain_errors.usual, c.drafted_errors.usual) for size, c in by_size}
 
     def observe(self, batch: Batch, seconds: float) -> None:
         """Correct the estimates by one step without prefill."""
@@ -205,12 +199,13 @@ class StepCosts:
             return
         of_size.keys = keys
         expected = self.seconds(batch.num_rows, requests, guesses)
-        error = expected * of_size.errors.add((seconds - expected) / expected)
+        errors = of_size.drafted_errors if guesses else of_size.plain_errors
+        error = expected * errors.add((seconds - expected) / expected)
         if guesses:
             in_table = self.table_at(batch.num_rows) - self.table_at(requests)
             self.learn_guesses(of_size, guesses, in_table / guesses, error)
             return
-        of_size.num_plain, of_size.since_plain = of_size.num_plain + 1, 0
+        of_size.num_plain += 1
         of_size.plain += max(LEARNING_RATE, 1 / (of_size.num_plain + 1)) * error
         # without this decay, a cost that was once too high would never be measured again; a low one needs none
         of_size.each += PRIOR_RATE * min(self.prior_per_guess - of_size.each, 0.0)
@@ -223,7 +218,6 @@ class StepCosts:
         feature = guesses / REFERENCE_GUESSES
         norm = 1 + feature * feature
         of_size.num_drafted += 1
-        of_size.since_plain += 1
         of_size.plain += LEARNING_RATE / norm * error * PLAIN_SHARE
         rate = max(LEARNING_RATE / norm, 1 / norm / (of_size.num_drafted + 1))
         learned = of_size.each + rate * error * feature / REFERENCE_GUESSES

@@ -19,7 +19,7 @@ constexpr int64_t kPatience = 8;  // misses of a request whose like are not know
 constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kLongestPause = 15;
 constexpr int64_t kSteady = 2;  // steps between two questions: no pause
 constexpr double kProbingRate = 0.2, kMostOutlier = 2.0;
-constexpr double kProbeShare = 0.01;  // of the time that questions which pay nothing may take
+constexpr double kProbeShare = 0.005;  // of the time that questions which pay nothing may take
 constexpr double kSlack = 1e-9;       // of rounding, where savings just make up for the cost
 
 }  // namespace
@@ -88,7 +88,7 @@ void AskRecord::take_back() {
 
 void Asking::begin(AskRecord& record, int warmth) {
     record.typical = &typical_[warmth];
-    record.interval = kMinInterval;
+    record.interval = 0;  // depends on what asking takes
 }
 
 void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices, double depth) {
@@ -105,10 +105,11 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
         AskRecord& record = *records[i];
         if (paying_[i]) {
             record.interval = kMinInterval;
-        } else if (step_ % record.interval == 0) {
-            record.interval = std::min(2 * record.interval, longest_interval(expected_[i], records.size()));
         } else {
-            continue;
+            double lost = (share_ - std::max(0.0, expected_[i])) * static_cast<double>(records.size());
+            if (record.interval == 0) record.interval = affordable(kMinInterval, lost);
+            if (step_ % record.interval != 0) continue;
+            record.interval = std::min(2 * record.interval, affordable(kMaxInterval, lost));
         }
         is_known_ = is_known_ && record.was_asked;
         gap_ = std::max(gap_, step_ - record.asked_at);
@@ -146,13 +147,11 @@ void Asking::find_paying(const std::vector<AskRecord*>& records) {
     }
 }
 
-int64_t Asking::longest_interval(double saved, std::size_t num_requests) const {
-    int64_t longest = kMaxInterval;
-    double allowed = kProbeShare * prices_.plain_step, lost = share_ - std::max(0.0, saved);
-    while (allowed > 0.0 && longest < kLongestInterval &&
-           lost * static_cast<double>(num_requests) > static_cast<double>(longest) * allowed)
-        longest *= 2;
-    return longest;
+int64_t Asking::affordable(int64_t interval, double lost) const {
+    double allowed = kProbeShare * prices_.plain_step;
+    while (allowed > 0.0 && interval < kLongestInterval && lost > static_cast<double>(interval) * allowed)
+        interval *= 2;
+    return interval;
 }
 
 void Asking::record(AskRecord& record, int64_t num_accepted, int64_t num_verified) {

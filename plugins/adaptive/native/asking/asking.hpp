@@ -136,7 +136,8 @@ class Asking {
 
    private:
     void find_paying(const std::vector<AskRecord*>& records);
-    int64_t longest_interval(double saved, std::size_t num_requests) const;
+    // At least so many steps, doubled until a question that loses `lost` seconds takes a small share of the time.
+    int64_t affordable(int64_t interval, double lost) const;
 
     AskPolicy policy_;
     std::map<int, Typical> typical_;  // by class of temperature

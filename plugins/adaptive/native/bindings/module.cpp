@@ -33,23 +33,21 @@ class BoundPlanner {
     BoundPlanner(const BoundPlanner&) = delete;
 
     nb::list limits(nb::handle requests, int64_t most, double accepted, double verified, double plain_step) {
-        static const Name tokens("tokens");
-        std::size_t count = size_of(requests);
-        if (planner_.num_known() > 2 * count + kSpareRecords) drop_ended(requests);
-        asked_.clear();
-        for_each(requests, [&](nb::handle request) {
-            int64_t num_tokens = static_cast<int64_t>(size_of(tokens.of(request)));
-            int32_t useful = static_cast<int32_t>(most_useful(request, most, num_tokens));
-            asked_.push_back({&known_of(request), useful, num_tokens});
-        });
+        read_asked(requests, most);
         planner_.limits(asked_, {accepted, verified, plain_step}, limits_);
-        nb::list result;
-        for (int32_t limit : limits_) result.append(limit);
-        return result;
+        return limits_list();
     }
 
+    nb::list measure(nb::handle requests, int64_t most) {
+        read_asked(requests, most);
+        planner_.measure(asked_, limits_);
+        return limits_list();
+    }
+
+    double usual_gain() const { return planner_.usual_gain(); }
+
     // Of each request: None, the number of its draft's first tokens, or the nodes to verify.
-    nb::list choose(nb::handle requests, const Seconds& seconds, int64_t budget, bool measure) {
+    nb::list choose(nb::handle requests, const Seconds& seconds, int64_t budget) {
         static const Name draft("draft");
         std::size_t count = size_of(requests);
         drafts_.resize(std::max(drafts_.size(), count));
@@ -65,8 +63,7 @@ class BoundPlanner {
         });
         if (seconds.size() == 0) throw std::invalid_argument("seconds must begin with those of a plain step");
         std::size_t most = std::min(seconds.size() - 1, static_cast<std::size_t>(std::max<int64_t>(budget, 0)));
-        Withheld withheld = measure ? Withheld::kMeasured : most == 0 ? Withheld::kBudget : Withheld::kNo;
-        planner_.choose(known_, proposed_, seconds.data(), most, withheld, chosen_);
+        planner_.choose(known_, proposed_, seconds.data(), most, chosen_);
         nb::list result;
         for (const std::vector<int32_t>& nodes : chosen_) result.append(as_choice(nodes));
         return result;
@@ -153,6 +150,24 @@ class BoundPlanner {
     }
 
    private:
+    void read_asked(nb::handle requests, int64_t most) {
+        static const Name tokens("tokens");
+        std::size_t count = size_of(requests);
+        if (planner_.num_known() > 2 * count + kSpareRecords) drop_ended(requests);
+        asked_.clear();
+        for_each(requests, [&](nb::handle request) {
+            int64_t num_tokens = static_cast<int64_t>(size_of(tokens.of(request)));
+            int32_t useful = static_cast<int32_t>(most_useful(request, most, num_tokens));
+            asked_.push_back({&known_of(request), useful, num_tokens});
+        });
+    }
+
+    nb::list limits_list() const {
+        nb::list result;
+        for (int32_t limit : limits_) result.append(limit);
+        return result;
+    }
+
     Request& known_of(nb::handle request) {
         static const Name id("id"), params("params"), temperature("temperature");
         std::string name = as_text(id.of(request));
@@ -220,8 +235,9 @@ NB_MODULE(_native, module) {
         .def(nb::init<const std::string&, double>(), nb::arg("objective"), nb::arg("min_gain"))
         .def("limits", &BoundPlanner::limits, nb::arg("requests"), nb::arg("most"), nb::arg("accepted"),
              nb::arg("verified"), nb::arg("plain_step"))
-        .def("choose", &BoundPlanner::choose, nb::arg("requests"), nb::arg("seconds"), nb::arg("budget"),
-             nb::arg("measure") = false)
+        .def("measure", &BoundPlanner::measure, nb::arg("requests"), nb::arg("most"))
+        .def("usual_gain", &BoundPlanner::usual_gain)
+        .def("choose", &BoundPlanner::choose, nb::arg("requests"), nb::arg("seconds"), nb::arg("budget"))
         .def("learn", &BoundPlanner::learn, nb::arg("spans"), nb::arg("decided"))
         .def("pause", &BoundPlanner::pause)
         .def("skip", &BoundPlanner::skip, nb::arg("steps"))

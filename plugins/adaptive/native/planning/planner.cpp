@@ -17,6 +17,7 @@ constexpr int32_t kDeepest = 64;
 // One draft token is verified in one of so many steps in which none pays, and one more than pays in one of so many
 // others, so that the estimates keep up; and drafts are one level deeper than pays.
 constexpr int64_t kExploreInterval = 32;
+constexpr double kGainRate = 0.1;
 
 // The nodes by falling survival. Parents come before their children, which never survive them.
 void sort_nodes(std::vector<double>& survival, std::vector<int32_t>& order) {
@@ -93,10 +94,27 @@ void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std:
             limits[i] = std::min(asked[i].most, static_cast<int32_t>(std::lround(request.reach)));
             if (request.chains && request.source >= 0) limits[i] = std::min(limits[i], depths_[i]);
         }
-        request.limit_before = request.limit;
-        request.limit = limits[i];
-        request.seen_at = asking.step();
+        note_limit(request, limits[i], false);
     }
+}
+
+void Planner::measure(const std::vector<Asked>& asked, std::vector<int32_t>& limits) {
+    asking_seconds_ = 0.0;
+    asking.skip(1);
+    pause_ = 0;
+    for (const Asked& each : asked) {
+        each.request->useful = each.most > 0;
+        note_limit(*each.request, 0, true);
+    }
+    limits.assign(asked.size(), 0);
+}
+
+void Planner::note_limit(Request& request, int32_t limit, bool is_measured) {
+    request.limit_before = request.limit;
+    request.limit = limit;
+    request.was_measured = request.is_measured;
+    request.is_measured = is_measured;
+    request.seen_at = asking.step();
 }
 
 // Drafts share their passes. Another level is made as long as it raises the sum of the logarithms of the requests'
@@ -169,9 +187,7 @@ void Planner::count(Request& request, Reason reason, int64_t width, int64_t step
 }
 
 void Planner::choose(const std::vector<Request*>& requests, const std::vector<const Draft*>& drafts,
-                     const double* seconds, std::size_t most, Withheld withheld,
-                     std::vector<std::vector<int32_t>>& chosen) {
-    if (withheld != Withheld::kNo) most = 0;
+                     const double* seconds, std::size_t most, std::vector<std::vector<int32_t>>& chosen) {
     std::size_t count = requests.size();
     survivals_.resize(count);
     orders_.resize(count);
@@ -184,6 +200,7 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
     std::size_t within = bearable(seconds, most);
     rank(objective_, survivals_, std::max(within, std::min<std::size_t>(most, 1)), ranked_);  // one to try
     Choice best = best_prefix(ranked_, seconds, count, within);
+    if (!ranked_.empty()) usual_gain_ += kGainRate * (best.value / static_cast<double>(count) - usual_gain_);
     std::size_t taken = explored(best.count, best.value > min_gain_, ranked_.size());
     std::vector<std::size_t> widths(count, 0);
     for (std::size_t n = 0; n < taken; ++n) ++widths[ranked_[n].place];
@@ -192,13 +209,13 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
     for (std::size_t i = 0; i < count; ++i) {
         Request& request = *requests[i];
         request.predicted.clear();
-        request.withheld = Withheld::kNo;
+        request.no_budget = false;
         if (drafts[i] == nullptr) continue;
         request.source = latest_source_[request.warmth] = drafts[i]->source;
         request.chains = request.chains && drafts[i]->is_chain;
         deepest = std::max(deepest, static_cast<double>(num_levels(*drafts[i])));
         if (!drafts[i]->is_chain) depth_ = num_levels(*drafts[i]);  // its drafter decides how deep it is
-        request.withheld = withheld;
+        request.no_budget = most == 0;
         // drafters that state nothing: only asking shows whether their draft tokens are right
         if (drafts[i]->stated.empty()) asking.revive(request.ask);
         double width = static_cast<double>(widths[i]);
@@ -231,7 +248,7 @@ void Planner::learn(const Outcome& outcome) {
     if (outcome.proposed != nullptr && !outcome.tokens.empty())
         survival.observe(*outcome.proposed, outcome.tokens, &request.odds);
     int64_t accepted = static_cast<int64_t>(outcome.path.size());
-    if (request.limit_before > 0 && request.withheld == Withheld::kNo)
+    if (request.limit_before > 0 && !request.no_budget)
         asking.record(request.ask, accepted, outcome.drafted);
     if (outcome.drafted > 0) {
         std::size_t known = std::min(request.predicted.size(), static_cast<std::size_t>(outcome.drafted));
@@ -247,7 +264,7 @@ void Planner::learn(const Outcome& outcome) {
         figures.verified += outcome.drafted;
         request.figures.accepted += accepted;
         request.figures.verified += outcome.drafted;
-    } else if (outcome.proposed != nullptr && request.withheld != Withheld::kNo) {
+    } else if (outcome.proposed != nullptr && request.no_budget) {
         request.ask.take_back();
     } else if (outcome.proposed != nullptr && first_is_right(*outcome.proposed, outcome.tokens)) {
         asking.revive(request.ask);  // it was right, though it was not trusted: the text may have changed
@@ -258,11 +275,11 @@ void Planner::learn(const Outcome& outcome) {
     if (outcome.drafted > 0) {
         reason = Reason::kVerified;
     } else if (outcome.proposed != nullptr) {
-        reason = request.withheld == Withheld::kBudget     ? Reason::kBudget
-                 : request.withheld == Withheld::kMeasured ? Reason::kMeasured
-                                                           : Reason::kDoesNotPay;
+        reason = request.no_budget ? Reason::kBudget : Reason::kDoesNotPay;
     } else if (request.limit_before > 0) {
         reason = Reason::kNoDraft;
+    } else if (request.was_measured && request.useful) {
+        reason = Reason::kMeasured;
     }
     count(request, reason, outcome.drafted, 1);
 }

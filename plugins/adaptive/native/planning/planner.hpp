@@ -22,9 +22,6 @@ namespace adaptive {
 constexpr int kWarmths = 9;
 int warmth_of(double temperature);
 
-// Why a draft was not weighed at all.
-enum class Withheld { kNo, kBudget, kMeasured };
-
 struct Request {
     AskRecord ask;
     RequestOdds odds;
@@ -33,7 +30,8 @@ struct Request {
     double reach;    // draft tokens that are worth asking for
     int32_t limit = 0, limit_before = 0;  // draft tokens that were asked for in the latest step, and in the one before
     bool useful = false;
-    Withheld withheld = Withheld::kNo;
+    bool no_budget = false;                          // for its draft
+    bool is_measured = false, was_measured = false;  // as with limits: only to see what a plain step takes
     int64_t seen_at = 0;            // the last step in which it was one of those to ask
     int source = -1;                // of its latest draft
     bool chains = true;             // so far, its drafts were chains
@@ -70,16 +68,21 @@ class Planner {
 
     // The most draft tokens of each request; 0 for those that are not asked.
     void limits(const std::vector<Asked>& asked, const Prices& prices, std::vector<int32_t>& limits);
+    // In place of that: nobody is asked, so that the next step shows what a plain one takes.
+    void measure(const std::vector<Asked>& asked, std::vector<int32_t>& limits);
 
     // Steps after this one for which `limits` need not be called, as long as the same requests run.
     int64_t pause() const { return pause_; }
     // So many steps ran without it.
     void skip(int64_t steps);
 
+    // What a request's draft tokens gain in a step with drafts, in logarithms of its speed, without what asking takes:
+    // a moving average.
+    double usual_gain() const { return usual_gain_; }
+
     // Which nodes of each draft to verify. drafts[i] is null without one; seconds[n]: of a step with n draft tokens.
-    // `withheld`: why nothing is to be verified in this step, whatever it would gain.
     void choose(const std::vector<Request*>& requests, const std::vector<const Draft*>& drafts, const double* seconds,
-                std::size_t most, Withheld withheld, std::vector<std::vector<int32_t>>& chosen);
+                std::size_t most, std::vector<std::vector<int32_t>>& chosen);
 
     void learn(const Outcome& outcome);
 
@@ -92,6 +95,7 @@ class Planner {
 
    private:
     void count(Request& request, Reason reason, int64_t width, int64_t steps);
+    void note_limit(Request& request, int32_t limit, bool is_measured);
     void bound_depths(const std::vector<Asked>& asked, const Prices& prices);
     std::size_t explored(std::size_t best, bool pays, std::size_t num_ranked);
 
@@ -99,6 +103,7 @@ class Planner {
     double min_gain_;
     std::unordered_map<std::string, std::unique_ptr<Request>> requests_;
     int64_t pause_ = 0;
+    double usual_gain_ = 0.0;
     std::array<int, kWarmths> latest_source_;  // of drafts by the class of their request's temperature
     double asking_seconds_ = 0.0;              // of the drafts that come next; 0 where that is not known
     double pass_seconds_ = 0.0;

@@ -81,11 +81,16 @@ class Workload {
         double plain = number(0, 50) == 0 ? 0.0 : 1e-3 * (1.0 + share());
         double per_request = known.empty() ? 0.0 : plain / static_cast<double>(known.size());
         std::vector<int32_t> limits;
-        planner_.limits(asked, {per_request, 1e-4 * share(), plain}, limits);
+        bool measures = number(0, 20) == 0;
+        if (measures)
+            planner_.measure(asked, limits);
+        else
+            planner_.limits(asked, {per_request, 1e-4 * share(), plain}, limits);
         require(limits.size() == known.size(), "there is a limit for every request");
         std::size_t num_asked = 0;
         for (std::size_t i = 0; i < limits.size(); ++i) {
             require(limits[i] >= 0 && limits[i] <= asked[i].most, "limits are within what is useful");
+            require(limits[i] == 0 || !measures, "nobody is asked where plain steps are measured");
             num_asked += limits[i] > 0;
             running_[i].has_draft = limits[i] > 0 && number(0, 9) > 0;
             if (running_[i].has_draft) running_[i].next = draft(limits[i]);
@@ -117,8 +122,7 @@ class Workload {
         std::size_t most = static_cast<std::size_t>(number(0, static_cast<int>(all)));
         std::vector<double> seconds{1e-3};
         for (std::size_t n = 1; n <= most; ++n) seconds.push_back(seconds.back() + 1e-4 * share() * number(0, 9));
-        Withheld withheld = number(0, 20) == 0 ? Withheld::kMeasured : most == 0 ? Withheld::kBudget : Withheld::kNo;
-        planner_.choose(known, proposed, seconds.data(), most, withheld, chosen_);
+        planner_.choose(known, proposed, seconds.data(), most, chosen_);
         std::size_t count = 0;
         for (std::size_t i = 0; i < chosen_.size(); ++i) {
             count += chosen_[i].size();
@@ -131,7 +135,7 @@ class Workload {
                 taken[node] = 1;
             }
         }
-        require(count <= most && (count == 0 || withheld == Withheld::kNo), "no more is verified than may be");
+        require(count <= most, "no more is verified than may be");
     }
 
     void learn(Request& known, Running& running, const std::vector<int32_t>& chosen) {

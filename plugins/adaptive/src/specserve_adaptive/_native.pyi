@@ -31,6 +31,13 @@ class Planner:
         """The most draft tokens of each request; 0 for those that are not asked. Call once per step. `accepted`: what
         an accepted draft token saves; `verified`: what a verified one takes."""
 
+    def measure(self, requests: Sequence[Request], most: int) -> list[int]:
+        """In place of `limits`: 0 for all, so that the next step shows what a plain one takes."""
+
+    def usual_gain(self) -> float:
+        """What a request's draft tokens gain in a step with drafts, in logarithms of its speed, without what asking
+        takes: a moving average."""
+
     def pause(self) -> int:
         """After `limits` gave 0 for all: for so many steps it need not be called, as long as the same requests run."""
 
@@ -38,10 +45,10 @@ class Planner:
         """So many steps ran without it."""
 
     def choose(
-        self, requests: Sequence[Request], seconds: Sequence[float] | memoryview, budget: int, measure: bool = False
+        self, requests: Sequence[Request], seconds: Sequence[float] | memoryview, budget: int
     ) -> list[int | list[int] | None]:
         """Of each request's draft the nodes to verify, or how many of its first; None for none. seconds[n]: a buffer of
-        what a step with n draft tokens takes, never falling. `measure`: none, to see what a plain step takes."""
+        what a step with n draft tokens takes, never falling."""
 
     def learn(self, spans: Sequence[Span], decided: list[SpanVerdict]) -> None:
         """What became of a step."""

@@ -15,6 +15,7 @@ from specserve.batch.drafts import keep
 from specserve.types import PlannerFigures
 from specserve_adaptive._native import Planner
 from specserve_adaptive.observer import cost_metrics, decision_metrics
+from specserve_adaptive.plain_steps import PlainSteps
 from specserve_adaptive.regimes import Regimes
 
 if TYPE_CHECKING:
@@ -48,15 +49,15 @@ class RankedPlanner:
         drafters: Sequence[str] = (),
     ) -> None:
         self.max_draft_tokens, self.objective = max_draft_tokens, objective
-        self.regimes = Regimes(costs)
+        self.regimes, self.plain_steps = Regimes(costs), PlainSteps()
         self.bounds_depth = len(drafters) == 1
         """Of several drafters the costs of each are not told apart here: they bound their depth themselves."""
         self.native = self.calibration = Planner(objective, MIN_GAIN)
         self.guesses_per_draft = FIRST_GUESSES
         """Verified ones, a moving average."""
         self.pause = 0
-        self.num_steps, self.num_asked, self.choose_seconds = 0, 0, 0.0
-        """Requests that are asked in this step, and the time that `choose` took since the last."""
+        self.num_steps, self.num_asked, self.own_seconds = 0, 0, 0.0
+        """Requests that are asked in this step, and what choosing and learning took since the last."""
         self.asked_before = False
         """Whether any were in the step before."""
         self.prices = (0.0, 0.0, 0.0)
@@ -74,7 +75,10 @@ class RankedPlanner:
         if count != self.priced_for or self.num_steps >= self.priced_at + PRICES_INTERVAL:
             self.prices = self.current_prices(count)
             self.priced_for, self.priced_at = count, self.num_steps
-        limits = self.native.limits(requests, self.max_draft_tokens, *self.prices)
+        if self.plain_steps.wanted(count, self.native.usual_gain()):
+            limits = self.native.measure(requests, self.max_draft_tokens)
+        else:
+            limits = self.native.limits(requests, self.max_draft_tokens, *self.prices)
         self.asked_before = self.num_asked > 0
         self.num_asked = count - limits.count(0)
         self.pause = 0 if self.num_asked or not count else self.native.pause()
@@ -85,6 +89,7 @@ class RankedPlanner:
         self.native.skip(len(seconds))
         self.regimes.follows_drafts = False
         self.regimes.observe(batch, median(seconds), asked=False)
+        self.plain_steps.ran(len(batch.spans), drafts=False)
 
     @property
     def costs(self) -> StepCosts:
@@ -99,16 +104,16 @@ class RankedPlanner:
         return plain / num_requests, (drafted - plain) / guesses, plain
 
     def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
-        self.native.asked(seconds + self.choose_seconds, num_asked, pass_seconds)
-        self.choose_seconds = 0.0
+        self.native.asked(seconds + self.own_seconds, num_asked, pass_seconds)
+        self.own_seconds = 0.0
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | int | None]:
         began = time.perf_counter()
         most = min(max(budget, 0), sum(len(r.draft.tokens) for r in requests if r.draft is not None))
         curve = self.curve(base_rows, len(requests), most)
-        chosen = self.native.choose(requests, curve, most, self.costs.wants_plain(len(requests)))
+        chosen = self.native.choose(requests, curve, most)
         verified = [cut(r.draft, nodes) for r, nodes in zip(requests, chosen, strict=True)]
-        self.choose_seconds = time.perf_counter() - began
+        self.own_seconds += time.perf_counter() - began
         return verified
 
     def curve(self, rows: int, requests: int, most: int) -> array[float]:
@@ -136,14 +141,18 @@ class RankedPlanner:
         yield from cost_metrics(self.costs)
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        began = time.perf_counter()
         self.native.learn(batch.spans, verdict.spans)
         num_drafts = sum(span.drafted > 0 for span in batch.spans)
+        if batch.only_decodes and (num_drafts or not (self.asked_before or self.regimes.follows_drafts)):
+            self.plain_steps.ran(len(batch.spans), drafts=num_drafts > 0)
         if not num_drafts or self.num_steps <= FIRST_STEPS or self.num_steps % COSTS_INTERVAL == 0:
             self.regimes.observe(batch, seconds, asked=self.asked_before)
         self.regimes.follows_drafts = num_drafts > 0
         if num_drafts:
             drafted = sum(span.drafted for span in batch.spans) / num_drafts
             self.guesses_per_draft += GUESSES_RATE * (drafted - self.guesses_per_draft)
+        self.own_seconds += time.perf_counter() - began
 
 
 def cut(draft: Draft | None, nodes: int | list[int] | None) -> Draft | int | None:

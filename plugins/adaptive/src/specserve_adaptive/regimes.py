@@ -1,9 +1,9 @@
 """What steps take, by what came before them.
 
 A draft model's passes and the rows of draft tokens leave other things in the processor's caches than plain decoding
-does: a draft now and then makes its step slower than drafts in every step do, and a plain step for which drafters were
-asked is slower than others. `StepCosts` learns of steps that follow their like; what the others take beyond that is
-learned here.
+does: a draft now and then makes its step slower than drafts in every step do, and a plain step after drafts, or for
+which drafters were asked, is slower than others. `StepCosts` learns of steps that follow their like; what the others
+take beyond that is learned here.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Regimes:
         self.follows_drafts = False
         """Whether the last step had draft tokens."""
         self.extra: dict[tuple[int, bool], float] = {}
-        """Seconds by size class: of a first step with draft tokens (True), and of a plain one for which drafters were
-        asked (False)."""
+        """Seconds by size class: of a first step with draft tokens (True), and of a plain one after drafts or for which
+        drafters were asked (False)."""
 
     def extra_seconds(self, requests: int, *, drafts: bool) -> float:
         """What the next step, for which drafters were asked, takes beyond `costs` with draft tokens, or without."""
@@ -52,7 +52,7 @@ class Regimes:
             return
         requests = len(batch.spans)
         drafts = batch.num_rows > requests
-        is_usual = self.follows_drafts if drafts else not asked
+        is_usual = drafts == self.follows_drafts and (drafts or not asked)
         if not is_usual and self.costs.knows(requests):
             expected = self.costs.seconds(batch.num_rows, requests, batch.num_rows - requests)
             place = size_class(requests), drafts
