@@ -11,7 +11,15 @@ import torch
 from runtime_cases import LAYERS, NUM_BLOCKS, WAITING, a_request, a_runtime, fed_positions, hashes, some_path, step
 
 from specserve.draft_models import runtime as runtime_module
-from specserve.draft_models.silent_run import MAX_RUN_ROWS, Member, SilentRun
+from specserve.draft_models.silent_run import (
+    MAX_RUN_ROWS,
+    MIN_RUN_ROWS,
+    RUN_BYTES,
+    Member,
+    PlainSteps,
+    SilentRun,
+    max_run_rows,
+)
 
 LONG = msgspec.structs.replace(LAYERS, max_len=1000)
 
@@ -45,7 +53,7 @@ def test_silent_steps_are_not_worked_out_before_something_is_drafted(monkeypatch
     monkeypatch.setattr(runtime, "advance", lambda *_: seen.append(1))
     silent_steps(runtime, requests, 20)
     assert not seen
-    assert len(runtime.run.steps) == 20
+    assert num_steps(runtime.run) == 20
 
 
 def test_a_draft_behind_silent_steps_reads_all_their_hidden_states():
@@ -73,7 +81,7 @@ def test_a_request_beyond_the_draft_layers_does_not_end_the_runs_of_others():
         silent_steps(runtime, requests, WAITING)
     assert runtime.run is not None
     silent_steps(runtime, requests, 8)
-    assert len(runtime.run.steps) > 1
+    assert num_steps(runtime.run) > 1
 
 
 def test_verified_drafts_of_others_do_not_end_a_run():
@@ -82,7 +90,7 @@ def test_verified_drafts_of_others_do_not_end_a_run():
     silent_steps(runtime, requests, 3)
     step(runtime, *requests, limits=[0, 0], starts=[13, 13], drafts=[(6, (1, 4)), (2, ())])
     step(runtime, *requests, limits=[0, 0], starts=[16, 14], drafts=[(0, ()), (3, (0,))])
-    assert len(runtime.run.steps) == 5
+    assert num_steps(runtime.run) == 5
     feed = step(runtime, *requests, starts=[17, 16])
     assert fed_positions(feed) == [list(range(1, 19)), list(range(1, 18))]
     assert feed.hidden[:, 0].tolist() == [*range(18), *range(17)]
@@ -93,7 +101,7 @@ def test_accepted_guesses_that_are_computed_again_are_read_from_the_later_step()
     requests = requests_of(1)
     runtime = started(requests)
     step(runtime, *requests, limits=[0], starts=[10], drafts=[(6, (1, 4))], lost=2)
-    assert len(runtime.run.steps) == 1
+    assert num_steps(runtime.run) == 1
     step(runtime, *requests, limits=[0], starts=[11])
     assert runtime.sequences["r0"].is_complete
     feed = step(runtime, *requests, starts=[14])
@@ -108,14 +116,18 @@ def test_a_verifier_that_adds_no_token_to_an_accepted_path_leaves_its_last_row_f
     requests[0].tokens.pop()
     for start in (12, 13):
         step(runtime, *requests, limits=[0], starts=[start])
-    assert len(runtime.run.steps) == 3
+    assert num_steps(runtime.run) == 3
     feed = step(runtime, *requests, starts=[14])
     assert fed_positions(feed) == [list(range(1, 16))]
     assert feed.hidden[:, 0].tolist() == [*range(15)]
 
 
+def num_steps(run):
+    return sum(step.count if isinstance(step, PlainSteps) else 1 for step in run.steps)
+
+
 def a_run(request, start, most=100):
-    return SilentRun([Member(request, request.blocks, None, most)], [start])  # type: ignore[arg-type]
+    return SilentRun([Member(request, request.blocks, None, most)], [start], MIN_RUN_ROWS)  # type: ignore[arg-type]
 
 
 def next_step(request, start, drafted=0):
@@ -131,11 +143,11 @@ def added(run, batch, path=()):
 
 def test_a_run_keeps_a_bounded_number_of_rows():
     request = a_request()
-    run = a_run(request, 10, most=10 * MAX_RUN_ROWS)
-    for start in range(10, 10 + MAX_RUN_ROWS // 8):
+    run = a_run(request, 10, most=10 * MIN_RUN_ROWS)
+    for start in range(10, 10 + MIN_RUN_ROWS // 8):
         assert run.goes_on(next_step(request, start, drafted=7))
         added(run, next_step(request, start, drafted=7))
-    assert not run.goes_on(next_step(request, 10 + MAX_RUN_ROWS // 8))
+    assert not run.goes_on(next_step(request, 10 + MIN_RUN_ROWS // 8))
 
 
 def test_a_run_ends_before_more_would_wait_than_may():
@@ -242,3 +254,9 @@ def test_runs_change_nothing_of_what_is_fed(seed, monkeypatch):
     assert known == known_then
     assert torch.equal(states, states_then)
     assert len(fed) > 3
+
+
+def test_a_run_keeps_as_many_rows_as_take_some_megabytes():
+    assert max_run_rows(RUN_BYTES // 1000) == 1000
+    assert max_run_rows(RUN_BYTES) == MIN_RUN_ROWS
+    assert max_run_rows(0) == max_run_rows(2) == MAX_RUN_ROWS

@@ -17,7 +17,7 @@ from specserve.draft_models.feeds import Feeds
 from specserve.draft_models.head_pass import PiecewisePass
 from specserve.draft_models.recorded_pass import RecordedDraftPass
 from specserve.draft_models.sequences import FedSequence
-from specserve.draft_models.silent_run import SilentRun, begin_run, committed_rows
+from specserve.draft_models.silent_run import RunLimits, SilentRun, begin_run, committed_rows, max_run_rows
 from specserve.draft_models.waiting_hidden import WaitingHidden
 from specserve.inference import inference
 from specserve.models.tiled import forward_pass
@@ -61,6 +61,7 @@ class DraftModelRuntime:
         row_bytes = 0 if self.notes.states is None else self.notes.states[0].nbytes
         length = ring_length(row_bytes, self.block_size)
         self.max_waiting = length - step_room(self.block_size)
+        self.run_limits = RunLimits(layers.max_len, self.max_waiting - 1, max_run_rows(row_bytes))
         self.waiting: WaitingHidden | None = None
         """None where no hidden states are read."""
         if self.notes.states is not None:
@@ -117,7 +118,7 @@ class DraftModelRuntime:
 
     @inference
     def begin_run(self, batch: Batch) -> None:
-        self.run = begin_run(batch, self.sequences, self.layers.max_len, self.max_waiting - 1)
+        self.run = begin_run(batch, self.sequences, self.run_limits)
         if self.run is not None and self.waiting is not None:
             self.waiting.begin(())  # a long run does not keep the hidden states of the step before it
 

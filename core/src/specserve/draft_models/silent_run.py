@@ -6,6 +6,8 @@ step computed and decided is only kept; what that means for each request is work
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import chain
 from math import inf
 from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from specserve.draft_models.sequences import FedSequence
     from specserve.types import SpanVerdict, Verdict
 
-MAX_RUN_ROWS = 512
-"""Rows whose hidden states a run keeps."""
+MIN_RUN_ROWS, MAX_RUN_ROWS, RUN_BYTES = 512, 4096, 2**22
+"""Rows whose hidden states a run keeps: as many as take so many bytes, within these."""
 
 
 class Member(NamedTuple):
@@ -38,12 +40,22 @@ class Member(NamedTuple):
     """So many of its positions may be computed before its complete blocks have to be fed."""
 
 
-class SilentStep(NamedTuple):
-    """A step, the hidden states of its rows, and below which position each request was computed afterwards."""
+@dataclass(slots=True)
+class PlainSteps:
+    """Steps of one row for each request. Nothing else of them is kept: their memory is there for the next steps."""
 
+    first_row: int
+    """Of all the run's rows."""
+    count: int = 0
+
+
+class DraftedStep(NamedTuple):
+    """A step with draft tokens, and the positions that each request computed in it: from `starts` on, below `ends`."""
+
+    first_row: int
     batch: Batch
     verdict: Verdict
-    hidden: Mapping[int, Tensor]
+    starts: Sequence[int]
     ends: Sequence[int]
 
 
@@ -58,6 +70,17 @@ class Committed(NamedTuple):
     blocks: Sequence[int]
 
 
+class RunLimits(NamedTuple):
+    """What ends a run."""
+
+    max_len: int
+    """Positions from this on are not read by the draft layers."""
+    max_waiting: int
+    """Positions of a request below that which may wait."""
+    max_rows: int
+    """Of all steps."""
+
+
 class SilentRun:
     """Steps of these requests, in the order of their spans. `starts`: the position that each computes first.
 
@@ -65,23 +88,25 @@ class SilentRun:
     are what the interpreter does fastest.
     """
 
-    def __init__(self, members: Sequence[Member], starts: Sequence[int]) -> None:
-        self.members = members
+    def __init__(self, members: Sequence[Member], starts: Sequence[int], max_rows: int) -> None:
+        self.members, self.max_rows = members, max_rows
         self.requests = [member.request for member in members]
         self.blocks = [member.blocks for member in members]
         self.first_starts, self.starts = starts, list(starts)
         """`starts`: of the next step."""
         self.left = self.steps_left()
         """So many more plain steps may run before a request has to be fed."""
-        self.steps: list[SilentStep] = []
+        self.steps: list[PlainSteps | DraftedStep] = []
         self.num_rows = 0
+        self.hidden: list[Mapping[int, Tensor]] = []
+        """Of all rows, in order."""
 
     def goes_on(self, batch: Batch) -> bool:
         """Whether this step is the run's next one."""
         spans = batch.spans
         if [span.request for span in spans] != self.requests or [span.start for span in spans] != self.starts:
             return False
-        if self.num_rows + batch.num_rows > MAX_RUN_ROWS:
+        if self.num_rows + batch.num_rows > self.max_rows:
             return False
         if not all(map(is_, [request.blocks for request in self.requests], self.blocks)):
             return False
@@ -93,54 +118,59 @@ class SilentRun:
     def add(self, batch: Batch, verdict: Verdict, hidden: Mapping[int, Tensor]) -> None:
         """Call after the step was committed: of an accepted path, less may count as computed."""
         if batch.num_rows == len(batch.spans):
+            last = self.steps[-1] if self.steps else None
+            if not isinstance(last, PlainSteps):
+                last = PlainSteps(self.num_rows)
+                self.steps.append(last)
+            last.count += 1
             self.starts = [start + 1 for start in self.starts]
             self.left -= 1
         else:
-            self.starts = [request.computed for request in self.requests]
+            before, self.starts = self.starts, [request.computed for request in self.requests]
+            self.steps.append(DraftedStep(self.num_rows, batch, verdict, before, self.starts))
             self.left = self.steps_left()
-        self.steps.append(SilentStep(batch, verdict, hidden, self.starts))
+        if hidden:
+            self.hidden[-1:] = as_one([*self.hidden[-1:], hidden])
         self.num_rows += batch.num_rows
 
     def steps_left(self) -> float:
         return min((member.most - start for member, start in zip(self.members, self.starts, strict=True)), default=inf)
 
-    @property
-    def hidden(self) -> Sequence[Mapping[int, Tensor]]:
-        """Of all rows, in order."""
-        return as_one([step.hidden for step in self.steps])
-
     def committed(self) -> Iterator[Committed]:
-        count, stride = len(self.steps), len(self.members)
-        is_plain = self.num_rows == count * stride
         for i, (_, blocks, sequence, _) in enumerate(self.members):
-            rows = range(i, count * stride, stride) if is_plain else self.rows_of(i)
-            yield Committed(sequence, self.first_starts[i], rows, self.starts[i], blocks)
+            rows = [self.rows_of(i, step) for step in self.steps]
+            yield Committed(
+                sequence, self.first_starts[i], rows[0] if len(rows) == 1 else [*chain(*rows)], self.starts[i], blocks
+            )
 
-    def rows_of(self, i: int) -> Sequence[int]:
-        rows: list[int] = []
-        first, start = 0, self.first_starts[i]
-        for batch, verdict, _, ends in self.steps:
-            committed = committed_rows(batch.spans[i], verdict.spans[i], first + batch.row_offsets[i])
-            rows += committed[: ends[i] - start]
-            first, start = first + batch.num_rows, ends[i]
-        return rows
+    def rows_of(self, i: int, step: PlainSteps | DraftedStep) -> Sequence[int]:
+        if isinstance(step, PlainSteps):
+            stride = len(self.members)
+            return range(step.first_row + i, step.first_row + step.count * stride, stride)
+        first_row, batch, verdict, starts, ends = step
+        rows = committed_rows(batch.spans[i], verdict.spans[i], first_row + batch.row_offsets[i])
+        return rows[: ends[i] - starts[i]]
 
 
-def begin_run(batch: Batch, sequences: Mapping[str, FedSequence], max_len: int, max_waiting: int) -> SilentRun | None:
-    """A run whose first step this is. None where it is not such a step, or where more than `max_waiting` positions
-    (below `max_len`) of a request would wait."""
+def begin_run(batch: Batch, sequences: Mapping[str, FedSequence], limits: RunLimits) -> SilentRun | None:
+    """A run whose first step this is. None where it is not such a step, or is beyond the limits."""
     members = []
     for span in batch.spans:
         request = span.request
         sequence = sequences.get(request.id)
         if sequence is None or span.length != 1 + span.drafted or sequence.was_restarted(span.start):
             return None
-        most: float = sequence.num_fed + max_waiting
-        if not sequence.is_complete or most >= max_len:  # the rest is not fed, or never waits so long
+        most: float = sequence.num_fed + limits.max_waiting
+        if not sequence.is_complete or most >= limits.max_len:  # the rest is not fed, or never waits so long
             most = inf
         members.append(Member(request, request.blocks, sequence, most))
-    run = SilentRun(members, [span.start for span in batch.spans])
+    run = SilentRun(members, [span.start for span in batch.spans], limits.max_rows)
     return run if run.goes_on(batch) else None
+
+
+def max_run_rows(row_bytes: int) -> int:
+    """`row_bytes`: of a hidden state, 0 where none are read."""
+    return min(max(MIN_RUN_ROWS, RUN_BYTES // max(row_bytes, 1)), MAX_RUN_ROWS)
 
 
 def committed_rows(span: Span, decided: SpanVerdict, offset: int) -> Sequence[int]:

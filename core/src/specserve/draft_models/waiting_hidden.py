@@ -13,7 +13,6 @@ import torch
 
 from specserve.draft_models.hidden_ring import HiddenRing, chosen
 from specserve.draft_models.sequences import NO_ROWS
-from specserve.draft_models.silent_run import MAX_RUN_ROWS
 from specserve.draft_models.step_hidden import StepHidden
 
 if TYPE_CHECKING:
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.draft_models.sequences import FedSequence
+
+
+MAX_LATEST_ROWS = 512
+"""Rows of the latest steps, all of which take memory, those of wrong draft tokens, too."""
 
 
 class RingRows(NamedTuple):
@@ -56,9 +59,8 @@ class WaitingHidden:
         self.latest, self.first_row = StepHidden(steps, self.layers), 0
 
     def add(self, step: Mapping[int, Tensor]) -> None:
-        """The same for one step. What waits of those before it stays where it is, as long as they are no more than a
-        silent run keeps: rows of wrong draft tokens take memory, too."""
-        if self.latest.num_rows <= MAX_RUN_ROWS and any(unread(sequence) for sequence in self.noted):
+        """The same for one step. What waits of those before it stays where it is, as long as they are not many."""
+        if self.latest.num_rows <= MAX_LATEST_ROWS and any(unread(sequence) for sequence in self.noted):
             self.first_row = self.latest.num_rows
             self.latest.append(step)
         else:
