@@ -75,6 +75,7 @@ def run(options: Options) -> Result:
     if flags.plot is not None:
         require_matplotlib()
     rows: list[tuple[str, ...]] = []
+    planning = planner_seconds(*MANY_NODES) * 1e6  # before there are engines, whose objects and caches are not its own
     checks: list[Check] = []
     raw: dict[str, list[float]] = {}
     bars: dict[str, dict[str, float]] = {}
@@ -104,9 +105,8 @@ def run(options: Options) -> Result:
             }
     if flags.plot is not None:
         save_bars(bars, flags.plot)
-    taken = planner_seconds(*MANY_NODES) * 1e6
     what = "a planner's step of {} requests x {} draft tokens".format(*MANY_NODES)
-    checks.append(Check(what, taken, 100, True, " us"))
+    checks.append(Check(what, planning, 100, True, " us"))
     return Result(
         title=f"Fixed widths, tiers and ranked where the text changes, demo model, {DTYPE}, {options.threads} threads",
         columns=("phase", "plain tok/s", "plain again", "best static", "which", "tiers", "ranked", "ranked / best"),

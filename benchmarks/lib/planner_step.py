@@ -15,7 +15,7 @@ from specserve.speculation.costs import StepCosts
 from specserve.types import Draft, GenerateRequest, SpanVerdict, Verdict
 from specserve_adaptive.ranked import RankedPlanner
 
-REPEATS, BLOCK = 480, 32
+REPEATS, BLOCK = 960, 128
 """Steps; what is not computed in every step is in every block."""
 
 
@@ -34,9 +34,9 @@ def planner_seconds(num_requests: int, num_nodes: int) -> float:
         choosing = time.perf_counter() - began
         batch, verdict = decided(requests, chosen)
         began = time.perf_counter()
-        planner.learn(batch, verdict, 1.5)
+        planner.learn(batch, verdict, 1.0 + 0.01 * batch.num_rows)
         taken.append(choosing + time.perf_counter() - began)
-    return median(mean(taken[i : i + BLOCK]) for i in range(REPEATS // 3, REPEATS, BLOCK))
+    return median(mean(taken[i : i + BLOCK]) for i in range(BLOCK, REPEATS, BLOCK))
 
 
 def drafted_request(i: int, num_nodes: int, rng: random.Random) -> Request:

@@ -14,10 +14,8 @@ from planning_cases import chain, drafted_requests, with_draft
 from specserve.batch.drafts import ROOT, parents_of
 from specserve.speculation.costs import StepCosts
 from specserve.types import Draft
-from specserve_adaptive._native import Planner
-from specserve_adaptive.ranked import RankedPlanner, cut
-
-MOST_SLOWDOWN = 4.0
+from specserve_adaptive._native import MOST_SLOWDOWN, Planner
+from specserve_adaptive.ranked import FIRST_PRICES, RankedPlanner, cut
 
 
 def fair(expected, seconds):
@@ -111,3 +109,26 @@ def test_rubbish_is_refused(seconds, message):
 def test_an_unknown_objective_is_refused():
     with pytest.raises(ValueError, match="objective must be fair, throughput or latency; got 'best'"):
         Planner("best", 0.0)
+
+
+@pytest.mark.parametrize(("of_token", "num_prices"), [(0.001, 1 + 400), (0.5, 1 + FIRST_PRICES)])
+def test_as_many_draft_tokens_are_priced_as_there_are_unless_steps_get_too_long(of_token, num_prices):
+    """Those beyond could not be verified: the choice is the one with all prices."""
+    costs = StepCosts([1, 4, 2004], [0.001, 1.0, 1.0 + 2000 * of_token])
+    planner = RankedPlanner(100, costs, "throughput", ("simulated",))
+    requests = [with_draft(chain(*[0.999] * 100)) for _ in range(4)]
+    curve = planner.curve(4, requests, 2000)
+    assert len(curve) == num_prices
+    everything = array("d", costs.by_guesses(4, 4, 400))
+    assert curve == everything[:num_prices]
+    chosen = Planner("throughput", 0.0).choose(requests, everything, 400)
+    assert Planner("throughput", 0.0).choose(requests, curve, num_prices - 1) == chosen
+    assert any(chosen)
+
+
+def test_no_more_is_priced_than_the_budget_allows():
+    planner = RankedPlanner(100, StepCosts([1, 4, 2004], [0.001, 1.0, 1.2]), "fair", ("simulated",))
+    requests = [with_draft(chain(*[0.999] * 100)) for _ in range(4)]
+    assert len(planner.curve(4, requests, 300)) == 1 + 300
+    assert len(planner.curve(5, requests, 7)) == 1 + 16
+    assert sum(width or 0 for width in planner.choose(requests, 7, 4)) == 7

@@ -231,6 +231,7 @@ class BoundPlanner {
 
 NB_MODULE(_native, module) {
     module.doc() = "Which draft tokens pay: estimates of survival, the choice, and for whom drafters are asked.";
+    module.attr("MOST_SLOWDOWN") = kMostSlowdown;
     nb::class_<BoundPlanner>(module, "Planner")
         .def(nb::init<const std::string&, double>(), nb::arg("objective"), nb::arg("min_gain"))
         .def("limits", &BoundPlanner::limits, nb::arg("requests"), nb::arg("most"), nb::arg("accepted"),

@@ -7,6 +7,9 @@ from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.types import Draft, SpanVerdict
 
+MOST_SLOWDOWN: float
+"""A step with draft tokens takes at most so many times a plain one."""
+
 class RequestNumbers(TypedDict):
     """Of one request. `steps`: by reason."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from specserve.batch.drafts import keep
 from specserve.types import PlannerFigures
-from specserve_adaptive._native import Planner
+from specserve_adaptive._native import MOST_SLOWDOWN, Planner
 from specserve_adaptive.observer import cost_metrics, decision_metrics
 from specserve_adaptive.plain_steps import PlainSteps
 from specserve_adaptive.regimes import Regimes
@@ -34,8 +34,11 @@ FIRST_GUESSES, GUESSES_RATE = 3.0, 0.1
 average."""
 FIRST_STEPS, COSTS_INTERVAL = 64, 3
 """From all of so many steps with draft tokens, and then from one in so many, it is learned what they take."""
-PRICES_INTERVAL = 16
-"""Steps after which prices are computed anew."""
+PRICES_INTERVAL, GUESSES_PER_STEP = 16, 8
+"""Steps after which prices are computed anew: more where there is a price for many numbers of draft tokens, so that a
+step has so many of them to compute."""
+FIRST_PRICES = 256
+"""Numbers of draft tokens that are priced at first; more only where steps with so many are not too long yet."""
 
 
 class RankedPlanner:
@@ -109,22 +112,32 @@ class RankedPlanner:
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | int | None]:
         began = time.perf_counter()
-        most = min(max(budget, 0), sum(len(r.draft.tokens) for r in requests if r.draft is not None))
-        curve = self.curve(base_rows, len(requests), most)
-        chosen = self.native.choose(requests, curve, most)
+        budget = max(budget, 0)
+        curve = self.curve(base_rows, requests, budget)
+        chosen = self.native.choose(requests, curve, min(budget, len(curve) - 1))
         verified = [cut(r.draft, nodes) for r, nodes in zip(requests, chosen, strict=True)]
         self.own_seconds += time.perf_counter() - began
         return verified
 
-    def curve(self, rows: int, requests: int, most: int) -> array[float]:
-        """What steps of so many rows and 0, 1, ... at least `most` draft tokens take."""
-        place = rows, requests, self.regimes.follows_drafts
+    def curve(self, rows: int, requests: Sequence[Request], budget: int) -> array[float]:
+        """What steps of so many rows and 0, 1, ... draft tokens take: of all that these requests have, within the
+        budget, or as many as make a step too long."""
+        count = len(requests)
+        place = rows, count, self.regimes.follows_drafts
         computed, curve = self.curves.get(place, (0, None))
-        if curve is None or len(curve) <= most or self.num_steps >= computed + PRICES_INTERVAL:
+        if curve is None or self.num_steps >= computed + interval(len(curve)):
             if len(self.curves) > 64:
                 self.curves.clear()
-            curve = array("d", self.regimes.by_guesses(rows, requests, max(most, 16)))
-            self.curves[place] = self.num_steps, curve
+            curve = self.priced(rows, count, min(max(budget, 16), FIRST_PRICES))
+        if is_short(curve, budget):
+            most = min(budget, sum(len(r.draft.tokens) for r in requests if r.draft is not None))
+            if is_short(curve, most):
+                curve = self.priced(rows, count, most)
+        return curve
+
+    def priced(self, rows: int, requests: int, most: int) -> array[float]:
+        curve = array("d", self.regimes.by_guesses(rows, requests, most))
+        self.curves[rows, requests, self.regimes.follows_drafts] = self.num_steps, curve
         return curve
 
     def request_figures(self, request_id: str) -> PlannerFigures | None:
@@ -153,6 +166,16 @@ class RankedPlanner:
             drafted = sum(span.drafted for span in batch.spans) / num_drafts
             self.guesses_per_draft += GUESSES_RATE * (drafted - self.guesses_per_draft)
         self.own_seconds += time.perf_counter() - began
+
+
+def is_short(curve: Sequence[float], most: int) -> bool:
+    """Whether it ends before so many draft tokens, and before steps are too long."""
+    return len(curve) <= most and curve[-1] <= MOST_SLOWDOWN * curve[0]
+
+
+def interval(num_prices: int) -> int:
+    """Steps after which as many prices are computed anew."""
+    return max(PRICES_INTERVAL, num_prices // GUESSES_PER_STEP)
 
 
 def cut(draft: Draft | None, nodes: int | list[int] | None) -> Draft | int | None:
