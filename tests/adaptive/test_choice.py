@@ -111,7 +111,7 @@ def test_an_unknown_objective_is_refused():
         Planner("best", 0.0)
 
 
-@pytest.mark.parametrize(("of_token", "num_prices"), [(0.001, 1 + 400), (0.5, 1 + FIRST_PRICES)])
+@pytest.mark.parametrize(("of_token", "num_prices"), [(0.001, 1 + 400), (0.05, 1 + FIRST_PRICES)])
 def test_as_many_draft_tokens_are_priced_as_there_are_unless_steps_get_too_long(of_token, num_prices):
     """Those beyond could not be verified: the choice is the one with all prices."""
     costs = StepCosts([1, 4, 2004], [0.001, 1.0, 1.0 + 2000 * of_token])
