@@ -20,7 +20,7 @@ constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, 
 constexpr int64_t kSteady = 2;  // steps between two questions: no pause
 constexpr double kProbingRate = 0.2, kMostOutlier = 2.0;
 constexpr double kProbeShare = 0.005;  // of the time that questions which pay nothing may take
-constexpr double kSlack = 1e-9;       // of rounding, where savings just make up for the cost
+constexpr double kSlack = 1e-9;        // of rounding, where savings just make up for the cost
 
 }  // namespace
 

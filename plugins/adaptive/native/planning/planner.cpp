@@ -248,8 +248,7 @@ void Planner::learn(const Outcome& outcome) {
     if (outcome.proposed != nullptr && !outcome.tokens.empty())
         survival.observe(*outcome.proposed, outcome.tokens, &request.odds);
     int64_t accepted = static_cast<int64_t>(outcome.path.size());
-    if (request.limit_before > 0 && !request.no_budget)
-        asking.record(request.ask, accepted, outcome.drafted);
+    if (request.limit_before > 0 && !request.no_budget) asking.record(request.ask, accepted, outcome.drafted);
     if (outcome.drafted > 0) {
         std::size_t known = std::min(request.predicted.size(), static_cast<std::size_t>(outcome.drafted));
         for (std::size_t node = 0; node < known; ++node) {

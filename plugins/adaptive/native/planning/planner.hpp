@@ -32,9 +32,9 @@ struct Request {
     bool useful = false;
     bool no_budget = false;                          // for its draft
     bool is_measured = false, was_measured = false;  // as with limits: only to see what a plain step takes
-    int64_t seen_at = 0;            // the last step in which it was one of those to ask
-    int source = -1;                // of its latest draft
-    bool chains = true;             // so far, its drafts were chains
+    int64_t seen_at = 0;                             // the last step in which it was one of those to ask
+    int source = -1;                                 // of its latest draft
+    bool chains = true;                              // so far, its drafts were chains
     std::vector<double> predicted;  // survival of the draft tokens that were chosen, in the draft's order
 };
 

@@ -25,7 +25,7 @@ struct Panels {
     ptrdiff_t stride;  // elements from one panel to the next
 
     const S* at(int panel, int k_group) const { return data + panel * stride + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
-    Panels from(int panel, int k_group) const { return {at(panel, k_group), stride}; }
+    Panels from(int panel, int k_group = 0) const { return {at(panel, k_group), stride}; }
 };
 
 // `num_gate` gate panels, then as many up panels; `gap` is the number of elements between the two ranges.

@@ -13,25 +13,27 @@ template <int R, int P>
 struct TileBlock {
     static_assert(R * P <= 4);
 
-    template <int p>
-    INLINE void dot_panels(Tiles& tiles, const Bf16* w, ptrdiff_t panel_stride) {
-        tiles.template load<6 + p % 2>(w + p * panel_stride, 64);
+    template <int p, typename Weights>
+    INLINE void dot_panels(Tiles& tiles, Weights w, int k_group) {
+        tiles.template load<6 + p % 2>(w.at(p, k_group), 64);
         tiles.template dot<p, 4, 6 + p % 2>();
         if constexpr (R == 2) tiles.template dot<2 + p, 5, 6 + p % 2>();
-        if constexpr (p + 1 < P) dot_panels<p + 1>(tiles, w, panel_stride);
+        if constexpr (p + 1 < P) dot_panels<p + 1>(tiles, w, k_group);
     }
 
-    // One block of 32 inputs.
-    INLINE void accumulate(Tiles& tiles, const Bf16* x, ptrdiff_t x_stride, const Bf16* w, ptrdiff_t panel_stride) {
+    // One block of 32 inputs, with the sixteen K groups from k_group on.
+    template <typename Weights>
+    INLINE void accumulate(Tiles& tiles, const Bf16* x, ptrdiff_t x_stride, Weights w, int k_group) {
         ptrdiff_t bytes = x_stride * static_cast<ptrdiff_t>(sizeof(Bf16));
         tiles.template load<4>(x, bytes);
         if constexpr (R == 2) tiles.template load<5>(x + kTile * x_stride, bytes);
-        dot_panels<0>(tiles, w, panel_stride);
+        dot_panels<0>(tiles, w, k_group);
     }
 
-    INLINE void prefetch(const Bf16* w, ptrdiff_t panel_stride) {
+    template <typename Weights>
+    INLINE void prefetch(Weights w, int k_group) {
         for (int p = 0; p < P; ++p)
-            for (int line = 0; line < kTile; ++line) __builtin_prefetch(w + p * panel_stride + line * 2 * kLanes, 0, 2);
+            for (int line = 0; line < kTile; ++line) __builtin_prefetch(w.at(p, k_group) + line * 2 * kLanes, 0, 2);
     }
 
     template <int p>
@@ -58,54 +60,65 @@ INLINE void pad_inputs(const Bf16* x, ptrdiff_t x_stride, int rows, int size, Bf
     }
 }
 
-// The microkernel: P panels times the rows of R tiles. x_tail: the padded last K block, or null; next: P panels to
-// prefetch, or null.
-template <int R, int P>
-static void tile_microkernel(Tiles& tiles, const Bf16* x, Panels<Bf16> w, const Bf16* x_tail, const Bf16* next,
+// The microkernel: P panels times the rows of R tiles. x_tail: the padded last K block, or null; next: P panels that
+// are prefetched if `prefetches`.
+template <int R, int P, typename Weights>
+static void tile_microkernel(Tiles& tiles, const Bf16* x, Weights w, const Bf16* x_tail, Weights next, bool prefetches,
                              float* out, RowStrides strides, int k_groups) {
     using Block = TileBlock<R, P>;
     constexpr int kTileSize = kTile * kLanes * 2;
     int full_blocks = k_groups / kTile;
     Block::template clear<0>(tiles);
     for (int b = 0; b < full_blocks; ++b) {
-        if (next) Block::prefetch(next + ptrdiff_t{b} * kTileSize, w.stride);
-        Block::accumulate(tiles, x + b * 2 * kTile, strides.x, w.data + ptrdiff_t{b} * kTileSize, w.stride);
+        if (prefetches) Block::prefetch(next, b * kTile);
+        Block::accumulate(tiles, x + b * 2 * kTile, strides.x, w, b * kTile);
     }
     if (x_tail) {
         alignas(64) Bf16 w_tail[P * kTileSize];
         size_t bytes = static_cast<size_t>(k_groups % kTile) * kLanes * 2 * sizeof(Bf16);
         for (int p = 0; p < P; ++p) {
             char* to = reinterpret_cast<char*>(w_tail + p * kTileSize);
-            __builtin_memcpy(to, w.data + p * w.stride + ptrdiff_t{full_blocks} * kTileSize, bytes);
+            __builtin_memcpy(to, w.at(p, full_blocks * kTile), bytes);
             __builtin_memset(to + bytes, 0, kTileSize * sizeof(Bf16) - bytes);
         }
-        Block::accumulate(tiles, x_tail, 2 * kTile, w_tail, kTileSize);
+        Block::accumulate(tiles, x_tail, 2 * kTile, Panels<Bf16>{w_tail, kTileSize}, 0);
     }
     Block::template store<0>(tiles, out, strides.out);
 }
 
-// The weights of one GEMM. Only the first rows prefetch: later ones find the weights in the cache.
-struct TileWeights {
-    Panels<Bf16> w;
-    int panels, k_groups;
-    const Bf16* next;
-    bool prefetch;
+// What is prefetched while a panel is multiplied: the panels behind it, and `next` behind the last; the same panel of
+// `next`; nothing.
+enum class Ahead { kFollowing, kNext, kNothing };
 
-    const Bf16* prefetch_from(int panel) const { return !prefetch ? nullptr : panel < panels ? w.at(panel, 0) : next; }
+// The weights of one GEMM.
+template <typename Weights>
+struct TileWeights {
+    Weights w, next;
+    int panels, k_groups;
+    Ahead ahead;
+
+    Weights prefetch_from(int panel, int width) const {
+        if (ahead == Ahead::kNext) return next.from(panel);
+        return panel + width < panels ? w.from(panel + width) : next;
+    }
 };
 
 // Panels from p on, P at a time, while there are as many; returns the first that remains.
-template <int R, int P>
-INLINE int tile_panels(Tiles& tiles, int p, const TileWeights& weights, const Bf16* x, const Bf16* x_tail, float* out,
-                       RowStrides strides) {
-    for (; p + P <= weights.panels; p += P)
-        tile_microkernel<R, P>(tiles, x, weights.w.from(p, 0), x_tail, weights.prefetch_from(p + P), out + p * kLanes,
-                               strides, weights.k_groups);
+template <int R, int P, typename Weights>
+INLINE int tile_panels(Tiles& tiles, int p, const TileWeights<Weights>& weights, const Bf16* x, const Bf16* x_tail,
+                       float* out, RowStrides strides) {
+    for (; p + P <= weights.panels; p += P) {
+        Weights next = weights.prefetch_from(p, P);
+        bool prefetches = weights.ahead != Ahead::kNothing && next.at(0, 0);
+        tile_microkernel<R, P>(tiles, x, weights.w.from(p), x_tail, next, prefetches, out + p * kLanes, strides,
+                               weights.k_groups);
+    }
     return p;
 }
 
 // Up to two tiles of rows times all panels.
-INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const TileWeights& weights, float* out,
+template <typename Weights>
+INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const TileWeights<Weights>& weights, float* out,
                       RowStrides strides) {
     alignas(64) Bf16 padded[2 * kTile * 2 * kTile];
     int tail = weights.k_groups % kTile * 2, p = 0;
@@ -121,9 +134,9 @@ INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const TileWeights& 
     }
 }
 
-template <>
-void gemm(const Bf16* x, int rows, Panels<Bf16> w, int panels, int k_groups, float* out, RowStrides strides,
-          Panels<Bf16> next) {
+// Only the first rows prefetch: later ones find the weights in the cache.
+template <typename Weights>
+INLINE void gemm_tiles(const Bf16* x, int rows, TileWeights<Weights> weights, float* out, RowStrides strides) {
     constexpr uint8_t kFull = kTile;
     Tiles tiles;
     for (int r = 0, configured = 0; r < rows; r += 2 * kTile) {
@@ -136,9 +149,15 @@ void gemm(const Bf16* x, int rows, Panels<Bf16> w, int panels, int k_groups, flo
                 tiles.configure({one, one, one, one, one, one, kFull, kFull});
             configured = count;
         }
-        tile_rows(tiles, x + r * strides.x, count, {w, panels, k_groups, next.data, r == 0}, out + r * strides.out,
-                  strides);
+        tile_rows(tiles, x + r * strides.x, count, weights, out + r * strides.out, strides);
+        weights.ahead = Ahead::kNothing;
     }
+}
+
+template <>
+void gemm(const Bf16* x, int rows, Panels<Bf16> w, int panels, int k_groups, float* out, RowStrides strides,
+          Panels<Bf16> next) {
+    gemm_tiles<Panels<Bf16>>(x, rows, {w, next, panels, k_groups, Ahead::kFollowing}, out, strides);
 }
 
 template <>
