@@ -12,6 +12,7 @@ import pytest
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.competing import Competition
 from specserve.speculation.calibration import Calibration
+from specserve.speculation.hit_history import HitHistory
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin, OracleDrafter, WrongDrafter
 from specserve.testing.engines import make_engine, run, run_requests
@@ -247,3 +248,71 @@ def test_where_the_planner_is_a_plugins_single_drafts_are_learned_of_too(toy_mod
         rates = engine.drafting.competition.calibration.rates
         assert {source for source, *_ in rates} == {"oracle"}
         assert all(rate.hits == rate.trials for rate in rates.values())
+
+
+def test_a_costlier_drafter_is_weighed_with_the_verification_of_its_draft_tokens():
+    class Costs:
+        def seconds(self, rows, requests, guesses=0):
+            return 1.0 + 0.1 * guesses
+
+    hits = HitHistory()
+    for _ in range(4):
+        hits.add("a", 1.0, 4)
+    guard = SimpleNamespace(seconds_per_draft=0.01, hits=hits)
+    for costs, expected in ((None, 0.02), (Costs(), 0.82)):
+        competition = Competition(Calibration(), costs, scores_all=True)
+        assert competition.cost(guard, 2) == 0.0, "no step was measured"
+        competition.measure_step(1.0)
+        assert competition.cost(guard, 2) == pytest.approx(expected)
+
+
+def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_and_then(toy_model):
+    requests = [toy_request("a", range(1, 20), max_tokens=200, ignore_eos=True)]
+    expected = run(toy_model, requests).tokens()
+
+    class Priced(VerifyAll):
+        def __init__(self, of_token):
+            super().__init__(32)
+            self.costs = SimpleNamespace(seconds=lambda rows, requests, guesses=0: 1e-3 + of_token * guesses)
+
+    class Second(OracleDrafter):
+        name = "second"
+        asked = 0
+
+        def draft(self, request, limit):
+            self.asked += 1
+            time.sleep(0.0005)
+            return super().draft(request, limit)
+
+    counts = []
+    for of_token in (0.0, 10.0):
+        second, quick = Second(expected, 2), WrongDrafter(expected, 1, TOY_VOCAB)
+        extra = {quick.name: plugin(quick, Priced(of_token)), "second": plugin(second)}
+        assert run_requests(make_engine(toy_model, extra=extra).engine, requests).tokens() == expected
+        counts.append(second.asked)
+    assert counts[0] > 40
+    assert counts[1] < counts[0] / 2
+
+
+@pytest.mark.parametrize("answer", [-1.0, math.nan, math.inf, "long", None, OSError("gone")])
+def test_a_planner_whose_step_costs_fail_is_used_without_them(toy_model, answer):
+    requests = [toy_request("a", range(1, 20), max_tokens=60, ignore_eos=True)]
+    expected = run(toy_model, requests).tokens()
+
+    class Failing(VerifyAll):
+        def __init__(self):
+            super().__init__(32)
+            self.costs = self
+
+        def seconds(self, rows, requests, guesses=0):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    first, second = OracleDrafter(expected, 2), OracleDrafter(expected, 2)
+    second.name = "second"
+    extra = {first.name: plugin(first, Failing()), "second": plugin(second)}
+    outcome = run_requests(make_engine(toy_model, extra=extra).engine, requests)
+    assert outcome.tokens() == expected
+    assert outcome.metrics.num_accepted_tokens
+    assert {part for _, part, _ in outcome.metrics.faults.counts} == {"planner's step costs"}

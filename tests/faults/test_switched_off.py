@@ -252,7 +252,7 @@ def test_nobody_is_asked_for_a_request_that_its_processor_has_ended(toy_model):
     engine = make_engine(toy_model, extra=extra, allow_undeclared=True, fault_limit=100).engine
     outcome = run_requests(engine, requests)
     assert {output.finish_reason for output in outcome.outputs.values()} == {"error"}
-    assert engine.drafting.competition.proposals == {}
+    assert engine.drafting.proposals == {}
 
 
 class RaisesOnce(NoAdapters):

@@ -77,7 +77,7 @@ def check_speculation(trial: Trial) -> None:
     engine, plan = trial.built.engine, trial.plan.engine
     metrics = engine.metrics
     if isinstance(engine.drafting, Drafting):
-        proposals = engine.drafting.competition.proposals
+        proposals = engine.drafting.proposals
         require(not proposals, "proposals of ended requests are kept", [*proposals])
     require(metrics.num_accepted_tokens <= metrics.num_draft_tokens, "more accepted than drafted")
     for request, _, result in trial.served.all():

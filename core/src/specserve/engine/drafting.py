@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, cast
 
-from specserve.engine.competing import Competition
+from specserve.engine.competing import Competition, Proposal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
@@ -106,7 +106,7 @@ class Drafting:
         began, recording = time.perf_counter(), self.recording_seconds
         planned = self.planner.limits([requests[i] for i in live])
         is_plain = batch.num_rows == len(batch.spans)
-        if is_plain and not any(planned) and not self.competition.proposals:  # every request backs off
+        if is_plain and not any(planned) and not self.proposals:  # every request backs off
             for guard in self.guards:
                 guard.hear(batch, output, verdict)
             self.pause.begin(len(live), getattr(self.planner, "pause", 0))
@@ -130,6 +130,11 @@ class Drafting:
             seconds -= self.recording_seconds - recording
             pass_seconds = guards[0].pass_seconds if len(self.guards) == 1 else 0.0
             tell(seconds, sum(limit > 0 for limit in planned), pass_seconds)
+
+    @property
+    def proposals(self) -> Mapping[str, Sequence[Proposal]]:
+        """Of competing drafters, by request id, that are not scored yet."""
+        return self.competition.proposals
 
     @property
     def recording_seconds(self) -> float:
