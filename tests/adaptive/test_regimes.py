@@ -91,3 +91,13 @@ def test_the_rows_of_a_neighbours_prompt_do_not_count_as_draft_tokens_of_a_reque
         step = SimpleNamespace(spans=spans, num_rows=3 + 6 + 500, only_decodes=False)
         planner.learn(step, SimpleNamespace(spans=[None] * 3), 1.0)
     assert planner.guesses_per_draft == pytest.approx(3.0, rel=0.01)
+
+
+@pytest.mark.parametrize(("asked", "is_charged"), [(False, False), (True, True)])
+def test_learning_of_plain_steps_is_not_charged_to_the_next_question(asked, is_charged):
+    planner = RankedPlanner(8, StepCosts([1, 64], [0.9, 2.0]), "fair", ("simulated",))
+    planner.asked_before = asked
+    spans = (SimpleNamespace(request=SimpleNamespace(id="a"), drafted=0, start=10),)
+    step = SimpleNamespace(spans=spans, num_rows=1, only_decodes=True)
+    planner.learn(step, SimpleNamespace(spans=[None]), 1.0)
+    assert (planner.own_seconds > 0.0) == is_charged

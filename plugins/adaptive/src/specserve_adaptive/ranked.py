@@ -60,7 +60,7 @@ class RankedPlanner:
         """Verified ones, a moving average."""
         self.pause = 0
         self.num_steps, self.num_asked, self.own_seconds = 0, 0, 0.0
-        """Requests that are asked in this step, and what choosing and learning took since the last."""
+        """Requests that are asked in this step, and what choosing and learning from drafts took since the last."""
         self.asked_before = False
         """Whether any were in the step before."""
         self.prices = (0.0, 0.0, 0.0)
@@ -165,7 +165,8 @@ class RankedPlanner:
         if num_drafts:
             drafted = sum(span.drafted for span in batch.spans) / num_drafts
             self.guesses_per_draft += GUESSES_RATE * (drafted - self.guesses_per_draft)
-        self.own_seconds += time.perf_counter() - began
+        if num_drafts or self.asked_before:  # else it is not for the next question
+            self.own_seconds += time.perf_counter() - began
 
 
 def is_short(curve: Sequence[float], most: int) -> bool:
