@@ -7,14 +7,43 @@
 
 #include "bindings/bind.hpp"
 #include "runtime/packed_weights.hpp"
+#include "runtime/quantize.hpp"
 
 namespace specserve {
+
+// The groups of inputs that share a scale.
+template <typename S>
+int checked_groups(int group_size, int in_features) {
+    if (group_size < 1 || group_size % kVnni<S>)
+        throw std::invalid_argument("group_size must be positive and, in bfloat16, even; got " +
+                                    std::to_string(group_size) + ".");
+    return ceil_div(in_features, group_size);
+}
+
+// weight: [out, in] -> integers: int8 of that shape, and scales: [out, groups].
+template <typename S>
+void quantize_weight(const Machine& machine, const Array& weight, int group_size, const Array& integers,
+                     const Array& scales) {
+    const S* from = checked_data<S>(weight, "weight", {kAny, kAny});
+    int rows = static_cast<int>(weight.shape(0)), columns = static_cast<int>(weight.shape(1));
+    int8_t* to = checked_data<int8_t>(integers, "integers", {rows, columns});
+    float* to_scales = checked_data<float>(scales, "scales", {rows, checked_groups<S>(group_size, columns)});
+    bool is_finite;
+    {
+        nb::gil_scoped_release no_gil;
+        is_finite = quantize(*machine.pool, from, rows, columns, group_size, to, to_scales);
+    }
+    if (!is_finite) throw std::invalid_argument("weight must be finite; got an infinite one or not a number.");
+}
 
 template <typename S>
 class PackedLinear {
    public:
     PackedLinear(std::shared_ptr<Machine> machine, const Array& weight, const std::optional<Array>& bias)
         : machine_(std::move(machine)), packed_(pack(weight, bias)) {}
+    PackedLinear(std::shared_ptr<Machine> machine, const Array& integers, const Array& scales, int group_size,
+                 const std::optional<Array>& bias)
+        : machine_(std::move(machine)), packed_(pack(integers, scales, group_size, bias)) {}
 
     void forward(const Array& x, const Array& out) const {
         const Linear<S>& w = packed_.linear();
@@ -32,15 +61,31 @@ class PackedLinear {
     const Linear<S>& linear() const { return packed_.linear(); }
 
    private:
-    static PackedWeights<S> pack(const Array& weight, const std::optional<Array>& bias) {
+    PackedWeights<S> pack(const Array& weight, const std::optional<Array>& bias) const {
         const S* w = checked_data<S>(weight, "weight", {kAny, kAny});
+        auto [out_features, in_features] = checked_shape(weight);
+        const S* b = bias ? checked_data<S>(*bias, "bias", {out_features}) : nullptr;
+        nb::gil_scoped_release no_gil;
+        return PackedWeights<S>(*machine_->pool, w, b, out_features, in_features);
+    }
+
+    PackedWeights<S> pack(const Array& integers, const Array& scales, int group_size,
+                          const std::optional<Array>& bias) const {
+        const int8_t* w = checked_data<int8_t>(integers, "integers", {kAny, kAny});
+        auto [out_features, in_features] = checked_shape(integers);
+        int groups = checked_groups<S>(group_size, in_features);
+        const float* s = checked_data<float>(scales, "scales", {out_features, groups});
+        const S* b = bias ? checked_data<S>(*bias, "bias", {out_features}) : nullptr;
+        nb::gil_scoped_release no_gil;
+        return PackedWeights<S>(*machine_->pool, QuantizedRows{w, s, group_size}, b, out_features, in_features);
+    }
+
+    static std::pair<int, int> checked_shape(const Array& weight) {
         int out_features = static_cast<int>(weight.shape(0)), in_features = static_cast<int>(weight.shape(1));
         if (out_features < 1 || in_features < 1 || in_features % kVnni<S>)
             throw std::invalid_argument("weight must have outputs and, in bfloat16, an even number of inputs; got " +
                                         shape_string(weight) + ".");
-        const S* b = bias ? checked_data<S>(*bias, "bias", {out_features}) : nullptr;
-        nb::gil_scoped_release no_gil;
-        return PackedWeights<S>(w, b, out_features, in_features);
+        return {out_features, in_features};
     }
 
     std::shared_ptr<Machine> machine_;

@@ -6,6 +6,7 @@
 #ifdef SPECSERVE_TILES
 #include "kernels/gemm_amx-inl.hpp"
 #endif
+#include "kernels/linear_int8-inl.hpp"
 #include "kernels/linear-inl.hpp"
 #include "kernels/elementwise-inl.hpp"
 #include "kernels/rms_norm-inl.hpp"

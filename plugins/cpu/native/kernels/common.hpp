@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 
 #ifdef SPECSERVE_NO_ALWAYS_INLINE  // sanitizer builds: instrumented code takes minutes to compile if it is always
                                    // inlined
@@ -18,7 +19,14 @@ struct Bf16 {
     uint16_t bits;
 };
 
-constexpr int kLanes = 16;         // lanes of a vector, and outputs of a packed panel, on every processor
+// A weight quantised to 8 bits, for inputs of type S.
+template <typename S>
+struct Int8 {
+    int8_t value;
+};
+
+constexpr int kLanes = 16;  // lanes of a vector, and outputs of a packed panel, on every processor
+constexpr int kUnlimited = 1 << 30;
 constexpr int kSegmentKeys = 128;  // keys that attention processes at a time; partial results merge in this granularity
 
 // VNNI factor: consecutive inputs that one dot instruction takes. A K group of a packed panel has so many per output.

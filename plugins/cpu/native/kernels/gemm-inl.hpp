@@ -4,10 +4,10 @@
 // share the registers and never changes the order within one: an output's bits do not depend on the other rows.
 
 INLINE Vec load_weights(const float* p) { return load(p); }
+INLINE Vec load_weights(const Int8<float>* p) { return load_int8(&p->value); }
+INLINE void widen_weights(const Int8<float>* p, float* out) { store(out, load_weights(p)); }
 INLINE Vec broadcast_input(const float* p) { return splat(*p); }
 INLINE Vec dot(Vec sum, Vec x, Vec w) { return fma(x, w, sum); }
-
-constexpr int kUnlimited = 1 << 30;
 
 // Elements from one row to the next.
 struct RowStrides {
@@ -17,14 +17,14 @@ struct RowStrides {
 // GEMM reads weights through a view. `at(panel, k_group)` is the address of a K group's weights, and kContiguousGroups
 // groups are contiguous from there; `from(panel, k_group)` is the view that starts there.
 
-// Panels at a constant distance.
-template <typename S>
+// Panels at a constant distance, of weights of type W.
+template <typename S, typename W = S>
 struct Panels {
     static constexpr int kContiguousGroups = kUnlimited;
-    const S* data;
+    const W* data;
     ptrdiff_t stride;  // elements from one panel to the next
 
-    const S* at(int panel, int k_group) const { return data + panel * stride + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
+    const W* at(int panel, int k_group) const { return data + panel * stride + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
     Panels from(int panel, int k_group = 0) const { return {at(panel, k_group), stride}; }
 };
 
@@ -58,11 +58,11 @@ static void microkernel(const S* x, Weights w, float* out, RowStrides strides, i
     for (int r = 0; r < R; ++r)
         for (int p = 0; p < P; ++p) sums[r][p] = first_k ? zeros() : load(out + r * strides.out + p * kLanes);
     for (int g = 0; g < k_groups;) {
-        const S* panels[P];
+        decltype(w.at(0, 0)) panels[P];
         for (int p = 0; p < P; ++p) panels[p] = w.at(p, g);
         int end = k_groups - g < Weights::kContiguousGroups ? k_groups : g + Weights::kContiguousGroups;
         for (ptrdiff_t i = 0; g < end; ++g, i += kLanes * kVnni<S>) {
-            decltype(load_weights(x)) columns[P];
+            decltype(load_weights(panels[0])) columns[P];
             for (int p = 0; p < P; ++p) columns[p] = load_weights(panels[p] + i);
             for (int p = 0; p < next.panels; ++p) __builtin_prefetch(next.weights.at(p, g), 0, 2);
             for (int r = 0; r < R; ++r) {
@@ -98,6 +98,14 @@ INLINE void dispatch_block(int rows, int panels, const S* x, Weights w, float* o
 // The number of panels in the next block, so that all blocks are about as wide: with few accumulators, the latency of
 // each dot instruction shows.
 INLINE int panel_block(int rows, int panels) { return ceil_div(panels, ceil_div(panels, max_panel_block(rows))); }
+
+constexpr int kBlockRows = 48;  // rows and panels whose sums a task holds on its stack
+constexpr int kBlockPanels = 8;
+
+// Up to so many rows are multiplied by 8-bit weights that are widened in registers, again for each block of rows. For
+// more rows the weights are widened in memory first.
+template <typename S>
+constexpr int kDirectRows = sizeof(S) == 2 ? kDirectRowsOfBf16 : kUnlimited;
 
 constexpr int kBlockK = 384;  // inputs per block of K when there are many rows: the weights in use stay in the L1 cache
 

@@ -7,6 +7,9 @@
 
 constexpr int kTile = 16;  // rows of a tile, and K groups
 
+template <>
+constexpr int kDirectRows<Bf16> = 0;  // tiles are loaded from memory
+
 // Accumulators of R row tiles times P panels are in tile registers 0 to 3, inputs in 4 and 5, weights in 6 and 7 in
 // turn.
 template <int R, int P>

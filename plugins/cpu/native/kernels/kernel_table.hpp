@@ -6,16 +6,25 @@
 
 namespace specserve {
 
-// A linear map, packed into panels of sixteen outputs: [panel][K group][16 outputs][kVnni inputs], padded with zeros.
+// A linear map, packed into panels of sixteen outputs, padded with zeros: [panel][K group][16 outputs][kVnni inputs] of
+// S, or [panel][K group][kVnni inputs][16 outputs] of Int8<S>, where there are scales: a weight is its integer times
+// the scale of its output and its group of inputs.
 template <typename S>
 struct Linear {
-    const S* panels;
+    const void* panels;
     const S* bias;  // padded to whole panels; or null
     int in_features, out_features;
+    const float* scales = nullptr;  // [group][outputs, padded to whole panels]; null for weights of type S
+    int group_size = 0;             // inputs that share a scale: a multiple of kVnni
 
     int k_groups() const { return ceil_div(in_features, kVnni<S>); }
-    ptrdiff_t panel_stride() const { return ptrdiff_t{k_groups()} * kLanes * kVnni<S>; }
     int num_panels() const { return ceil_div(out_features, kLanes); }
+    // Weights from one panel to the next.
+    ptrdiff_t panel_stride() const { return ptrdiff_t{k_groups()} * kLanes * kVnni<S>; }
+    const void* panel(int index) const {
+        size_t bytes = scales ? sizeof(Int8<S>) : sizeof(S);
+        return static_cast<const char*>(panels) + index * panel_stride() * static_cast<ptrdiff_t>(bytes);
+    }
 };
 
 // A matrix with contiguous rows.

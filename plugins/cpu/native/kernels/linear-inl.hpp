@@ -1,35 +1,58 @@
 // Linear maps fused with what follows them. Rounding is that of the torch kernels: each result is rounded to the
 // model's dtype where torch would store it.
 
-constexpr int kBlockRows = 48;  // the rows and panels whose sums a task holds on its stack
-constexpr int kBlockPanels = 8;
-
 template <typename S>
 INLINE Panels<S> panels_from(const Linear<S>& w, int panel) {
-    return {w.panels + panel * w.panel_stride(), w.panel_stride()};
+    return {static_cast<const S*>(w.panel(panel)), w.panel_stride()};
 }
 
 // What a task reads after panel `end - 1`.
 template <typename S>
-INLINE const S* next_weights(const Linear<S>& w, PanelRange range, int end) {
-    return end < range.end || !range.next ? panels_from(w, end).data : static_cast<const S*>(range.next);
+INLINE const void* next_weights(const Linear<S>& w, PanelRange range, int end) {
+    return end < range.end || !range.next ? w.panel(end) : range.next;
 }
 
-// Calls `epilogue(row, panel, sums)` for each output vector, after blocks of kBlockRows rows times kBlockPanels panels.
+// Calls `block(panel, count)` for blocks of consecutive panels, of up to `most`.
+template <typename Callback>
+INLINE void for_each_block(PanelRange range, int most, Callback block) {
+    for (int p = range.begin; p < range.end; p += most) block(p, range.end - p < most ? range.end - p : most);
+}
+
+// Calls `epilogue(row, panel, sums)` for each output vector of a block of `width` panels, after every kBlockRows rows.
+// multiply(x, rows, out, strides): all sums of so many rows.
+template <typename S, typename Multiply, typename Epilogue>
+INLINE void for_each_row_block(Rows<const S> x, int width, float* sums, Multiply multiply, Epilogue epilogue) {
+    RowStrides strides{x.stride, ptrdiff_t{width} * kLanes};
+    for (int r = 0; r < x.count; r += kBlockRows) {
+        int rows = x.count - r < kBlockRows ? x.count - r : kBlockRows;
+        multiply(x.data + r * x.stride, rows, sums, strides);
+        for (int i = 0; i < rows; ++i) epilogue(r + i, sums + i * strides.out);
+    }
+}
+
+// Calls `epilogue(row, panel, sums)` for each output vector.
 template <typename S, typename Epilogue>
 INLINE void for_each_sum(const Linear<S>& w, Rows<const S> x, PanelRange range, Epilogue epilogue) {
     alignas(64) float sums[kBlockRows * kBlockPanels * kLanes];
-    for (int p = range.begin; p < range.end; p += kBlockPanels) {
-        int width = range.end - p < kBlockPanels ? range.end - p : kBlockPanels;
-        RowStrides strides{x.stride, width * kLanes};
-        for (int r = 0; r < x.count; r += kBlockRows) {
-            int rows = x.count - r < kBlockRows ? x.count - r : kBlockRows;
-            gemm<S>(x.data + r * x.stride, rows, panels_from(w, p), width, w.k_groups(), sums, strides,
-                    Panels<S>{next_weights(w, range, p + width), w.panel_stride()});
-            for (int i = 0; i < rows; ++i)
-                for (int j = 0; j < width; ++j) epilogue(r + i, p + j, load(sums + i * strides.out + j * kLanes));
+    int most = w.scales ? Int8Block<S>::max_panels(w, x.count) : kBlockPanels;
+    for_each_block(range, most, [&](int p, int width) {
+        const void* next = next_weights(w, range, p + width);
+        auto finish = [&](int row, const float* of_row) {
+            for (int j = 0; j < width; ++j) epilogue(row, p + j, load(of_row + j * kLanes));
+        };
+        if (w.scales) {
+            Int8Block<S> block(w, p, width, next, x.count, 0);
+            auto multiply = [&](const S* from, int rows, float* out, RowStrides strides) {
+                block.multiply(from, rows, out, strides);
+            };
+            return for_each_row_block(x, width, sums, multiply, finish);
         }
-    }
+        auto multiply = [&](const S* from, int rows, float* out, RowStrides strides) {
+            gemm<S>(from, rows, panels_from(w, p), width, w.k_groups(), out, strides,
+                    Panels<S>{static_cast<const S*>(next), w.panel_stride()});
+        };
+        for_each_row_block(x, width, sums, multiply, finish);
+    });
 }
 
 // The last panel may have fewer outputs.
@@ -79,24 +102,32 @@ template <typename S>
 static void linear_swiglu(const Linear<S>& w, Rows<const S> x, PanelRange range, Rows<S> out) {
     int half = w.num_panels() / 2;
     alignas(64) float sums[kBlockRows * 2 * kBlockPanels * kLanes];
-    for (int p = range.begin; p < range.end; p += kBlockPanels) {
-        int width = range.end - p < kBlockPanels ? range.end - p : kBlockPanels;
-        RowStrides strides{x.stride, 2 * width * kLanes};
-        auto gate_up = [&](const S* gate) {
-            return GateUpPanels<S>{{gate, w.panel_stride()}, width, (half - width) * w.panel_stride()};
+    int most = w.scales ? Int8Block<S>::max_panels(w, x.count) : kBlockPanels;
+    for_each_block(range, most, [&](int p, int width) {
+        const void* next = next_weights(w, range, p + width);
+        auto finish = [&](int row, const float* of_row) {
+            for (int j = 0; j < width; ++j) {
+                S* to = out.data + row * out.stride + (p + j) * kLanes;
+                Vec gate = round_to(add_bias(w, p + j, load(of_row + j * kLanes)), to);
+                Vec up = round_to(add_bias(w, half + p + j, load(of_row + (width + j) * kLanes)), to);
+                store(to, swiglu(gate, up, to));
+            }
         };
-        for (int r = 0; r < x.count; r += kBlockRows) {
-            int rows = x.count - r < kBlockRows ? x.count - r : kBlockRows;
-            gemm<S>(x.data + r * x.stride, rows, gate_up(panels_from(w, p).data), 2 * width, w.k_groups(), sums,
-                    strides, gate_up(next_weights(w, range, p + width)));
-            for (int i = 0; i < rows; ++i)
-                for (int j = 0; j < width; ++j) {
-                    const float* from = sums + i * strides.out + j * kLanes;
-                    S* to = out.data + (r + i) * out.stride + (p + j) * kLanes;
-                    Vec gate = round_to(add_bias(w, p + j, load(from)), to);
-                    Vec up = round_to(add_bias(w, half + p + j, load(from + width * kLanes)), to);
-                    store(to, swiglu(gate, up, to));
-                }
+        if (w.scales) {
+            Int8Block<S> gate(w, p, width, w.panel(half + p), x.count, 0), up(w, half + p, width, next, x.count, 1);
+            auto multiply = [&](const S* from, int rows, float* to, RowStrides strides) {
+                gate.multiply(from, rows, to, strides);
+                up.multiply(from, rows, to + width * kLanes, strides);
+            };
+            return for_each_row_block(x, 2 * width, sums, multiply, finish);
         }
-    }
+        auto gate_up = [&](const void* gate) {
+            Panels<S> gates{static_cast<const S*>(gate), w.panel_stride()};
+            return GateUpPanels<S>{gates, width, (half - width) * w.panel_stride()};
+        };
+        auto multiply = [&](const S* from, int rows, float* to, RowStrides strides) {
+            gemm<S>(from, rows, gate_up(w.panel(p)), 2 * width, w.k_groups(), to, strides, gate_up(next));
+        };
+        for_each_row_block(x, 2 * width, sums, multiply, finish);
+    });
 }

@@ -129,6 +129,21 @@ INLINE Bf16Weights load_weights(const Bf16* p) {
     __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
     return {{evens(low), evens(high)}, {odds(low), odds(high)}};
 }
+INLINE __m256i widen_int8(const int8_t* p) {
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+INLINE Vec load_int8(const int8_t* p) {
+    return {_mm256_cvtepi32_ps(widen_int8(p)), _mm256_cvtepi32_ps(widen_int8(p + 8))};
+}
+INLINE Bf16Weights load_weights(const Int8<Bf16>* p) { return {load_int8(&p->value), load_int8(&p->value + 16)}; }
+INLINE __m256i join_pairs(__m256 even, __m256 odd) {
+    return _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(even), 16), _mm256_castps_si256(odd));
+}
+INLINE void widen_weights(const Int8<Bf16>* p, Bf16* out) {
+    Bf16Weights w = load_weights(p);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), join_pairs(w.even.low, w.odd.low));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), join_pairs(w.even.high, w.odd.high));
+}
 INLINE Bf16Input broadcast_input(const Bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, 4);
@@ -271,4 +286,5 @@ INLINE double reduce_sum(DoubleVec sums) {
 // A block of 4 x 1 accumulators takes half of the sixteen registers; the rest holds a panel's weights and one row's
 // inputs.
 constexpr int kMaxRowBlock = 4;
+constexpr int kDirectRowsOfBf16 = kUnlimited;  // see gemm-inl.hpp
 constexpr int max_panel_block(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }

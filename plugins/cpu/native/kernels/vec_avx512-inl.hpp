@@ -77,6 +77,14 @@ INLINE Vec clamp_finite(Vec x, Vec limit) {
 
 // --- dot products ---------------------------------------------------------------------------------------
 
+INLINE Vec load_int8(const int8_t* p) {
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
+}
+// Pairs of bfloat16 from floats whose lower halves are zero.
+INLINE __m512i join_pairs(Vec even, Vec odd) {
+    return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even.v), 16), _mm512_castps_si512(odd.v));
+}
+
 // One K group of a packed panel: two consecutive weights of each of sixteen outputs.
 #ifdef __AVX512BF16__
 struct Bf16Weights {
@@ -86,6 +94,9 @@ struct Bf16Input {
     __m512i pairs;
 };
 INLINE Bf16Weights load_weights(const Bf16* p) { return {_mm512_loadu_si512(p)}; }
+INLINE Bf16Weights load_weights(const Int8<Bf16>* p) {
+    return {join_pairs(load_int8(&p->value), load_int8(&p->value + 16))};
+}
 INLINE Bf16Input broadcast_input(const Bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, 4);
@@ -104,6 +115,7 @@ INLINE Bf16Weights split_pairs(__m512i pairs) {
             _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
 }
 INLINE Bf16Weights load_weights(const Bf16* p) { return split_pairs(_mm512_loadu_si512(p)); }
+INLINE Bf16Weights load_weights(const Int8<Bf16>* p) { return {load_int8(&p->value).v, load_int8(&p->value + 16).v}; }
 INLINE Bf16Input broadcast_input(const Bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, 4);
@@ -113,6 +125,11 @@ INLINE Vec dot(Vec sum, Bf16Input x, Bf16Weights w) {
     return {_mm512_fmadd_ps(x.odd, w.odd, _mm512_fmadd_ps(x.even, w.even, sum.v))};
 }
 #endif
+
+// A K group of 8-bit weights as the bfloat16 weights that they are.
+INLINE void widen_weights(const Int8<Bf16>* p, Bf16* out) {
+    _mm512_storeu_si512(out, join_pairs(load_int8(&p->value), load_int8(&p->value + 16)));
+}
 
 // --- transposition --------------------------------------------------------------------------------------
 
@@ -217,4 +234,9 @@ INLINE double reduce_sum(DoubleVec sums) {
 
 // The register block of GEMM: at most so many rows, and so many panels beside them.
 constexpr int kMaxRowBlock = 8;
+#ifdef __AVX512BF16__  // to widen takes as long as three dot instructions
+constexpr int kDirectRowsOfBf16 = 2 * kMaxRowBlock;
+#else
+constexpr int kDirectRowsOfBf16 = kUnlimited;
+#endif
 constexpr int max_panel_block(int rows) { return rows <= 2 ? 8 : rows <= 6 ? 4 : 2; }

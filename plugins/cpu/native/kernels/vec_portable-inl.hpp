@@ -149,6 +149,19 @@ INLINE Bf16Weights load_weights(const Bf16* p) {
     }
     return w;
 }
+INLINE Vec load_int8(const int8_t* p) {
+    Vec r;
+    EACH_LANE r.v[i] = static_cast<float>(p[i]);
+    return r;
+}
+INLINE Bf16Weights load_weights(const Int8<Bf16>* p) { return {load_int8(&p->value), load_int8(&p->value + 16)}; }
+INLINE void widen_weights(const Int8<Bf16>* p, Bf16* out) {
+    Bf16Weights w = load_weights(p);
+    EACH_LANE {
+        out[2 * i] = narrow(w.even.v[i]);
+        out[2 * i + 1] = narrow(w.odd.v[i]);
+    }
+}
 INLINE Bf16Input broadcast_input(const Bf16* p) { return {widen(p[0]), widen(p[1])}; }
 INLINE Vec dot(Vec sum, Bf16Input x, Bf16Weights w) {
     return fma(splat(x.odd), w.odd, fma(splat(x.even), w.even, sum));
@@ -235,4 +248,5 @@ INLINE double reduce_sum(DoubleVec sums) {
 #undef EACH_LANE
 
 constexpr int kMaxRowBlock = 4;
+constexpr int kDirectRowsOfBf16 = kUnlimited;
 constexpr int max_panel_block(int) { return 1; }

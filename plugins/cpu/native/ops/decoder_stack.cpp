@@ -133,7 +133,7 @@ template <typename S>
 PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
                                         int next_panels) {
     bool is_last = end == team.range_end(num_panels);
-    return {begin, end, is_last ? next.panels + team.range_begin(next_panels) * next.panel_stride() : nullptr};
+    return {begin, end, is_last ? next.panel(team.range_begin(next_panels)) : nullptr};
 }
 
 // qkv_ of all rows; their keys and values go into the cache. Where no row attends, queries are not computed.

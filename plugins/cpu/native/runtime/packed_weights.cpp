@@ -46,33 +46,75 @@ std::shared_ptr<char> allocate(size_t bytes) {
 
 }  // namespace
 
+HugePageBuffer::HugePageBuffer(size_t bytes) {
+    if (bytes) memory_ = allocate(round_up(bytes, kCacheLine));
+}
+
+namespace {
+
 template <typename S>
-HugePageBuffer<S>::HugePageBuffer(size_t count) {
-    if (count == 0) return;
-    size_t bytes = round_up(count * sizeof(S), kCacheLine);
-    std::shared_ptr<char> buffer = allocate(bytes);
-    std::memset(buffer.get(), 0, bytes);
-    memory_ = std::move(buffer);
+size_t num_weights(const Linear<S>& shape) {
+    return static_cast<size_t>(shape.num_panels()) * static_cast<size_t>(shape.panel_stride());
+}
+template <typename S>
+size_t padded_outputs(const Linear<S>& shape) {
+    return static_cast<size_t>(shape.num_panels()) * kLanes;
+}
+
+}  // namespace
+
+template <typename S>
+PackedWeights<S>::PackedWeights(ThreadPool& pool, const S* weight, const S* bias, int out_features, int in_features)
+    : linear_{nullptr, nullptr, in_features, out_features}, panels_(num_weights(linear_) * sizeof(S)),
+      bias_(bias ? padded_outputs(linear_) * sizeof(S) : 0), scales_(0) {
+    pack_panels(pool, weight, [](int out, int in) { return out * kVnni<S> + in; });
+    pack_bias(bias);
 }
 
 template <typename S>
-PackedWeights<S>::PackedWeights(const S* weight, const S* bias, int out_features, int in_features)
-    : shape_{nullptr, nullptr, in_features, out_features},
-      panels_(static_cast<size_t>(shape_.num_panels()) * static_cast<size_t>(shape_.panel_stride())),
-      bias_(bias ? static_cast<size_t>(shape_.num_panels()) * kLanes : 0),
-      linear_{panels_.get(), bias ? bias_.get() : nullptr, in_features, out_features} {
-    for (int out = 0; out < out_features; ++out) {
-        S* panel = panels_.get() + (out / kLanes) * shape_.panel_stride();
-        const S* row = weight + ptrdiff_t{out} * in_features;
-        for (int in = 0; in < in_features; in += kVnni<S>)
-            std::memcpy(panel + ptrdiff_t{in} * kLanes + out % kLanes * kVnni<S>, row + in,
-                        static_cast<size_t>(std::min(kVnni<S>, in_features - in)) * sizeof(S));
-    }
-    if (bias) std::memcpy(bias_.get(), bias, static_cast<size_t>(out_features) * sizeof(S));
+PackedWeights<S>::PackedWeights(ThreadPool& pool, const QuantizedRows& weight, const S* bias, int out_features,
+                                int in_features)
+    : linear_{nullptr, nullptr, in_features, out_features}, panels_(num_weights(linear_)),
+      bias_(bias ? padded_outputs(linear_) * sizeof(S) : 0),
+      scales_(padded_outputs(linear_) * static_cast<size_t>(weight.groups(in_features)) * sizeof(float)) {
+    pack_panels(pool, weight.integers, [](int out, int in) { return in * kLanes + out; });
+    pack_bias(bias);
+    int groups = weight.groups(in_features);
+    float* scales = scales_.get<float>();
+    ptrdiff_t padded = static_cast<ptrdiff_t>(padded_outputs(linear_));
+    for (ptrdiff_t g = 0; g < groups; ++g)
+        for (ptrdiff_t out = 0; out < padded; ++out)
+            scales[g * padded + out] = out < out_features ? weight.scales[out * groups + g] : 0.0f;
+    linear_.scales = scales;
+    linear_.group_size = weight.group_size;
 }
 
-template class HugePageBuffer<Bf16>;
-template class HugePageBuffer<float>;
+// offset(output, input): where a weight stands in its K group.
+template <typename S>
+template <typename W, typename Offset>
+void PackedWeights<S>::pack_panels(ThreadPool& pool, const W* weight, Offset offset) {
+    linear_.panels = panels_.get<void>();
+    int in_features = linear_.in_features;
+    auto pack_panel = [&](int p) {
+        W* to = panels_.get<W>() + p * linear_.panel_stride();
+        const W* rows = weight + ptrdiff_t{p} * kLanes * in_features;
+        int outputs = std::min(kLanes, linear_.out_features - p * kLanes);
+        if (outputs < kLanes) std::memset(to, 0, static_cast<size_t>(linear_.panel_stride()) * sizeof(W));
+        for (int in = 0; in < in_features; in += kVnni<S>, to += kLanes * kVnni<S>)
+            for (int out = 0; out < outputs; ++out)
+                for (int i = 0; i < kVnni<S>; ++i) to[offset(out, i)] = rows[ptrdiff_t{out} * in_features + in + i];
+    };
+    pool.run(1, [&](ThreadPool::Team& team) { team.parallel_for(linear_.num_panels(), pack_panel); });
+}
+
+template <typename S>
+void PackedWeights<S>::pack_bias(const S* bias) {
+    if (!bias) return;
+    std::memset(bias_.get<S>(), 0, padded_outputs(linear_) * sizeof(S));
+    std::memcpy(bias_.get<S>(), bias, static_cast<size_t>(linear_.out_features) * sizeof(S));
+    linear_.bias = bias_.get<S>();
+}
+
 template class PackedWeights<Bf16>;
 template class PackedWeights<float>;
 

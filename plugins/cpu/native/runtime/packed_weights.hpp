@@ -5,34 +5,49 @@
 #include <memory>
 
 #include "kernels/kernel_table.hpp"
+#include "runtime/thread_pool.hpp"
 
 namespace specserve {
 
-// Zero-initialized memory from an arena of chunks in huge pages, which neighbouring weights share. A chunk is freed
+// Uninitialized memory from an arena of chunks in huge pages, which neighbouring weights share. A chunk is freed
 // with the last buffer in it.
-template <typename S>
 class HugePageBuffer {
    public:
-    explicit HugePageBuffer(size_t count);
-    S* get() const { return static_cast<S*>(memory_.get()); }
+    explicit HugePageBuffer(size_t bytes);
+    template <typename T>
+    T* get() const {
+        return static_cast<T*>(memory_.get());
+    }
 
    private:
     std::shared_ptr<void> memory_;
+};
+
+// Weights in rows of integers: weight[out][in] = integers[out][in] * scales[out][in / group_size].
+struct QuantizedRows {
+    const int8_t* integers;
+    const float* scales;
+    int group_size;
+
+    int groups(int in_features) const { return ceil_div(in_features, group_size); }
 };
 
 template <typename S>
 class PackedWeights {
    public:
     // weight: [out_features][in_features], bias: [out_features] or null
-    PackedWeights(const S* weight, const S* bias, int out_features, int in_features);
+    PackedWeights(ThreadPool& pool, const S* weight, const S* bias, int out_features, int in_features);
+    PackedWeights(ThreadPool& pool, const QuantizedRows& weight, const S* bias, int out_features, int in_features);
 
     const Linear<S>& linear() const { return linear_; }
 
    private:
-    Linear<S> shape_;
-    HugePageBuffer<S> panels_;
-    HugePageBuffer<S> bias_;
+    template <typename W, typename Offset>
+    void pack_panels(ThreadPool& pool, const W* weight, Offset offset);
+    void pack_bias(const S* bias);
+
     Linear<S> linear_;
+    HugePageBuffer panels_, bias_, scales_;
 };
 
 }  // namespace specserve

@@ -38,23 +38,23 @@ struct Batch {
 // Adapters of two layers: one with low-rank parts of some projections, and one that adds nothing.
 template <typename S>
 struct Adapters {
-    Adapters(Random& random, const Model<S>& model) {
+    Adapters(ThreadPool& pool, Random& random, const Model<S>& model) {
         nonzero.layers.resize(2);
         zero.layers.resize(2);
         for (AdapterLayer<S>& layer : nonzero.layers) {
             LowRank<S>* projections[] = {&layer.qkv, &layer.o, &layer.gate_up, &layer.down};
             for (size_t i = 0; i < 4; ++i)
                 for (int parts = between(random, 0, 2); parts; --parts)
-                    projections[i]->push_back(part(random, model.linears[i].linear()));
+                    projections[i]->push_back(part(pool, random, model.linears[i].linear()));
         }
     }
 
-    LowRankPart<S> part(Random& random, const Linear<S>& w) {
+    LowRankPart<S> part(ThreadPool& pool, Random& random, const Linear<S>& w) {
         int rank = 2 * between(random, 1, 10), first_output = between(random, 0, w.out_features - 1);
         int num_outputs = between(random, 1, w.out_features - first_output);
         auto linear = [&](int out_features, int in_features) {
             std::vector<S> weight = random_numbers<S>(random, static_cast<size_t>(out_features * in_features));
-            linears.emplace_back(weight.data(), nullptr, out_features, in_features);
+            linears.emplace_back(pool, weight.data(), nullptr, out_features, in_features);
             return linears.back().linear();
         };
         Linear<S> down = linear(rank, w.in_features);
@@ -99,13 +99,13 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     int window = between(random, 0, 1) * between(random, 1, 200), min_key = between(random, 0, 1);
     Random same_random = random;
     Batch batch(random, block_size, rows_per_tile(heads)), other(same_random, block_size, between(random, 1, 9));
-    Model<S> model(random, heads);
+    Model<S> model(*pool, random, heads);
     size_t slot_size = static_cast<size_t>(heads.num_kv_heads * heads.head_dim);
     size_t cache_size = static_cast<size_t>(batch.num_blocks * block_size) * slot_size;
     std::vector<S> cache = random_numbers<S>(random, 2 * cache_size), other_cache = cache;
     int rows = batch.plan.num_rows();
     std::vector<S> x = random_numbers<S>(random, static_cast<size_t>(rows * model.hidden)), other_x = x;
-    Adapters<S> adapters(random, model);
+    Adapters<S> adapters(*pool, random, model);
     auto segments = between(random, 0, 1) ? adapters.segments(random, rows) : typename DecoderStack<S>::Segments{};
     std::vector<int64_t> last_row{rows - 1};
     std::vector<S> side = random_numbers<S>(random, x.size());

@@ -74,7 +74,7 @@ void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool
     HeadShape heads{0, between(random, 1, 3), between(random, 1, 20) * 2};
     heads.num_heads = heads.num_kv_heads * between(random, 1, 4);
     int block_size = between(random, 1, 20);
-    Model<S> model(random, heads);
+    Model<S> model(*pool, random, heads);
     Roots<S> roots(random, block_size, rows_per_tile(heads), model.hidden);
     size_t cache_size = static_cast<size_t>(roots.num_blocks * block_size * heads.num_kv_heads * heads.head_dim);
     std::vector<S> cache = random_numbers<S>(random, 2 * cache_size), other_cache = cache;

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/packed_weights.hpp"
+#include "stress/random_linear.hpp"
 #include "stress/stress.hpp"
 
 namespace specserve {
@@ -13,10 +13,10 @@ void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
     int rows = between(random, 1, 70);
     int row = between(random, 0, rows - 1);
     ptrdiff_t stride = in_features + between(random, 0, 3) * kVnni<S>;
-    std::vector<S> weight = random_numbers<S>(random, static_cast<size_t>(out_features * in_features));
     std::vector<S> bias = random_numbers<S>(random, static_cast<size_t>(out_features));
-    PackedWeights<S> packed(weight.data(), between(random, 0, 1) ? bias.data() : nullptr, out_features, in_features);
-    const Linear<S>& w = packed.linear();
+    const S* some_bias = between(random, 0, 1) ? bias.data() : nullptr;
+    RandomLinear<S> map = random_linear<S>(pool, random, out_features, in_features, some_bias);
+    const Linear<S>& w = map.packed.linear();
     std::vector<S> x = random_numbers<S>(random, static_cast<size_t>((rows - 1) * stride + in_features));
     for (int r = 0; r < rows; ++r)
         if (r != row)
@@ -38,11 +38,11 @@ void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
         double exact = w.bias ? to_double(bias[static_cast<size_t>(o)]) : 0, size = std::fabs(exact);
         for (int i = 0; i < in_features; ++i) {
             double part = to_double(x[static_cast<size_t>(row * stride + i)]) *
-                          to_double(weight[static_cast<size_t>(o * in_features + i)]);
+                          map.weight[static_cast<size_t>(o * in_features + i)];
             exact += part;
             size += std::fabs(part);
         }
-        double allowed = std::ldexp(in_features + 2, -24) * size +
+        double allowed = std::ldexp(2 * in_features + 2, -24) * size +
                          std::ldexp(std::fabs(exact) + size * 1e-4, sizeof(S) == 2 ? -8 : -24);
         require(std::fabs(to_double(alone[static_cast<size_t>(o)]) - exact) <= allowed + 1e-37,
                 std::string(kernels.name) + ": a sum is wrong");

@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "ops/decoder_stack.hpp"
-#include "runtime/packed_weights.hpp"
-#include "stress/stress.hpp"
+#include "stress/random_linear.hpp"
 
 namespace specserve {
 
 template <typename S>
 struct Model {
-    Model(Random& random, HeadShape shape)
+    Model(ThreadPool& pool, Random& random, HeadShape shape)
         : heads(shape), hidden(between(random, 1, 30) * 2), inter(16 * between(random, 1, 3)),
           has_side(between(random, 0, 1)) {
         int qkv = (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, q = heads.num_heads * heads.head_dim;
@@ -24,8 +23,8 @@ struct Model {
                                                  {2 * inter, hidden},
                                                  {hidden, inter},
                                                  {kVocab, hidden}}) {
-            std::vector<S> weight = random_numbers<S>(random, static_cast<size_t>(out_features * in_features));
-            linears.emplace_back(weight.data(), weight.data(), out_features, in_features);
+            std::vector<S> bias = random_numbers<S>(random, static_cast<size_t>(out_features));
+            linears.push_back(random_linear<S>(pool, random, out_features, in_features, bias.data()).packed);
         }
         norm = random_numbers<S>(random, static_cast<size_t>(std::max(hidden, heads.head_dim)));
         angles = random_numbers<float>(random, static_cast<size_t>(kPositions * heads.head_dim));

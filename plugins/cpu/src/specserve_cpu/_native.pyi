@@ -6,7 +6,7 @@ out of range raise ValueError, which says what was got and what is allowed.
 
 from array import array
 from collections.abc import Sequence
-from typing import type_check_only
+from typing import overload, type_check_only
 
 from torch import Tensor
 
@@ -53,9 +53,21 @@ class DtypeModule:
     class PackedLinear:
         """weight: [out, in], in bfloat16 with an even number of inputs. Packed once, into panels."""
 
+        @overload
         def __init__(self, machine: Machine, weight: Tensor, bias: Tensor | None) -> None: ...
+        @overload
+        def __init__(
+            self, machine: Machine, integers: Tensor, scales: Tensor, group_size: int, bias: Tensor | None
+        ) -> None:
+            """Weights of 8 bits: integers [out, in] int8 times scales [out, groups of `group_size` inputs] float32."""
+
         def forward(self, x: Tensor, out: Tensor) -> None:
             """x: [T, in] -> out: [T, out]."""
+
+    @staticmethod
+    def quantize(machine: Machine, weight: Tensor, group_size: int, integers: Tensor, scales: Tensor) -> None:
+        """weight: [out, in] -> integers: [out, in] int8 in [-127, 127], scales: [out, groups] float32. Symmetric, to
+        the nearest. ValueError where a weight is not finite."""
 
     class LowRankParts:
         """The low-rank parts of one projection: (down, up, first output) adds up(down(x)) to the outputs from the first

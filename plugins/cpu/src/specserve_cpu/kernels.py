@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.batch.lora_plan import HostAdapters
+from specserve.errors import ConfigError
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.draft_head import fuse_draft
 from specserve_cpu.fused import fuse
 from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns
+from specserve_cpu.options import AUTO, GROUP_SIZES
 from specserve_cpu.sampler import CpuSampler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
+    from specserve_cpu.options import Weights
 
 
 class CpuKernels:
@@ -36,17 +39,27 @@ class CpuKernels:
 
     row_tile: int | None = None
 
-    def __init__(self, machine: _native.Machine, dtype: str) -> None:
+    def __init__(self, machine: _native.Machine, dtype: str, weights: Weights = AUTO) -> None:
         self.machine = machine
-        self.name = f"cpu-{machine.instruction_set}"
+        self.name = f"cpu-{machine.instruction_set}" + (f"-{weights}" if weights != AUTO else "")
+        self.weights = weights
         self.sampler = CpuSampler(machine)
         self.native = native_module(getattr(torch, dtype))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return PackedLinear(self.machine, weight, bias)(x)
+        return self.prepare_linear(weight, bias)(x)
 
-    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
-        return PackedLinear(self.machine, weight, bias)
+    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> PackedLinear:
+        try:
+            return PackedLinear(self.machine, weight, bias, GROUP_SIZES[self.weights])
+        except ValueError:
+            if weight.isfinite().all():
+                raise
+            raise ConfigError(
+                f"cpu.weights: only finite weights can be kept in 8 bits; got {self.weights} and a weight of "
+                f"{' x '.join(map(str, weight.shape))} with infinities or not-a-number. Set cpu.weights=auto, or use "
+                "another checkpoint."
+            ) from None
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import msgspec
 
-AUTO = "auto"
+AUTO: Final = "auto"
+Weights = Literal["auto", "int8", "int8-g64"]
+
+WHOLE_ROW = 1 << 30
+GROUP_SIZES: dict[Weights, int | None] = {"auto": None, "int8": WHOLE_ROW, "int8-g64": 64}
+"""Inputs that share a scale; None where weights are not quantised."""
 
 
 class CpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     instruction_set: str = AUTO
     """auto is the fastest that the processor supports of amx, avx512_bf16, avx512, avx2 or portable. Results differ
     between them in their last bits."""
+    weights: Weights = AUTO
+    """How weights are kept. auto is the model's dtype. int8 is 8 bits with a scale for each output, int8-g64 with a
+    scale for each output and 64 inputs: half the memory to read, with other results."""

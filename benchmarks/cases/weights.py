@@ -1,0 +1,94 @@
+"""Weights of 8 bits against bfloat16: the loss on held-out text, decoding speed and the memory of weights.
+
+The loss is the mean of -log p(next token) over windows of files that the demo model was not trained on, each window a
+prompt whose rows are all scored. With `--model half-billion` weights are random, so there is no loss to state.
+"""
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+
+from benchmarks.lib.decoding import Decoded, decode_in_slices
+from benchmarks.lib.forwards import engine_of, weight_bytes
+from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.timing import alternate, medians, spread
+from benchmarks.lib.workload import DTYPE, MODEL, greedy, held_out_prompts
+from specserve.batch.builder import BatchBuilder
+from specserve.batch.request import Request
+from specserve.batch.span import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.engine.assembly import Assembled
+
+KINDS = ("auto", "int8", "int8-g64")
+COUNTS = (1, 8, 32)
+WINDOW, PROMPT_LEN, NUM_TOKENS, BLOCK_SIZE = 1024, 256, 48, 16
+LOSS_TARGET, SPEED_TARGET = 1.005, 1.7
+
+
+def run(options: Options) -> Result:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks weights")
+    parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
+    name = parser.parse_args(options.rest).model
+    engines = {kind: engine_of(name, options, plugin_options={"cpu": {"weights": kind}}) for kind in KINDS}
+    windows = held_out_prompts(next(iter(engines.values())).tokenizer, options.rounds(64, 4), WINDOW)
+    losses = {kind: loss(engine, windows) for kind, engine in engines.items()} if name == MODEL else {}
+    prompts = windows[: max(COUNTS)] * (1 + max(COUNTS) // len(windows))
+    variants = {
+        f"{kind}, {count}": partial(decode_rate, engine, [prompt[:PROMPT_LEN] for prompt in prompts[:count]])
+        for count in COUNTS
+        for kind, engine in engines.items()
+    }
+    samples = alternate(variants, options.rounds(5, 1))
+    median = medians(samples)
+    rows, checks = [], []
+    for kind in KINDS:
+        of_kind = [median[f"{kind}, {count}"] for count in COUNTS]
+        ratios = [rate / median[f"auto, {count}"] for rate, count in zip(of_kind, COUNTS, strict=True)]
+        shown = [f"{rate:.0f} ({ratio:.2f})" for rate, ratio in zip(of_kind, ratios, strict=True)]
+        rows.append((kind, f"{losses[kind]:.4f}" if losses else "-", *shown))
+        if kind == "int8":
+            checks.append(Check("int8, one request / bfloat16", ratios[0], SPEED_TARGET, False, "x"))
+        if kind != "auto" and losses:
+            checks.append(Check(f"{kind}, loss / bfloat16", losses[kind] / losses["auto"], LOSS_TARGET, True, "x"))
+    megabytes = weight_bytes(engines["auto"].engine.runner.model) / 1e6
+    return Result(
+        title=f"{name}, {DTYPE}, {options.threads} threads, {engines['auto'].description['kernels']}",
+        columns=("weights", "loss", *(f"tokens/s at {count}" for count in COUNTS)),
+        rows=rows,
+        checks=checks,
+        notes=[
+            f"Decoding only: prompts of {PROMPT_LEN} tokens are computed before, then {NUM_TOKENS} tokens each.",
+            f"Weights that a step reads: {megabytes:.0f} MB in bfloat16. Loss over {len(windows)} x {WINDOW} tokens.",
+            *(f"{what}: {spread(values)}" for what, values in samples.items()),
+        ],
+        raw=samples,
+    )
+
+
+def loss(assembled: Assembled, windows: Sequence[tuple[int, ...]]) -> float:
+    """Mean nats per token."""
+    total = 0.0
+    for window in windows:
+        request = Request.admit(greedy("loss", window, 1), seed=0, arrival=0.0, order=0, max_len=WINDOW + 1)
+        request.blocks = list(range(WINDOW // BLOCK_SIZE))
+        batch = BatchBuilder(BLOCK_SIZE, torch.device("cpu")).build([Span(request, 0, WINDOW, 0, WINDOW)])
+        logits = assembled.engine.runner.forward(batch).logits
+        total += F.cross_entropy(logits[:-1], torch.tensor(window[1:])).item()
+    return total / len(windows)
+
+
+def decode_rate(assembled: Assembled, prompts: Sequence[tuple[int, ...]]) -> float:
+    """Tokens a second, prefill not counted."""
+    requests = [greedy(f"r{i}", prompt, NUM_TOKENS) for i, prompt in enumerate(prompts)]
+    total = Decoded()
+    for part in decode_in_slices(assembled.engine, requests):
+        total = total.plus(part)
+    return total.throughput

@@ -1,0 +1,47 @@
+// Linear maps with random weights, of the model's dtype or of 8 bits.
+#pragma once
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "runtime/packed_weights.hpp"
+#include "runtime/quantize.hpp"
+#include "stress/stress.hpp"
+
+namespace specserve {
+
+template <typename S>
+struct RandomLinear {
+    PackedWeights<S> packed;
+    std::vector<double> weight;  // [out_features][in_features], as the map has it
+};
+
+// 8-bit weights in half of the cases, with one scale per output in half of these.
+template <typename S>
+RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features, int in_features, const S* bias) {
+    size_t count = static_cast<size_t>(out_features * in_features);
+    std::vector<S> numbers = random_numbers<S>(random, count);
+    std::vector<double> weight(count);
+    if (between(random, 0, 1)) {
+        for (size_t i = 0; i < count; ++i) weight[i] = to_double(numbers[i]);
+        return {{pool, numbers.data(), bias, out_features, in_features}, std::move(weight)};
+    }
+    int group_size = between(random, 0, 1) ? in_features : between(random, 1, 40) * kVnni<S>;
+    int groups = ceil_div(in_features, group_size);
+    std::vector<int8_t> integers(count);
+    std::vector<float> scales(static_cast<size_t>(out_features * groups));
+    require(quantize(pool, numbers.data(), out_features, in_features, group_size, integers.data(), scales.data()),
+            "random weights are finite");
+    for (int out = 0; out < out_features; ++out)
+        for (int in = 0; in < in_features; ++in) {
+            size_t i = static_cast<size_t>(out * in_features + in);
+            double scale = static_cast<double>(scales[static_cast<size_t>(out * groups + in / group_size)]);
+            weight[i] = integers[i] * scale;
+            require(std::fabs(weight[i] - to_double(numbers[i])) <= 0.5001 * scale, "a weight is not the nearest");
+        }
+    QuantizedRows rows{integers.data(), scales.data(), group_size};
+    return {{pool, rows, bias, out_features, in_features}, std::move(weight)};
+}
+
+}  // namespace specserve

@@ -1,0 +1,146 @@
+"""An engine with weights of 8 bits: what it computes, and that drafts and neighbours change nothing in it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import torch
+from native_cases import SETS, each_set
+from safetensors.torch import load_file, save_file
+
+from specserve.errors import ConfigError
+from specserve.testing.drafters import NoisyDrafter
+from specserve.testing.engines import accepted, assert_lossless, make_engine, run, run_requests, verify_everything
+from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve.testing.toy import write_checkpoint
+from specserve.types import SpeculationParams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+KINDS = ("int8", "int8-g64")
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def options(kind: str, isa: str = SETS[0], **more: Any) -> dict[str, Any]:
+    return {"plugins": ("cpu",), "plugin_options": {"cpu": {"weights": kind, "instruction_set": isa}}, **more}
+
+
+def noisy(outputs: Mapping[str, Sequence[int]]) -> NoisyDrafter:
+    return NoisyDrafter(outputs, p=0.7, max_width=12, vocab_size=TOY_VOCAB)
+
+
+def write_rounded(path: Path, out: Path, group_size: int) -> Path:
+    """The checkpoint with the weights that its 8-bit form stands for, in float32; the head has a weight of its own."""
+    out.mkdir()
+    for file in path.iterdir():
+        (out / file.name).write_bytes(file.read_bytes())
+    tensors = {name: weight.float() for name, weight in load_file(path / "model.safetensors").items()}
+    for name, weight in tensors.items():
+        if weight.dim() == 2 and "embed" not in name:
+            groups = weight.split(min(group_size, weight.shape[1]), 1)
+            scales = [group.abs().amax(1, keepdim=True) / 127 for group in groups]
+            tensors[name] = torch.cat([(g / s).round() * s for g, s in zip(groups, scales, strict=True)], 1)
+    save_file(tensors, out / "model.safetensors", {"format": "pt"})
+    config = json.loads((out / "config.json").read_text())
+    for key in ("dtype", "torch_dtype"):
+        config.pop(key, None)
+    (out / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
+    return out
+
+
+@pytest.mark.parametrize(("kind", "group_size"), [("int8", 1 << 30), ("int8-g64", 64)])
+def test_logits_are_those_of_transformers_on_the_rounded_weights(tmp_path: Path, kind: str, group_size: int) -> None:
+    from transformers import AutoModelForCausalLM
+
+    path = write_checkpoint(tmp_path / "model", architecture="qwen2", dtype="float32")
+    oracle = AutoModelForCausalLM.from_pretrained(
+        write_rounded(path, tmp_path / "rounded", group_size), dtype=torch.float32, attn_implementation="eager"
+    ).eval()
+    prompt = tuple(range(7, 47))
+    request = toy_request("a", prompt, max_tokens=1, prompt_logprobs=0)
+    got = run(path, [request], **options(kind, dtype="float32")).outputs["a"].prompt_logprobs
+    with torch.no_grad():
+        expected = oracle(torch.tensor([prompt])).logits[0].log_softmax(-1)
+    assert len(got) == len(prompt) - 1
+    for i, entry in enumerate(got):
+        assert entry.logprob == pytest.approx(expected[i, prompt[i + 1]].item(), abs=2e-4)
+
+
+@each_kind
+@each_set
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_chains_and_trees_are_lossless(toy_model: Path, kind: str, isa: str, dtype: str) -> None:
+    served = assert_lossless(toy_model, varied_requests(8), noisy, **options(kind, isa, dtype=dtype))
+    right, drafted = accepted(served)
+    assert 0.2 * drafted < right < drafted
+
+
+@each_kind
+@pytest.mark.parametrize("more", [
+    {"threads": 2, "block_size": 64},
+    {"threads": 3, "max_num_batched_tokens": 24},
+    {"block_size": 1, "max_num_seqs": 2},
+    {"plugins": ("cpu",), "attention": "sdpa"},
+], ids=str)  # fmt: skip
+def test_batches_threads_and_chunks_change_no_bit(toy_model: Path, kind: str, more: dict[str, Any]) -> None:
+    requests = varied_requests(12, seed=1)
+    base = {key: value for key, value in more.items() if key == "attention"}
+    plain = run(toy_model, requests, **options(kind, **base))
+    other = run(toy_model, requests, **(options(kind) | more))
+    assert plain.decided() == other.decided()
+
+
+@each_kind
+@pytest.mark.parametrize("beside", ["ngram", "eagle", "hybrid_attn", "adaptive"])
+def test_plugins_beside_change_nothing(toy_model: Path, kind: str, beside: str) -> None:
+    # a bias towards one token makes text that repeats, so that there is something to guess
+    requests = [
+        *varied_requests(9),
+        *(toy_request(f"r{i}", (5, 6, 6), max_tokens=30, logit_bias={6: 20.0 + i}, seed=i) for i in range(9)),
+    ]
+    tables = {
+        "eagle": {"model": str(toy_model), "steps": 4},
+        "hybrid_attn": {"prefill": "sdpa", "decode": "cpu_paged"},
+        "adaptive": {"cost_cache": "none"},
+    }
+    config = options(kind, dtype="bfloat16")
+    names = {"hybrid_attn": ("hybrid_attn", "ngram"), "adaptive": ("adaptive", "ngram")}.get(beside, (beside,))
+    config["plugins"] += names
+    config["plugin_options"] |= {name: tables[name] for name in names if name in tables}
+    engine = make_engine(toy_model, **config).engine
+    if beside != "adaptive":
+        verify_everything(engine)
+    off = [msgspec.structs.replace(r, speculation=SpeculationParams(enabled=False)) for r in requests]
+    without = run_requests(engine, off).decided()
+    assert engine.metrics.num_accepted_tokens == 0
+    assert run_requests(engine, requests).decided() == without
+    assert engine.metrics.num_accepted_tokens > 50
+    assert not engine.metrics.drafter_faults
+    if beside != "hybrid_attn":  # whose other backend has bits of its own
+        assert run(toy_model, requests, **options(kind, dtype="bfloat16")).decided() == without
+
+
+def test_the_kernels_name_says_how_weights_are_kept(toy_model: Path) -> None:
+    for kind in KINDS:
+        assembled = make_engine(toy_model, **options(kind))
+        assert assembled.description["kernels"] == f"cpu-{SETS[0]}-{kind} (cpu)"
+
+
+def test_a_weight_that_is_not_finite_stops_the_start(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path)
+    tensors = load_file(path / "model.safetensors")
+    tensors["model.layers.1.mlp.down_proj.weight"][3, 4] = float("nan")
+    save_file(tensors, path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ConfigError, match=r"cpu.weights: .*got int8 and a weight of 128 x 320 .*Set .*auto"):
+        make_engine(path, **options("int8"))
+    make_engine(path, **options("auto"))
+
+
+def test_an_unknown_kind_is_refused_with_the_known_ones(toy_model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cpu.weights: must be one of 'auto', 'int8', 'int8-g64'.*int4"):
+        make_engine(toy_model, **options("int4"))

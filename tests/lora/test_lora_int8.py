@@ -1,0 +1,26 @@
+"""Adapters over weights of 8 bits: they keep the model's dtype, and change only the rows of their own requests."""
+
+from __future__ import annotations
+
+import pytest
+from toy_adapters import lora_engine, under, write_adapters
+
+from specserve.testing.engines import run, run_requests, verify_everything
+from specserve.testing.requests import varied_requests
+
+
+@pytest.mark.parametrize("kind", ["int8", "int8-g64"])
+def test_drafts_and_neighbours_change_nothing(toy_model, tmp_path, kind):
+    adapters = write_adapters(tmp_path, toy_model, 3)
+    requests, names = varied_requests(12), [None, *adapters] * 3
+    options = {"plugin_options": {"cpu": {"weights": kind}}, "dtype": "bfloat16"}
+    engine, store = lora_engine(toy_model, adapters, beside=("cpu", "ngram"), threads=2, **options)
+    verify_everything(engine)
+    together = run_requests(engine, under(store, requests, names)).decided()
+    assert engine.metrics.num_draft_tokens > 0
+    plain, store = lora_engine(toy_model, adapters, beside=("cpu",), **options)
+    for request in under(store, requests, names):
+        assert run_requests(plain, [request]).decided()[request.request_id] == together[request.request_id]
+    base = run(toy_model, requests, plugins=("cpu",), **options).decided()
+    same = [together[request.request_id] == base[request.request_id] for request in requests]
+    assert same == [name is None for name in names]
