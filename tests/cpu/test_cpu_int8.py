@@ -23,11 +23,13 @@ from native_cases import (
 )
 
 from specserve_cpu.attention import native_module
-from specserve_cpu.linear import PackedLinear
+from specserve_cpu.linear import PackedLinear, quantise
 from specserve_cpu.options import WHOLE_ROW
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from specserve_cpu import _native
 
 SHAPES = [(2, 1), (31, 16), (32, 17), (64, 100), (330, 15), (864, 320), (4000, 20)]
 GROUPS = (WHOLE_ROW, 64, 30, 2)
@@ -42,6 +44,10 @@ def quantised(weight: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
         integers[:, begin : begin + group_size] = (group / scale).nan_to_num(0).round().double()
         scales[:, begin : begin + group_size] = scale.double()
     return integers, scales
+
+
+def int8_linear(m: _native.Machine, weight: Tensor, bias: Tensor | None, group_size: int) -> PackedLinear:
+    return PackedLinear(m, quantise(m, weight, group_size), bias)
 
 
 @each_dtype
@@ -72,7 +78,7 @@ def test_sums_are_near_float64(
     integers, scales = quantised(weight, group_size)
     exact = x.double() @ (integers * scales).T + (0 if bias is None else bias.double())
     magnitude = x.double().abs() @ (integers * scales).T.abs() + (0 if bias is None else bias.double().abs())
-    got = PackedLinear(machine(isa), weight, bias, group_size)(x)
+    got = int8_linear(machine(isa), weight, bias, group_size)(x)
     assert_near(got, exact, (2 * in_features + 2) * U_SUM * magnitude, dtype)
 
 
@@ -84,8 +90,8 @@ def check_row(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
     x = make_unusual(randn(rows, in_features, dtype=dtype, seed=seed + 1), seed)
     x[row] = randn(in_features, dtype=dtype, seed=seed + 2)
     threads = data.draw(st.sampled_from((1, 2, 3)), "threads")
-    among = PackedLinear(machine(isa, threads), weight, bias, group_size)(x)
-    alone = PackedLinear(machine(isa), weight, bias, group_size)(x[row : row + 1].clone())
+    among = int8_linear(machine(isa, threads), weight, bias, group_size)(x)
+    alone = int8_linear(machine(isa), weight, bias, group_size)(x[row : row + 1].clone())
     assert same_bits(among[row : row + 1], alone)
 
 
@@ -112,9 +118,9 @@ def test_a_row_has_the_same_bits_among_very_many_others(isa: str, dtype: torch.d
 def test_an_output_does_not_depend_on_the_other_outputs(isa: str, dtype: torch.dtype, group_size: int) -> None:
     weight = randn(200, 96, dtype=dtype)
     for x in (randn(5, 96, dtype=dtype), randn(70, 96, dtype=dtype)):
-        whole = PackedLinear(machine(isa, 2), weight, None, group_size)(x)
+        whole = int8_linear(machine(isa, 2), weight, None, group_size)(x)
         for outs in (1, 16, 17, 130):
-            part = PackedLinear(machine(isa), weight[:outs].contiguous(), None, group_size)(x)
+            part = int8_linear(machine(isa), weight[:outs].contiguous(), None, group_size)(x)
             assert same_bits(whole[:, :outs], part)
 
 
@@ -125,7 +131,7 @@ def test_avx2_has_the_bits_of_avx512(dtype: torch.dtype, group_size: int) -> Non
     weight, bias = randn(100, 300, dtype=dtype), randn(100, dtype=dtype)
     for rows in (1, 3, 5, 17, 130):
         x = randn(rows, 300, dtype=dtype, seed=rows)
-        outs = [PackedLinear(machine(isa), weight, bias, group_size)(x) for isa in ("avx2", "avx512")]
+        outs = [int8_linear(machine(isa), weight, bias, group_size)(x) for isa in ("avx2", "avx512")]
         assert same_bits(*outs)
 
 
@@ -136,7 +142,7 @@ def test_not_a_number_reaches_every_output_of_its_row(isa: str, dtype: torch.dty
     for rows in (3, 40):
         x = randn(rows, 70, dtype=dtype)
         x[1, 69] = float("nan")
-        out = PackedLinear(machine(isa), randn(40, 70, dtype=dtype), None, group_size)(x)
+        out = int8_linear(machine(isa), randn(40, 70, dtype=dtype), None, group_size)(x)
         assert out.isnan().any(1).tolist() == [i == 1 for i in range(rows)]
         assert out[1].isnan().all()
 
@@ -147,7 +153,7 @@ def test_a_weight_that_is_not_finite_is_refused(dtype: torch.dtype, value: float
     weight = randn(20, 64, dtype=dtype)
     weight[7, 50] = value
     with pytest.raises(ValueError, match="weight must be finite"):
-        PackedLinear(machine(SETS[0]), weight, None, 64)
+        int8_linear(machine(SETS[0]), weight, None, 64)
 
 
 @each_dtype

@@ -127,7 +127,7 @@ def load_components(
     config = msgspec.structs.replace(config, max_model_len=model.max_model_len)
     host.collect("adapt_model", model=model, config=config)
     for projection in model.projections.values():
-        projection.seal(kernels.kernels.prepare_linear)
+        projection.seal(kernels.kernels)
     drafters = make_drafters(config, host, model)
     cache = make_cache(config, model, draft_bytes(config, model, drafters))
     attention = make_attention(config, host, model, cache, device, drafters)

@@ -12,6 +12,7 @@ import msgspec
 
 from specserve.errors import ModelError
 from specserve.model_files import read_json, read_optional_json
+from specserve.models.compressed import Compression, read_compression
 from specserve.models.rope_config import RopeConfig, rope_fields
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     sliding_windows: tuple[int | None, ...]
     """Per layer: how many keys a query sees, itself included; None for all."""
     generation: GenerationDefaults = GenerationDefaults()
+    compression: Compression | None = None
+    """How the weights of linear maps are stored where they are quantised."""
 
     @property
     def rotary_dim(self) -> int:
@@ -101,7 +104,12 @@ def parse_config(raw: RawJson, generation: RawJson, *, where: str) -> ModelConfi
     except msgspec.ValidationError as error:
         raise ModelError(f"{where}: {error}. Correct the file or download it again.") from None
     _check_sizes(config, where)
-    return msgspec.structs.replace(config, sliding_windows=_sliding_windows(raw, config, where))
+    quantisation = raw.get("quantization_config")
+    return msgspec.structs.replace(
+        config,
+        sliding_windows=_sliding_windows(raw, config, where),
+        compression=read_compression(quantisation, where) if quantisation else None,
+    )
 
 
 def _family(raw: RawJson, where: str) -> str:
@@ -119,9 +127,6 @@ def _family(raw: RawJson, where: str) -> str:
 
 def _refuse_unsupported(raw: RawJson, where: str) -> None:
     """What changes the arithmetic and is not implemented is refused, never ignored."""
-    if raw.get("quantization_config"):
-        method = raw["quantization_config"].get("quant_method", "unknown")
-        raise ModelError(f"{where}: quantised weights ({method}) are not supported. Use the unquantised checkpoint.")
     if (act := raw.get("hidden_act", "silu")) not in ("silu", "swish"):
         raise ModelError(f"{where}: hidden_act must be silu; got {act!r}.")
 

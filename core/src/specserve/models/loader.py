@@ -14,17 +14,19 @@ from specserve.errors import ModelError
 from specserve.models.config import read_config
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.projection import Projection
+from specserve.models.quantised import stacked
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.weights import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from torch import Tensor
 
     from specserve.models.config import ModelConfig
     from specserve.protocols import KernelSet
+    from specserve.protocols.quantised import QuantisedWeight
 
 DEFAULT_LEN_LIMIT = 32768
 """The default context length is at most this: a KV cache for more should be asked for."""
@@ -47,7 +49,8 @@ def load_model(
     length = resolve_length(config, max_model_len)
     rotary = rotary_table(config, length)
     checkpoint = Checkpoint(path, on_progress)
-    checkpoint.check(expected_shapes(config))
+    shapes, kinds = expected_tensors(config, checkpoint)
+    checkpoint.check(shapes, kinds)
     target = torch.device(device)
     kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
     model = _ModelBuilder(config, kernels, checkpoint, target, kind).model(
@@ -100,6 +103,22 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+def expected_tensors(
+    config: ModelConfig, checkpoint: Checkpoint
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[str, ...]]]:
+    """The shapes of the checkpoint's tensors, where the weights of some linear maps may be quantised, and the types of
+    those that need not be floating point."""
+    shapes, kinds = expected_shapes(config), {}
+    for name, shape in expected_shapes(config).items():
+        stem = name.removesuffix(".weight")
+        if config.compression is None or not config.compression.stored(checkpoint.names, stem):
+            continue
+        del shapes[name]
+        for part, (part_shape, part_kinds) in config.compression.tensors(checkpoint, stem, shape).items():
+            shapes[part], kinds[part] = part_shape, part_kinds
+    return shapes, kinds
+
+
 class _ModelBuilder:
     """Reads tensors in the model's order and puts the parts of a projection into one weight."""
 
@@ -118,7 +137,7 @@ class _ModelBuilder:
         config = self.config
         embedding = self.joined(("model.embed_tokens.weight",))
         layers = tuple(self.layer(index) for index in range(config.num_layers))
-        head = embedding if config.tied else self.joined(("lm_head.weight",))
+        head = embedding if config.tied else self.linear_weight(("lm_head",))
         self.projections["lm_head"] = lm_head = Projection("lm_head", head, None, self.kernels.linear)
         weights = DecoderWeights(
             embedding, layers, self.joined(("model.norm.weight",)), lm_head, projections=self.projections
@@ -145,12 +164,27 @@ class _ModelBuilder:
             rows = self.shapes[f"{path}.weight"][0]
             slices[part] = slice(start, start + rows)
             start += rows
-        weight = self.joined(tuple(f"{path}.weight" for path in paths))
+        weight = self.linear_weight(paths)
         biased = f"{paths[0]}.bias" in self.shapes
         bias = self.joined(tuple(f"{path}.bias" for path in paths)) if biased else None
         full = f"layers.{index}.{name}"
         self.projections[full] = Projection(full, weight, bias, self.kernels.linear, slices)
         return self.projections[full]
+
+    def linear_weight(self, paths: Sequence[str]) -> Tensor | QuantisedWeight:
+        """The weight of these linear maps of the checkpoint, stacked."""
+        compression, names = self.config.compression, tuple(f"{path}.weight" for path in paths)
+        if compression is None or not any(compression.stored(self.checkpoint.names, path) for path in paths):
+            return self.joined(names)
+        weights: list[Tensor | QuantisedWeight] = []
+        for path, name in zip(paths, names, strict=True):
+            is_quantised = compression.stored(self.checkpoint.names, path)
+            ins = self.shapes[name][1]
+            if is_quantised:
+                weights.append(compression.read(self.checkpoint, path, ins, self.dtype).on(self.device))
+            else:
+                weights.append(self.joined((name,)))
+        return stacked(weights)
 
     def joined(self, names: tuple[str, ...]) -> Tensor:
         """The named tensors stacked along their first dimension, in the model's dtype, on its device."""

@@ -9,8 +9,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
+
 from specserve.errors import PluginError
 from specserve.faults import BadAnswerError
+from specserve.models.quantised import dense
+from specserve.protocols.model import QuantisedKernels
+from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.lora_plan import LoraPlan
-    from specserve.protocols.model import Delta, Kernel
+    from specserve.protocols.model import Delta, Kernel, KernelSet
 
 DEFAULT_OWNER = "the core"
 
@@ -40,13 +45,13 @@ class Projection:
     def __init__(
         self,
         name: str,
-        weight: Tensor,
+        weight: Tensor | QuantisedWeight,
         bias: Tensor | None,
         kernel: Kernel,
         parts: Mapping[str, slice] | None = None,
     ) -> None:
         self.name = name
-        self.weight = weight
+        self._weight = weight
         self.bias = bias
         self.out_features, self.in_features = weight.shape
         self.parts: Mapping[str, slice] = MappingProxyType(
@@ -70,13 +75,28 @@ class Projection:
         self._kernel = kernel
         self.kernel_owner = owner
 
-    def seal(self, prepare: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor] | None]) -> None:
-        """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty."""
-        packed = prepare(self.weight, self.bias) if self.kernel_owner == DEFAULT_OWNER else None
+    @property
+    def weight(self) -> Tensor:
+        """[out, in]: of quantised weights, what their integers stand for."""
+        return dense(self._weight)
+
+    def seal(self, kernels: KernelSet) -> None:
+        """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
+        that packs nothing reads quantised weights in the model's dtype."""
+        packed = self._packed_by(kernels) if self.kernel_owner == DEFAULT_OWNER else None
         self.packed = packed
-        if packed is not None:
+        if packed is None:
+            self._weight = self.weight
+        else:
             self._kernel = lambda x, *_: packed(x)
-            self.weight = self.weight.new_empty(0)
+            self._weight = torch.empty(0, dtype=self._weight.dtype)
+
+    def _packed_by(self, kernels: KernelSet) -> Callable[[Tensor], Tensor] | None:
+        if isinstance(self._weight, QuantisedWeight) and isinstance(kernels, QuantisedKernels):
+            packed = kernels.prepare_quantised(self._weight, self.bias)
+            if packed is not None:
+                return packed
+        return kernels.prepare_linear(self.weight, self.bias)
 
     def __call__(self, x: Tensor, at: BatchRows = NO_BATCH) -> Tensor:
         """x: [T, in] -> [T, out], a fresh tensor."""

@@ -26,9 +26,11 @@ log = logging.getLogger(__name__)
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-ITEM_SIZES = {"F64": 8, "F32": 4, "BF16": 2, "F16": 2}
+FLOATS = ("F64", "F32", "BF16", "F16")
+ITEM_SIZES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2}
 REDUNDANT = ("rotary_emb.inv_freq", "lm_head.weight")
 """Extra tensors that hold nothing new: a buffer of old exporters, and the head where config.json ties it."""
+ANY_FLOAT: Mapping[str, tuple[str, ...]] = {}
 DOWNLOAD_AGAIN = "Download the model again."
 
 
@@ -71,8 +73,12 @@ class Checkpoint:
     def names(self) -> frozenset[str]:
         return frozenset(self._where)
 
-    def check(self, expected: Mapping[str, tuple[int, ...]]) -> None:
-        """Every expected tensor is there, floating point and of that shape; others are reported once."""
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._header(name).get_shape())
+
+    def check(self, expected: Mapping[str, tuple[int, ...]], kinds: Mapping[str, tuple[str, ...]] = ANY_FLOAT) -> None:
+        """Every expected tensor is there, of that shape and, unless `kinds` has others, floating point; further ones
+        are reported once."""
         for name, shape in expected.items():
             header = self._header(name)
             if (got := tuple(header.get_shape())) != shape:
@@ -80,9 +86,9 @@ class Checkpoint:
                     f"{self._file(name)}: tensor {name} has shape {list(got)}, but config.json says {list(shape)}. "
                     "The weights and config.json are not of the same model."
                 )
-            if (kind := header.get_dtype()) not in ITEM_SIZES:
+            if (kind := header.get_dtype()) not in (allowed := kinds.get(name, FLOATS)):
                 raise ModelError(
-                    f"{self._file(name)}: tensor {name} has type {kind}; allowed: {', '.join(ITEM_SIZES)}. "
+                    f"{self._file(name)}: tensor {name} has type {kind}; allowed: {', '.join(allowed)}. "
                     "Use the unquantised checkpoint."
                 )
         extra = sorted(name for name in self.names - set(expected) if not name.endswith(REDUNDANT))

@@ -34,7 +34,8 @@ from specserve.protocols.draft_model import (
 )
 from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
-from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
+from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection, QuantisedKernels
+from specserve.protocols.quantised import QuantisedWeight
 from specserve.protocols.sampling import (
     DraftSampler,
     DraftToken,
@@ -119,6 +120,8 @@ __all__ = [
     "PlanningRuntime",
     "ProcessorState",
     "Projection",
+    "QuantisedKernels",
+    "QuantisedWeight",
     "Recorder",
     "Recording",
     "ResolvedModel",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from specserve.protocols.attention import AttentionBackend
     from specserve.protocols.graphs import AdapterLimits, GraphAdapters
     from specserve.protocols.lowrank import AdapterWeights
+    from specserve.protocols.quantised import QuantisedWeight
     from specserve.protocols.sampling import Sampler
 
 
@@ -69,6 +70,16 @@ class KernelSet(Protocol):
         ...
 
 
+@runtime_checkable
+class QuantisedKernels(Protocol):
+    """What a kernel set may have beside the rest: linear maps that read 8-bit weights of a checkpoint as they are.
+    Without it such weights are turned into the model's dtype."""
+
+    def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        """The map with its weight packed; None where this set does not read groups of that size."""
+        ...
+
+
 class ForwardPass(Protocol):
     """A forward pass of a batch's rows. Inherit from it: passes without memory of their own need no `reserve`."""
 
@@ -107,13 +118,17 @@ class Projection(Protocol):
     name: str
     in_features: int
     out_features: int
-    weight: Tensor
-    """[out, in]. Read it in `adapt_model`: afterwards the core's own kernel packs the weight and frees the original."""
     bias: Tensor | None
     packed: Callable[[Tensor], Tensor] | None
     """The map with its packed weight; None where nothing is packed, or where a plugin set the kernel."""
     parts: Mapping[str, slice]
     """Rows of the output by the checkpoint's own names: a fused qkv has q_proj, k_proj, v_proj."""
+
+    @property
+    def weight(self) -> Tensor:
+        """[out, in]. Read it in `adapt_model`: afterwards the core's own kernel packs the weight and frees the
+        original."""
+        ...
 
     @property
     def deltas(self) -> Sequence[Delta]:
@@ -124,7 +139,7 @@ class Projection(Protocol):
 
     def set_kernel(self, kernel: Kernel, owner: str) -> None: ...
 
-    def seal(self, prepare: Callable[[Tensor, Tensor | None], Callable[[Tensor], Tensor] | None]) -> None: ...
+    def seal(self, kernels: KernelSet) -> None: ...
 
 
 class AdaptableModel(Protocol):

@@ -15,7 +15,7 @@ from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.draft_head import fuse_draft
 from specserve_cpu.fused import fuse
-from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns
+from specserve_cpu.linear import PackedLinear, contiguous_rows, pad_columns, quantise
 from specserve_cpu.options import AUTO, GROUP_SIZES
 from specserve_cpu.sampler import CpuSampler
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from specserve.models.decoder import DecoderModel
     from specserve.models.draft_head import DraftHead
     from specserve.protocols import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
+    from specserve.protocols.quantised import QuantisedWeight
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
@@ -50,16 +51,24 @@ class CpuKernels:
         return self.prepare_linear(weight, bias)(x)
 
     def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> PackedLinear:
+        group_size = GROUP_SIZES[self.weights]
+        if group_size is None:
+            return PackedLinear(self.machine, weight, bias)
         try:
-            return PackedLinear(self.machine, weight, bias, GROUP_SIZES[self.weights])
+            quantised = quantise(self.machine, weight, group_size)
         except ValueError:
-            if weight.isfinite().all():
-                raise
             raise ConfigError(
                 f"cpu.weights: only finite weights can be kept in 8 bits; got {self.weights} and a weight of "
                 f"{' x '.join(map(str, weight.shape))} with infinities or not-a-number. Set cpu.weights=auto, or use "
                 "another checkpoint."
             ) from None
+        return PackedLinear(self.machine, quantised, bias)
+
+    def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
+        """`specserve.protocols.QuantisedKernels`. A weight of the checkpoint, whatever the option `weights` says."""
+        if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.scales.shape[1] > 1:
+            return None  # dot products take pairs of inputs
+        return PackedLinear(self.machine, weight, bias)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
+from specserve.protocols.quantised import QuantisedWeight
 from specserve_cpu.attention import native_module
 from specserve_cpu.dlpack import dlpack
 
@@ -19,28 +20,33 @@ if TYPE_CHECKING:
 class PackedLinear:
     """`(x: [T, in]) -> [T, out]`, a fresh tensor."""
 
-    def __init__(
-        self, machine: _native.Machine, weight: Tensor, bias: Tensor | None, group_size: int | None = None
-    ) -> None:
-        """weight: [out, in]. With a group size it is quantised to 8 bits, with a scale for each output and so many
-        inputs; ValueError where it is not finite."""
+    def __init__(self, machine: _native.Machine, weight: Tensor | QuantisedWeight, bias: Tensor | None) -> None:
         self.out_features, self.in_features = weight.shape
         # bfloat16 dot products take inputs in pairs
         self.padding = self.in_features % 2 if weight.dtype == torch.bfloat16 else 0
-        native, padded = native_module(weight.dtype), pad_columns(weight, self.padding).contiguous()
-        if group_size is None:
-            self.native = native.PackedLinear(machine, padded, bias)
-            return
-        group_size = min(group_size, padded.shape[1])
-        integers = torch.empty(padded.shape, dtype=torch.int8)
-        scales = torch.empty((self.out_features, -(-padded.shape[1] // group_size)))
-        native.quantize(machine, padded, group_size, integers, scales)
-        self.native = native.PackedLinear(machine, integers, scales, group_size, bias)
+        native = native_module(weight.dtype)
+        if isinstance(weight, QuantisedWeight):
+            integers = pad_columns(weight.integers, self.padding).contiguous()
+            size = weight.group_size if weight.scales.shape[1] > 1 else integers.shape[1]
+            self.native = native.PackedLinear(machine, integers, weight.scales.contiguous(), size, bias)
+        else:
+            self.native = native.PackedLinear(machine, pad_columns(weight, self.padding).contiguous(), bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         out = torch.empty((x.shape[0], self.out_features), dtype=x.dtype)
         self.native.forward(dlpack(contiguous_rows(pad_columns(x, self.padding))), dlpack(out))
         return out
+
+
+def quantise(machine: _native.Machine, weight: Tensor, group_size: int) -> QuantisedWeight:
+    """weight: [out, in] -> 8 bits, symmetric, with a scale for each output and so many inputs; ValueError where it is
+    not finite."""
+    outs, ins = weight.shape
+    size = min(group_size, ins + ins % 2)
+    integers = torch.empty((outs, ins), dtype=torch.int8)
+    scales = torch.empty((outs, -(-ins // size)))
+    native_module(weight.dtype).quantize(machine, weight.contiguous(), size, integers, scales)
+    return QuantisedWeight(integers, scales, size, weight.dtype)
 
 
 def pad_columns(x: Tensor, count: int) -> Tensor:

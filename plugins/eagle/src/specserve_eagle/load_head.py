@@ -117,7 +117,7 @@ class HeadBuilder:
         weight = torch.cat([self.tensor(part) for part in names])
         biases = [self.tensor(f"{part}.bias") for part in names if self.checkpoint.has(f"{part}.bias")]
         made = Projection(name, weight, torch.cat(biases) if biases else None, self.kernels.linear)
-        made.seal(self.kernels.prepare_linear)
+        made.seal(self.kernels)
         self.projections[name] = made
         return made
 

@@ -31,7 +31,7 @@ def load_standalone(path: Path, config: EngineConfig, target: DecoderModel, look
     length = min(target.max_model_len, supported_length(model_config))
     model = load_model(path, kernels=target.kernels, dtype=config.dtype, device=config.device, max_model_len=length)
     for projection in model.projections.values():
-        projection.seal(model.kernels.prepare_linear)
+        projection.seal(model.kernels)
     layers = DraftLayers(
         num_heads=model.num_heads,
         num_kv_heads=model.num_kv_heads,

@@ -1,0 +1,150 @@
+"""Checkpoints whose linear maps have weights of 8 bits, in the format of compressed-tensors: its preset W8A16.
+
+Owns which settings of `quantization_config` are read, the names and shapes of their tensors, and how integers are
+packed; knows nothing about kernels. A format that is not read is refused by name, never ignored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import torch
+
+from specserve.errors import ModelError
+from specserve.protocols.quantised import QuantisedWeight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specserve.models.weights import Checkpoint
+
+FORMATS = ("pack-quantized", "int-quantized")
+ALLOWED = "symmetric integers of 8 bits per channel or group of inputs, activations not quantised (W8A16)"
+OTHERWISE = "Use such a checkpoint, or the unquantised one."
+UNREAD = ("weight_zero_point", "weight_g_idx")
+PER_WORD = 4
+"""Integers in one int32 of the packed format."""
+
+
+class WeightArgs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a group of `config_groups` says of its weights."""
+
+    num_bits: int
+    type: str = "int"
+    symmetric: bool = True
+    strategy: str | None = None
+    group_size: int | None = None
+    dynamic: bool = False
+
+
+class ConfigGroup(msgspec.Struct, frozen=True, kw_only=True):
+    weights: WeightArgs
+    input_activations: dict[str, object] | None = None
+    output_activations: dict[str, object] | None = None
+    format: str | None = None
+
+
+class QuantizationConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys that decide; others are ignored. Which maps are quantised is read from the tensors' names."""
+
+    config_groups: dict[str, ConfigGroup]
+    format: str
+    kv_cache_scheme: object = None
+    sparsity_config: dict[str, object] | None = None
+    transform_config: dict[str, object] | None = None
+
+
+class Compression(msgspec.Struct, frozen=True):
+    """How the checkpoint's quantised maps are stored."""
+
+    format: Literal["pack-quantized", "int-quantized"]
+    group_sizes: tuple[int | None, ...]
+    """Inputs that may share a scale; None for all of an output's."""
+
+    def stored(self, names: frozenset[str], stem: str) -> bool:
+        """Is the weight of the linear map `stem` quantised?"""
+        return f"{stem}.weight_scale" in names
+
+    def tensors(
+        self, checkpoint: Checkpoint, stem: str, shape: tuple[int, ...]
+    ) -> dict[str, tuple[tuple[int, ...], tuple[str, ...]]]:
+        """Shape and types of every tensor of a quantised map of shape [out, in]."""
+        outs, ins = shape
+        if unread := [name for name in UNREAD if f"{stem}.{name}" in checkpoint.names]:
+            raise ModelError(
+                f"{checkpoint.path}: tensor {stem}.{unread[0]} changes what weights mean and is not read; what is read "
+                f"is {ALLOWED}. {OTHERWISE}"
+            )
+        scale = checkpoint.shape(f"{stem}.weight_scale")
+        found = {f"{stem}.weight_scale": ((outs, self.groups(checkpoint, stem, ins, scale)), ("F32", "BF16", "F16"))}
+        if self.format == "int-quantized":
+            return found | {f"{stem}.weight": (shape, ("I8",))}
+        return found | {
+            f"{stem}.weight_packed": ((outs, -(-ins // PER_WORD)), ("I32",)),
+            f"{stem}.weight_shape": ((2,), ("I64", "I32")),
+        }
+
+    def groups(self, checkpoint: Checkpoint, stem: str, ins: int, scale: tuple[int, ...]) -> int:
+        """How many scales an output has: that of the file, if one of the group sizes gives it."""
+        allowed = sorted({-(-ins // (size or ins)) for size in self.group_sizes})
+        if len(scale) == 2 and scale[1] in allowed:
+            return scale[1]
+        raise ModelError(
+            f"{checkpoint.path}: tensor {stem}.weight_scale has shape {list(scale)}; with {ins} inputs config.json "
+            f"allows {' or '.join(map(str, allowed))} scales for each output. The weights and config.json are not of "
+            "the same model."
+        )
+
+    def read(self, checkpoint: Checkpoint, stem: str, ins: int, dtype: torch.dtype) -> QuantisedWeight:
+        scales = checkpoint.take(f"{stem}.weight_scale").float()
+        size = next(size or ins for size in self.group_sizes if -(-ins // (size or ins)) == scales.shape[1])
+        if self.format == "int-quantized":
+            return QuantisedWeight(checkpoint.take(f"{stem}.weight"), scales, size, dtype)
+        checkpoint.take(f"{stem}.weight_shape")
+        words = checkpoint.take(f"{stem}.weight_packed").contiguous()
+        integers = (words.view(torch.uint8)[:, :ins] ^ 0x80).view(torch.int8)  # stored with 128 added
+        return QuantisedWeight(integers.contiguous(), scales, size, dtype)
+
+
+def read_compression(raw: Mapping[str, object], where: str) -> Compression:
+    """raw: `quantization_config` of config.json. ModelError where it is of another kind."""
+    method = raw.get("quant_method", "unknown")
+    if method != "compressed-tensors":
+        raise ModelError(
+            f"{where}: quantised weights: quant_method must be compressed-tensors, with {ALLOWED}; got {method!r}. "
+            f"{OTHERWISE}"
+        )
+    try:
+        config = msgspec.convert(raw, QuantizationConfig)
+    except msgspec.ValidationError as error:
+        raise ModelError(f"{where}: quantization_config: {error}. Correct the file or download it again.") from None
+    sizes: list[int | None] = []
+    for name, group in config.config_groups.items():
+        if problem := unreadable(config, group):
+            raise ModelError(f"{where}: quantization_config, {name}: {problem}; what is read is {ALLOWED}. {OTHERWISE}")
+        sizes.append(group.weights.group_size if group.weights.strategy == "group" else None)
+    if not sizes:
+        raise ModelError(f"{where}: quantization_config has no config_groups. Correct the file or download it again.")
+    return Compression(config.format, tuple(dict.fromkeys(sizes)))  # type: ignore[arg-type]  # one of FORMATS by now
+
+
+def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
+    """What is not read in it; empty where all is."""
+    weights, kind = group.weights, group.format or config.format
+    if kind not in FORMATS or kind != config.format:
+        return f"format {kind!r}"
+    if weights.num_bits != 8 or weights.type != "int":
+        return f"weights of {weights.num_bits} bits, type {weights.type!r}"
+    if not weights.symmetric:
+        return "weights that are not symmetric"
+    if weights.dynamic:
+        return "weights that are quantised dynamically"
+    if weights.strategy not in ("channel", "group") or (weights.strategy == "group" and (weights.group_size or 0) < 1):
+        return f"strategy {weights.strategy!r} with groups of {weights.group_size}"
+    if group.input_activations or group.output_activations:
+        return "quantised activations"
+    for name in ("kv_cache_scheme", "sparsity_config", "transform_config"):
+        if value := getattr(config, name):
+            return f"{name} {value}"
+    return ""
