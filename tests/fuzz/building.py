@@ -67,7 +67,7 @@ def arithmetic_plugins(
     setup = PluginSetup([], {}, processor_plugin(processor))
     if plan.kernels == "cpu":
         setup.names.append("cpu")
-        setup.options["cpu"] = {"instruction_set": instruction_set_of(plan)}
+        setup.options["cpu"] = {"instruction_set": instruction_set_of(plan), "weights": plan.cpu_weights}
     if plan.hybrid:
         setup.names.append("hybrid_attn")
         setup.options["hybrid_attn"] = dict(plan.hybrid)

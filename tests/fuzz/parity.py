@@ -43,7 +43,8 @@ def is_greedy(request: RequestPlan) -> bool:
 def compare_with_transformers(trial: Trial) -> int:
     """How many requests were compared."""
     answered = [each for each in trial.served.last.values() if is_greedy(each.request)][:MOST_REQUESTS]
-    if not answered or not is_comparable(trial.plan.model, trial.plan.engine.processor):
+    engine = trial.plan.engine
+    if not answered or engine.cpu_weights != "auto" or not is_comparable(trial.plan.model, engine.processor):
         return 0
     model = load(trial.files.model)
     if model is None:

@@ -84,6 +84,8 @@ def happened(trial: Trial) -> Iterator[str]:
     """What the engine under test did."""
     metrics, served = trial.built.engine.metrics, trial.served
     yield f"instruction set {trial.instruction_set}"
+    if trial.plan.engine.cpu_weights != "auto":
+        yield f"8-bit weights, {trial.plan.engine.cpu_weights}"
     backends = trial.attention["hybrid"]
     for mode, _ in metrics.graph_steps:
         if trial.plan.engine.graphs != "none":

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 INSTRUCTION_SETS = ("avx2", "avx512", "avx512_bf16", "amx", "portable")
 """Where the processor lacks one, the fastest that it has is taken in its place."""
 
+NOT_FINITE = ("poison", "hopeless")
+"""Weights that have no 8-bit form."""
+
 
 def draw_engine(rng: random.Random, model: ModelPlan, mode: str) -> EnginePlan:
     native = model.dtype != "float16" and rng.random() < (0.95 if model.is_demo else 0.7)
@@ -32,6 +35,8 @@ def draw_engine(rng: random.Random, model: ModelPlan, mode: str) -> EnginePlan:
             "block_size": rng.choice((1, 2, 4, 8, 16)),
             "room": rng.choice((1.3, 2.0, 4.0)),
         }
+    if native and model.weights not in NOT_FINITE and rng.random() < 0.3:
+        fields["cpu_weights"] = rng.choice(("int8", "int8-g64"))
     return EnginePlan(**fields)
 
 
