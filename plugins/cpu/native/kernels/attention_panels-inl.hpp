@@ -113,14 +113,17 @@ INLINE void find_pages(const S* base, const AttentionArgs<S>& args, S* copies, O
                       copies + ptrdiff_t{k} * args.head_dim, offset);
 }
 
-// The pages of the thread's next segment. Missing ones are replaced by a page that is in the processor's cache already.
+// A part of the pages of the thread's next segment: a page has those of all heads. Missing ones are replaced by a page
+// that is in the processor's cache already.
 template <typename S>
 INLINE void find_next_pages(const S* base, const AttentionArgs<S>& args, const PageTable<S>& current,
                             PageTable<S>& table) {
-    for (int page = 0; page < kSegmentPages + kPrefetchSlack; ++page) {
-        bool exists = page < kSegmentPages && page * kPageSlots < args.next.count;
-        table.pages[page] = exists
-                                ? base + args.next.slots[page * kPageSlots] / kPageSlots * kPageSlots * args.slot_stride
+    const KVPrefetch<S>& next = args.next;
+    for (int i = 0; i < kSegmentPages + kPrefetchSlack; ++i) {
+        int number = next.part * kSegmentPages + i, page = number / next.parts, head = number % next.parts;
+        bool exists = i < kSegmentPages && page * kPageSlots < next.count;
+        table.pages[i] = exists ? base + next.slots[page * kPageSlots] / kPageSlots * kPageSlots * args.slot_stride +
+                                      ptrdiff_t{head} * kPageSlots * args.head_dim
                                 : current.pages[0];
     }
 }

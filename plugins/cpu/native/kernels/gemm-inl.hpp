@@ -3,11 +3,23 @@
 // Each output is one chain of dot instructions over the K groups, first to last. Blocking decides which accumulators
 // share the registers and never changes the order within one: an output's bits do not depend on the other rows.
 
-INLINE Vec load_weights(const float* p) { return load(p); }
-INLINE Vec load_weights(const Int8<float>* p) { return load_int8(&p->value); }
-INLINE void widen_weights(const Int8<float>* p, float* out) { store(out, load_weights(p)); }
-INLINE Vec broadcast_input(const float* p) { return splat(*p); }
+template <int step>
+INLINE Vec load_weights(const float* p) {
+    return load(p);
+}
+template <int step>
+INLINE Vec load_weights(const Int8<float>* p) {
+    return load_int8(&p->value);
+}
+INLINE void widen_weights(const Int8<float>* p, float* out) { store(out, load_int8(&p->value)); }
+template <int step>
+INLINE Vec broadcast_input(const float* p) {
+    return splat(*p);
+}
 INLINE Vec dot(Vec sum, Vec x, Vec w) { return fma(x, w, sum); }
+
+template <typename S>
+constexpr int kDotSteps = sizeof(S) == 2 ? kBf16DotSteps : 1;
 
 // Elements from one row to the next.
 struct RowStrides {
@@ -47,6 +59,32 @@ struct Prefetch {
     int panels;
 };
 
+// sums += x * w for one K group of R rows and P panels. Of weights and inputs, those that are fewer are kept in
+// registers: with all of both, sums would leave them.
+template <typename S, int step, int R, int P, typename W>
+INLINE void add_k_group(Vec (&sums)[R][P], const S* x, ptrdiff_t x_stride, const W* const (&panels)[P], ptrdiff_t at) {
+    if constexpr (R <= P) {
+        decltype(broadcast_input<step>(x)) inputs[R];
+        for (int r = 0; r < R; ++r) inputs[r] = broadcast_input<step>(x + r * x_stride);
+        for (int p = 0; p < P; ++p) {
+            auto weights = load_weights<step>(panels[p] + at);
+            for (int r = 0; r < R; ++r) sums[r][p] = dot(sums[r][p], inputs[r], weights);
+        }
+    } else {
+        decltype(load_weights<step>(panels[0])) weights[P];
+        for (int p = 0; p < P; ++p) weights[p] = load_weights<step>(panels[p] + at);
+        for (int r = 0; r < R; ++r) {
+            auto input = broadcast_input<step>(x + r * x_stride);
+            for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], input, weights[p]);
+        }
+    }
+    if constexpr (step + 1 < kDotSteps<S>) {
+        // read again: where the compiler kept the inputs in registers, sums would have to leave theirs
+        if constexpr (kFewRegisters && (R > 4 || sizeof(W) == 1)) __asm__("" : "+r"(x));
+        add_k_group<S, step + 1>(sums, x, x_stride, panels, at);
+    }
+}
+
 // The microkernel: out[R][16 * P] = x * w, added to `out` unless `first_k` (the first block of K).
 //
 // Software prefetch: the arithmetic between two loads is too long for the processor to run ahead by itself, and the
@@ -58,17 +96,15 @@ static void microkernel(const S* x, Weights w, float* out, RowStrides strides, i
     for (int r = 0; r < R; ++r)
         for (int p = 0; p < P; ++p) sums[r][p] = first_k ? zeros() : load(out + r * strides.out + p * kLanes);
     for (int g = 0; g < k_groups;) {
-        decltype(w.at(0, 0)) panels[P];
-        for (int p = 0; p < P; ++p) panels[p] = w.at(p, g);
+        decltype(w.at(0, 0)) panels[P], ahead[P];
+        for (int p = 0; p < P; ++p) {
+            panels[p] = w.at(p, g);
+            ahead[p] = p < next.panels ? next.weights.at(p, g) : panels[p];
+        }
         int end = k_groups - g < Weights::kContiguousGroups ? k_groups : g + Weights::kContiguousGroups;
         for (ptrdiff_t i = 0; g < end; ++g, i += kLanes * kVnni<S>) {
-            decltype(load_weights(panels[0])) columns[P];
-            for (int p = 0; p < P; ++p) columns[p] = load_weights(panels[p] + i);
-            for (int p = 0; p < next.panels; ++p) __builtin_prefetch(next.weights.at(p, g), 0, 2);
-            for (int r = 0; r < R; ++r) {
-                auto input = broadcast_input(x + r * strides.x + ptrdiff_t{g} * kVnni<S>);
-                for (int p = 0; p < P; ++p) sums[r][p] = dot(sums[r][p], input, columns[p]);
-            }
+            for (int p = 0; p < P; ++p) __builtin_prefetch(ahead[p] + i, 0, 2);
+            add_k_group<S, 0>(sums, x + ptrdiff_t{g} * kVnni<S>, strides.x, panels, i);
         }
     }
     for (int r = 0; r < R; ++r)

@@ -114,20 +114,18 @@ INLINE Vec clamp_finite(Vec x, Vec limit) {
 
 // --- dot products ---------------------------------------------------------------------------------------
 
-struct Bf16Weights {
-    Vec even, odd;
-};
-struct Bf16Input {
-    __m256 even, odd;  // broadcast
-};
+// A dot instruction of bfloat16 pairs in two steps: the even inputs, then the odd ones.
+constexpr int kBf16DotSteps = 2;
 INLINE __m256 evens(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
 INLINE __m256 odds(__m256i pairs) {
     return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 }
-INLINE Bf16Weights load_weights(const Bf16* p) {
+template <int step>
+INLINE Vec load_weights(const Bf16* p) {
     __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     __m256i high = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
-    return {{evens(low), evens(high)}, {odds(low), odds(high)}};
+    if constexpr (step == 0) return {evens(low), evens(high)};
+    return {odds(low), odds(high)};
 }
 INLINE __m256i widen_int8(const int8_t* p) {
     return _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
@@ -135,23 +133,24 @@ INLINE __m256i widen_int8(const int8_t* p) {
 INLINE Vec load_int8(const int8_t* p) {
     return {_mm256_cvtepi32_ps(widen_int8(p)), _mm256_cvtepi32_ps(widen_int8(p + 8))};
 }
-INLINE Bf16Weights load_weights(const Int8<Bf16>* p) { return {load_int8(&p->value), load_int8(&p->value + 16)}; }
+template <int step>
+INLINE Vec load_weights(const Int8<Bf16>* p) {
+    return load_int8(&p->value + 16 * step);
+}
 INLINE __m256i join_pairs(__m256 even, __m256 odd) {
     return _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(even), 16), _mm256_castps_si256(odd));
 }
 INLINE void widen_weights(const Int8<Bf16>* p, Bf16* out) {
-    Bf16Weights w = load_weights(p);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), join_pairs(w.even.low, w.odd.low));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), join_pairs(w.even.high, w.odd.high));
+    Vec even = load_weights<0>(p), odd = load_weights<1>(p);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), join_pairs(even.low, odd.low));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), join_pairs(even.high, odd.high));
 }
-INLINE Bf16Input broadcast_input(const Bf16* p) {
+template <int step>
+INLINE Vec broadcast_input(const Bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, 4);
-    __m256i pairs = _mm256_set1_epi32(pair);
-    return {evens(pairs), odds(pairs)};
-}
-INLINE Vec dot(Vec sum, Bf16Input x, Bf16Weights w) {
-    return fma({x.odd, x.odd}, w.odd, fma({x.even, x.even}, w.even, sum));
+    __m256 input = step == 0 ? evens(_mm256_set1_epi32(pair)) : odds(_mm256_set1_epi32(pair));
+    return {input, input};
 }
 
 // --- transposition --------------------------------------------------------------------------------------
@@ -283,8 +282,9 @@ INLINE double reduce_sum(DoubleVec sums) {
 #undef HALVES
 #undef BOTH
 
-// A block of 4 x 1 accumulators takes half of the sixteen registers; the rest holds a panel's weights and one row's
-// inputs.
-constexpr int kMaxRowBlock = 4;
+// A block of 5 x 1 accumulators takes ten of the sixteen registers; the rest holds a half of a panel's weights, one
+// row's inputs and constants.
+constexpr bool kFewRegisters = true;
+constexpr int kMaxRowBlock = 5;
 constexpr int kDirectRowsOfBf16 = kUnlimited;  // see gemm-inl.hpp
 constexpr int max_panel_block(int rows) { return rows == 1 ? 4 : rows == 2 ? 2 : 1; }

@@ -85,47 +85,52 @@ INLINE __m512i join_pairs(Vec even, Vec odd) {
     return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even.v), 16), _mm512_castps_si512(odd.v));
 }
 
-// One K group of a packed panel: two consecutive weights of each of sixteen outputs.
+// One K group of a packed panel: two consecutive weights of each of sixteen outputs. Without AVX512_BF16 a dot
+// instruction takes two steps: the even inputs, then the odd ones.
 #ifdef __AVX512BF16__
-struct Bf16Weights {
+constexpr int kBf16DotSteps = 1;
+struct Bf16Pairs {
     __m512i pairs;
 };
-struct Bf16Input {
-    __m512i pairs;
-};
-INLINE Bf16Weights load_weights(const Bf16* p) { return {_mm512_loadu_si512(p)}; }
-INLINE Bf16Weights load_weights(const Int8<Bf16>* p) {
+template <int step>
+INLINE Bf16Pairs load_weights(const Bf16* p) {
+    return {_mm512_loadu_si512(p)};
+}
+template <int step>
+INLINE Bf16Pairs load_weights(const Int8<Bf16>* p) {
     return {join_pairs(load_int8(&p->value), load_int8(&p->value + 16))};
 }
-INLINE Bf16Input broadcast_input(const Bf16* p) {
+template <int step>
+INLINE Bf16Pairs broadcast_input(const Bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, 4);
     return {_mm512_set1_epi32(pair)};
 }
-INLINE Vec dot(Vec sum, Bf16Input x, Bf16Weights w) {
+INLINE Vec dot(Vec sum, Bf16Pairs x, Bf16Pairs w) {
     return {_mm512_dpbf16_ps(sum.v, reinterpret_cast<__m512bh>(x.pairs), reinterpret_cast<__m512bh>(w.pairs))};
 }
 #else
-struct Bf16Weights {
-    __m512 even, odd;
-};
-using Bf16Input = Bf16Weights;
-INLINE Bf16Weights split_pairs(__m512i pairs) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)),
-            _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
+constexpr int kBf16DotSteps = 2;
+template <int step>
+INLINE Vec half_of_pairs(__m512i pairs) {
+    if constexpr (step == 0) return {_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16))};
+    return {_mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000u))))};
 }
-INLINE Bf16Weights load_weights(const Bf16* p) { return split_pairs(_mm512_loadu_si512(p)); }
-INLINE Bf16Weights load_weights(const Int8<Bf16>* p) { return {load_int8(&p->value).v, load_int8(&p->value + 16).v}; }
-INLINE Bf16Input broadcast_input(const Bf16* p) {
+template <int step>
+INLINE Vec load_weights(const Bf16* p) {
+    return half_of_pairs<step>(_mm512_loadu_si512(p));
+}
+template <int step>
+INLINE Vec load_weights(const Int8<Bf16>* p) {
+    return load_int8(&p->value + 16 * step);
+}
+template <int step>
+INLINE Vec broadcast_input(const Bf16* p) {
     int pair;
     __builtin_memcpy(&pair, p, 4);
-    return split_pairs(_mm512_set1_epi32(pair));
-}
-INLINE Vec dot(Vec sum, Bf16Input x, Bf16Weights w) {
-    return {_mm512_fmadd_ps(x.odd, w.odd, _mm512_fmadd_ps(x.even, w.even, sum.v))};
+    return half_of_pairs<step>(_mm512_set1_epi32(pair));
 }
 #endif
-
 // A K group of 8-bit weights as the bfloat16 weights that they are.
 INLINE void widen_weights(const Int8<Bf16>* p, Bf16* out) {
     _mm512_storeu_si512(out, join_pairs(load_int8(&p->value), load_int8(&p->value + 16)));
@@ -233,6 +238,7 @@ INLINE double reduce_sum(DoubleVec sums) {
 }
 
 // The register block of GEMM: at most so many rows, and so many panels beside them.
+constexpr bool kFewRegisters = false;
 constexpr int kMaxRowBlock = 8;
 #ifdef __AVX512BF16__  // to widen takes as long as three dot instructions
 constexpr int kDirectRowsOfBf16 = 2 * kMaxRowBlock;

@@ -135,18 +135,11 @@ INLINE Vec clamp_finite(Vec x, Vec limit) {
     return x;
 }
 
-struct Bf16Weights {
-    Vec even, odd;
-};
-struct Bf16Input {
-    float even, odd;
-};
-INLINE Bf16Weights load_weights(const Bf16* p) {
-    Bf16Weights w;
-    EACH_LANE {
-        w.even.v[i] = widen(p[2 * i]);
-        w.odd.v[i] = widen(p[2 * i + 1]);
-    }
+constexpr int kBf16DotSteps = 2;
+template <int step>
+INLINE Vec load_weights(const Bf16* p) {
+    Vec w;
+    EACH_LANE w.v[i] = widen(p[2 * i + step]);
     return w;
 }
 INLINE Vec load_int8(const int8_t* p) {
@@ -154,17 +147,20 @@ INLINE Vec load_int8(const int8_t* p) {
     EACH_LANE r.v[i] = static_cast<float>(p[i]);
     return r;
 }
-INLINE Bf16Weights load_weights(const Int8<Bf16>* p) { return {load_int8(&p->value), load_int8(&p->value + 16)}; }
+template <int step>
+INLINE Vec load_weights(const Int8<Bf16>* p) {
+    return load_int8(&p->value + 16 * step);
+}
 INLINE void widen_weights(const Int8<Bf16>* p, Bf16* out) {
-    Bf16Weights w = load_weights(p);
+    Vec even = load_weights<0>(p), odd = load_weights<1>(p);
     EACH_LANE {
-        out[2 * i] = narrow(w.even.v[i]);
-        out[2 * i + 1] = narrow(w.odd.v[i]);
+        out[2 * i] = narrow(even.v[i]);
+        out[2 * i + 1] = narrow(odd.v[i]);
     }
 }
-INLINE Bf16Input broadcast_input(const Bf16* p) { return {widen(p[0]), widen(p[1])}; }
-INLINE Vec dot(Vec sum, Bf16Input x, Bf16Weights w) {
-    return fma(splat(x.odd), w.odd, fma(splat(x.even), w.even, sum));
+template <int step>
+INLINE Vec broadcast_input(const Bf16* p) {
+    return splat(widen(p[step]));
 }
 
 INLINE void transpose(const void* const* rows, int offset, void* out) {
@@ -247,6 +243,7 @@ INLINE double reduce_sum(DoubleVec sums) {
 }
 #undef EACH_LANE
 
+constexpr bool kFewRegisters = false;  // vectors are arrays in memory
 constexpr int kMaxRowBlock = 4;
 constexpr int kDirectRowsOfBf16 = kUnlimited;
 constexpr int max_panel_block(int) { return 1; }
