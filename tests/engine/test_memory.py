@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -45,3 +46,19 @@ def test_areas_are_zero_and_do_not_overlap(num_slots):
 def test_a_system_without_huge_pages_is_served(monkeypatch):
     monkeypatch.setattr(memory, "ADVICE", None)
     assert zeros_in_huge_pages((2, 2), (5000, 2, 64), torch.float32, CPU).is_contiguous()
+
+
+def test_the_banner_says_whether_the_cache_has_huge_pages(toy_model, monkeypatch):
+    from specserve.engine import description
+    from specserve.testing.engines import make_engine
+
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if setting.exists():
+        said = make_engine(toy_model).description["huge_pages"]
+        assert said.startswith("no" if "[never]" in setting.read_text() else "yes")
+    for given, words in ((True, "yes"), (False, "no (/sys/kernel/mm/transparent_hugepage/enabled); steps are slower")):
+        monkeypatch.setattr(description, "has_huge_pages", lambda address, given=given: given)
+        assert make_engine(toy_model).description["huge_pages"] == words
+    monkeypatch.setattr(description, "has_huge_pages", lambda address: None)
+    assert "huge_pages" not in make_engine(toy_model).description
+    assert "huge_pages" not in make_engine(toy_model, kv_memory="512K").description

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.host_memory import HUGE_PAGE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 MEBIBYTE = 2**20
-HUGE_PAGE = 2 * MEBIBYTE
 ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)
 """None where the system has no huge pages."""
 

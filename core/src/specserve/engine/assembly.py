@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, DraftPlanner, SurvivalEstimates, TargetCosts
+    from specserve.protocols import Drafter, DraftPlanner, KernelSet, SurvivalEstimates, TargetCosts
     from specserve.types import Draft
 
 
@@ -126,12 +126,18 @@ def load_components(
     )
     config = msgspec.structs.replace(config, max_model_len=model.max_model_len)
     host.collect("adapt_model", model=model, config=config)
-    for projection in model.projections.values():
-        projection.seal(kernels.kernels)
+    pack_weights(model, kernels.kernels, on_progress)
     drafters = make_drafters(config, host, model)
     cache = make_cache(config, model, draft_bytes(config, model, drafters))
     attention = make_attention(config, host, model, cache, device, drafters)
     return Components(config, host, device, tokenizer, kernels, model, drafters, cache, attention)
+
+
+def pack_weights(model: DecoderModel, kernels: KernelSet, on_progress: Callable[[str, int, int], None] | None) -> None:
+    for number, projection in enumerate(model.projections.values(), 1):
+        projection.seal(kernels)
+        if on_progress is not None:
+            on_progress("packing weights", number, len(model.projections))
 
 
 def make_parts(c: Components) -> EngineParts:

@@ -17,6 +17,7 @@ from specserve.engine.mailbox import Mailbox
 from specserve.engine.step_thread import StepThread
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
 from specserve.faults import FAULTS
+from specserve.kv.page_toucher import PageToucher
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -49,6 +50,8 @@ class AsyncEngine:
         self.aborting: set[str] = set()
         """Requests whose abort the step thread has yet to run."""
         self.thread = StepThread(self.engine, self.deliver, self.die)
+        self.pages = PageToucher(self.engine.parts.cache.host_areas(), lambda: self.engine.has_work)
+        self.pages.start()
 
     @classmethod
     async def start(
@@ -140,6 +143,7 @@ class AsyncEngine:
             await asyncio.sleep(0.01)
         self.thread.request_stop()
         await asyncio.to_thread(self.thread.join)
+        await asyncio.to_thread(self.pages.stop)
         self.fail_everyone(ShuttingDownError("the server is shutting down before this request was done; try again"))
 
     def deliver(self, opened: list[Mailbox], outputs: list[RequestOutput]) -> None:

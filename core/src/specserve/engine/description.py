@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.host_memory import has_huge_pages
 from specserve.plugins.loaded_plugin import BUILTIN
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from specserve.engine.engine import Engine
     from specserve.engine.roles import OwnedKernels
     from specserve.json_types import JsonObject, JsonValue
+    from specserve.kv.cache import KVCache
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter
 
@@ -37,8 +39,18 @@ def describe(
         "lossless": engine.verifier.lossless,
         "row_invariant": config.device in ROW_INVARIANT_DEVICES and attention.row_invariant,
         "kv_cache_tokens": engine.parts.limits.cache_tokens,
+        **describe_pages(engine.parts.cache),
         "config": config,
     }
+
+
+def describe_pages(cache: KVCache) -> JsonObject:
+    """Whether the system gives huge pages to a cache on the host; empty where there is nothing to say."""
+    areas = cache.host_areas()
+    given = has_huge_pages(areas[0][0]) if areas else None
+    if given is None:
+        return {}
+    return {"huge_pages": "yes" if given else "no (/sys/kernel/mm/transparent_hugepage/enabled); steps are slower"}
 
 
 def describe_graphs(engine: Engine) -> JsonObject:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from specserve.config import parse_bytes
 from specserve.errors import ConfigError
+from specserve.host_memory import free_host_memory
 from specserve.kv.cache import KVCache
 from specserve.kv.slots import num_blocks_for
 
@@ -86,20 +85,4 @@ def free_memory(device: str) -> int:
     """Bytes that an allocation could get now: of the device, or of the host within its control group."""
     if device == "cuda":
         return int(torch.cuda.mem_get_info()[0])
-    free = [host_memory()]
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        if limit != "max":
-            free.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no control group of version 2, or one without a memory controller
-    return max(min(free), 0)
-
-
-def host_memory() -> int:
-    """MemAvailable where the kernel reports it, else half of all memory."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    return free_host_memory()

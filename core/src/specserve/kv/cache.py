@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 
+from specserve.host_memory import HUGE_PAGE
 from specserve.memory import zeros_in_huge_pages
 
 if TYPE_CHECKING:
@@ -76,6 +77,14 @@ class KVCache:
     @staticmethod
     def bytes_per_block(num_layers: int, block_size: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
         return num_layers * 2 * block_size * num_kv_heads * head_dim * dtype.itemsize
+
+    def host_areas(self) -> list[tuple[int, int]]:
+        """Address and bytes of the keys and of the values of each layer, as far as they lie in whole huge pages; empty
+        on another device."""
+        size = self.data[0, 0].numel() * self.data.itemsize // HUGE_PAGE * HUGE_PAGE
+        if self.data.device.type != "cpu" or not size:
+            return []
+        return [(area.data_ptr(), size) for layer in self.data for area in layer]
 
     def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
         """slots: [T] int64; keys, values: [T, kv_heads, head_dim].

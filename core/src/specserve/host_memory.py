@@ -1,0 +1,62 @@
+"""The host's memory: how much is free, and pages that the system allocates before they are written."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+
+HUGE_PAGE = 2 * 2**20
+POPULATE_WRITE = 23
+"""Linux's MADV_POPULATE_WRITE, from 5.14 on, which Python 3.11 has no name for."""
+
+
+def allocate_pages(address: int, size: int) -> bool:
+    """Has the system allocate what is not yet allocated of this memory, and leaves what is in it. False where it
+    cannot: it is too old, or has no memory left. Address and size in whole pages of the system."""
+    if not sys.platform.startswith("linux"):
+        return False
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes, madvise.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int), ctypes.c_int
+    return bool(madvise(address, size, POPULATE_WRITE) == 0)
+
+
+def has_huge_pages(address: int) -> bool | None:
+    """Would the system give huge pages to the memory at this address? None where it does not say. Linux tells by
+    mapping, in /proc/self/smaps."""
+    inside = False
+    try:
+        with Path("/proc/self/smaps").open() as lines:
+            for line in lines:
+                name, _, value = line.partition(" ")
+                if name.endswith(":"):
+                    if inside and name == "THPeligible:":
+                        return value.strip() == "1"
+                else:
+                    begin, _, end = name.partition("-")
+                    inside = int(begin, 16) <= address < int(end, 16)
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def free_host_memory() -> int:
+    """Bytes that an allocation could get now, within the process's control group."""
+    free = [available_memory()]
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        if limit != "max":
+            free.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
+    except (OSError, ValueError):
+        pass  # no control group of version 2, or one without a memory controller
+    return max(min(free), 0)
+
+
+def available_memory() -> int:
+    """MemAvailable where the kernel reports it, else half of all memory."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
