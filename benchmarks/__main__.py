@@ -46,7 +46,7 @@ ALIASES = {"pays": "speculation"}
 FLAGS = {
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
     "kernels": "[--model demo|half-billion|DIR]",
-    "weights": "[--model demo|half-billion|DIR]",
+    "weights": "[--model demo|half-billion|DIR] [--counts N...]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",
     "peers": "[--model DIR] [--counts N...] [--workloads NAME...] [--against PEER...]",

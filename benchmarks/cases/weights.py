@@ -36,32 +36,34 @@ LOSS_TARGET, SPEED_TARGET = 1.005, 1.7
 def run(options: Options) -> Result:
     parser = argparse.ArgumentParser(prog="python -m benchmarks weights")
     parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
-    name = parser.parse_args(options.rest).model
+    parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="concurrent requests")
+    args = parser.parse_args(options.rest)
+    name, counts = args.model, tuple(sorted(args.counts))
     engines = {kind: engine_of(name, options, plugin_options={"cpu": {"weights": kind}}) for kind in KINDS}
     windows = held_out_prompts(next(iter(engines.values())).tokenizer, options.rounds(64, 4), WINDOW)
     losses = {kind: loss(engine, windows) for kind, engine in engines.items()} if name == MODEL else {}
-    prompts = windows[: max(COUNTS)] * (1 + max(COUNTS) // len(windows))
+    prompts = windows * (1 + max(counts) // len(windows))
     variants = {
         f"{kind}, {count}": partial(decode_rate, engine, [prompt[:PROMPT_LEN] for prompt in prompts[:count]])
-        for count in COUNTS
+        for count in counts
         for kind, engine in engines.items()
     }
-    samples = alternate(variants, options.rounds(5, 1))
+    samples = alternate(variants, options.rounds(3, 1))
     median = medians(samples)
     rows, checks = [], []
     for kind in KINDS:
-        of_kind = [median[f"{kind}, {count}"] for count in COUNTS]
-        ratios = [rate / median[f"auto, {count}"] for rate, count in zip(of_kind, COUNTS, strict=True)]
+        of_kind = [median[f"{kind}, {count}"] for count in counts]
+        ratios = [rate / median[f"auto, {count}"] for rate, count in zip(of_kind, counts, strict=True)]
         shown = [f"{rate:.0f} ({ratio:.2f})" for rate, ratio in zip(of_kind, ratios, strict=True)]
         rows.append((kind, f"{losses[kind]:.4f}" if losses else "-", *shown))
-        if kind == "int8":
+        if kind == "int8" and counts[0] == 1:
             checks.append(Check("int8, one request / bfloat16", ratios[0], SPEED_TARGET, False, "x"))
         if kind != "auto" and losses:
             checks.append(Check(f"{kind}, loss / bfloat16", losses[kind] / losses["auto"], LOSS_TARGET, True, "x"))
     megabytes = weight_bytes(engines["auto"].engine.runner.model) / 1e6
     return Result(
         title=f"{name}, {DTYPE}, {options.threads} threads, {engines['auto'].description['kernels']}",
-        columns=("weights", "loss", *(f"tokens/s at {count}" for count in COUNTS)),
+        columns=("weights", "loss", *(f"tokens/s at {count}" for count in counts)),
         rows=rows,
         checks=checks,
         notes=[

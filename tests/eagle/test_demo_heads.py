@@ -46,14 +46,16 @@ def requests(temperature):
 
 
 @cache
-def plain(temperature):
-    return run_requests(make_engine("demo", plugins=("cpu",), dtype="bfloat16").engine, requests(temperature)).tokens()
+def plain(temperature, weights="auto"):
+    settings = {"cpu": {"weights": weights}}
+    engine = make_engine("demo", plugins=("cpu",), plugin_options=settings, dtype="bfloat16").engine
+    return run_requests(engine, requests(temperature)).tokens()
 
 
 @cache
-def drafted(head, temperature):
+def drafted(head, temperature, weights="auto"):
     """The tokens, and the mean acceptance length."""
-    settings = {"eagle": {"model": head, "steps": 3}}
+    settings = {"eagle": {"model": head, "steps": 3}, "cpu": {"weights": weights}}
     engine = make_engine("demo", plugins=("cpu", "eagle"), plugin_options=settings, dtype="bfloat16").engine
     verify_everything(engine)
     result = run_requests(engine, requests(temperature))
@@ -71,3 +73,11 @@ def test_the_tokens_are_those_of_plain_decoding(head, temperature):
 @pytest.mark.parametrize("head", LEAST)
 def test_drafts_are_accepted(head, temperature):
     assert drafted(head, temperature)[1] >= LEAST[head][temperature > 0]
+
+
+@pytest.mark.parametrize("weights", ["int8", "int8-g64"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_weights_of_8_bits_lose_no_drafts(weights, temperature):
+    tokens, length = drafted("demo-eagle3", temperature, weights)
+    assert tokens == plain(temperature, weights)
+    assert length >= LEAST["demo-eagle3"][temperature > 0]
