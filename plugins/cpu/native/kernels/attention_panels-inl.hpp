@@ -113,33 +113,32 @@ INLINE void find_pages(const S* base, const AttentionArgs<S>& args, S* copies, O
                       copies + ptrdiff_t{k} * args.head_dim, offset);
 }
 
-// A part of the pages of the thread's next segment: a page has those of all heads. Missing ones are replaced by a page
-// that is in the processor's cache already.
+// The pages of slots[0, count) of one head, to be prefetched. Missing ones are replaced by a page that is in the
+// processor's cache already.
 template <typename S>
-INLINE void find_next_pages(const S* base, const AttentionArgs<S>& args, const PageTable<S>& current,
-                            PageTable<S>& table) {
-    const KVPrefetch<S>& next = args.next;
+INLINE void find_pages_ahead(const S* base, const int64_t* slots, int count, const AttentionArgs<S>& args,
+                             const PageTable<S>& current, PageTable<S>& table) {
     for (int i = 0; i < kSegmentPages + kPrefetchSlack; ++i) {
-        int number = next.part * kSegmentPages + i, page = number / next.parts, head = number % next.parts;
-        bool exists = i < kSegmentPages && page * kPageSlots < next.count;
-        table.pages[i] = exists ? base + next.slots[page * kPageSlots] / kPageSlots * kPageSlots * args.slot_stride +
-                                      ptrdiff_t{head} * kPageSlots * args.head_dim
-                                : current.pages[0];
+        bool exists = i < kSegmentPages && i * kPageSlots < count;
+        table.pages[i] =
+            exists ? base + slots[i * kPageSlots] / kPageSlots * kPageSlots * args.slot_stride : current.pages[0];
     }
 }
 
+// While keys are multiplied, the values of the same segment are prefetched; while these are, the keys of the next
+// segment. Nothing is fetched earlier: the lines in flight stay few, and what has come is still in the L1 or L2 cache.
 template <typename S>
 static void attend_segment_in_panels(const AttentionArgs<S>& args, PartialAttention out, char* memory) {
     int num_pages = ceil_div(args.num_keys, kPageSlots), value_panels = args.head_dim / kLanes;
     AttentionScratch<S> scratch(args, memory);
-    PageTable<S> current, next;
+    PageTable<S> current, ahead;
     find_pages(args.keys, args, scratch.gathered, key_offset<S>, current);
-    find_next_pages(args.next.keys, args, current, next);
-    gemm_paged<S>(args.queries, args.num_queries, KeyPages<S>{current.pages}, KeyPages<S>{next.pages}, num_pages,
+    find_pages_ahead(args.values, args.slots, args.num_keys, args, current, ahead);
+    gemm_paged<S>(args.queries, args.num_queries, KeyPages<S>{current.pages}, KeyPages<S>{ahead.pages}, num_pages,
                   args.head_dim / kVnni<S>, scratch.scores, {args.head_dim, kSegmentKeys}, scratch.packed);
     softmax_rows(args, scratch, out, [] {});
     find_pages(args.values, args, scratch.gathered, value_offset<S>, current);
-    find_next_pages(args.next.values, args, current, next);
-    gemm_paged<S>(scratch.probs, args.num_queries, ValuePages<S>{current.pages, 0}, ValuePages<S>{next.pages, 0},
+    find_pages_ahead(args.next.keys, args.next.slots, args.next.count, args, current, ahead);
+    gemm_paged<S>(scratch.probs, args.num_queries, ValuePages<S>{current.pages, 0}, ValuePages<S>{ahead.pages, 0},
                   value_panels, num_pages * kPageGroups<S>, out.acc, {kSegmentKeys, args.head_dim}, scratch.packed);
 }

@@ -27,14 +27,12 @@ static void load_kv_by_slot(KVCacheLayer<S> cache, int head, int64_t slot, S* ke
 // time throughout the work: the processor drops prefetches beyond its line fill buffers.
 template <typename S>
 INLINE void prefetch_kv(const AttentionArgs<S>& args, int& num_fetched, int count) {
-    const KVPrefetch<S>& next = args.next;
-    int begin = next.count * next.part / next.parts, num_slots = next.count * (next.part + 1) / next.parts - begin;
-    int end = num_fetched + count < num_slots ? num_fetched + count : num_slots;
+    int end = num_fetched + count < args.next.count ? num_fetched + count : args.next.count;
     for (; num_fetched < end; ++num_fetched) {
-        ptrdiff_t offset = next.slots[begin + num_fetched] * args.slot_stride;
-        for (int i = 0; i < args.head_dim * next.parts; i += 64 / static_cast<int>(sizeof(S))) {
-            __builtin_prefetch(next.keys + offset + i, 0, 2);
-            __builtin_prefetch(next.values + offset + i, 0, 2);
+        ptrdiff_t offset = args.next.slots[num_fetched] * args.slot_stride;
+        for (int i = 0; i < args.head_dim; i += 64 / static_cast<int>(sizeof(S))) {
+            __builtin_prefetch(args.next.keys + offset + i, 0, 2);
+            __builtin_prefetch(args.next.values + offset + i, 0, 2);
         }
     }
 }

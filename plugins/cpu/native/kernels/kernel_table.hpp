@@ -58,15 +58,13 @@ struct KVCacheLayer {
     ptrdiff_t slot_size() const { return ptrdiff_t{num_heads} * head_dim; }
 };
 
-// Keys and values of the thread's next segment, prefetched while it computes this one: those of `parts` heads, by as
-// many calls, each of which takes one part of the segment, all heads of it. So memory is read in its own order.
+// Keys and values of the thread's next segment: prefetched while it computes this one.
 template <typename S>
 struct KVPrefetch {
-    const S* keys;  // of the first of the heads
+    const S* keys;
     const S* values;
     const int64_t* slots;
     int count;
-    int part = 0, parts = 1;
 };
 
 // A tile of queries against one segment of keys, for one KV head.

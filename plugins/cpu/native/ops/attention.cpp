@@ -97,7 +97,10 @@ void Attention<S>::run_tile(const Tile& tile, const Tile* next_tile, const Input
         int next_keys = follower ? segment_keys(*follower, next_segment) : 0;
         if (follower) in.plan.find_slots(*follower, next_segment * kSegmentKeys, next_keys, next_slots);
         for (int h = 0; h < kv_heads; ++h) {
-            KVPrefetch<S> next{in.cache.keys, in.cache.values, next_slots, next_keys, h, kv_heads};
+            KVPrefetch<S> next{in.cache.keys, in.cache.values, next_slots, next_keys};
+            if (h + 1 < kv_heads)
+                next = {in.cache.keys + head_offset(h + 1), in.cache.values + head_offset(h + 1), slots,
+                        segment_keys(tile, s)};
             PartialAttention partial = partial_at(workspace.partial, num_queries);
             attend_segment(tile, h, s, in, workspace, slots, next, partial);
             table_.merge_segments(state(h), partial, num_queries, heads_.head_dim);
