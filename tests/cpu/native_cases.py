@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from hypothesis import settings
+from hypothesis import strategies as st
 
 from specserve_cpu import _native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
+
+    from specserve_cpu.linear import PackedLinear
 
 SETS = _native.instruction_sets()
 DTYPES = (torch.float32, torch.bfloat16)
@@ -52,6 +57,21 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
     assert a.dtype == b.dtype
     words = torch.int16 if a.element_size() == 2 else torch.int32
     return torch.equal(a.contiguous().view(words), b.contiguous().view(words))
+
+
+def check_row_of_linear(
+    make: Callable[[_native.Machine, Tensor, Tensor], PackedLinear], isa: str, dtype: torch.dtype, data: st.DataObject
+) -> None:
+    """A row has the same bits alone and among any others. make: of a weight and a bias."""
+    in_features, out_features = data.draw(st.integers(1, 300), "inputs"), data.draw(st.integers(1, 300), "outputs")
+    rows = data.draw(st.integers(1, 300), "rows")
+    row, seed = data.draw(st.integers(0, rows - 1), "row"), data.draw(st.integers(0, 99), "seed")
+    weight, bias = randn(out_features, in_features, dtype=dtype, seed=seed), randn(out_features, dtype=dtype, seed=seed)
+    x = make_unusual(randn(rows, in_features, dtype=dtype, seed=seed + 1), seed)
+    x[row] = randn(in_features, dtype=dtype, seed=seed + 2)
+    among = make(machine(isa, data.draw(st.sampled_from((1, 2, 3)), "threads")), weight, bias)(x)
+    alone = make(machine(isa), weight, bias)(x[row : row + 1].clone())
+    assert same_bits(among[row : row + 1], alone)
 
 
 def assert_near(got: Tensor, exact: Tensor, error: Tensor | float, dtype: torch.dtype) -> None:

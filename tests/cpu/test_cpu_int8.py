@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,10 +13,10 @@ from native_cases import (
     SETS,
     U_SUM,
     assert_near,
+    check_row_of_linear,
     each_dtype,
     each_set,
     machine,
-    make_unusual,
     many,
     randn,
     same_bits,
@@ -83,16 +84,8 @@ def test_sums_are_near_float64(
 
 
 def check_row(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    in_features, out_features = data.draw(st.integers(1, 300), "inputs"), data.draw(st.integers(1, 300), "outputs")
-    group_size, rows = data.draw(st.sampled_from(GROUPS), "group size"), data.draw(st.integers(1, 300), "rows")
-    row, seed = data.draw(st.integers(0, rows - 1), "row"), data.draw(st.integers(0, 99), "seed")
-    weight, bias = randn(out_features, in_features, dtype=dtype, seed=seed), randn(out_features, dtype=dtype, seed=seed)
-    x = make_unusual(randn(rows, in_features, dtype=dtype, seed=seed + 1), seed)
-    x[row] = randn(in_features, dtype=dtype, seed=seed + 2)
-    threads = data.draw(st.sampled_from((1, 2, 3)), "threads")
-    among = int8_linear(machine(isa, threads), weight, bias, group_size)(x)
-    alone = int8_linear(machine(isa), weight, bias, group_size)(x[row : row + 1].clone())
-    assert same_bits(among[row : row + 1], alone)
+    group_size = data.draw(st.sampled_from(GROUPS), "group size")
+    check_row_of_linear(partial(int8_linear, group_size=group_size), isa, dtype, data)
 
 
 @each_set

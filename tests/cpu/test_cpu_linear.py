@@ -6,7 +6,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from native_cases import U_SUM, assert_near, each_dtype, each_set, machine, make_unusual, many, randn, same_bits, some
+from native_cases import (
+    U_SUM,
+    assert_near,
+    check_row_of_linear,
+    each_dtype,
+    each_set,
+    machine,
+    many,
+    randn,
+    same_bits,
+    some,
+)
 
 from specserve_cpu.kernels import PackedLinear
 
@@ -29,18 +40,7 @@ def test_a_linear_map_is_near_float64(
 
 
 def check_row(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    in_features, out_features = (
-        data.draw(st.integers(1, 200), "in_features"),
-        data.draw(st.integers(1, 100), "out_features"),
-    )
-    rows = data.draw(st.integers(1, 300), "rows")
-    row, seed = data.draw(st.integers(0, rows - 1), "row"), data.draw(st.integers(0, 99), "seed")
-    weight, bias = randn(out_features, in_features, dtype=dtype, seed=seed), randn(out_features, dtype=dtype, seed=seed)
-    x = make_unusual(randn(rows, in_features, dtype=dtype, seed=seed + 1), seed)
-    x[row] = randn(in_features, dtype=dtype, seed=seed + 2)
-    among = PackedLinear(machine(isa, data.draw(st.sampled_from((1, 2)), "threads")), weight, bias)(x)
-    alone = PackedLinear(machine(isa), weight, bias)(x[row : row + 1].clone())
-    assert same_bits(among[row : row + 1], alone)
+    check_row_of_linear(PackedLinear, isa, dtype, data)
 
 
 @each_set

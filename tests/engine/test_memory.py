@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -48,17 +47,21 @@ def test_a_system_without_huge_pages_is_served(monkeypatch):
     assert zeros_in_huge_pages((2, 2), (5000, 2, 64), torch.float32, CPU).is_contiguous()
 
 
-def test_the_banner_says_whether_the_cache_has_huge_pages(toy_model, monkeypatch):
+@pytest.mark.parametrize(("setting", "words"), [
+    ("always [madvise] never", "yes"),
+    ("[always] madvise never", "yes"),
+    ("always madvise [never]", "no ({file}); steps are slower"),
+    (None, None),
+])  # fmt: skip
+def test_the_banner_says_whether_the_cache_has_huge_pages(toy_model, tmp_path, monkeypatch, setting, words):
+    from specserve import host_memory
     from specserve.engine import description
     from specserve.testing.engines import make_engine
 
-    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if setting.exists():
-        said = make_engine(toy_model).description["huge_pages"]
-        assert said.startswith("no" if "[never]" in setting.read_text() else "yes")
-    for given, words in ((True, "yes"), (False, "no (/sys/kernel/mm/transparent_hugepage/enabled); steps are slower")):
-        monkeypatch.setattr(description, "has_huge_pages", lambda address, given=given: given)
-        assert make_engine(toy_model).description["huge_pages"] == words
-    monkeypatch.setattr(description, "has_huge_pages", lambda address: None)
-    assert "huge_pages" not in make_engine(toy_model).description
+    file = tmp_path / "enabled"
+    if setting is not None:
+        file.write_text(setting)
+    for module in (host_memory, description):
+        monkeypatch.setattr(module, "HUGE_PAGE_SETTING", file)
+    assert make_engine(toy_model).description.get("huge_pages") == (words and words.format(file=file))
     assert "huge_pages" not in make_engine(toy_model, kv_memory="512K").description

@@ -161,6 +161,17 @@ def test_tensors_that_do_not_fit_are_refused_by_name(
         load_model(path, kernels=TorchKernels())
 
 
+def test_a_sparsity_config_that_says_dense_changes_nothing(toy_model: Path) -> None:
+    raw = json.loads((toy_model / "config.json").read_text())
+    plain, dense = (
+        parse_config(raw | {"quantization_config": BASE | more}, {}, where="config.json")
+        for more in ({}, {"sparsity_config": {"format": "dense", "ignore": []}})
+    )
+    assert plain == dense
+    assert dense.compression is not None
+    assert dense.compression.group_sizes == (64,)
+
+
 def test_an_engine_serves_them_with_its_default_plugins(toy_model: Path, tmp_path: Path) -> None:
     engine = make_engine(write_compressed(toy_model, tmp_path / "c", group_size=32), default_plugins=True).engine
     assert all(tokens for tokens in run_requests(engine, varied_requests(4)).tokens().values())

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 HUGE_PAGE = 2 * 2**20
+HUGE_PAGE_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 POPULATE_WRITE = 23
 """Linux's MADV_POPULATE_WRITE, from 5.14 on, which Python 3.11 has no name for."""
 
@@ -22,23 +23,13 @@ def allocate_pages(address: int, size: int) -> bool:
     return bool(madvise(address, size, POPULATE_WRITE) == 0)
 
 
-def has_huge_pages(address: int) -> bool | None:
-    """Would the system give huge pages to the memory at this address? None where it does not say. Linux tells by
-    mapping, in /proc/self/smaps."""
-    inside = False
+def has_huge_pages() -> bool | None:
+    """Does the system give huge pages to memory that asks for them? None where it does not say."""
     try:
-        with Path("/proc/self/smaps").open() as lines:
-            for line in lines:
-                name, _, value = line.partition(" ")
-                if name.endswith(":"):
-                    if inside and name == "THPeligible:":
-                        return value.strip() == "1"
-                else:
-                    begin, _, end = name.partition("-")
-                    inside = int(begin, 16) <= address < int(end, 16)
-    except (OSError, ValueError):
-        pass
-    return None
+        setting = HUGE_PAGE_SETTING.read_text()
+    except OSError:
+        return None
+    return "[never]" not in setting
 
 
 def free_host_memory() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.host_memory import has_huge_pages
+from specserve.host_memory import HUGE_PAGE_SETTING, has_huge_pages
 from specserve.plugins.loaded_plugin import BUILTIN
 
 if TYPE_CHECKING:
@@ -46,11 +46,10 @@ def describe(
 
 def describe_pages(cache: KVCache) -> JsonObject:
     """Whether the system gives huge pages to a cache on the host; empty where there is nothing to say."""
-    areas = cache.host_areas()
-    given = has_huge_pages(areas[0][0]) if areas else None
+    given = has_huge_pages() if cache.host_areas() else None
     if given is None:
         return {}
-    return {"huge_pages": "yes" if given else "no (/sys/kernel/mm/transparent_hugepage/enabled); steps are slower"}
+    return {"huge_pages": "yes" if given else f"no ({HUGE_PAGE_SETTING}); steps are slower"}
 
 
 def describe_graphs(engine: Engine) -> JsonObject:

@@ -144,7 +144,8 @@ def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
         return f"strategy {weights.strategy!r} with groups of {weights.group_size}"
     if group.input_activations or group.output_activations:
         return "quantised activations"
-    for name in ("kv_cache_scheme", "sparsity_config", "transform_config"):
-        if value := getattr(config, name):
-            return f"{name} {value}"
-    return ""
+    if config.kv_cache_scheme:
+        return f"kv_cache_scheme {config.kv_cache_scheme}"
+    if config.sparsity_config and config.sparsity_config.get("format") != "dense":
+        return f"sparsity_config {config.sparsity_config}"
+    return f"transform_config {config.transform_config}" if config.transform_config else ""
