@@ -45,7 +45,7 @@ class RandomWeights:
     def __init__(self, path: Path, on_progress: Callable[[int, int], None] | None = None) -> None:
         self.shapes: Mapping[str, tuple[int, ...]] = {}
 
-    def check(self, expected: Mapping[str, tuple[int, ...]]) -> None:
+    def check(self, expected: Mapping[str, tuple[int, ...]], kinds: Mapping[str, tuple[str, ...]]) -> None:
         self.shapes = expected
 
     def take(self, name: str) -> Tensor:

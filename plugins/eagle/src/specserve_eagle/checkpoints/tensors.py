@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import ModelError
-from specserve.models.weights import ITEM_SIZES, Checkpoint
+from specserve.models.weights import FLOATS, Checkpoint
 from specserve_eagle.checkpoints.layout import WITHIN_TARGET, layout_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class HeadCheckpoint(Checkpoint):
         candidates = layout.candidates(canonical)
         for name in candidates:
             if name in self.names:
-                self._check(name, expected.shape, MAP_TYPES.get(canonical, tuple(ITEM_SIZES)))
+                self._check(name, expected.shape, MAP_TYPES.get(canonical, FLOATS))
                 self._found[canonical] = name
                 return
         if expected.required:
