@@ -97,9 +97,10 @@ def test_a_wrong_shape_is_named(tmp_path, form):
     refused(write_head(tmp_path, form, head | {"fc": torch.ones(H, H)}), r"shape \[32, 32\], but config.json says")
 
 
-def test_integer_weights_are_refused(tmp_path):
-    head = random_head("eagle") | {"layers.0.q_proj": torch.ones(H, H, dtype=torch.int8)}
-    refused(write_head(tmp_path, "eagle", head), "has type I8")
+@pytest.mark.parametrize(("dtype", "name"), [(torch.int8, "I8"), (torch.int32, "I32"), (torch.int64, "I64")])
+def test_integer_weights_are_refused(tmp_path, dtype, name):
+    head = random_head("eagle") | {"layers.0.q_proj": torch.ones(H, H, dtype=dtype)}
+    refused(write_head(tmp_path, "eagle", head), f"has type {name}; allowed: F64")
 
 
 def test_floating_point_offsets_are_refused(tmp_path):

@@ -109,7 +109,7 @@ def expected_tensors(
     """The shapes of the checkpoint's tensors, where the weights of some linear maps may be quantised, and the types of
     those that need not be floating point."""
     shapes, kinds = expected_shapes(config), {}
-    for name, shape in expected_shapes(config).items():
+    for name, shape in tuple(shapes.items()):
         stem = name.removesuffix(".weight")
         if config.compression is None or not config.compression.stored(checkpoint.names, stem):
             continue
