@@ -26,7 +26,7 @@ CASES = {
     "startup": "seconds until `plugins list` ends, and until a server is ready",
     "bitrule": "prefill with and without batch invariance",
     "kernels": "a forward pass against memory bandwidth, attention and prefill against plain torch",
-    "weights": "weights of 8 bits against bfloat16: loss on held-out text, decoding speed",
+    "weights": "weights, keys and values of 8 bits against bfloat16: loss on held-out text, decoding speed",
     "growth": "cost of a decode step over context length and concurrent requests",
     "hybrid": "one attention backend alone, and as both halves of a hybrid",
     "lora": "throughput on the base model, under one adapter and under eight",

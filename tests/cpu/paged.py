@@ -6,8 +6,8 @@ import math
 import random
 from typing import TYPE_CHECKING, NamedTuple
 
-import pytest
 import torch
+from kv_layouts import BY_SLOT, LAYOUTS, UNUSED, by_slot, from_layout, in_panels, keep, numbers_of, to_layout
 from native_cases import machine, randn
 
 from specserve_cpu import _native
@@ -39,7 +39,8 @@ class Shape(NamedTuple):
     @property
     def layouts(self) -> tuple[str, ...]:
         """The cache layouts that support it."""
-        return LAYOUTS if self.block_size % 16 == 0 and self.dim % 16 == 0 else (BY_SLOT,)
+        fits = self.block_size % 16 == 0 and self.dim % 16 == 0
+        return tuple(layout for layout in LAYOUTS if fits or not in_panels(layout))
 
 
 class SpanCase(NamedTuple):
@@ -71,32 +72,8 @@ class SpanCase(NamedTuple):
         return [*range(self.start + self.committed), *reversed(branch)]
 
 
-BY_SLOT, PANELS = "by_slot", "panels"
-LAYOUTS = (BY_SLOT, PANELS)
-each_layout = pytest.mark.parametrize("layout", LAYOUTS)
-UNUSED = {BY_SLOT: float("nan"), PANELS: 1e14}
-"""In panels, masked neighbours are multiplied by 0: unused slots must be finite, as the engine keeps them."""
-
-
-def to_panels(cache: Tensor) -> Tensor:
-    """[layers, 2, slots, heads, dim] by slot -> the same shape in panels of sixteen slots."""
-    layers, _, slots, heads, dim = cache.shape
-    step, pages = 4 // cache.itemsize, slots // 16
-    keys = cache[:, 0].view(layers, pages, 16, heads, dim // step, step).permute(0, 1, 3, 4, 2, 5)
-    values = cache[:, 1].view(layers, pages, 16 // step, step, heads, dim // 16, 16).permute(0, 1, 4, 5, 2, 6, 3)
-    return torch.stack([keys.reshape(layers, -1), values.reshape(layers, -1)], 1).view(cache.shape)
-
-
-def from_panels(cache: Tensor) -> Tensor:
-    layers, _, slots, heads, dim = cache.shape
-    step, pages = 4 // cache.itemsize, slots // 16
-    keys = cache[:, 0].view(layers, pages, heads, dim // step, 16, step).permute(0, 1, 4, 2, 3, 5)
-    values = cache[:, 1].view(layers, pages, heads, dim // 16, 16 // step, 16, step).permute(0, 1, 4, 6, 2, 3, 5)
-    return torch.stack([keys.reshape(layers, -1), values.reshape(layers, -1)], 1).view(cache.shape)
-
-
 class Paged:
-    """Requests with shuffled blocks in a cache with UNUSED in all other slots. `cache` is by slot."""
+    """Requests with shuffled blocks in a cache with UNUSED in all other slots. `cache` is what it keeps, by slot."""
 
     def __init__(
         self, shape: Shape, spans: Sequence[SpanCase], dtype: torch.dtype, layout: str = BY_SLOT, seed: int = 0
@@ -106,13 +83,14 @@ class Paged:
         counts = [-(-each.end // size) for each in spans]
         ids = rng.sample(range(sum(counts) + 2), sum(counts))
         self.blocks = [[ids.pop() for _ in range(count)] for count in counts]
-        cache_shape = (2, 2, (sum(counts) + 2) * size, shape.kv_heads, shape.dim)
-        self.cache = torch.full(cache_shape, UNUSED[layout], dtype=dtype)
+        like = keep(torch.zeros(2, 2, 1, shape.kv_heads, shape.dim, dtype=dtype), layout)
+        self.cache = torch.full_like(like.repeat(1, 1, (sum(counts) + 2) * size, 1, 1), UNUSED[layout])
         paths = [[self.slots(i, each.path(row)) for row in range(each.length)] for i, each in enumerate(spans)]
         self.paths = [path for of_request in paths for path in of_request]
         for i, each in enumerate(spans):
             history = self.slots(i, range(each.start))
-            self.cache[:, :, history] = randn(2, 2, len(history), *cache_shape[3:], dtype=dtype, seed=seed + i)
+            numbers = randn(2, 2, len(history), shape.kv_heads, shape.dim, dtype=dtype, seed=seed + i)
+            self.cache[:, :, history] = keep(numbers, layout)
         slots = [self.slots(i, range(each.start, each.end)) for i, each in enumerate(spans)]
         self.new_slots = torch.tensor([slot for of_request in slots for slot in of_request], dtype=torch.int64)
         rows = len(self.paths)
@@ -125,11 +103,9 @@ class Paged:
         return [self.blocks[request][p // size] * size + p % size for p in positions]
 
     def run(self, isa: str, threads: int = 1, layer: int = 1) -> Tensor:
-        if self.layout == BY_SLOT:
-            return self.run_on(attention(isa, threads, self.cache, self.shape, self.layout), layer)
-        panels = to_panels(self.cache)
-        out = self.run_on(attention(isa, threads, panels, self.shape, self.layout), layer)
-        self.cache.copy_(from_panels(panels))
+        cache = to_layout(self.cache, self.layout)
+        out = self.run_on(attention(isa, threads, cache, self.shape, self.layout, self.dtype), layer)
+        self.cache.copy_(from_layout(cache, self.layout))
         return out
 
     def run_on(self, native: _native.float32.PagedAttention, layer: int) -> Tensor:
@@ -144,9 +120,10 @@ class Paged:
         """After `run`: the output of decoding the last token of the row's path, as a sequence in a cache of its own."""
         path = self.paths[row]
         blocks = -(-len(path) // 16)
-        cache = torch.full((1, 2, 16 * blocks, *self.cache.shape[3:]), float("nan"), dtype=self.dtype)
+        layout = by_slot(self.layout)
+        cache = torch.full_like(self.cache[:1, :, :1].repeat(1, 1, 16 * blocks, 1, 1), UNUSED[layout])
         cache[0, :, : len(path) - 1] = self.cache[layer, :, path[:-1]]
-        native = attention(isa, 1, cache, self.shape, BY_SLOT)
+        native = attention(isa, 1, cache, self.shape, layout, self.dtype)
         plan = _native.AttentionPlan(16, native.rows_per_tile)
         plan.add(len(path) - 1, 1, 1, list(range(blocks)), ())
         one, out = slice(row, row + 1), torch.empty_like(self.q[:1])
@@ -157,12 +134,15 @@ class Paged:
     def reference(self, row: int, layer: int = 1) -> tuple[Tensor, Tensor]:
         """In float64: the row's output, and its error if every probability had an error of 1. After `run`."""
         path = self.paths[row][-self.shape.window :]
-        k, v = self.cache[layer, :, path].double().repeat_interleave(self.shape.group, 2)
+        k, v = numbers_of(self.cache[layer, :, path], self.layout).repeat_interleave(self.shape.group, 2)
         q = self.q[row].double()
         probs = (torch.einsum("hd,khd->hk", q, k) * self.shape.scale).softmax(-1)
         return torch.einsum("hk,khd->hd", probs, v), torch.einsum("hk,khd->hd", probs, v.abs())
 
 
-def attention(isa: str, threads: int, cache: Tensor, shape: Shape, layout: str) -> _native.float32.PagedAttention:
-    module = native_module(cache.dtype)
+def attention(
+    isa: str, threads: int, cache: Tensor, shape: Shape, layout: str, dtype: torch.dtype | None = None
+) -> _native.float32.PagedAttention:
+    """dtype: of queries; None: the cache's."""
+    module = native_module(dtype or cache.dtype)
     return module.PagedAttention(machine(isa, threads), cache, layout, shape.num_heads, shape.scale, KEY_LIMIT)

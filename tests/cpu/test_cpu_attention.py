@@ -9,8 +9,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from kv_layouts import (
+    BY_SLOT,
+    BY_SLOT_INT8,
+    PANELS,
+    PANELS_INT8,
+    each_layout,
+    from_layout,
+    has_scales,
+    keep,
+    numbers_of,
+    to_layout,
+)
 from native_cases import SETS, U_SUM, U, assert_near, each_dtype, each_set, make_unusual, many, randn, same_bits, some
-from paged import BY_SLOT, KEY_LIMIT, PANELS, Paged, Shape, SpanCase, attention, each_layout, to_panels
+from paged import KEY_LIMIT, Paged, Shape, SpanCase, attention
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -127,11 +139,24 @@ def test_finite_numbers_are_stored_in_the_rows_slots_and_nowhere_else(
     for x in (paged.k, paged.v):
         x[1, 0, :6] = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e30, -1e30, -0.0])
     paged.run(isa, 2)
-    keys, values = paged.cache[1][:, paged.new_slots[1], 0, :6].float().tolist()
-    assert keys == [0, 0, 0, KEY_LIMIT, -KEY_LIMIT, 0]
-    assert values == [0, 0, 0, *paged.v[1, 0, 3:6].tolist()]
+    keys, values = numbers_of(paged.cache[1][:, paged.new_slots[1], 0], layout)[:, :6].tolist()
+    rounding = 2.0**-22 * has_scales(layout)
+    assert keys == pytest.approx([0, 0, 0, KEY_LIMIT, -KEY_LIMIT, 0], rel=rounding, abs=0)
+    assert values == pytest.approx([0, 0, 0, *paged.v[1, 0, 3:6].tolist()], rel=rounding, abs=0)
     before[1][:, paged.new_slots] = paged.cache[1][:, paged.new_slots]
-    assert same_bits(before, paged.cache)
+    assert torch.equal(before.view(torch.int8), paged.cache.view(torch.int8))
+
+
+@each_set
+@each_dtype
+@pytest.mark.parametrize("layout", [BY_SLOT_INT8, PANELS_INT8])
+def test_integers_and_scales_are_those_of_the_largest_number(isa: str, dtype: torch.dtype, layout: str) -> None:
+    paged = Paged(SHAPES[0], [SpanCase(0, 40), SpanCase(20, 3)], dtype, layout)
+    for x in (paged.k, paged.v):
+        x[3], x[4], x[5, 1] = 0.0, 2.0**-110, 3.0 * 2.0**40
+    paged.run(isa, 2)
+    for kind, x in enumerate((paged.k, paged.v)):
+        assert torch.equal(paged.cache[1, kind, paged.new_slots], keep(x, layout))
 
 
 @each_set
@@ -148,10 +173,10 @@ def test_a_nan_query_changes_its_own_row_only(isa: str, dtype: torch.dtype, layo
 @each_layout
 def test_equal_scores_at_the_key_limit_have_equal_probabilities(isa: str, dtype: torch.dtype, layout: str) -> None:
     paged = Paged(SHAPES[0], [SpanCase(200, 1)], dtype, layout)
-    paged.cache[1, 0, paged.paths[0]], paged.k[:] = KEY_LIMIT, KEY_LIMIT
-    paged.q[:] = 2.0**20
-    paged.cache[1, 1, paged.paths[0]], paged.v[:] = 2.0, 2.0
-    assert (paged.run(isa) == 2.0).all()
+    paged.k[:], paged.v[:], paged.q[:] = KEY_LIMIT, 2.0, 2.0**20
+    paged.cache[1, 0, paged.paths[0]] = keep(paged.k[:1], layout)
+    paged.cache[1, 1, paged.paths[0]] = keep(paged.v[:1], layout)
+    assert ((paged.run(isa).double() / 2.0 - 1.0).abs() <= 2 * U[dtype] * has_scales(layout)).all()
 
 
 @each_dtype
@@ -175,20 +200,21 @@ def test_two_threads_may_call_at_once(dtype: torch.dtype) -> None:
 def test_tokens_move_as_if_all_were_read_before_any_is_written(
     isa: str, dtype: torch.dtype, layout: str, moves: list[tuple[int, int]]
 ) -> None:
-    cache = randn(2, 2, 64, 2, 32, dtype=dtype, seed=len(moves))
+    cache = keep(randn(2, 2, 64, 2, 32, dtype=dtype, seed=len(moves)), layout)
     expected = cache.clone()
     source, target = [move[0] for move in moves], [move[1] for move in moves]
     expected[:, :, target] = cache[:, :, source]
-    stored = to_panels(cache) if layout == PANELS else cache.clone()
-    attention(isa, 1, stored, Shape(kv_heads=2, group=1, dim=32, block_size=16), layout).move_slots(source, target)
-    assert same_bits(stored, to_panels(expected) if layout == PANELS else expected)
+    stored = to_layout(cache, layout)
+    shape = Shape(kv_heads=2, group=1, dim=32, block_size=16)
+    attention(isa, 1, stored, shape, layout, dtype).move_slots(source, target)
+    assert torch.equal(from_layout(stored, layout), expected)
 
 
 @each_set
 @each_dtype
-def test_the_panel_layout_is_as_documented(isa: str, dtype: torch.dtype) -> None:
-    paged, other = (Paged(SHAPES[0], [SpanCase(0, 40), SpanCase(90, 3)], dtype, each) for each in (PANELS, BY_SLOT))
-    other.cache.nan_to_num_(nan=1e14)
-    paged.run(isa, 2)
-    other.run(isa, 1)
-    assert same_bits(paged.cache, other.cache)
+@pytest.mark.parametrize("layouts", [(PANELS, BY_SLOT), (PANELS_INT8, BY_SLOT_INT8)], ids=str)
+def test_panels_hold_what_slots_hold(isa: str, dtype: torch.dtype, layouts: tuple[str, str]) -> None:
+    paged, other = (Paged(SHAPES[0], [SpanCase(0, 40), SpanCase(90, 3)], dtype, each) for each in layouts)
+    used = paged.paths[39] + paged.paths[-1]
+    assert same_bits(paged.run(isa, 2), other.run(isa, 1))
+    assert torch.equal(paged.cache[1][:, used], other.cache[1][:, used])

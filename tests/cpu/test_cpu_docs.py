@@ -101,7 +101,7 @@ async def test_the_server_describes_what_serves(toy_model: Path) -> None:
     assert answer["engine"]["kernels"] == f"cpu-{SETS[0]} (cpu)"
     assert answer["engine"]["attention"] == "cpu_paged (cpu)"
     (entry,) = [entry for entry in answer["data"] if entry["name"] == "cpu"]
-    assert (entry["enabled"], entry["options"]) == (True, {"instruction_set": "auto", "weights": "auto"})
+    assert (entry["enabled"], entry["options"]) == (True, dict.fromkeys(FIELDS, "auto"))
 
 
 def test_the_links_exist() -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from kv_layouts import BY_SLOT, PANELS
 from native_cases import SETS, each_dtype, machine, randn, same_bits
-from paged import BY_SLOT, PANELS, Paged, Shape, SpanCase, attention
+from paged import Paged, Shape, SpanCase, attention
 
 from specserve_cpu import _native
 from specserve_cpu.attention import native_module
@@ -203,7 +204,7 @@ def test_attention_refuses_wrong_arguments(wrong: dict[str, Any], message: str) 
 def test_panels_refuse_wrong_sizes() -> None:
     shape = SHAPE._replace(dim=16)
     cache = torch.zeros(1, 2, 40, 2, 16)
-    with pytest.raises(ValueError, match="layout must be by_slot or panels; got rows"):
+    with pytest.raises(ValueError, match="layout must be by_slot, panels, by_slot-int8 or panels-int8; got rows"):
         attention(FAST, 1, cache, shape, "rows")
     with pytest.raises(ValueError, match="panels need slots and head_dim that are multiples of 16; got 40 and 16"):
         attention(FAST, 1, cache, shape, PANELS)

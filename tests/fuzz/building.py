@@ -67,7 +67,8 @@ def arithmetic_plugins(
     setup = PluginSetup([], {}, processor_plugin(processor))
     if plan.kernels == "cpu":
         setup.names.append("cpu")
-        setup.options["cpu"] = {"instruction_set": instruction_set_of(plan), "weights": plan.cpu_weights}
+        kept = {"weights": plan.cpu_weights, "kv": plan.cpu_kv}
+        setup.options["cpu"] = {"instruction_set": instruction_set_of(plan), **kept}
     if plan.hybrid:
         setup.names.append("hybrid_attn")
         setup.options["hybrid_attn"] = dict(plan.hybrid)
@@ -164,8 +165,9 @@ def attention_of(built: Built) -> dict[str, Any]:
 def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, **fields: Any) -> Built:
     """`fields` are those of EngineConfig."""
     sizes, block_size = read_config(path), fields["block_size"]
-    layers, dtype = sizes.num_layers, getattr(torch, model.dtype)
-    bytes_per_block = KVCache.bytes_per_block(layers, block_size, sizes.num_kv_heads, sizes.head_dim, dtype)
+    is_int8 = setup.options.get("cpu", {}).get("kv") == "int8"
+    head_dim, dtype = (sizes.head_dim + 4, torch.int8) if is_int8 else (sizes.head_dim, getattr(torch, model.dtype))
+    bytes_per_block = KVCache.bytes_per_block(sizes.num_layers, block_size, sizes.num_kv_heads, head_dim, dtype)
     config = EngineConfig(
         model=str(path),
         dtype=model.dtype,

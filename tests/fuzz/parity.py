@@ -44,7 +44,8 @@ def compare_with_transformers(trial: Trial) -> int:
     """How many requests were compared."""
     answered = [each for each in trial.served.last.values() if is_greedy(each.request)][:MOST_REQUESTS]
     engine = trial.plan.engine
-    if not answered or engine.cpu_weights != "auto" or not is_comparable(trial.plan.model, engine.processor):
+    exact = engine.cpu_weights == engine.cpu_kv == "auto"
+    if not answered or not exact or not is_comparable(trial.plan.model, engine.processor):
         return 0
     model = load(trial.files.model)
     if model is None:

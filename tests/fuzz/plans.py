@@ -41,6 +41,7 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     kernels: Literal["torch", "cpu"] = "torch"
     instruction_set: str = "auto"
     cpu_weights: Literal["auto", "int8", "int8-g64"] = "auto"
+    cpu_kv: Literal["auto", "int8"] = "auto"
     """How the native kernels keep the weights of linear maps."""
     threads: int = 1
     attention: str = "auto"
@@ -144,7 +145,8 @@ def load(file: Path) -> Plan:
 def describe(plan: Plan) -> str:
     """One line for a person."""
     model, engine = plan.model, plan.engine
-    kernels = engine.kernels if engine.kernels == "torch" else f"cpu/{engine.instruction_set}/{engine.cpu_weights}"
+    of_cpu = f"cpu/{engine.instruction_set}/{engine.cpu_weights}/{engine.cpu_kv}"
+    kernels = engine.kernels if engine.kernels == "torch" else of_cpu
     attention = engine.attention if engine.hybrid is None else "/".join(engine.hybrid.values())
     drafters = "+".join(engine.drafters) or "no drafters"
     return (

@@ -37,7 +37,15 @@ def draw_engine(rng: random.Random, model: ModelPlan, mode: str) -> EnginePlan:
         }
     if native and model.weights not in NOT_FINITE and rng.random() < 0.3:
         fields["cpu_weights"] = rng.choice(("int8", "int8-g64"))
+    if native and is_paged_everywhere(fields, model) and rng.random() < 0.3:
+        fields["cpu_kv"] = "int8"
     return EnginePlan(**fields)
+
+
+def is_paged_everywhere(fields: dict[str, Any], model: ModelPlan) -> bool:
+    """Whether cpu_paged serves all phases."""
+    backends = {fields["attention"], *(fields.get("hybrid") or {}).values()}
+    return "sdpa" not in backends and (model.dtype == "float32" or model.config.get("head_dim", 32) % 2 == 0)
 
 
 def draw_arithmetic(rng: random.Random, native: bool) -> dict[str, Any]:

@@ -16,8 +16,8 @@ import torch
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.drafts import likeliest_chain
 from specserve.engine.admission import EngineLimits
-from specserve.engine.choose_attention import ChosenAttention, make_attention
-from specserve.engine.connect_drafters import DraftTarget, connect_drafters, draft_bytes
+from specserve.engine.choose_attention import ChosenAttention, choose_attention
+from specserve.engine.connect_drafters import DraftTarget, LayeredDrafter, connect_drafters, draft_bytes, find_layered
 from specserve.engine.description import describe
 from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
@@ -40,7 +40,7 @@ from specserve.engine.roles import (
 )
 from specserve.engine.runner import StepParts
 from specserve.engine.scheduler import Scheduler
-from specserve.engine.size_cache import make_cache
+from specserve.engine.size_cache import CacheShape, make_cache
 from specserve.guards.drafter import GuardedDrafter, unchanged
 from specserve.kv.blocks import BlockPool
 from specserve.memory import keep_freed_memory
@@ -89,6 +89,8 @@ class Components(NamedTuple):
     kernels: OwnedKernels
     model: DecoderModel
     drafters: list[Drafter]
+    layered: list[LayeredDrafter]
+    """Those of the drafters that have layers of their own."""
     cache: KVCache
     attention: ChosenAttention
 
@@ -128,9 +130,11 @@ def load_components(
     host.collect("adapt_model", model=model, config=config)
     pack_weights(model, kernels.kernels, on_progress)
     drafters = make_drafters(config, host, model)
-    cache = make_cache(config, model, draft_bytes(config, model, drafters))
-    attention = make_attention(config, host, model, cache, device, drafters)
-    return Components(config, host, device, tokenizer, kernels, model, drafters, cache, attention)
+    attention = choose_attention(config, host, model, drafters)
+    layered = find_layered(config, host, drafters)
+    cache = make_cache(config, model, CacheShape.of(attention.spec, model.dtype), draft_bytes(config, model, layered))
+    chosen = attention.build(cache, device)
+    return Components(config, host, device, tokenizer, kernels, model, drafters, layered, cache, chosen)
 
 
 def pack_weights(model: DecoderModel, kernels: KernelSet, on_progress: Callable[[str, int, int], None] | None) -> None:
@@ -156,7 +160,7 @@ def make_parts(c: Components) -> EngineParts:
     graphs = draft_graphs_of(runner, metrics)
     bounds_depth = of_plugin is not None and of_plugin.bounds_depth
     target = DraftTarget(c.model, c.kernels.kernels, cache, costs, graphs, bounds_depth)
-    connect_drafters(config, host, c.drafters, target)
+    connect_drafters(config, c.layered, target)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     cache_tokens = cache.num_blocks * cache.block_size
     return EngineParts(

@@ -16,13 +16,13 @@ from specserve.plugins.interface_checks import as_list, check_members, check_typ
 from specserve.protocols import PHASES, AttentionCapabilities, AttentionNeeds, AttentionSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from specserve.config import EngineConfig
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers, GraphMode
+    from specserve.protocols import AttentionBackend, AttentionFactory, Drafter, DraftLayers, GraphMode, KVLayout
 
 FACTORY_PARTS = {"attributes": ("name", "capabilities"), "methods": ("build",)}
 BACKEND_PARTS = {
@@ -41,32 +41,50 @@ class ChosenAttention(NamedTuple):
     """Drafts must not branch: the backend could not keep siblings apart."""
     graphs: tuple[GraphMode, ...]
     """That it states to serve."""
+    layout: KVLayout
 
     @property
     def description(self) -> str:
         cut = "; no tree mask, so drafts are cut to chains" if self.chains_only else ""
-        return f"{self.backend.name} ({self.owner}{cut})"
+        kept = f"; KV cache in {self.layout.dtype}" if self.layout.dtype is not None else ""
+        return f"{self.backend.name} ({self.owner}{cut}{kept})"
 
 
-def make_attention(
-    config: EngineConfig,
-    host: PluginHost,
-    model: DecoderModel,
-    cache: KVCache,
-    device: torch.device,
-    drafters: Sequence[Drafter],
-) -> ChosenAttention:
+class AttentionChoice(NamedTuple):
+    """A backend's factory, before there is a cache: how keys and values lie in it is part of the choice."""
+
+    owner: str
+    factory: AttentionFactory
+    needs: AttentionNeeds
+    spec: AttentionSpec
+
+    def build(self, cache: KVCache, device: torch.device) -> ChosenAttention:
+        dtype = getattr(torch, self.needs.dtype)
+        backend = self.factory.build(self.spec, cache, device, dtype)
+        check(self.owner, backend, BACKEND_PARTS, "AttentionBackend")
+        can = self.factory.capabilities
+        return ChosenAttention(
+            backend,
+            self.owner,
+            can.row_invariant,
+            chains_only=cuts_drafts(can, self.needs),
+            graphs=can.graphs,
+            layout=self.spec.kv_layout,
+        )
+
+
+def choose_attention(
+    config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
+) -> AttentionChoice:
     """Of the target."""
     needs = needs_of(config, model.head_dim, drafts=bool(drafters), trees=has_trees(host, drafters))
     spec = AttentionSpec(
-        model.num_heads, model.num_kv_heads, model.head_dim, model.scale, cache.block_size, model.sliding_windows
+        model.num_heads, model.num_kv_heads, model.head_dim, model.scale, config.block_size, model.sliding_windows
     )
-    return build(host, config, needs, spec, (cache, device))
+    return checked_choice(host, config, needs, spec)
 
 
-def make_draft_attention(
-    config: EngineConfig, host: PluginHost, layers: DraftLayers, cache: KVCache, device: torch.device
-) -> ChosenAttention:
+def choose_draft_attention(config: EngineConfig, host: PluginHost, layers: DraftLayers) -> AttentionChoice:
     """Of a draft model, by the same rules. All its rows are of the phase decode."""
     needs = needs_of(config, layers.head_dim, drafts=False, trees=layers.has_trees)
     first_key = int(layers.reads_hidden)
@@ -76,32 +94,27 @@ def make_draft_attention(
         layers.num_kv_heads,
         layers.head_dim,
         layers.scale,
-        cache.block_size,
+        config.block_size,
         layers.sliding_windows,
         first_key=first_key,
     )
-    return build(host, config, needs, spec, (cache, device))
+    return checked_choice(host, config, needs, spec)
 
 
-def build(
-    host: PluginHost,
-    config: EngineConfig,
-    needs: AttentionNeeds,
-    spec: AttentionSpec,
-    place: tuple[KVCache, torch.device],
-) -> ChosenAttention:
-    """Choose a backend and build it over the cache on the device."""
-    cache, device = place
-    owner, factory = choose(config, host, needs)
+def checked_choice(
+    host: PluginHost, config: EngineConfig, needs: AttentionNeeds, spec: AttentionSpec
+) -> AttentionChoice:
+    """Raises ConfigError where the chosen backend does not fit."""
+    owners, offers = offered(host)
+    owner, factory = choose(config, host, needs, owners, offers)
     if reasons := misfits(factory.capabilities, needs):
         whose = "this configuration" if needs.phases == PHASES else "the layers of a draft model"
         raise ConfigError(f"attention {factory.name} cannot serve {whose}: {'; '.join(reasons)}.")
+    for other in offers.values():
+        check_asked_for(other, factory, needs)
     layout = layout_for(factory.capabilities, needs)
     assert layout is not None, "a backend without a layout is a misfit"
-    backend = factory.build(msgspec.structs.replace(spec, kv_layout=layout), cache, device, cache.data.dtype)
-    check(owner, backend, BACKEND_PARTS, "AttentionBackend")
-    can = factory.capabilities
-    return ChosenAttention(backend, owner, can.row_invariant, cuts_drafts(can, needs), can.graphs)
+    return AttentionChoice(owner, factory, needs, msgspec.structs.replace(spec, kv_layout=layout))
 
 
 def has_trees(host: PluginHost, drafters: Sequence[Drafter]) -> bool:
@@ -121,9 +134,8 @@ def needs_of(config: EngineConfig, head_dim: int, *, drafts: bool, trees: bool) 
     )
 
 
-def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tuple[str, AttentionFactory]:
-    """The owner's name and the backend: --attention's, a plugin's, else the best that fits. A plugin's choice and
-    --attention exclude each other."""
+def offered(host: PluginHost) -> tuple[dict[str, str], dict[str, AttentionFactory]]:
+    """Owners and backends, by the backend's name."""
     owners: dict[str, str] = {}
     offers: dict[str, AttentionFactory] = {}
     for owner, factories in host.collect("attention_backends"):
@@ -135,6 +147,18 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
                     f"Keep one: remove --plugin or pass --no-plugin for {owner} or {owners[factory.name]}."
                 )
             owners[factory.name], offers[factory.name] = owner, factory
+    return owners, offers
+
+
+def choose(
+    config: EngineConfig,
+    host: PluginHost,
+    needs: AttentionNeeds,
+    owners: Mapping[str, str],
+    offers: dict[str, AttentionFactory],
+) -> tuple[str, AttentionFactory]:
+    """The owner's name and the backend: --attention's, a plugin's, else the best that fits. A plugin's choice and
+    --attention exclude each other."""
     selected = host.single("select_attention", available=offers, needs=needs)
     if selected is not None:
         if config.attention != "auto":
@@ -152,6 +176,19 @@ def choose(config: EngineConfig, host: PluginHost, needs: AttentionNeeds) -> tup
     if best is None:
         raise ConfigError(f"--attention auto: {none_fits(offers, needs)}.")
     return owners[best.name], best
+
+
+def check_asked_for(offer: AttentionFactory, chosen: AttentionFactory, needs: AttentionNeeds) -> None:
+    """Raises ConfigError where an option asks for this backend, and the chosen one does not obey it."""
+    ignored = [option for option in offer.capabilities.asked_for if option not in chosen.capabilities.asked_for]
+    if not ignored:
+        return
+    reasons = misfits(offer.capabilities, needs)
+    why = f", and {offer.name} cannot serve: {'; '.join(reasons)}" if reasons else ""
+    raise ConfigError(
+        f"{', '.join(ignored)} is obeyed by attention {offer.name} alone; got attention {chosen.name}{why}. Leave the "
+        f"option at its default, or have {offer.name} chosen."
+    )
 
 
 def check_factory(owner: str, factory: AttentionFactory) -> None:

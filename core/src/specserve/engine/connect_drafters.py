@@ -13,34 +13,44 @@ import torch
 from specserve.draft_models.block_notes import BlockNotes
 from specserve.draft_models.feeds import DraftMemory, scratch_blocks
 from specserve.draft_models.runtime import DraftModelRuntime
-from specserve.engine.choose_attention import make_draft_attention
+from specserve.engine.choose_attention import AttentionChoice, choose_draft_attention
 from specserve.engine.size_cache import CacheShape, DraftBytes, allocate
-from specserve.kv.cache import KVCache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.config import EngineConfig
     from specserve.draft_models.recorded_pass import DraftGraphMaker
+    from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, DraftLayers, KernelSet, ModelDrafter, TargetCosts
 
 
-def shape_of(layers: DraftLayers) -> CacheShape:
-    return CacheShape(len(layers.sliding_windows), layers.num_kv_heads, layers.head_dim)
+class LayeredDrafter(NamedTuple):
+    """A drafter with layers of its own, and the attention over them."""
+
+    drafter: Drafter
+    layers: DraftLayers
+    attention: AttentionChoice
 
 
-def draft_bytes(config: EngineConfig, model: DecoderModel, drafters: Sequence[Drafter]) -> DraftBytes:
+def find_layered(config: EngineConfig, host: PluginHost, drafters: Sequence[Drafter]) -> list[LayeredDrafter]:
+    return [
+        LayeredDrafter(drafter, layers, choose_draft_attention(config, host, layers))
+        for drafter in drafters
+        if (layers := drafter.needs.layers) is not None
+    ]
+
+
+def draft_bytes(config: EngineConfig, model: DecoderModel, layered: Sequence[LayeredDrafter]) -> DraftBytes:
     """What the layers of all drafters take."""
     per_block = fixed = 0
-    for drafter in drafters:
-        if (layers := drafter.needs.layers) is not None:
-            shape = shape_of(layers)
-            keys = KVCache.bytes_per_block(*shape[:1], config.block_size, *shape[1:], model.dtype)
-            state = len(drafter.needs.hidden_layers) * model.hidden_size * model.dtype.itemsize * layers.reads_hidden
-            per_block += keys + state
-            fixed += keys * num_scratch(config, layers)
+    for drafter, layers, attention in layered:
+        keys = CacheShape.of(attention.spec, model.dtype).bytes_per_block(config.block_size)
+        state = len(drafter.needs.hidden_layers) * model.hidden_size * model.dtype.itemsize * layers.reads_hidden
+        per_block += keys + state
+        fixed += keys * num_scratch(config, layers)
     return DraftBytes(per_block, fixed)
 
 
@@ -61,16 +71,14 @@ class DraftTarget(NamedTuple):
     """Whether the planner bounds the depth of chains."""
 
 
-def connect_drafters(config: EngineConfig, host: PluginHost, drafters: Sequence[Drafter], target: DraftTarget) -> None:
+def connect_drafters(config: EngineConfig, layered: Sequence[LayeredDrafter], target: DraftTarget) -> None:
     model, kernels, cache, costs, graphs, depth_is_planned = target
-    for drafter in drafters:
-        if (layers := drafter.needs.layers) is None:
-            continue
+    for drafter, layers, choice in layered:
         num_layers = model.num_layers + 1
         hidden_layers = [layer % num_layers for layer in drafter.needs.hidden_layers]
         num_blocks = cache.num_blocks + num_scratch(config, layers)
-        own = allocate(config, shape_of(layers), num_blocks, model.dtype, model.device)
-        attention = make_draft_attention(config, host, layers, own, model.device)
+        own = allocate(config, CacheShape.of(choice.spec, model.dtype), num_blocks, model.device)
+        attention = choice.build(own, model.device)
         states = None
         if layers.reads_hidden:
             width = len(hidden_layers) * model.hidden_size

@@ -15,6 +15,7 @@ from specserve.kv.slots import num_blocks_for
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.models.decoder import DecoderModel
+    from specserve.protocols import AttentionSpec
 
 SHARE_OF_FREE_MEMORY = 0.25
 
@@ -25,6 +26,18 @@ class CacheShape(NamedTuple):
     num_layers: int
     num_kv_heads: int
     head_dim: int
+    """Elements per head and token."""
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, layers: AttentionSpec, dtype: torch.dtype) -> CacheShape:
+        """Of layers of the model's dtype."""
+        layout = layers.kv_layout
+        kept = dtype if layout.dtype is None else getattr(torch, layout.dtype)
+        return cls(len(layers.sliding_windows), layers.num_kv_heads, layers.head_dim + layout.beside, kept)
+
+    def bytes_per_block(self, block_size: int) -> int:
+        return KVCache.bytes_per_block(self.num_layers, block_size, self.num_kv_heads, self.head_dim, self.dtype)
 
 
 class DraftBytes(NamedTuple):
@@ -37,13 +50,12 @@ class DraftBytes(NamedTuple):
 NO_DRAFT_LAYERS = DraftBytes(0, 0)
 
 
-def make_cache(config: EngineConfig, model: DecoderModel, drafts: DraftBytes = NO_DRAFT_LAYERS) -> KVCache:
+def make_cache(
+    config: EngineConfig, model: DecoderModel, shape: CacheShape, drafts: DraftBytes = NO_DRAFT_LAYERS
+) -> KVCache:
     """The cache of the target's layers; draft layers take their part of the same memory. Raises ConfigError where
     memory is too small."""
-    target = KVCache.bytes_per_block(
-        model.num_layers, config.block_size, model.num_kv_heads, model.head_dim, model.dtype
-    )
-    per_block = target + drafts.per_block
+    per_block = shape.bytes_per_block(config.block_size) + drafts.per_block
     if config.kv_memory is not None:
         num_blocks = (parse_bytes(config.kv_memory) - drafts.fixed) // per_block
     else:
@@ -56,13 +68,10 @@ def make_cache(config: EngineConfig, model: DecoderModel, drafts: DraftBytes = N
             f"the KV cache needs at least two blocks of {per_block} bytes{beside}; got room for {max(num_blocks, 0)}. "
             "Give more with --kv-memory, or choose a smaller --block-size or --max-num-seqs."
         )
-    shape = CacheShape(model.num_layers, model.num_kv_heads, model.head_dim)
-    return allocate(config, shape, num_blocks, model.dtype, model.device)
+    return allocate(config, shape, num_blocks, model.device)
 
 
-def allocate(
-    config: EngineConfig, shape: CacheShape, num_blocks: int, dtype: torch.dtype, device: torch.device
-) -> KVCache:
+def allocate(config: EngineConfig, shape: CacheShape, num_blocks: int, device: torch.device) -> KVCache:
     try:
         return KVCache(
             num_layers=shape.num_layers,
@@ -70,13 +79,13 @@ def allocate(
             block_size=config.block_size,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
-            dtype=dtype,
+            dtype=shape.dtype,
             device=device,
         )
     except RuntimeError as error:  # what torch's allocators raise
-        per_block = KVCache.bytes_per_block(*shape[:1], config.block_size, *shape[1:], dtype)
+        wanted = num_blocks * shape.bytes_per_block(config.block_size)
         raise ConfigError(
-            f"no room for a KV cache of {num_blocks * per_block} bytes; about {free_memory(config.device)} are free. "
+            f"no room for a KV cache of {wanted} bytes; about {free_memory(config.device)} are free. "
             "Choose a smaller --kv-memory."
         ) from error
 

@@ -48,7 +48,8 @@ class KVCache:
     """data: [layers, 2, slots, kv_heads, head_dim], zero at first.
 
     Where the attention backend lays neighbouring slots out in its own way (`AttentionSpec.kv_layout`), it alone reads
-    and writes what is in them; blocks stay what they are.
+    and writes what is in them; blocks stay what they are. dtype and head_dim are those of the layout then: elements of
+    a head, with what the layout keeps beside its numbers.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class KVCache:
         device: torch.device,
     ) -> None:
         self.num_blocks, self.block_size = num_blocks, block_size
-        self.key_limit = min(KEY_LIMIT, torch.finfo(dtype).max)
+        self.key_limit = min(KEY_LIMIT, torch.finfo(dtype).max) if dtype.is_floating_point else KEY_LIMIT
         shape = (num_blocks * block_size, num_kv_heads, head_dim)
         self.data = zeros_in_huge_pages((num_layers, 2), shape, dtype, device)
         by_block = self.data.view(num_layers, 2, num_blocks, block_size * num_kv_heads * head_dim)

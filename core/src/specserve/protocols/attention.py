@@ -30,13 +30,17 @@ class KVLayout(NamedTuple):
     """Neighbouring slots whose numbers are mixed, of which a block must be a multiple."""
     numbers: int = 1
     """A head must be a multiple of so many numbers."""
+    dtype: str | None = None
+    """Of the cache's tensor; None: the model's."""
+    beside: int = 0
+    """So many more elements per token and head, behind its numbers: scales."""
 
     def fits(self, block_size: int, head_dim: int) -> bool:
         return block_size % self.slots == 0 and head_dim % self.numbers == 0
 
 
 BY_SLOT = KVLayout("by_slot")
-"""[slots, kv_heads, head_dim], as `KVCache` reads and writes it."""
+"""[slots, kv_heads, head_dim] of the model's dtype, as `KVCache` reads and writes it."""
 
 
 class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +73,8 @@ class AttentionCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     not empty, it is not chosen, and naming it is an error that says so."""
     made_for: tuple[Phase, ...] = ()
     """Where an automatic choice prefers it."""
+    asked_for: tuple[str, ...] = ()
+    """Options of its plugin that only this backend obeys, as in cpu.kv=int8: the choice of another is then an error."""
 
 
 class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,13 +46,13 @@ template <typename S>
 class PagedAttention {
    public:
     // cache: [layers, 2, slots, KV heads, head_dim], contiguous from the slots on; a layout in panels interleaves
-    // neighbouring slots
+    // neighbouring slots. With scales it is of int8, and a head has their bytes behind its own.
     PagedAttention(std::shared_ptr<Machine> machine, Array cache, const std::string& layout, int num_heads, float scale,
                    float key_limit, int min_key)
-        : machine_(std::move(machine)), cache_(std::move(cache)),
-          data_(checked_data<S>(cache_, "cache", {kAny, 2, kAny, kAny, kAny}, 2)),
-          heads_{num_heads, static_cast<int>(cache_.shape(3)), static_cast<int>(cache_.shape(4))},
-          key_limit_(key_limit), min_key_(min_key), layout_(find_layout(layout)),
+        : machine_(std::move(machine)), cache_(std::move(cache)), layout_(find_layout(layout)), data_(checked_cache()),
+          heads_{num_heads, static_cast<int>(cache_.shape(3)),
+                 static_cast<int>(cache_.shape(4)) - layout_.scale_bytes / layout_.element_bytes},
+          key_limit_(key_limit), min_key_(min_key),
           attention_(kernel_table<S>(machine_->kernels), layout_, heads_, scale, min_key) {
         if (min_key < 0)
             throw std::invalid_argument("min_key must be at least 0; got " + std::to_string(min_key) + ".");
@@ -86,7 +86,7 @@ class PagedAttention {
         nb::gil_scoped_release no_gil;
         if (rows == 0) return;
         std::lock_guard lock(mutex_);
-        KVCacheLayer<S> cache = cache_layer(layer);
+        KVCacheLayer cache = cache_layer(layer);
         attention_.prepare(plan, machine_->pool->size());
         machine_->pool->run(2, [&](ThreadPool::Team& team) {
             team.parallel_for(heads_.num_kv_heads * static_cast<int>(rows), [&](int task) {
@@ -106,20 +106,21 @@ class PagedAttention {
         check_slots(target.data(), static_cast<int64_t>(target.size()), num_slots());
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
-        size_t dim = static_cast<size_t>(heads_.head_dim);
-        std::vector<S> keys(source.size() * dim), values(source.size() * dim);
+        size_t bytes = static_cast<size_t>(layout_.head_bytes(heads_.head_dim));
+        std::vector<char> keys(source.size() * bytes), values(source.size() * bytes);
         for (int layer = 0; layer < num_layers(); ++layer)
             for (int h = 0; h < heads_.num_kv_heads; ++h) {
                 for (size_t i = 0; i < source.size(); ++i)
-                    layout_.load_kv(cache_layer(layer), h, source[i], &keys[i * dim], &values[i * dim]);
+                    layout_.read_slot(cache_layer(layer), h, source[i], &keys[i * bytes], &values[i * bytes]);
                 for (size_t i = 0; i < target.size(); ++i)
-                    layout_.store_kv(&keys[i * dim], &values[i * dim], cache_layer(layer), h, target[i], key_limit_);
+                    layout_.write_slot(&keys[i * bytes], &values[i * bytes], cache_layer(layer), h, target[i]);
             }
     }
 
-    KVCacheLayer<S> cache_layer(int layer) const {
-        S* keys = data_ + layer * cache_.stride(0);
-        return {keys, keys + cache_.stride(1), heads_.num_kv_heads, heads_.head_dim};
+    KVCacheLayer cache_layer(int layer) const {
+        char* keys = data_ + layer * cache_.stride(0) * layout_.element_bytes;
+        return {keys, keys + cache_.stride(1) * layout_.element_bytes, heads_.num_kv_heads, heads_.head_dim,
+                layout_.head_bytes(heads_.head_dim)};
     }
     const KVLayout<S>& layout() const { return layout_; }
     int64_t num_slots() const { return static_cast<int64_t>(cache_.shape(2)); }
@@ -134,16 +135,23 @@ class PagedAttention {
         const KernelTable<S>& table = kernel_table<S>(machine_->kernels);
         if (name == "by_slot") return table.by_slot;
         if (name == "panels") return table.in_panels;
-        throw std::invalid_argument("layout must be by_slot or panels; got " + name + ".");
+        if (name == "by_slot-int8") return table.by_slot_int8;
+        if (name == "panels-int8") return table.in_panels_int8;
+        throw std::invalid_argument("layout must be by_slot, panels, by_slot-int8 or panels-int8; got " + name + ".");
+    }
+    char* checked_cache() const {
+        const std::vector<int64_t> shape{kAny, 2, kAny, kAny, kAny};
+        if (layout_.scale_bytes) return reinterpret_cast<char*>(checked_data<int8_t>(cache_, "cache", shape, 2));
+        return reinterpret_cast<char*>(checked_data<S>(cache_, "cache", shape, 2));
     }
 
     std::shared_ptr<Machine> machine_;
     Array cache_;
-    S* data_;
+    KVLayout<S> layout_;
+    char* data_;
     HeadShape heads_;
     float key_limit_;
     int min_key_;
-    KVLayout<S> layout_;
     std::mutex mutex_;  // calls share the workspaces of attention_
     Attention<S> attention_;
 };

@@ -11,6 +11,7 @@
 #include "kernels/elementwise-inl.hpp"
 #include "kernels/rms_norm-inl.hpp"
 #include "kernels/rope-inl.hpp"
+#include "kernels/kv_elements-inl.hpp"
 #include "kernels/attention-inl.hpp"
 #include "kernels/attention_slots-inl.hpp"
 #include "kernels/attention_panels-inl.hpp"

@@ -3,6 +3,8 @@
 // Segments are aligned: each is the same kSegmentKeys keys of a sequence, counted from its first, and they merge first
 // to last. Scores are chains over head_dim, outputs are chains over the segment's keys, and masked keys have
 // probability exactly 0. So a query's bits depend on its own keys alone.
+//
+// W is what the cache keeps of a number (see kv_elements-inl.hpp).
 
 constexpr float kNegInf = -__builtin_inff(), kLog2E = 1.44269504088896341f;
 
@@ -12,23 +14,36 @@ struct AttentionScratch {
     AttentionScratch(const AttentionArgs<S>& args, char* memory)
         : packed(reinterpret_cast<S*>(memory)), gathered(packed + kSegmentKeys * padded_head_dim(args.head_dim)),
           probs(gathered + kSegmentKeys * padded_head_dim(args.head_dim)),
-          scores(reinterpret_cast<float*>(probs + ptrdiff_t{args.num_queries} * kSegmentKeys)) {}
+          scores(reinterpret_cast<float*>(probs + ptrdiff_t{args.num_queries} * kSegmentKeys)),
+          key_scales(scores + ptrdiff_t{args.num_queries} * kSegmentKeys), value_scales(key_scales + kSegmentKeys) {}
 
-    S* packed;      // keys, then values, as contiguous panels
-    S* gathered;    // keys, then values, of slots that are no whole page
-    S* probs;       // [num_queries][kSegmentKeys], unnormalized
-    float* scores;  // [num_queries][kSegmentKeys]
+    S* packed;            // keys, then values, as contiguous panels
+    S* gathered;          // keys, then values, of slots that are no whole page, or widened
+    S* probs;             // [num_queries][kSegmentKeys], unnormalized
+    float* scores;        // [num_queries][kSegmentKeys]
+    float* key_scales;    // [kSegmentKeys], where the cache has scales
+    float* value_scales;  // [kSegmentKeys]
 };
 
-// Unnormalized softmax of one query's scores, in base 2: probs[k] = 2^(score - row_max) for keys in [low, high), and 0
-// for the others of the first `padded_keys`.
-template <typename S>
-INLINE void softmax_row(const float* scores, float scale, int low, int high, int padded_keys, S* probs, float* row_max,
-                        float* row_sum) {
+// The keys of a segment that a query sees, [low, high), of `padded`.
+struct VisibleKeys {
+    int low, high, padded;
+};
+
+// Unnormalized softmax of one query's scores, in base 2: probs[k] = 2^(score - row_max) for keys that it sees, times
+// the scale of the key's value, and 0 for the others. row_sum: of the probabilities without scales.
+template <typename W, typename S>
+INLINE void softmax_row(const AttentionScratch<S>& scratch, int query, float scale, VisibleKeys keys,
+                        PartialAttention out) {
+    const float* scores = scratch.scores + ptrdiff_t{query} * kSegmentKeys;
+    S* probs = scratch.probs + ptrdiff_t{query} * kSegmentKeys;
+    int low = keys.low, high = keys.high;
     Vec max_lanes = splat(kNegInf), log2_scale = splat(scale * kLog2E);
     Vec masked[kSegmentKeys / kLanes];
-    for (int k = 0; k < padded_keys; k += kLanes) {
-        masked[k / kLanes] = mul(load(scores + k), log2_scale);
+    for (int k = 0; k < keys.padded; k += kLanes) {
+        Vec key_scale = log2_scale;
+        if constexpr (kScaleBytes<W> > 0) key_scale = mul(load(scratch.key_scales + k), log2_scale);
+        masked[k / kLanes] = mul(load(scores + k), key_scale);
         // most queries see all keys of most segments
         if (k < low)
             masked[k / kLanes] =
@@ -38,23 +53,28 @@ INLINE void softmax_row(const float* scores, float scale, int low, int high, int
     }
     float max_score = reduce_max(max_lanes);
     Vec sums = zeros();
-    for (int k = 0; k < padded_keys; k += kLanes) {
-        Vec prob = round_to(exp2_nonpositive(sub(masked[k / kLanes], splat(max_score))), probs);
-        sums = add(sums, prob);
-        store(probs + k, prob);
+    for (int k = 0; k < keys.padded; k += kLanes) {
+        Vec prob = exp2_nonpositive(sub(masked[k / kLanes], splat(max_score)));
+        if constexpr (kScaleBytes<W> > 0) {
+            sums = add(sums, prob);
+            store(probs + k, mul(prob, load(scratch.value_scales + k)));
+        } else {
+            prob = round_to(prob, probs);
+            sums = add(sums, prob);
+            store(probs + k, prob);
+        }
     }
-    *row_max = max_score;
-    *row_sum = reduce_sum(sums);
+    out.row_max[query] = max_score;
+    out.row_sum[query] = reduce_sum(sums);
 }
 
 // All queries; calls `before_row` before each.
-template <typename S, typename Callback>
+template <typename W, typename S, typename Callback>
 INLINE void softmax_rows(const AttentionArgs<S>& args, const AttentionScratch<S>& scratch, PartialAttention out,
                          Callback before_row) {
-    int padded_keys = ceil_div(args.num_keys, kLanes) * kLanes;
+    int padded = ceil_div(args.num_keys, kLanes) * kLanes;
     for (int q = 0; q < args.num_queries; ++q) {
         before_row();
-        S* probs = scratch.probs + ptrdiff_t{q} * kSegmentKeys;
         int high = args.kv_lens[q] - args.first_key, low = args.window ? high - args.window : 0;
         high = high < args.num_keys ? high : args.num_keys;
         if (low < args.min_key - args.first_key) low = args.min_key - args.first_key;
@@ -62,11 +82,10 @@ INLINE void softmax_rows(const AttentionArgs<S>& args, const AttentionScratch<S>
         if (low >= high) {  // all keys are masked: `merge_segments` skips the query
             out.row_max[q] = kNegInf;
             out.row_sum[q] = 0.0f;
-            for (int k = 0; k < padded_keys; k += kLanes) store(probs + k, zeros());
+            for (int k = 0; k < padded; k += kLanes) store(scratch.probs + ptrdiff_t{q} * kSegmentKeys + k, zeros());
             continue;
         }
-        softmax_row(scratch.scores + ptrdiff_t{q} * kSegmentKeys, args.scale, low, high, padded_keys, probs,
-                    out.row_max + q, out.row_sum + q);
+        softmax_row<W>(scratch, q, args.scale, {low, high, padded}, out);
     }
 }
 

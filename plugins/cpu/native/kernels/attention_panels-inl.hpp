@@ -2,7 +2,8 @@
 // step, except at the ends of draft tree branches, whose keys do not fill pages.
 //
 // A head's page of keys is one panel, [K group of head_dim][16 slots][kVnni]; its page of values is a part of every
-// panel, [panel of head_dim][K group of slots][16][kVnni]. head_dim is a multiple of 16.
+// panel, [panel of head_dim][K group of slots][16][kVnni]. Integers are in the order of 8-bit weights, with
+// [kVnni][16] at the end, and the sixteen scales of their slots follow the page. head_dim is a multiple of 16.
 
 constexpr int kPageSlots = kLanes;
 constexpr int kSegmentPages = kSegmentKeys / kPageSlots;
@@ -11,29 +12,29 @@ template <typename S>
 constexpr int kPageGroups = kPageSlots / kVnni<S>;  // K groups of a page of values
 
 // The addresses of a segment's pages.
-template <typename S>
+template <typename W>
 struct PageTable {
-    const S* pages[kSegmentPages + kPrefetchSlack];
+    const W* pages[kSegmentPages + kPrefetchSlack];
 };
 
 // Views for gemm_paged (see gemm-inl.hpp). A page of keys is a panel.
-template <typename S>
+template <typename S, typename W = S>
 struct KeyPages {
     static constexpr int kContiguousGroups = kUnlimited;
-    const S* const* pages;
+    const W* const* pages;
 
-    const S* at(int page, int k_group) const { return pages[page] + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
+    const W* at(int page, int k_group) const { return pages[page] + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
     KeyPages from(int page) const { return {pages + page}; }
 };
 
 // A page of values has kPageGroups K groups of every panel.
-template <typename S>
+template <typename S, typename W = S>
 struct ValuePages {
     static constexpr int kContiguousGroups = kPageGroups<S>;
-    const S* const* pages;
+    const W* const* pages;
     int first_panel;
 
-    const S* at(int panel, int k_group) const {
+    const W* at(int panel, int k_group) const {
         int page = k_group / kPageGroups<S>, page_group = k_group % kPageGroups<S>;
         return pages[page] + ptrdiff_t{first_panel + panel} * kPageSlots * kLanes +
                ptrdiff_t{page_group} * kLanes * kVnni<S>;
@@ -41,104 +42,187 @@ struct ValuePages {
     ValuePages from(int panel) const { return {pages, first_panel + panel}; }
 };
 
-// The offset of element d of a slot's key or value in its page.
+// Where element d of a slot's key or value lies in its page; kRun elements follow each other there.
+template <typename S, typename W>
+struct PageOffsets {
+    static constexpr int kRun = kVnni<S>;
+    static ptrdiff_t key(int64_t slot, int d) {
+        return ptrdiff_t{d / kVnni<S>} * kPageSlots * kVnni<S> + slot % kPageSlots * kVnni<S> + d % kVnni<S>;
+    }
+    static ptrdiff_t value(int64_t slot, int d) {
+        ptrdiff_t page_slot = slot % kPageSlots;
+        return ptrdiff_t{d / kLanes} * kPageSlots * kLanes + page_slot / kVnni<S> * kLanes * kVnni<S> +
+               d % kLanes * kVnni<S> + page_slot % kVnni<S>;
+    }
+};
 template <typename S>
-INLINE ptrdiff_t key_offset(int64_t slot, int d) {
-    return ptrdiff_t{d / kVnni<S>} * kPageSlots * kVnni<S> + slot % kPageSlots * kVnni<S> + d % kVnni<S>;
-}
-template <typename S>
-INLINE ptrdiff_t value_offset(int64_t slot, int d) {
-    ptrdiff_t page_slot = slot % kPageSlots;
-    return ptrdiff_t{d / kLanes} * kPageSlots * kLanes + page_slot / kVnni<S> * kLanes * kVnni<S> +
-           d % kLanes * kVnni<S> + page_slot % kVnni<S>;
-}
+struct PageOffsets<S, Int8<S>> {
+    static constexpr int kRun = 1;
+    static ptrdiff_t key(int64_t slot, int d) { return ptrdiff_t{d} * kPageSlots + slot % kPageSlots; }
+    static ptrdiff_t value(int64_t slot, int d) {
+        return ptrdiff_t{d / kLanes} * kPageSlots * kLanes + slot % kPageSlots * kLanes + d % kLanes;
+    }
+};
 
-// Stores the lanes kVnni elements apart. A vec file may have a faster overload.
-template <typename S>
-INLINE void store_strided(S* p, Vec x) {
-    S lanes[kLanes];
-    store(lanes, x);
-    for (int i = 0; i < kLanes; ++i) p[kVnni<S> * i] = lanes[i];
-}
+// A head's page of keys or of values in the cache: its elements, then the scales of its slots.
+template <typename W>
+class HeadPage {
+   public:
+    HeadPage(char* base, KVCacheLayer cache, int head, int64_t slot)
+        : elements(reinterpret_cast<W*>(base + slot / kPageSlots * kPageSlots * cache.slot_bytes() +
+                                        head * cache.head_bytes * kPageSlots)),
+          scales_(reinterpret_cast<char*>(elements + ptrdiff_t{cache.head_dim} * kPageSlots)) {}
 
-template <typename S>
-INLINE ptrdiff_t page_offset(KVCacheLayer<S> cache, int head, int64_t slot) {
-    return slot / kPageSlots * kPageSlots * cache.slot_size() + ptrdiff_t{head} * cache.head_dim * kPageSlots;
-}
+    char* scale(int64_t slot) const { return scales_ + slot % kPageSlots * kScaleBytes<W>; }
 
-template <typename S>
-static void store_kv_in_panels(const S* key, const S* value, KVCacheLayer<S> cache, int head, int64_t slot,
+    W* const elements;
+
+   private:
+    char* scales_;
+};
+
+template <typename S, typename W>
+static void store_kv_in_panels(const S* key, const S* value, KVCacheLayer cache, int head, int64_t slot,
                                float key_limit) {
-    ptrdiff_t page = page_offset(cache, head, slot);
-    alignas(64) S lanes[kLanes];
+    HeadPage<W> keys(cache.keys, cache, head, slot), values(cache.values, cache, head, slot);
+    KeptNumbers<S, W> kept_key(key, cache.head_dim, key_limit), kept_value(value, cache.head_dim, __builtin_inff());
+    using Offsets = PageOffsets<S, W>;
+    alignas(64) W lanes[kLanes];
     for (int d = 0; d < cache.head_dim; d += kLanes) {
-        store(lanes, clamp_finite(load(key + d), splat(key_limit)));
-        for (int i = 0; i < kLanes; i += kVnni<S>)
-            __builtin_memcpy(cache.keys + page + key_offset<S>(slot, d + i), lanes + i, kVnni<S> * sizeof(S));
-        store_strided(cache.values + page + value_offset<S>(slot, d),
-                      clamp_finite(load(value + d), splat(__builtin_inff())));
+        kept_key.store_at(lanes, d, kLanes);
+        for (int i = 0; i < kLanes; i += Offsets::kRun)
+            __builtin_memcpy(keys.elements + Offsets::key(slot, d + i), lanes + i, Offsets::kRun * sizeof(W));
+        kept_value.store_in_panel(values.elements + Offsets::value(slot, d), d);
     }
+    float key_scale = kept_key.scale(), value_scale = kept_value.scale();
+    __builtin_memcpy(keys.scale(slot), &key_scale, kScaleBytes<W>);
+    __builtin_memcpy(values.scale(slot), &value_scale, kScaleBytes<W>);
 }
 
-template <typename S>
-static void load_kv_from_panels(KVCacheLayer<S> cache, int head, int64_t slot, S* key, S* value) {
-    ptrdiff_t page = page_offset(cache, head, slot);
+// Copies of a head's key and value in a slot: elements in order, then the scale.
+template <typename S, typename W>
+static void read_slot_in_panels(KVCacheLayer cache, int head, int64_t slot, char* key, char* value) {
+    HeadPage<W> keys(cache.keys, cache, head, slot), values(cache.values, cache, head, slot);
+    W *to_key = reinterpret_cast<W*>(key), *to_value = reinterpret_cast<W*>(value);
     for (int d = 0; d < cache.head_dim; ++d) {
-        key[d] = cache.keys[page + key_offset<S>(slot, d)];
-        value[d] = cache.values[page + value_offset<S>(slot, d)];
+        to_key[d] = keys.elements[PageOffsets<S, W>::key(slot, d)];
+        to_value[d] = values.elements[PageOffsets<S, W>::value(slot, d)];
     }
+    __builtin_memcpy(to_key + cache.head_dim, keys.scale(slot), kScaleBytes<W>);
+    __builtin_memcpy(to_value + cache.head_dim, values.scale(slot), kScaleBytes<W>);
+}
+template <typename S, typename W>
+static void write_slot_in_panels(const char* key, const char* value, KVCacheLayer cache, int head, int64_t slot) {
+    HeadPage<W> keys(cache.keys, cache, head, slot), values(cache.values, cache, head, slot);
+    const W *of_key = reinterpret_cast<const W*>(key), *of_value = reinterpret_cast<const W*>(value);
+    for (int d = 0; d < cache.head_dim; ++d) {
+        keys.elements[PageOffsets<S, W>::key(slot, d)] = of_key[d];
+        values.elements[PageOffsets<S, W>::value(slot, d)] = of_value[d];
+    }
+    __builtin_memcpy(keys.scale(slot), of_key + cache.head_dim, kScaleBytes<W>);
+    __builtin_memcpy(values.scale(slot), of_value + cache.head_dim, kScaleBytes<W>);
 }
 
-// The page of slots[0, count): in the cache if they are its first slots, else gathered into `copy`.
-template <typename S, typename Offset>
-INLINE const S* find_page(const S* base, const int64_t* slots, int count, const AttentionArgs<S>& args, S* copy,
-                          Offset offset) {
-    ptrdiff_t page_size = kPageSlots * args.slot_stride;
-    // slots ascend within a block, so the first and the last suffice
-    if (slots[0] % kPageSlots == 0 && slots[count - 1] == slots[0] + count - 1)
-        return base + slots[0] / kPageSlots * page_size;
-    for (int i = 0; i < kPageSlots; ++i) {
-        int64_t slot = slots[i < count ? i : count - 1];
-        const S* page = base + slot / kPageSlots * page_size;
-        for (int d = 0; d < args.head_dim; ++d) copy[offset(i, d)] = page[offset(slot, d)];
-    }
-    return copy;
-}
+// The pages of one head's keys or values. base: its first page in the cache.
+template <typename S, typename W>
+class HeadPages {
+   public:
+    HeadPages(const char* base, const AttentionArgs<S>& args)
+        : base_(base), page_bytes_(kPageSlots * args.slot_bytes), head_dim_(args.head_dim) {}
 
-template <typename S, typename Offset>
-INLINE void find_pages(const S* base, const AttentionArgs<S>& args, S* copies, Offset offset, PageTable<S>& table) {
-    for (int k = 0, page = 0; k < args.num_keys; k += kPageSlots, ++page)
+    const W* page_of(int64_t slot) const { return reinterpret_cast<const W*>(base_ + slot / kPageSlots * page_bytes_); }
+    const float* scales(const W* page) const {
+        return reinterpret_cast<const float*>(page + ptrdiff_t{head_dim_} * kPageSlots);
+    }
+
+    // The page of slots[0, count): in the cache if they are its first slots, else gathered into `copy`. scales: gets
+    // sixteen, of which those behind `count` are finite.
+    template <typename Offset>
+    const W* find(const int64_t* slots, int count, Offset offset, W* copy, float* scales_out) const {
+        // slots ascend within a block, so the first and the last suffice
+        if (slots[0] % kPageSlots == 0 && slots[count - 1] == slots[0] + count - 1) {
+            const W* page = page_of(slots[0]);
+            __builtin_memcpy(scales_out, scales(page), kPageSlots * kScaleBytes<W>);
+            return page;
+        }
+        for (int i = 0; i < kPageSlots; ++i) {
+            int64_t slot = slots[i < count ? i : count - 1];
+            const W* page = page_of(slot);
+            for (int d = 0; d < head_dim_; ++d) copy[offset(i, d)] = page[offset(slot, d)];
+            __builtin_memcpy(scales_out + i, scales(page) + slot % kPageSlots, kScaleBytes<W>);
+        }
+        return copy;
+    }
+
+   private:
+    const char* base_;
+    ptrdiff_t page_bytes_;
+    int head_dim_;
+};
+
+template <typename S, typename W, typename Offset>
+INLINE void find_pages(const char* base, const AttentionArgs<S>& args, Offset offset, W* copies, float* scales,
+                       PageTable<W>& table) {
+    HeadPages<S, W> pages(base, args);
+    for (int k = 0, page = 0; k < args.num_keys; k += kPageSlots, ++page) {
+        int count = args.num_keys - k < kPageSlots ? args.num_keys - k : kPageSlots;
         table.pages[page] =
-            find_page(base, args.slots + k, args.num_keys - k < kPageSlots ? args.num_keys - k : kPageSlots, args,
-                      copies + ptrdiff_t{k} * args.head_dim, offset);
+            pages.find(args.slots + k, count, offset, copies + ptrdiff_t{k} * args.head_dim, scales + k);
+    }
 }
 
-// The pages of slots[0, count) of one head, to be prefetched. Missing ones are replaced by a page that is in the
-// processor's cache already.
-template <typename S>
-INLINE void find_pages_ahead(const S* base, const int64_t* slots, int count, const AttentionArgs<S>& args,
-                             const PageTable<S>& current, PageTable<S>& table) {
+// The pages of slots[0, count) of one head, to be prefetched; their scales are prefetched here. Missing ones are
+// replaced by a page that is in the processor's cache already.
+template <typename S, typename W>
+INLINE void find_pages_ahead(const char* base, const int64_t* slots, int count, const AttentionArgs<S>& args,
+                             const PageTable<W>& current, PageTable<W>& table) {
+    HeadPages<S, W> pages(base, args);
     for (int i = 0; i < kSegmentPages + kPrefetchSlack; ++i) {
         bool exists = i < kSegmentPages && i * kPageSlots < count;
-        table.pages[i] =
-            exists ? base + slots[i * kPageSlots] / kPageSlots * kPageSlots * args.slot_stride : current.pages[0];
+        table.pages[i] = exists ? pages.page_of(slots[i * kPageSlots]) : current.pages[0];
+        if constexpr (kScaleBytes<W> > 0)
+            if (exists) __builtin_prefetch(pages.scales(table.pages[i]), 0, 2);
     }
+}
+
+// out = x * w for panels in pages; `next`: as many panels, to be prefetched. scratch: as large as the panels, of S.
+template <typename S, template <typename, typename> class Pages>
+INLINE void multiply_pages(const S* x, int rows, Pages<S, S> w, Pages<S, S> next, int panels, int k_groups, float* out,
+                           RowStrides strides, S* scratch) {
+    gemm_paged<S>(x, rows, w, next, panels, k_groups, out, strides, scratch);
+}
+// Integers are widened in registers or, for many rows, in memory.
+template <typename S, template <typename, typename> class Pages>
+INLINE void multiply_pages(const S* x, int rows, Pages<S, Int8<S>> w, Pages<S, Int8<S>> next, int panels, int k_groups,
+                           float* out, RowStrides strides, S* scratch) {
+    if constexpr (kDirectRows<S> > 0)
+        if (rows <= kDirectRows<S>) return gemm_paged<S>(x, rows, w, next, panels, k_groups, out, strides, scratch);
+    constexpr int kGroupSize = kLanes * kVnni<S>;
+    for (int p = 0; p < panels; ++p)
+        for (int g = 0; g < k_groups; ++g) {
+            __builtin_prefetch(next.at(p, g), 0, 2);
+            widen_weights(w.at(p, g), scratch + (ptrdiff_t{p} * k_groups + g) * kGroupSize);
+        }
+    Panels<S> wide{scratch, ptrdiff_t{k_groups} * kGroupSize};
+    gemm<S>(x, rows, wide, panels, k_groups, out, strides, wide);
 }
 
 // While keys are multiplied, the values of the same segment are prefetched; while these are, the keys of the next
 // segment. Nothing is fetched earlier: the lines in flight stay few, and what has come is still in the L1 or L2 cache.
-template <typename S>
+template <typename S, typename W>
 static void attend_segment_in_panels(const AttentionArgs<S>& args, PartialAttention out, char* memory) {
     int num_pages = ceil_div(args.num_keys, kPageSlots), value_panels = args.head_dim / kLanes;
     AttentionScratch<S> scratch(args, memory);
-    PageTable<S> current, ahead;
-    find_pages(args.keys, args, scratch.gathered, key_offset<S>, current);
+    W* copies = reinterpret_cast<W*>(scratch.gathered);
+    PageTable<W> current{}, ahead;
+    find_pages(args.keys, args, PageOffsets<S, W>::key, copies, scratch.key_scales, current);
     find_pages_ahead(args.values, args.slots, args.num_keys, args, current, ahead);
-    gemm_paged<S>(args.queries, args.num_queries, KeyPages<S>{current.pages}, KeyPages<S>{ahead.pages}, num_pages,
-                  args.head_dim / kVnni<S>, scratch.scores, {args.head_dim, kSegmentKeys}, scratch.packed);
-    softmax_rows(args, scratch, out, [] {});
-    find_pages(args.values, args, scratch.gathered, value_offset<S>, current);
+    multiply_pages(args.queries, args.num_queries, KeyPages<S, W>{current.pages}, KeyPages<S, W>{ahead.pages},
+                   num_pages, args.head_dim / kVnni<S>, scratch.scores, {args.head_dim, kSegmentKeys}, scratch.packed);
+    find_pages(args.values, args, PageOffsets<S, W>::value, copies, scratch.value_scales, current);
+    softmax_rows<W>(args, scratch, out, [] {});
     find_pages_ahead(args.next.keys, args.next.slots, args.next.count, args, current, ahead);
-    gemm_paged<S>(scratch.probs, args.num_queries, ValuePages<S>{current.pages, 0}, ValuePages<S>{ahead.pages, 0},
-                  value_panels, num_pages * kPageGroups<S>, out.acc, {kSegmentKeys, args.head_dim}, scratch.packed);
+    multiply_pages(scratch.probs, args.num_queries, ValuePages<S, W>{current.pages, 0},
+                   ValuePages<S, W>{ahead.pages, 0}, value_panels, num_pages * kPageGroups<S>, out.acc,
+                   {kSegmentKeys, args.head_dim}, scratch.packed);
 }

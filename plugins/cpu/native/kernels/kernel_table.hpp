@@ -49,20 +49,19 @@ struct RopeAngles {
 };
 
 // The keys and values of one layer in the cache; a slot holds one token.
-template <typename S>
 struct KVCacheLayer {
-    S* keys;  // null if another attention backend owns the cache
-    S* values;
+    char* keys;  // null if another attention backend owns the cache
+    char* values;
     int num_heads, head_dim;
+    ptrdiff_t head_bytes;  // of a head's key, or of its value: `KVLayout::head_bytes`
 
-    ptrdiff_t slot_size() const { return ptrdiff_t{num_heads} * head_dim; }
+    ptrdiff_t slot_bytes() const { return num_heads * head_bytes; }
 };
 
 // Keys and values of the thread's next segment: prefetched while it computes this one.
-template <typename S>
 struct KVPrefetch {
-    const S* keys;
-    const S* values;
+    const char* keys;
+    const char* values;
     const int64_t* slots;
     int count;
 };
@@ -75,14 +74,14 @@ struct AttentionArgs {
     int window;          // sliding window: it sees only the last so many of them; 0 for all
     int min_key;         // keys before this position of the sequence are hidden
     int num_queries;
-    const S* keys;  // the KV head's first element in the layer's cache
-    const S* values;
+    const char* keys;  // of the KV head in the layer's cache: of the first slot, or of the first page
+    const char* values;
     const int64_t* slots;     // [num_keys]
-    ptrdiff_t slot_stride;    // elements from one slot to the next
+    ptrdiff_t slot_bytes;     // from one slot to the next; a page has as many times more as it has slots
     int first_key, num_keys;  // the segment's position in the sequence, and its size
     int head_dim;
     float scale;
-    KVPrefetch<S> next;
+    KVPrefetch next;
 };
 
 // Unnormalized attention output over some segments, with the state of the online softmax.
@@ -95,12 +94,18 @@ struct PartialAttention {
 // How keys and values lie in the cache.
 template <typename S>
 struct KVLayout {
-    int page_slots;  // neighbouring slots whose elements are interleaved
+    int page_slots;     // neighbouring slots whose elements are interleaved
+    int element_bytes;  // of a number: of S, or of an integer that is multiplied by a scale
+    int scale_bytes;    // of the scale of a key, or of a value; 0 if there is none
     // Writes one token of one KV head. The cache holds finite numbers only: a masked key has probability 0, and
     // 0 * NaN is NaN.
-    void (*store_kv)(const S* key, const S* value, KVCacheLayer<S>, int head, int64_t slot, float key_limit);
-    void (*load_kv)(KVCacheLayer<S>, int head, int64_t slot, S* key, S* value);
+    void (*store_kv)(const S* key, const S* value, KVCacheLayer, int head, int64_t slot, float key_limit);
+    // Copies one token of one KV head to and from memory, `head_bytes` for the key and as many for the value.
+    void (*read_slot)(KVCacheLayer, int head, int64_t slot, char* key, char* value);
+    void (*write_slot)(const char* key, const char* value, KVCacheLayer, int head, int64_t slot);
     void (*attend_segment)(const AttentionArgs<S>&, PartialAttention out, char* scratch);
+
+    ptrdiff_t head_bytes(int head_dim) const { return ptrdiff_t{head_dim} * element_bytes + scale_bytes; }
 };
 
 template <typename S>
@@ -115,7 +120,7 @@ struct KernelTable {
     void (*apply_rope)(S* head, RopeAngles);
     void (*merge_segments)(PartialAttention into, PartialAttention later, int num_queries, int head_dim);
     void (*normalize)(PartialAttention, int num_queries, int head_dim, S* out);
-    KVLayout<S> by_slot, in_panels;
+    KVLayout<S> by_slot, in_panels, by_slot_int8, in_panels_int8;
 };
 
 struct Kernels {
@@ -137,7 +142,8 @@ INLINE size_t padded_head_dim(int head_dim) { return static_cast<size_t>(ceil_di
 
 // Bytes of `attend_segment`'s scratch memory.
 INLINE size_t attention_scratch_bytes(int num_queries, int head_dim) {
-    return 2 * kSegmentKeys * padded_head_dim(head_dim) * 4 + static_cast<size_t>(num_queries) * kSegmentKeys * 8;
+    return 2 * kSegmentKeys * padded_head_dim(head_dim) * 4 + static_cast<size_t>(num_queries) * kSegmentKeys * 8 +
+           2 * kSegmentKeys * 4;
 }
 
 }  // namespace specserve

@@ -1,5 +1,27 @@
 // The tables of one instruction set.
 
+// W: what a number is kept as.
+template <typename S, typename W>
+static KVLayout<S> by_slot() {
+    return {1,
+            sizeof(W),
+            kScaleBytes<W>,
+            store_kv_by_slot<S, W>,
+            read_slot_by_slot,
+            write_slot_by_slot,
+            attend_segment_by_slot<S, W>};
+}
+template <typename S, typename W>
+static KVLayout<S> in_panels() {
+    return {kPageSlots,
+            sizeof(W),
+            kScaleBytes<W>,
+            store_kv_in_panels<S, W>,
+            read_slot_in_panels<S, W>,
+            write_slot_in_panels<S, W>,
+            attend_segment_in_panels<S, W>};
+}
+
 template <typename S>
 static KernelTable<S> kernel_table() {
     return {linear<S>,
@@ -12,8 +34,10 @@ static KernelTable<S> kernel_table() {
             apply_rope<S>,
             merge_segments,
             normalize<S>,
-            {1, store_kv_by_slot<S>, load_kv_by_slot<S>, attend_segment_by_slot<S>},
-            {kPageSlots, store_kv_in_panels<S>, load_kv_from_panels<S>, attend_segment_in_panels<S>}};
+            by_slot<S, S>(),
+            in_panels<S, S>(),
+            by_slot<S, Int8<S>>(),
+            in_panels<S, Int8<S>>()};
 }
 
 static SamplingTable sampling_table() {

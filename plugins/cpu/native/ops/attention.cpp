@@ -57,13 +57,13 @@ void Attention<S>::gather_queries(const Tile& tile, int begin, int end, const In
 
 template <typename S>
 void Attention<S>::attend_segment(const Tile& tile, int kv_head, int segment, const Inputs& in,
-                                  const Workspace& workspace, const int64_t* slots, KVPrefetch<S> next,
+                                  const Workspace& workspace, const int64_t* slots, KVPrefetch next,
                                   PartialAttention out) const {
     int num_queries = tile.num_rows * heads_.group_size();
     layout_.attend_segment(
         {workspace.queries + ptrdiff_t{kv_head} * num_queries * heads_.head_dim, workspace.kv_lens, in.window, min_key_,
          num_queries, in.cache.keys + head_offset(kv_head), in.cache.values + head_offset(kv_head), slots,
-         in.cache.slot_size(), segment * kSegmentKeys, segment_keys(tile, segment), heads_.head_dim, scale_, next},
+         in.cache.slot_bytes(), segment * kSegmentKeys, segment_keys(tile, segment), heads_.head_dim, scale_, next},
         out, workspace.scratch);
 }
 
@@ -97,7 +97,7 @@ void Attention<S>::run_tile(const Tile& tile, const Tile* next_tile, const Input
         int next_keys = follower ? segment_keys(*follower, next_segment) : 0;
         if (follower) in.plan.find_slots(*follower, next_segment * kSegmentKeys, next_keys, next_slots);
         for (int h = 0; h < kv_heads; ++h) {
-            KVPrefetch<S> next{in.cache.keys, in.cache.values, next_slots, next_keys};
+            KVPrefetch next{in.cache.keys, in.cache.values, next_slots, next_keys};
             if (h + 1 < kv_heads)
                 next = {in.cache.keys + head_offset(h + 1), in.cache.values + head_offset(h + 1), slots,
                         segment_keys(tile, s)};
@@ -126,7 +126,7 @@ void Attention<S>::run_split(const SplitTask& task, const SplitTask* next_task, 
     if (task.segment >= begin) {
         gather_queries(tile, task.kv_head, task.kv_head + 1, in, workspace);
         in.plan.find_slots(tile, task.segment * kSegmentKeys, segment_keys(tile, task.segment), workspace.slots[0]);
-        KVPrefetch<S> next{nullptr, nullptr, workspace.slots[1], 0};
+        KVPrefetch next{nullptr, nullptr, workspace.slots[1], 0};
         if (next_task) {
             const Tile& next_tile = tiles[static_cast<size_t>(next_task->tile)];
             next.count = segment_keys(next_tile, next_task->segment);
@@ -147,7 +147,7 @@ void Attention<S>::run_split(const SplitTask& task, const SplitTask* next_task, 
 }
 
 template <typename S>
-void Attention<S>::prefetch_first(const ThreadPool::Team& team, const AttentionPlan& plan, KVCacheLayer<S> cache,
+void Attention<S>::prefetch_first(const ThreadPool::Team& team, const AttentionPlan& plan, KVCacheLayer cache,
                                   int window) const {
     size_t num_tasks = is_split_ ? split_tasks_.size() : plan.tiles().size();
     if (!num_tasks) return;  // all rows are padding
@@ -159,18 +159,17 @@ void Attention<S>::prefetch_first(const ThreadPool::Team& team, const AttentionP
     int64_t slots[kSegmentKeys];
     int count = segment_keys(tile, segment);
     plan.find_slots(tile, segment * kSegmentKeys, count, slots);
-    ptrdiff_t page_size = ptrdiff_t{layout_.page_slots} * heads_.head_dim;
-    ptrdiff_t line = 64 / static_cast<ptrdiff_t>(sizeof(S));
+    ptrdiff_t page_bytes = layout_.page_slots * cache.head_bytes;
     for (int k = 0; k < count; k += layout_.page_slots) {
-        ptrdiff_t page = head_offset(kv_head) + slots[k] / layout_.page_slots * layout_.page_slots * cache.slot_size();
-        for (ptrdiff_t i = 0; i < page_size; i += line) __builtin_prefetch(cache.keys + page + i, 0, 2);
-        for (ptrdiff_t i = 0; i < page_size; i += line) __builtin_prefetch(cache.values + page + i, 0, 2);
+        ptrdiff_t page = head_offset(kv_head) + slots[k] / layout_.page_slots * layout_.page_slots * cache.slot_bytes();
+        for (ptrdiff_t i = 0; i < page_bytes; i += 64) __builtin_prefetch(cache.keys + page + i, 0, 2);
+        for (ptrdiff_t i = 0; i < page_bytes; i += 64) __builtin_prefetch(cache.values + page + i, 0, 2);
     }
 }
 
 template <typename S>
 void Attention<S>::run(ThreadPool::Team& team, const AttentionPlan& plan, const S* q, ptrdiff_t q_stride,
-                       KVCacheLayer<S> cache, int window, S* out) {
+                       KVCacheLayer cache, int window, S* out) {
     Inputs in{plan, q, q_stride, cache, window, out};
     Workspace& workspace = workspaces_[static_cast<size_t>(team.thread_index())];
     if (is_split_)

@@ -29,11 +29,10 @@ class Attention {
     void prepare(const AttentionPlan& plan, int num_threads);
 
     // Prefetches the keys and values of the thread's first task in `run` into the L2 cache.
-    void prefetch_first(const ThreadPool::Team& team, const AttentionPlan& plan, KVCacheLayer<S> cache,
-                        int window) const;
+    void prefetch_first(const ThreadPool::Team& team, const AttentionPlan& plan, KVCacheLayer cache, int window) const;
 
     // One phase of a job. q: [rows][num_heads][head_dim], rows `q_stride` apart; out: [rows][num_heads * head_dim].
-    void run(ThreadPool::Team& team, const AttentionPlan& plan, const S* q, ptrdiff_t q_stride, KVCacheLayer<S> cache,
+    void run(ThreadPool::Team& team, const AttentionPlan& plan, const S* q, ptrdiff_t q_stride, KVCacheLayer cache,
              int window, S* out);
 
    private:
@@ -45,7 +44,7 @@ class Attention {
         const AttentionPlan& plan;
         const S* q;
         ptrdiff_t q_stride;
-        KVCacheLayer<S> cache;
+        KVCacheLayer cache;
         int window;
         S* out;
     };
@@ -60,7 +59,7 @@ class Attention {
     void prepare_split(const std::vector<Tile>& tiles);
     void gather_queries(const Tile& tile, int begin, int end, const Inputs& in, Workspace& workspace) const;
     void attend_segment(const Tile& tile, int kv_head, int segment, const Inputs& in, const Workspace& workspace,
-                        const int64_t* slots, KVPrefetch<S> next, PartialAttention out) const;
+                        const int64_t* slots, KVPrefetch next, PartialAttention out) const;
     void run_tile(const Tile& tile, const Tile* next_tile, const Inputs& in, Workspace& workspace) const;
     void run_split(const SplitTask& task, const SplitTask* next_task, const Inputs& in, Workspace& workspace);
     void write_output(const Tile& tile, int kv_head, PartialAttention state, const Inputs& in,
@@ -71,7 +70,9 @@ class Attention {
         return plan.tiles().data() + plan.tiles().size() - 1 - task;
     }
     // Where a KV head begins in the cache.
-    ptrdiff_t head_offset(int kv_head) const { return ptrdiff_t{kv_head} * heads_.head_dim * layout_.page_slots; }
+    ptrdiff_t head_offset(int kv_head) const {
+        return kv_head * layout_.head_bytes(heads_.head_dim) * layout_.page_slots;
+    }
 
     KernelTable<S> table_;
     KVLayout<S> layout_;

@@ -124,7 +124,8 @@ void DecoderStack<S>::store_kv(const DecoderLayer<S>& layer, int64_t slot, int k
     if (slot == kNoSlot) return;
     const HeadShape& heads = shape_.heads;
     const S* key = qkv + (heads.num_heads + kv_head) * ptrdiff_t{heads.head_dim};
-    layout_.store_kv(key, key + layer.cache.slot_size(), layer.cache, kv_head, slot, shape_.key_limit);
+    layout_.store_kv(key, key + ptrdiff_t{heads.num_kv_heads} * heads.head_dim, layer.cache, kv_head, slot,
+                     shape_.key_limit);
 }
 
 // Panels [begin, end) of a phase over `num_panels`. After the last panels of its own range, a thread reads its first

@@ -27,7 +27,7 @@ struct DecoderLayer {
     const S* post_norm;
     Linear<S> gate_up;
     Linear<S> down;
-    KVCacheLayer<S> cache;  // null pointers if another attention backend owns the cache
+    KVCacheLayer cache;  // null pointers if another attention backend owns the cache
     int window;
 };
 

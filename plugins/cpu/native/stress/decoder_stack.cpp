@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "stress/model.hpp"
+#include "stress/random_cache.hpp"
 #include "stress/stress.hpp"
 
 namespace specserve {
@@ -92,7 +93,7 @@ template <typename S>
 void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random) {
     const KernelTable<S>& table = kernel_table<S>(kernels);
     bool in_panels = between(random, 0, 1);
-    const KVLayout<S>& layout = in_panels ? table.in_panels : table.by_slot;
+    const KVLayout<S>& layout = random_layout(table, random, in_panels);
     HeadShape heads{0, between(random, 1, 3), in_panels ? between(random, 1, 3) * kLanes : between(random, 1, 20) * 2};
     heads.num_heads = heads.num_kv_heads * between(random, 1, 4);
     int block_size = in_panels ? between(random, 1, 2) * layout.page_slots : between(random, 1, 20);
@@ -100,9 +101,7 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     Random same_random = random;
     Batch batch(random, block_size, rows_per_tile(heads)), other(same_random, block_size, between(random, 1, 9));
     Model<S> model(*pool, random, heads);
-    size_t slot_size = static_cast<size_t>(heads.num_kv_heads * heads.head_dim);
-    size_t cache_size = static_cast<size_t>(batch.num_blocks * block_size) * slot_size;
-    std::vector<S> cache = random_numbers<S>(random, 2 * cache_size), other_cache = cache;
+    RandomCache<S> cache(random, layout, heads, batch.num_blocks * block_size), other_cache = cache;
     int rows = batch.plan.num_rows();
     std::vector<S> x = random_numbers<S>(random, static_cast<size_t>(rows * model.hidden)), other_x = x;
     Adapters<S> adapters(*pool, random, model);
@@ -113,15 +112,12 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     std::vector<S> tapped(x.size()), other_tapped(x.size()), last(x.size());
     std::vector<float> logits(model.kVocab), other_logits(static_cast<size_t>(rows) * model.kVocab);
 
-    DecoderStack<S> many =
-        model.stack(kernels, layout, pool,
-                    {cache.data(), cache.data() + cache_size, heads.num_kv_heads, heads.head_dim}, window, min_key);
+    DecoderStack<S> many = model.stack(kernels, layout, pool, cache.layer(), window, min_key);
     many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, segments, side_rows,
                  {{1, tapped.data(), model.hidden}, {2, last.data(), model.hidden}});
     many.logits(x.data(), last_row.data(), 1, logits.data());
-    DecoderStack<S> one = model.stack(
-        kernels, layout, std::make_shared<ThreadPool>(1),
-        {other_cache.data(), other_cache.data() + cache_size, heads.num_kv_heads, heads.head_dim}, window, min_key);
+    DecoderStack<S> one =
+        model.stack(kernels, layout, std::make_shared<ThreadPool>(1), other_cache.layer(), window, min_key);
     one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, split_by_row<S>(segments),
                 side_rows, {{1, other_tapped.data(), model.hidden}});
     one.logits(other_x.data(), nullptr, rows, other_logits.data());
@@ -129,7 +125,7 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     require(same_bits(x.data(), other_x.data(), x.size()), isa + ": hidden states depend on threads or tiles");
     require(same_bits(tapped.data(), other_tapped.data(), x.size()), isa + ": taps depend on threads or tiles");
     require(same_bits(x.data(), last.data(), x.size()), isa + ": the last tap is not the output");
-    require(same_bits(cache.data(), other_cache.data(), cache.size()), isa + ": the caches differ");
+    require(cache == other_cache, isa + ": the caches differ");
     std::vector<S> fused = random_numbers<S>(random, x.size()), unfused = fused;
     many.forward(fused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {}, side_rows, {});
     many.forward(unfused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {{0, rows, &adapters.zero}},

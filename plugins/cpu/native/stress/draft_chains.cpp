@@ -2,6 +2,7 @@
 #include "ops/draft_chains.hpp"
 
 #include "stress/model.hpp"
+#include "stress/random_cache.hpp"
 #include "stress/stress.hpp"
 
 namespace specserve {
@@ -70,14 +71,13 @@ TargetRows random_targets(Random& random, size_t count) {
 template <typename S>
 void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool, Random& random) {
     const KernelTable<S>& table = kernel_table<S>(kernels);
-    const KVLayout<S>& layout = table.by_slot;
+    const KVLayout<S>& layout = random_layout(table, random, false);
     HeadShape heads{0, between(random, 1, 3), between(random, 1, 20) * 2};
     heads.num_heads = heads.num_kv_heads * between(random, 1, 4);
     int block_size = between(random, 1, 20);
     Model<S> model(*pool, random, heads);
     Roots<S> roots(random, block_size, rows_per_tile(heads), model.hidden);
-    size_t cache_size = static_cast<size_t>(roots.num_blocks * block_size * heads.num_kv_heads * heads.head_dim);
-    std::vector<S> cache = random_numbers<S>(random, 2 * cache_size), other_cache = cache;
+    RandomCache<S> cache(random, layout, heads, roots.num_blocks * block_size), other_cache = cache;
     std::vector<S> embedding = random_numbers<S>(random, static_cast<size_t>(Model<S>::kVocab * model.hidden));
     DraftHeadWeights<S> weights{};
     weights.embedding = embedding.data();
@@ -93,10 +93,8 @@ void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool
 
     auto one_thread = std::make_shared<ThreadPool>(1);
     Sampler sampler(kernels.sampling, pool), serial(kernels.sampling, one_thread);
-    KVCacheLayer<S> area{cache.data(), cache.data() + cache_size, heads.num_kv_heads, heads.head_dim};
-    KVCacheLayer<S> other_area{other_cache.data(), other_cache.data() + cache_size, heads.num_kv_heads, heads.head_dim};
-    DecoderStack<S> stack = model.stack(kernels, layout, pool, area, 0, 0);
-    DecoderStack<S> other = model.stack(kernels, layout, one_thread, other_area, 0, 0);
+    DecoderStack<S> stack = model.stack(kernels, layout, pool, cache.layer(), 0, 0);
+    DecoderStack<S> other = model.stack(kernels, layout, one_thread, other_cache.layer(), 0, 0);
     DraftHead<S> head(table, pool, weights), alone(table, one_thread, weights);
     bool reads = model.has_side;
     DraftChains made =
@@ -136,7 +134,7 @@ void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool
         }
         if (reads) require(same_bits(&own[chain * width], state.data(), width), isa + ": another last hidden state");
     }
-    require(same_bits(cache.data(), other_cache.data(), cache.size()), isa + ": the caches of chains differ");
+    require(cache == other_cache, isa + ": the caches of chains differ");
 }
 
 template void check_draft_chains<Bf16>(const Kernels&, std::shared_ptr<ThreadPool>, Random&);

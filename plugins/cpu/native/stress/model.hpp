@@ -31,7 +31,7 @@ struct Model {
     }
 
     DecoderStack<S> stack(const Kernels& kernels, const KVLayout<S>& layout, std::shared_ptr<ThreadPool> pool,
-                          KVCacheLayer<S> cache, int window, int min_key) const {
+                          KVCacheLayer cache, int window, int min_key) const {
         DecoderLayer<S> layer{};
         layer.input_norm = layer.k_norm = layer.post_norm = norm.data();
         layer.q_norm = window ? norm.data() : nullptr;

@@ -100,7 +100,9 @@ class DtypeModule:
 
     class PagedAttention:
         """cache: [layers, 2, slots, kv_heads, head_dim], read and written in place. layout: by_slot, or panels, which
-        interleaves sixteen neighbouring slots. Keys of positions before `min_key` are hidden from every query."""
+        interleaves sixteen neighbouring slots; or by_slot-int8 or panels-int8, where the cache is int8 and a head has
+        four elements more, the bytes of its float32 scale. Keys of positions before `min_key` are hidden from every
+        query."""
 
         def __init__(
             self,

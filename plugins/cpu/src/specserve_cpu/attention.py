@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import torch
 
 from specserve.config import BLOCK_SIZES
-from specserve.protocols import BY_SLOT, PHASES, AttentionBackend, AttentionCapabilities, KVLayout
+from specserve.protocols import BY_SLOT, PHASES, Arithmetic, AttentionBackend, AttentionCapabilities, KVLayout
 from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
+from specserve_cpu.options import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +26,19 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.kv.cache import KVCache
     from specserve.protocols import AttentionSpec
+    from specserve_cpu.options import KeysValues
 
 
 PANELS = KVLayout("panels", slots=16, numbers=16)
 """Sixteen neighbouring slots are stored as packed panels, which the kernels read as they are."""
+LAYOUTS: dict[KeysValues, tuple[KVLayout, ...]] = {
+    AUTO: (PANELS, BY_SLOT),
+    "int8": (
+        KVLayout("panels-int8", slots=16, numbers=16, dtype="int8", beside=4),
+        KVLayout("by_slot-int8", dtype="int8", beside=4),
+    ),
+}
+"""By the option `kv`. With 8 bits, a float32 scale lies beside the integers."""
 
 
 @dataclass(slots=True)
@@ -70,6 +81,11 @@ class CpuPagedAttention(AttentionBackend):
         self.rows_per_tile = self.native.rows_per_tile
         self.windows = [window or 0 for window in spec.sliding_windows]
 
+    @property
+    def arithmetic(self) -> Arithmetic:
+        kept_as = self.spec.kv_layout.dtype
+        return Arithmetic(*[self.name if kept_as is None else f"{self.name}-{kept_as}"] * 2)
+
     def plan(self, batch: Batch) -> PagedPlan:
         return PagedPlan(self.native_plan(batch), batch.slots)
 
@@ -100,7 +116,7 @@ class CpuPagedAttention(AttentionBackend):
 
 class PagedFactory:
     """Builds the backend. `machine` is None where the kernels do not serve; the capabilities then exclude the backend
-    too."""
+    too. kv: the plugin's option."""
 
     name = CpuPagedAttention.name
     capabilities = AttentionCapabilities(
@@ -113,13 +129,17 @@ class PagedFactory:
         dtypes=("float32", "bfloat16"),
         head_bytes={"cpu": 4},  # bfloat16 dot products take pairs
         draft_layers=True,
-        kv_layouts=(PANELS, BY_SLOT),
+        kv_layouts=LAYOUTS[AUTO],
         graphs=("full", "piecewise"),
         made_for=PHASES,
     )
 
-    def __init__(self, machine: _native.Machine | None) -> None:
+    def __init__(self, machine: _native.Machine | None, kv: KeysValues = AUTO) -> None:
         self.machine = machine
+        if kv != AUTO:
+            self.capabilities = msgspec.structs.replace(
+                self.capabilities, kv_layouts=LAYOUTS[kv], asked_for=(f"cpu.kv={kv}",)
+            )
 
     def build(self, spec: AttentionSpec, cache: KVCache, device: torch.device, dtype: torch.dtype) -> CpuPagedAttention:
         assert self.machine is not None, "the capabilities exclude this device or dtype"

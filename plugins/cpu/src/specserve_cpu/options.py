@@ -8,6 +8,7 @@ import msgspec
 
 AUTO: Final = "auto"
 Weights = Literal["auto", "int8", "int8-g64"]
+KeysValues = Literal["auto", "int8"]
 
 WHOLE_ROW = 1 << 30
 GROUP_SIZES: dict[Weights, int | None] = {"auto": None, "int8": WHOLE_ROW, "int8-g64": 64}
@@ -21,3 +22,6 @@ class CpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     weights: Weights = AUTO
     """How weights are kept. auto is the model's dtype. int8 is 8 bits with a scale for each output, int8-g64 with a
     scale for each output and 64 inputs: half the memory to read, with other results."""
+    kv: KeysValues = AUTO
+    """How keys and values are kept in the KV cache. auto is the model's dtype. int8 is 8 bits with a scale for each
+    token and head: room for about twice as many tokens, with other results."""

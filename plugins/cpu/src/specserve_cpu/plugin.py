@@ -16,12 +16,14 @@ from specserve_cpu.options import AUTO, CpuOptions
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
+    from specserve_cpu.options import KeysValues
 
 
 class CpuPlugin:
     def __init__(self) -> None:
         self.machine: Machine | None = None
         """Set by `make_kernels`, which is called before the other hooks; None where the kernels do not serve."""
+        self.kv: KeysValues = AUTO
 
     @hookimpl
     def plugin_options(self) -> type[CpuOptions]:
@@ -29,6 +31,7 @@ class CpuPlugin:
 
     @hookimpl
     def make_kernels(self, config: EngineConfig, options: CpuOptions, device: str, dtype: str) -> CpuKernels | None:
+        self.kv = options.kv
         if device != "cpu" or dtype not in DTYPES:
             return None
         self.machine = Machine(resolve_instruction_set(options.instruction_set), config.threads or 1)
@@ -37,7 +40,7 @@ class CpuPlugin:
 
     @hookimpl
     def attention_backends(self) -> list[PagedFactory]:
-        return [PagedFactory(self.machine)]
+        return [PagedFactory(self.machine, self.kv)]
 
 
 def resolve_instruction_set(name: str) -> str:

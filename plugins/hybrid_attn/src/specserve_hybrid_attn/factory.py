@@ -50,6 +50,7 @@ def combined(prompt: AttentionCapabilities, generated: AttentionCapabilities) ->
         kv_layouts=intersection(prompt.kv_layouts, generated.kv_layouts),
         draft_layers=prompt.draft_layers and generated.draft_layers,
         graphs=generated.graphs,
+        asked_for=tuple(dict.fromkeys(prompt.asked_for + generated.asked_for)),
         missing="; ".join(dict.fromkeys(filter(None, (prompt.missing, generated.missing)))),
     )
 
