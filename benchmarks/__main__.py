@@ -49,7 +49,8 @@ FLAGS = {
     "weights": "[--model demo|half-billion|DIR] [--counts N...]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",
-    "peers": "[--model DIR] [--counts N...] [--workloads NAME...] [--against PEER...]",
+    "peers": "[--model demo|half-billion|DIR] [--weights auto|int8] [--counts N...] [--workloads NAME...] "
+    "[--against PEER...]",
 }
 """Flags that a case parses itself; it must be the only case then."""
 

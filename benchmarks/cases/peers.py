@@ -14,10 +14,11 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.lib.report import Check, Options, Result
+from benchmarks.lib.shapes import model_directory
 from benchmarks.lib.timing import alternate, spread
 from benchmarks.lib.workload import DTYPE, MANY, MODEL, NUM_TOKENS, PROMPT_LEN
 from benchmarks.peers.engine_process import CrashedError
-from benchmarks.peers.engines import SPECSERVE, TARGETS, Engine, Settings, installed, make_engines
+from benchmarks.peers.engines import EXPORT_FORMATS, SPECSERVE, TARGETS, Engine, Settings, installed, make_engines
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.workloads import MODES, WORKLOADS, Row, Workload, rows_of
 from specserve.models.locate import locate_model
@@ -48,9 +49,10 @@ class Measured(NamedTuple):
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks peers", description="Flags of the peers benchmark.")
     names = [workload.name for workload in WORKLOADS]
-    parser.add_argument("--model", default=MODEL, help="a directory in Hugging Face format; default: the demo model")
+    parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
     parser.add_argument("--counts", type=int, nargs="+", default=list(COUNTS), help="concurrent requests")
     parser.add_argument("--workloads", nargs="+", choices=names, default=names)
+    parser.add_argument("--weights", choices=list(EXPORT_FORMATS), default="auto", help="auto: bfloat16")
     parser.add_argument("--against", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     return parser
 
@@ -60,18 +62,20 @@ def run(options: Options) -> Result:
     peers = [name for name in installed() if name in chosen.against]
     missing = [name for name in chosen.against if name not in peers]
     workloads = [workload for workload in WORKLOADS if workload.name in chosen.workloads]
-    settings = Settings(chosen.model, options.threads)
+    settings = Settings(str(model_directory(chosen.model)), options.threads, chosen.weights)
     measured = list(measure(workloads, chosen.counts, settings, peers, options.rounds(3, 1))) if peers else []
     notes = [
         f"{name} is left out: it is not installed. `make bench-peers` makes build/peers/{name}." for name in missing
     ]
     notes += [f"{name}: {versions(name)}" for name in peers]
+    if "vllm" in peers and chosen.weights != "auto":
+        notes.append("vLLM is left out: it does not quantise such a model when it loads it.")
     if "openvino" in peers and any(workload.mode == "http" for workload in workloads):
         notes.append("OpenVINO GenAI has no HTTP server of its own.")
     notes += [f"{one.row.name}, {name} crashed: {error}" for one in measured for name, error in one.errors.items()]
     return Result(
         title=f"{chosen.model}, {PROMPT_LEN} prompt tokens, {NUM_TOKENS} output tokens each, {DTYPE}, "
-        f"{options.threads} threads; output throughput in tokens/s, prefill included",
+        f"weights {chosen.weights}, {options.threads} threads; output throughput in tokens/s, prefill included",
         columns=("workload", SPECSERVE, "min..max", *peers, *(f"{SPECSERVE} / {name}" for name in peers)),
         rows=[cells(one, peers) for one in measured],
         checks=[check for one in measured for check in checks(one, peers)],

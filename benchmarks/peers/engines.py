@@ -29,6 +29,8 @@ WORKERS = Path(__file__).parent / "workers"
 SPECSERVE = "specserve"
 TARGETS = {"vllm": 3.0, "openvino": 1.5}
 """By peer: the least ratio of specserve's throughput to the peer's."""
+EXPORT_FORMATS = {"auto": "fp16", "int8": "int8"}
+"""OpenVINO's, by how weights are kept. It computes in bfloat16 in both."""
 EXPORT_LOG = PEERS / "logs" / "openvino-export.log"
 MAX_LEN = PROMPT_LEN + NUM_TOKENS + 32
 """With room for the draft tokens of the last step."""
@@ -62,6 +64,8 @@ class Settings(NamedTuple):
 
     model: str
     threads: int
+    weights: str = "auto"
+    """auto: in bfloat16. int8: in 8 bits, quantised by each engine in its own way; vLLM has none for such a model."""
 
     def setup(self, mode: str, model: str) -> EngineSetup:
         return {
@@ -70,6 +74,7 @@ class Settings(NamedTuple):
             "threads": self.threads,
             "max_len": MAX_LEN,
             "max_seqs": MANY,
+            "weights": self.weights,
         }
 
 
@@ -87,12 +92,15 @@ def make_engines(peers: list[str], mode: str, settings: Settings) -> dict[str, E
 
 def make_specserve(mode: str, settings: Settings) -> Engine:
     if mode == "http":
-        return SpecserveServer(["--threads", str(settings.threads), *SERVE_FLAGS, settings.model])
+        kept = ("--set", f"cpu.weights={settings.weights}")
+        return SpecserveServer(["--threads", str(settings.threads), *kept, *SERVE_FLAGS, settings.model])
     env = {**environment(), "PYTHONPATH": str(ROOT)}
     return EngineProcess(program(SPECSERVE, mode, sys.executable, env), settings.setup(mode, settings.model))
 
 
-def make_vllm(mode: str, settings: Settings) -> Engine:
+def make_vllm(mode: str, settings: Settings) -> Engine | None:
+    if settings.weights != "auto":
+        return None
     cores = sorted(os.sched_getaffinity(0))[: settings.threads]
     python = PEERS / "vllm" / "bin" / "python"
     env = {
@@ -122,16 +130,16 @@ def make_openvino(mode: str, settings: Settings) -> Engine | None:
         return None
     python = PEERS / "openvino" / "bin" / "python"
     try:
-        model = str(export_model(settings.model))
+        model = str(export_model(settings.model, EXPORT_FORMATS[settings.weights]))
     except subprocess.CalledProcessError:
         return FailedEngine(last_error(EXPORT_LOG) or f"the export failed: {EXPORT_LOG}")
     return EngineProcess(program("openvino", mode, str(python), clean_environment()), settings.setup(mode, model))
 
 
-def export_model(model: str) -> Path:
+def export_model(model: str, weight_format: str) -> Path:
     """The model in OpenVINO's format in build/peers/models; exported if it is missing or its source changed."""
     source = locate_model(model).resolve()
-    target = PEERS / "models" / (Path(model).name or source.name)
+    target = PEERS / "models" / f"{Path(model).name or source.name}-{weight_format}"
     stamp = target / "source.txt"
     wanted = "\n".join([str(source), *(f"{f.name} {f.stat().st_mtime}" for f in sorted(source.glob("*.safetensors")))])
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
@@ -141,7 +149,7 @@ def export_model(model: str) -> Path:
         with EXPORT_LOG.open("w", encoding="utf-8") as output:
             subprocess.run(
                 [command, "export", "openvino", "--model", source, "--task", "text-generation-with-past",
-                 "--weight-format", "fp16", target],
+                 "--weight-format", weight_format, target],
                 check=True, env=clean_environment(), stdout=output, stderr=output,
             )  # fmt: skip
         stamp.write_text(wanted, encoding="utf-8")

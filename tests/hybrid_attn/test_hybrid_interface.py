@@ -113,13 +113,13 @@ def test_every_capability_of_a_composition_follows_from_its_members():
     strict = AttentionCapabilities(
         paged=False, tree_mask=True, ragged=False, row_invariant=False, block_sizes=(2,), devices=("cpu",),
         dtypes=("float32",), head_bytes={"cpu": 12}, max_head_dim=64, kv_layouts=(PAIRS, BY_SLOT),
-        graphs=("piecewise", "full"), missing="it needs a; it needs b",
+        graphs=("piecewise", "full"), missing="it needs a; it needs b", asked_for=("both.x=1", "a.y=2", "b.y=2"),
     )  # fmt: skip
     assert both == strict
     # `made_for` is for choosing among offers, and a composition is not offered
     assert set(AttentionCapabilities.__struct_fields__) == {
         "paged", "tree_mask", "ragged", "row_invariant", "block_sizes", "devices", "dtypes", "head_bytes",
-        "max_head_dim", "kv_layouts", "missing", "draft_layers", "graphs", "made_for",
+        "max_head_dim", "kv_layouts", "missing", "draft_layers", "graphs", "made_for", "asked_for",
     }  # fmt: skip
 
 
@@ -145,6 +145,7 @@ class Half:
             missing=f"it needs {name}",
             kv_layouts=(PAIRS, KVLayout("own"), BY_SLOT) if first else (BY_SLOT, PAIRS),
             graphs=("full",) if first else ("piecewise", "full"),
+            asked_for=("both.x=1", f"{name}.y=2"),
         )
 
     def build(self, spec, cache, device, dtype):

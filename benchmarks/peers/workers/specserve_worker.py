@@ -25,6 +25,7 @@ def load(setup: EngineSetup) -> Serve:
         kv_memory=KV_MEMORY,
         prefix_cache=False,
         plugins=plugins,
+        plugin_options={"cpu": {"weights": setup["weights"]}},
     )
     engine = assemble(config, PluginHost.start(config)).engine
 

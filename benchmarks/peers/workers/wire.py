@@ -24,6 +24,8 @@ class EngineSetup(TypedDict):
     max_len: int
     """Prompt and output tokens of the longest request."""
     max_seqs: int
+    weights: str
+    """auto or int8: how linear maps keep them."""
 
 
 class Job(TypedDict):
