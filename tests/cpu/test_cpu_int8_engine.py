@@ -95,24 +95,26 @@ def test_batches_threads_and_chunks_change_no_bit(toy_model: Path, kind: str, mo
     assert plain.decided() == other.decided()
 
 
-@each_kind
-@pytest.mark.parametrize("beside", ["ngram", "eagle", "hybrid_attn", "adaptive"])
-def test_plugins_beside_change_nothing(toy_model: Path, kind: str, beside: str) -> None:
+BESIDE = ("ngram", "eagle", "hybrid_attn", "adaptive")
+
+
+def check_plugins_beside(path: Path, cpu: dict[str, Any], beside: str, prefill: str) -> None:
+    """Drafts change nothing under the cpu plugin with these options. prefill: hybrid_attn's backend for prompts."""
     # a bias towards one token makes text that repeats, so that there is something to guess
     requests = [
         *varied_requests(9),
         *(toy_request(f"r{i}", (5, 6, 6), max_tokens=30, logit_bias={6: 20.0 + i}, seed=i) for i in range(9)),
     ]
     tables = {
-        "eagle": {"model": str(toy_model), "steps": 4},
-        "hybrid_attn": {"prefill": "sdpa", "decode": "cpu_paged"},
+        "eagle": {"model": str(path), "steps": 4},
+        "hybrid_attn": {"prefill": prefill, "decode": "cpu_paged"},
         "adaptive": {"cost_cache": "none"},
     }
-    config = options(kind, dtype="bfloat16")
     names = {"hybrid_attn": ("hybrid_attn", "ngram"), "adaptive": ("adaptive", "ngram")}.get(beside, (beside,))
-    config["plugins"] += names
-    config["plugin_options"] |= {name: tables[name] for name in names if name in tables}
-    engine = make_engine(toy_model, **config).engine
+    alone: dict[str, Any] = {"plugins": ("cpu",), "plugin_options": {"cpu": cpu}, "dtype": "bfloat16"}
+    of_names = {name: tables[name] for name in names if name in tables}
+    config = alone | {"plugins": ("cpu", *names), "plugin_options": {"cpu": cpu, **of_names}}
+    engine = make_engine(path, **config).engine
     if beside != "adaptive":
         verify_everything(engine)
     off = [msgspec.structs.replace(r, speculation=SpeculationParams(enabled=False)) for r in requests]
@@ -121,8 +123,14 @@ def test_plugins_beside_change_nothing(toy_model: Path, kind: str, beside: str) 
     assert run_requests(engine, requests).decided() == without
     assert engine.metrics.num_accepted_tokens > 50
     assert not engine.metrics.drafter_faults
-    if beside != "hybrid_attn":  # whose other backend has bits of its own
-        assert run(toy_model, requests, **options(kind, dtype="bfloat16")).decided() == without
+    if beside != "hybrid_attn" or prefill == "cpu_paged":  # another backend has bits of its own
+        assert run(path, requests, **alone).decided() == without
+
+
+@each_kind
+@pytest.mark.parametrize("beside", BESIDE)
+def test_plugins_beside_change_nothing(toy_model: Path, kind: str, beside: str) -> None:
+    check_plugins_beside(toy_model, {"weights": kind, "instruction_set": SETS[0]}, beside, prefill="sdpa")
 
 
 def test_the_kernels_name_says_how_weights_are_kept(toy_model: Path) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 import torch
 from native_cases import SETS, each_set
-from test_cpu_int8_engine import noisy
+from test_cpu_int8_engine import BESIDE, check_plugins_beside, noisy
 
 from specserve.errors import ConfigError
-from specserve.testing.engines import accepted, assert_lossless, make_engine, run, run_requests, verify_everything
+from specserve.testing.engines import accepted, assert_lossless, make_engine, run
 from specserve.testing.requests import toy_request, varied_requests
 from specserve.testing.toy import write_checkpoint
-from specserve.types import SpeculationParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,31 +91,10 @@ def test_batches_threads_and_preemption_change_no_bit(toy_model: Path, dtype: st
 
 
 @pytest.mark.parametrize("weights", ["auto", "int8"])
-@pytest.mark.parametrize("beside", ["ngram", "eagle", "hybrid_attn", "adaptive"])
+@pytest.mark.parametrize("beside", BESIDE)
 def test_plugins_beside_change_nothing(toy_model: Path, weights: str, beside: str) -> None:
-    # a bias towards one token makes text that repeats, so that there is something to guess
-    requests = [
-        *varied_requests(9),
-        *(toy_request(f"r{i}", (5, 6, 6), max_tokens=30, logit_bias={6: 20.0 + i}, seed=i) for i in range(9)),
-    ]
-    tables = {
-        "eagle": {"model": str(toy_model), "steps": 4},
-        "hybrid_attn": {"prefill": "cpu_paged", "decode": "cpu_paged"},
-        "adaptive": {"cost_cache": "none"},
-    }
-    names = {"hybrid_attn": ("hybrid_attn", "ngram"), "adaptive": ("adaptive", "ngram")}.get(beside, (beside,))
-    of_names = {name: tables[name] for name in names if name in tables}
-    config = options(SETS[0], *names, weights=weights, tables=of_names, dtype="bfloat16")
-    engine = make_engine(toy_model, **config).engine
-    if beside != "adaptive":
-        verify_everything(engine)
-    off = [msgspec.structs.replace(r, speculation=SpeculationParams(enabled=False)) for r in requests]
-    without = run_requests(engine, off).decided()
-    assert engine.metrics.num_accepted_tokens == 0
-    assert run_requests(engine, requests).decided() == without
-    assert engine.metrics.num_accepted_tokens > 50
-    assert not engine.metrics.drafter_faults
-    assert run(toy_model, requests, **options(weights=weights, dtype="bfloat16")).decided() == without
+    cpu = {"kv": "int8", "weights": weights, "instruction_set": SETS[0]}
+    check_plugins_beside(toy_model, cpu, beside, prefill="cpu_paged")
 
 
 def test_the_same_memory_holds_nearly_twice_as_many_tokens(toy_model: Path) -> None:

@@ -41,8 +41,9 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     kernels: Literal["torch", "cpu"] = "torch"
     instruction_set: str = "auto"
     cpu_weights: Literal["auto", "int8", "int8-g64"] = "auto"
-    cpu_kv: Literal["auto", "int8"] = "auto"
     """How the native kernels keep the weights of linear maps."""
+    cpu_kv: Literal["auto", "int8"] = "auto"
+    """How they keep keys and values in the cache."""
     threads: int = 1
     attention: str = "auto"
     hybrid: dict[str, str] | None = None
