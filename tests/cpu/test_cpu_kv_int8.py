@@ -82,12 +82,19 @@ def test_chains_and_trees_are_lossless(toy_model: Path, isa: str, dtype: str, bl
     {"threads": 2, "block_size": 64},
     {"threads": 3, "max_num_batched_tokens": 24},
     {"block_size": 1, "max_num_seqs": 2},
-    {"prefix_cache": False, "kv_memory": "128K"},
 ], ids=str)  # fmt: skip
-def test_batches_threads_and_preemption_change_no_bit(toy_model: Path, dtype: str, more: dict[str, Any]) -> None:
+def test_batches_threads_and_chunks_change_no_bit(toy_model: Path, dtype: str, more: dict[str, Any]) -> None:
     requests = varied_requests(12, seed=1)
     plain = run(toy_model, requests, **options(dtype=dtype))
     assert plain.decided() == run(toy_model, requests, **(options(dtype=dtype) | more)).decided()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_preempted_requests_keep_their_bits(toy_model: Path, dtype: str) -> None:
+    requests = varied_requests(12, seed=1)
+    tight = run(toy_model, requests, **options(dtype=dtype, prefix_cache=False, kv_memory="92K"))
+    assert tight.metrics.num_preemptions > 0
+    assert tight.decided() == run(toy_model, requests, **options(dtype=dtype)).decided()
 
 
 @pytest.mark.parametrize("weights", ["auto", "int8"])

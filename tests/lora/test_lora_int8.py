@@ -1,4 +1,4 @@
-"""Adapters over weights of 8 bits: they keep the model's dtype, and change only the rows of their own requests."""
+"""Adapters over weights or a KV cache of 8 bits: in the model's dtype, and seen only by the rows of their requests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ from specserve.testing.engines import run, run_requests, verify_everything
 from specserve.testing.requests import varied_requests
 
 
-@pytest.mark.parametrize("kind", ["int8", "int8-g64"])
-def test_drafts_and_neighbours_change_nothing(toy_model, tmp_path, kind):
+@pytest.mark.parametrize("kept", [
+    {"weights": "int8"},
+    {"weights": "int8-g64"},
+    {"kv": "int8"},
+    {"weights": "int8", "kv": "int8"},
+], ids=str)  # fmt: skip
+def test_drafts_and_neighbours_change_nothing(toy_model, tmp_path, kept):
     adapters = write_adapters(tmp_path, toy_model, 3)
     requests, names = varied_requests(12), [None, *adapters] * 3
-    options = {"plugin_options": {"cpu": {"weights": kind}}, "dtype": "bfloat16"}
+    options = {"plugin_options": {"cpu": kept}, "dtype": "bfloat16"}
     engine, store = lora_engine(toy_model, adapters, beside=("cpu", "ngram"), threads=2, **options)
     verify_everything(engine)
     together = run_requests(engine, under(store, requests, names)).decided()
