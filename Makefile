@@ -31,11 +31,13 @@ demo: native-where-possible $(VENV)/.eagle
 serve: native-where-possible $(VENV)/.eagle
 	@$(BIN)/specserve serve $(WITH_NGRAM) $(WITH_EAGLE)
 
+# A process per core, each with whole files, in the files' order.
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder --durations=10
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --durations=10
+	$(PYTEST)
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest --durations=10 -m "not gpu"
+	$(PYTEST) -m "not gpu"
 
 # One thread unless a trial sets more: its models are tiny.
 SECONDS ?= 600

@@ -13,7 +13,6 @@ os.environ["GOMP_SPINCOUNT"] = "100"
 
 import torch
 
-import background
 from specserve.models.locate import locate_model
 from specserve.testing import engines
 from specserve.text.tokenizer import HfTokenizer
@@ -21,19 +20,6 @@ from specserve.text.tokenizer import HfTokenizer
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = background.last(items)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    if not session.config.option.collectonly:
-        background.start_all(session.items)
-
-
-def pytest_unconfigure() -> None:
-    background.end_all()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,13 +7,12 @@ Speed and bits are not checked here: only a device has those.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
-import background
 from triton_runs import needs_triton
 
 ROOT = Path(__file__).parents[2]
@@ -25,35 +24,29 @@ RUNS = {
     "gpu": (GPU_TESTS, ("-m", "gpu")),
     "facts": ([HERE / "facts_of_binaries.py", HERE / "recorded_steps.py"], ("-m", "")),
 }
-STARTED: dict[str, background.Background] = {}
 
 
-def start_in_background(folder):
-    """Each in a process of its own: what is replaced there stays replaced."""
-    if importlib.util.find_spec("triton") is None:
-        return
+def outcome_of(name, report):
+    """What pytest said, in a process of its own: what is replaced there stays replaced."""
     command = [sys.executable, "-m", "pytest", "-c", ROOT / "tests" / "gpu" / "pytest.ini", "-p", "plugin", "-q"]
-    for name, (files, arguments) in RUNS.items():
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH")))),
-            "GPU_DRY_RUN_REPORT": str(folder / f"{name}.json"),
-            "OMP_NUM_THREADS": "1",
-        }
-        STARTED[name] = background.start([*command, *arguments, *files], folder / f"{name}.log", environment)
-
-
-def outcome_of(name):
-    """What pytest said, and the plugin's report."""
-    run = STARTED[name]
-    text = run.output(timeout=300)
-    assert run.process.returncode == 0, text
-    return text, json.loads(run.log.with_suffix(".json").read_text())
+    files, arguments = RUNS[name]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH")))),
+        "GPU_DRY_RUN_REPORT": str(report),
+        "OMP_NUM_THREADS": "1",
+    }
+    run = subprocess.run(
+        [*command, *arguments, *files], env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
 
 
 @needs_triton
-def test_every_test_for_a_device_passes_but_for_what_only_a_device_has():
-    text, report = outcome_of("gpu")
+def test_every_test_for_a_device_passes_but_for_what_only_a_device_has(tmp_path):
+    text = outcome_of("gpu", tmp_path / "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
     skipped = [line for line in text.splitlines() if line.startswith("SKIPPED")]
     expected = ("flashinfer", "cupy", "there is no device to trace")
     assert all(any(reason in line for reason in expected) for line in skipped), skipped
@@ -61,6 +54,5 @@ def test_every_test_for_a_device_passes_but_for_what_only_a_device_has():
 
 
 @needs_triton
-def test_what_must_stay_true_of_the_binaries():
-    text, _ = outcome_of("facts")
-    assert " passed" in text
+def test_what_must_stay_true_of_the_binaries(tmp_path):
+    assert " passed" in outcome_of("facts", tmp_path / "report.json")

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import background
-
 NATIVE = Path(__file__).parents[2] / "plugins" / "ngram" / "native"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 SANITIZERS = ["thread", "address,undefined"]
@@ -18,28 +16,21 @@ SANITIZERS = ["thread", "address,undefined"]
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 
 
-PROGRAMS: dict[str, Path] = {}
-BUILDS: dict[str, background.Background] = {}
-
-
-def start_in_background(folder: Path) -> None:
-    """Building takes most of the time."""
-    if COMPILER is None:
-        return
+def built(sanitizers: str, program: Path) -> Path:
+    assert COMPILER is not None
     sources = [path for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
     flags = ["-std=c++17", f"-I{NATIVE}", "-g", "-O1", "-ffp-contract=off", "-fno-omit-frame-pointer"]
-    for name in SANITIZERS:
-        program = PROGRAMS[name] = folder / name.partition(",")[0]
-        command = [COMPILER, *flags, "-fno-sanitize-recover=all", f"-fsanitize={name}", "-pthread", *sources]
-        BUILDS[name] = background.start([*command, "-o", program], folder / f"{program.name}.log")
+    sanitize = ["-fno-sanitize-recover=all", f"-fsanitize={sanitizers}", "-pthread"]
+    command = [COMPILER, *flags, *sanitize, *sources, "-o", program]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stderr
+    return program
 
 
 @pytest.mark.parametrize("sanitizers", SANITIZERS)
-def test_the_index_is_clean_under_load(sanitizers: str) -> None:
-    build = BUILDS[sanitizers]
-    errors = build.output(timeout=300)
-    assert build.process.returncode == 0, errors
-    run = subprocess.run([PROGRAMS[sanitizers], "3"], capture_output=True, text=True, timeout=300, check=False)
+def test_the_index_is_clean_under_load(sanitizers: str, tmp_path: Path) -> None:
+    program = built(sanitizers, tmp_path / "stress")
+    run = subprocess.run([program, "3"], capture_output=True, text=True, timeout=300, check=False)
     if "unexpected memory mapping" in run.stderr:
         pytest.skip("this kernel's address layout is unknown to the thread sanitizer")
     assert run.returncode == 0, run.stdout + run.stderr
