@@ -88,7 +88,7 @@ class PagedAttention {
         std::lock_guard lock(mutex_);
         KVCacheLayer cache = cache_layer(layer);
         attention_.prepare(plan, machine_->pool->size());
-        machine_->pool->run(2, [&](ThreadPool::Team& team) {
+        run_kernels(*machine_->pool, kernel_table<S>(machine_->kernels), 2, [&](ThreadPool::Team& team) {
             team.parallel_for(heads_.num_kv_heads * static_cast<int>(rows), [&](int task) {
                 ptrdiff_t r = task % rows, head = task / rows, offset = head * heads_.head_dim;
                 if (new_slots[r] != kNoSlot)

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "bindings/arrays.hpp"
+#include "runtime/kernel_job.hpp"
 #include "runtime/machine.hpp"
 
 namespace specserve {
@@ -32,10 +33,11 @@ void bind_decoder_stack(nb::module_& m);
 template <typename S>
 void bind_draft_head(nb::module_& m);
 
-// A job of one phase.
-template <typename Task>
-void parallel_for_ranges(ThreadPool& pool, int count, Task task) {
-    pool.run(1, [&](ThreadPool::Team& team) { team.parallel_for_ranges(count, task); });
+// A job of one phase that runs kernels for S.
+template <typename S, typename Task>
+void parallel_for_ranges(const Machine& machine, int count, Task task) {
+    run_kernels(*machine.pool, kernel_table<S>(machine.kernels), 1,
+                [&](ThreadPool::Team& team) { team.parallel_for_ranges(count, task); });
 }
 
 inline void check_rotary_dim(const Array& cos, int head_dim) {

@@ -53,7 +53,7 @@ class PackedLinear {
         const KernelTable<S>& table = kernel_table<S>(machine_->kernels);
         nb::gil_scoped_release no_gil;
         if (rows == 0) return;
-        parallel_for_ranges(*machine_->pool, w.num_panels(), [&](int begin, int end) {
+        parallel_for_ranges<S>(*machine_, w.num_panels(), [&](int begin, int end) {
             table.linear(w, {inputs, x.stride(0), rows}, {begin, end}, {outputs, out.stride(0), rows});
         });
     }

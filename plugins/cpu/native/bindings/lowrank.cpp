@@ -30,7 +30,7 @@ void add_segments(const std::shared_ptr<Machine>& machine, const Array& x, const
     const KernelTable<S>& table = kernel_table<S>(machine->kernels);
     nb::gil_scoped_release no_gil;
     if (tasks.empty()) return;
-    machine->pool->run(1, [&](ThreadPool::Team& team) {
+    run_kernels(*machine->pool, table, 1, [&](ThreadPool::Team& team) {
         team.parallel_for(static_cast<int>(tasks.size()), [&](int i) {
             auto [begin, count, parts] = tasks[static_cast<size_t>(i)];
             add_low_rank(table, *parts, {inputs + begin * x.stride(0), x.stride(0), count},

@@ -15,7 +15,7 @@ void rms_norm(const Machine& machine, const Array& x, const Array& weight, float
     S* outputs = checked_data<S>(out, "out", {rows, heads, size});
     nb::gil_scoped_release no_gil;
     if (rows == 0) return;
-    parallel_for_ranges(*machine.pool, rows, [&](int begin, int end) {
+    parallel_for_ranges<S>(machine, rows, [&](int begin, int end) {
         for (int r = begin; r < end; ++r)
             kernel_table<S>(machine.kernels)
                 .rms_norm({inputs + r * x.stride(0), x.stride(1), heads}, w, eps, size,
@@ -34,7 +34,7 @@ void apply_rope(const Machine& machine, const Array& x, const Array& cos, const 
     check_rotary_dim(cos, static_cast<int>(x.shape(2)));
     nb::gil_scoped_release no_gil;
     if (rows == 0) return;
-    parallel_for_ranges(*machine.pool, rows, [&](int begin, int end) {
+    parallel_for_ranges<S>(machine, rows, [&](int begin, int end) {
         for (int r = begin; r < end; ++r)
             for (int h = 0; h < heads; ++h)
                 kernel_table<S>(machine.kernels)
@@ -52,7 +52,7 @@ void silu_and_multiply(const Machine& machine, const Array& gate_up, const Array
     S* outputs = checked_data<S>(out, "out", {rows, size});
     nb::gil_scoped_release no_gil;
     if (rows == 0) return;
-    parallel_for_ranges(*machine.pool, rows, [&](int begin, int end) {
+    parallel_for_ranges<S>(machine, rows, [&](int begin, int end) {
         kernel_table<S>(machine.kernels)
             .silu_and_multiply({inputs + begin * gate_up.stride(0), gate_up.stride(0), end - begin}, size,
                                {outputs + ptrdiff_t{begin} * size, size, end - begin});

@@ -4,7 +4,10 @@
 #include "kernels/math-inl.hpp"
 #include "kernels/gemm-inl.hpp"
 #ifdef SPECSERVE_TILES
+#include "kernels/tile_job-inl.hpp"
 #include "kernels/gemm_amx-inl.hpp"
+#else
+#include "kernels/no_job-inl.hpp"
 #endif
 #include "kernels/linear_int8-inl.hpp"
 #include "kernels/linear-inl.hpp"

@@ -141,17 +141,14 @@ INLINE void tile_rows(Tiles& tiles, const Bf16* x, int rows, const TileWeights<W
 template <typename Weights>
 INLINE void gemm_tiles(const Bf16* x, int rows, TileWeights<Weights> weights, float* out, RowStrides strides) {
     constexpr uint8_t kFull = kTile;
-    Tiles tiles;
-    for (int r = 0, configured = 0; r < rows; r += 2 * kTile) {
+    Tiles& tiles = tiles_of_thread;
+    for (int r = 0; r < rows; r += 2 * kTile) {
         int count = rows - r < 2 * kTile ? rows - r : 2 * kTile;
-        if (count != configured) {
-            uint8_t one = static_cast<uint8_t>(count < kTile ? count : kTile), two = static_cast<uint8_t>(count - one);
-            if (two)
-                tiles.configure({one, one, two, two, one, two, kFull, kFull});
-            else
-                tiles.configure({one, one, one, one, one, one, kFull, kFull});
-            configured = count;
-        }
+        uint8_t one = static_cast<uint8_t>(count < kTile ? count : kTile), two = static_cast<uint8_t>(count - one);
+        if (two)
+            tiles.configure({one, one, two, two, one, two, kFull, kFull});
+        else
+            tiles.configure({one, one, one, one, one, one, kFull, kFull});
         tile_rows(tiles, x + r * strides.x, count, weights, out + r * strides.out, strides);
         weights.ahead = Ahead::kNothing;
     }

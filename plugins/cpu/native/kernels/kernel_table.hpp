@@ -110,6 +110,9 @@ struct KVLayout {
 
 template <typename S>
 struct KernelTable {
+    // Around all other calls of a thread, see runtime/kernel_job.hpp.
+    void (*begin_job)();
+    void (*end_job)();
     void (*linear)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);
     void (*linear_add)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);
     void (*linear_swiglu)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);

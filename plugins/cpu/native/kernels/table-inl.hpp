@@ -24,7 +24,9 @@ static KVLayout<S> in_panels() {
 
 template <typename S>
 static KernelTable<S> kernel_table() {
-    return {linear<S>,
+    return {begin_job,
+            end_job,
+            linear<S>,
             linear_add<S>,
             linear_swiglu<S>,
             linear_logits<S>,

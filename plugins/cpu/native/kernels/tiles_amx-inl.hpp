@@ -1,14 +1,21 @@
 // The eight tile registers of AMX: up to sixteen rows of 64 bytes each.
 //
-// The configuration does not outlive the object: other libraries configure the tiles of the same thread. Inline
+// The configuration lasts from `open` to `close`: other libraries configure the tiles of the same thread. Inline
 // assembly instead of intrinsics, since those do not tell the compiler that they read memory.
 
 class Tiles {
    public:
-    ~Tiles() { __asm__ volatile("tilerelease"); }
+    void open() { rows_ = 0; }
+    void close() {
+        if (rows_) __asm__ volatile("tilerelease");
+    }
 
-    // rows: of each register. Clears all registers.
+    // rows: of each register. What the registers hold is lost.
     ALWAYS_INLINE void configure(const uint8_t (&rows)[8]) {
+        uint64_t all_rows;
+        __builtin_memcpy(&all_rows, rows, 8);
+        if (all_rows == rows_) return;
+        rows_ = all_rows;
         struct {
             uint8_t palette = 1, start_row = 0, reserved[14] = {};
             uint16_t bytes_of_row[16] = {};
@@ -43,4 +50,7 @@ class Tiles {
     ALWAYS_INLINE void dot() {
         __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
     }
+
+   private:
+    uint64_t rows_;  // a byte each; 0 if none are configured
 };

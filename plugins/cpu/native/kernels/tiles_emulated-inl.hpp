@@ -5,11 +5,22 @@
 
 class Tiles {
    public:
+    void open() {
+        require(!is_open_);
+        is_open_ = true;
+    }
+    void close() {
+        require(is_open_);
+        is_open_ = false;
+        __builtin_memset(rows_, 0, sizeof rows_);
+    }
+
     void configure(const uint8_t (&rows)[8]) {
+        require(is_open_);
         for (int t = 0; t < 8; ++t) {
             require(rows[t] >= 1 && rows[t] <= 16);
             rows_[t] = rows[t];
-            __builtin_memset(data_[t], 0, sizeof data_[t]);
+            __builtin_memset(data_[t], 0xff, sizeof data_[t]);  // NaN: who relies on zeros sees them
         }
     }
 
@@ -63,5 +74,6 @@ class Tiles {
     }
 
     uint32_t data_[8][16][16];
-    int rows_[8] = {};
+    int rows_[8];
+    bool is_open_;
 };

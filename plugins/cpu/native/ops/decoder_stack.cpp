@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/kernel_job.hpp"
+
 namespace specserve {
 
 namespace {
@@ -47,7 +49,7 @@ void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slo
     attention_.prepare(plan, pool_->size());
     copy_taps(in, 0, {0, in.rows, 0, shape_.hidden_size});
     int num_layers = static_cast<int>(layers_.size());
-    pool_->run(num_layers * kMaxPhases, [&](Team& team) {
+    run_kernels(*pool_, table_, num_layers * kMaxPhases, [&](Team& team) {
         for (int l = 0; l < num_layers; ++l)
             segments.empty() ? run_fused_layer(team, l, in) : run_unfused_layer(team, l, in);
     });
@@ -219,12 +221,12 @@ void DecoderStack<S>::forward_some(S* x, const int64_t* positions, const int64_t
     int num_layers = static_cast<int>(layers_.size());
     if (num_layers > 1) {
         attention_.prepare(plan, pool_->size());
-        pool_->run((num_layers - 1) * kMaxPhases, [&](Team& team) {
+        run_kernels(*pool_, table_, (num_layers - 1) * kMaxPhases, [&](Team& team) {
             for (int l = 0; l + 1 < num_layers; ++l) run_fused_layer(team, l, in);
         });
     }
     if (last.count) attention_.prepare(*last.plan, pool_->size());
-    pool_->run(kMaxPhases, [&](Team& team) { run_fused_layer(team, num_layers - 1, in_last); });
+    run_kernels(*pool_, table_, kMaxPhases, [&](Team& team) { run_fused_layer(team, num_layers - 1, in_last); });
 }
 
 template <typename S>
@@ -234,7 +236,7 @@ void DecoderStack<S>::logits(const S* x, const int64_t* rows, int count, float* 
     for (int i = 0; i < count; ++i)
         normalize({x, final_norm_, nullptr, nullptr}, static_cast<int>(rows ? rows[i] : i), 1,
                   normed_.data() + static_cast<size_t>(i) * width);
-    pool_->run(1, [&](Team& team) {
+    run_kernels(*pool_, table_, 1, [&](Team& team) {
         team.parallel_for_ranges(lm_head_.num_panels(), [&](int begin, int end) {
             table_.linear_logits(lm_head_, {normed_.data(), shape_.hidden_size, count}, {begin, end},
                                  {out, lm_head_.out_features, count});

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ops/decoder_stack.hpp"
+#include "runtime/kernel_job.hpp"
 
 namespace specserve {
 
@@ -113,14 +114,14 @@ void DecoderStack<S>::pre_attention(int layer, const S* x, const int64_t* positi
                                     const S* side, S* qkv) {
     prepare(rows, segments);
     Inputs in{const_cast<S*>(x), side, positions, nullptr, nullptr, rows};  // it is only read
-    pool_->run(3, [&](Team& team) { project_qkv(team, layer, true, in, qkv); });
+    run_kernels(*pool_, table_, 3, [&](Team& team) { project_qkv(team, layer, true, in, qkv); });
 }
 
 template <typename S>
 void DecoderStack<S>::post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments) {
     prepare(rows, segments);
     Inputs in{x, nullptr, nullptr, nullptr, nullptr, rows};
-    pool_->run(6, [&](Team& team) { finish_layer(team, layer, in, attention_out, nullptr); });
+    run_kernels(*pool_, table_, 6, [&](Team& team) { finish_layer(team, layer, in, attention_out, nullptr); });
 }
 
 template class DecoderStack<Bf16>;

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "runtime/kernel_job.hpp"
+
 namespace specserve {
 
 template <typename S>
@@ -14,7 +16,7 @@ void DraftHead<S>::normalize(const S* x, const S* weight, float eps, int size, i
 
 template <typename S>
 void DraftHead<S>::linear(const Linear<S>& w, const S* x, int count, S* out) {
-    pool_->run(1, [&](ThreadPool::Team& team) {
+    run_kernels(*pool_, table_, 1, [&](ThreadPool::Team& team) {
         team.parallel_for_ranges(w.num_panels(), [&](int begin, int end) {
             table_.linear(w, {x, w.in_features, count}, {begin, end}, {out, w.out_features, count});
         });

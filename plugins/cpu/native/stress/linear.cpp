@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/kernel_job.hpp"
 #include "stress/random_linear.hpp"
 #include "stress/stress.hpp"
 
@@ -24,14 +25,17 @@ void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
                 to_number<S>(std::numeric_limits<float>::quiet_NaN());
     std::vector<S> out(static_cast<size_t>(rows * out_features)), alone(static_cast<size_t>(out_features));
     int tasks = between(random, 1, w.num_panels());
-    pool.run(1, [&](ThreadPool::Team& team) {
+    const KernelTable<S>& table = kernel_table<S>(kernels);
+    run_kernels(pool, table, 1, [&](ThreadPool::Team& team) {
         team.parallel_for(tasks, [&](int t) {
             PanelRange range{w.num_panels() * t / tasks, w.num_panels() * (t + 1) / tasks};
-            kernel_table<S>(kernels).linear(w, {x.data(), stride, rows}, range, {out.data(), out_features, rows});
+            table.linear(w, {x.data(), stride, rows}, range, {out.data(), out_features, rows});
         });
     });
-    kernel_table<S>(kernels).linear(w, {x.data() + row * stride, stride, 1}, {0, w.num_panels()},
-                                    {alone.data(), out_features, 1});
+    {
+        KernelJob<S> job(table);
+        table.linear(w, {x.data() + row * stride, stride, 1}, {0, w.num_panels()}, {alone.data(), out_features, 1});
+    }
     require(same_bits(alone.data(), out.data() + row * out_features, alone.size()),
             std::string(kernels.name) + ": a row depends on the other rows");
     for (int o = 0; o < out_features; ++o) {
