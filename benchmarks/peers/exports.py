@@ -1,0 +1,81 @@
+"""Models in the peers' own formats, in build/peers/models; made again when their source has changed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.peers.engine_process import CrashedError, last_error
+from benchmarks.peers.make_peers import PEERS
+from specserve.models.locate import locate_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+OPENVINO_FORMATS = {"auto": "fp16", "int8": "int8"}
+"""By how weights are kept. It computes in bfloat16 in both."""
+GGUF_FORMATS = {"auto": "bf16", "int8": "q8_0"}
+"""llama.cpp's, likewise."""
+GGUF_EXPORT = Path(__file__).parent / "workers" / "llamacpp_export.py"
+
+
+class Export(NamedTuple):
+    """One model in one format: a folder with `source.txt`, which says what it was made of."""
+
+    model: str
+    name: str
+    """Of the format."""
+    command: Callable[[Path, Path], Sequence[str | Path]]
+    """That writes the source's export into a folder."""
+
+    def folder(self) -> Path:
+        """Raises CrashedError."""
+        source = locate_model(self.model).resolve()
+        target = PEERS / "models" / f"{Path(self.model).name or source.name}-{self.name}"
+        stamp = target / "source.txt"
+        files = sorted(source.glob("*.safetensors"))
+        wanted = "\n".join([str(source), *(f"{file.name} {file.stat().st_mtime}" for file in files)])
+        if not stamp.exists() or stamp.read_text(encoding="utf-8") != wanted:
+            print(f"== exporting {source} to {target}", flush=True)
+            self.make(source, target)
+            stamp.write_text(wanted, encoding="utf-8")
+        return target
+
+    def make(self, source: Path, target: Path) -> None:
+        log = PEERS / "logs" / f"export-{target.name}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        target.mkdir(parents=True, exist_ok=True)
+        with log.open("w", encoding="utf-8") as output:
+            command = self.command(source, target)
+            done = subprocess.run(command, env=clean_environment(), stdout=output, stderr=output, check=False)
+        if done.returncode:
+            raise CrashedError(last_error(log) or f"the export failed: {log}")
+
+
+def openvino_export(model: str, weights: str) -> Path:
+    kind = OPENVINO_FORMATS[weights]
+    command = PEERS / "openvino" / "bin" / "optimum-cli"
+    arguments = ("--task", "text-generation-with-past", "--weight-format", kind)
+    return Export(
+        model, kind, lambda source, target: (command, "export", "openvino", "--model", source, *arguments, target)
+    ).folder()
+
+
+def gguf_export(model: str, weights: str) -> Path:
+    kind = GGUF_FORMATS[weights]
+    python = PEERS / "llamacpp" / "bin" / "python"
+    sources = next((PEERS / "llamacpp" / "sources").glob("*/llama.cpp"))
+    file = f"model-{kind}.gguf"
+    return (
+        Export(model, kind, lambda source, target: (python, GGUF_EXPORT, sources, source, target / file, kind)).folder()
+        / file
+    )
+
+
+def clean_environment() -> dict[str, str]:
+    """This environment without variables that tune specserve's process, and without network access."""
+    removed = ("GOMP_", "OMP_", "KMP_", "PYTHON", "MALLOC_", "LD_PRELOAD")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
+    return {**kept, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "DO_NOT_TRACK": "1"}

