@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from specserve.code_places import in_brackets, place_of, place_of_error
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,7 +28,12 @@ MAX_MESSAGE = 500
 
 
 class BadAnswerError(Exception):
-    """A part broke its contract without raising; the message is a short reason that labels a metric."""
+    """A part broke its contract without raising; the message is a short reason that labels a metric. `detail`: for the
+    author, what was got and what is allowed."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.detail = detail
 
 
 class RequestFault(Exception):
@@ -53,6 +60,13 @@ def error_summary(error: BaseException) -> str:
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")[:MAX_MESSAGE]
 
 
+def full_summary(error: BaseException, code: object) -> str:
+    """With the author's line that raised; where the core found an answer wrong, with that of `code`, which gave it."""
+    where = place_of_error(error) or (place_of(code) if code is not None else "")
+    detail = error.detail if isinstance(error, BadAnswerError) else ""
+    return f"{error_summary(error)}{in_brackets(where)}" + (f": {detail}" if detail else "")
+
+
 def error_text(error: BaseException) -> str:
     """The error's own text, empty where its `__str__` raises."""
     try:
@@ -73,17 +87,18 @@ class FaultLog:
         """(plugin, part)."""
         self.lock = Lock()
 
-    def part(self, plugin: str, name: str, *, needed: bool = False) -> PluginPart:
-        """`needed`: it is never switched off, whatever it does."""
-        return PluginPart(plugin, name, self, needed)
+    def part(self, plugin: str, name: str, *, needed: bool = False, code: object = None) -> PluginPart:
+        """`needed`: it is never switched off, whatever it does. `code`: of the plugin, what is called."""
+        return PluginPart(plugin, name, self, needed, code)
 
-    def count(self, plugin: str, part: str, error: BaseException, consequence: str = "") -> None:
+    def count(self, plugin: str, part: str, error: BaseException, consequence: str = "", code: object = None) -> None:
         key = plugin, part, reason_of(error)
         with self.lock:
             self.counts[key] += 1
             first = self.counts[key] == 1
         if first:
-            logger.warning("plugin %s: its %s %s%s", plugin, part, error_summary(error), consequence, exc_info=error)
+            what = f"{full_summary(error, code)}{consequence}"
+            logger.warning("plugin %s: its %s %s", plugin, part, what, exc_info=error)
 
     def disable(self, plugin: str, part: str, faults_in_a_row: int) -> None:
         with self.lock:
@@ -99,6 +114,7 @@ class PluginPart:
     name: str
     log: FaultLog
     needed: bool = False
+    code: object = None
     faults_in_a_row: int = 0
     enabled: bool = True
 
@@ -115,7 +131,7 @@ class PluginPart:
         return answer
 
     def failed(self, error: BaseException, consequence: str = "; it is left out") -> None:
-        self.log.count(self.plugin, self.name, error, consequence)
+        self.log.count(self.plugin, self.name, error, consequence, self.code)
         self.faults_in_a_row += 1
         if self.enabled and not self.needed and self.faults_in_a_row >= self.log.limit:
             self.enabled = False

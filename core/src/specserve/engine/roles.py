@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from specserve.batch.builder import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.errors import PluginError
-from specserve.faults import FAULTS, error_summary
+from specserve.faults import FAULTS, full_summary
 from specserve.guards.lora_planner import GuardedLoraPlanner
 from specserve.guards.metric_checks import check_metric
 from specserve.guards.observer import GuardedObserver
@@ -163,7 +163,7 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserv
                 check_metric(metric)
         except FAULTS as error:
             raise PluginError(
-                f"{owner}: its observer {error_summary(error)} when it was asked for its metrics. "
+                f"{owner}: its observer {full_summary(error, observer.metrics)}, when it was asked for its metrics. "
                 f"See specserve.protocols.Metric, or remove --plugin {owner}."
             ) from error
         observers.append(GuardedObserver(owner, observer, host.faults))
@@ -177,7 +177,7 @@ def make_lora_planner(config: EngineConfig, host: PluginHost) -> OwnedLoraPlanne
         return OwnedLoraPlanner(BUILTIN, None, no_lora)
     owner, planner = answer
     check_members(owner, gave("make_lora_planner", planner), planner, "LoraPlanner", methods=("plan",))
-    guarded = GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner"))
+    guarded = GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner", code=planner.plan))
     return OwnedLoraPlanner(owner, planner, guarded.plan)
 
 

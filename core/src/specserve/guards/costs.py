@@ -17,7 +17,7 @@ class GuardedCosts:
 
     def __init__(self, plugin: str, costs: TargetCosts, log: FaultLog) -> None:
         self.costs = costs
-        self.part = log.part(plugin, "planner's step costs")
+        self.part = log.part(plugin, "planner's step costs", code=costs.seconds)
 
     def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
         return self.part.call(0.0, self.checked, rows, requests, guesses)

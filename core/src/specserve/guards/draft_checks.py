@@ -26,15 +26,15 @@ def check_draft(draft: Draft, limit: int, vocab_size: int) -> Draft | None:
     if is_normal(draft, limit, vocab_size):
         return draft
     if not isinstance(draft, Draft):
-        raise DraftFault("not a Draft")
+        raise DraftFault("not a Draft", f"{type(draft).__name__}; return a specserve.types.Draft or None")
     if not isinstance(draft.source, str):
         raise DraftFault("source is not text")
     tokens = numbers(draft.tokens, "tokens")
     size = len(tokens)
     if size > limit:
-        raise DraftFault("more tokens than the limit")
+        raise DraftFault("more tokens than the limit", f"{size}; limits has {limit} for this request")
     if tokens and not (only(tokens, int) and min(tokens) >= 0 and max(tokens) < vocab_size):
-        raise DraftFault("token out of range")
+        raise DraftFault("token out of range", f"{tokens}; a token is an int from 0 to {vocab_size - 1}")
     parents = None if draft.parents is None else numbers(draft.parents, "parents")
     if parents is not None:
         if len(parents) != size:
@@ -85,11 +85,11 @@ def only(values: tuple[object, ...], *types: type) -> bool:
 
 
 def numbers(values: object, name: str) -> tuple[int, ...]:
-    """As a tuple of Python numbers: a sequence or a one-dimensional tensor."""
+    """As a tuple of Python numbers: a one-dimensional tensor, or a sequence of numbers, of torch's and numpy's, too."""
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, (tuple, list)):
         raise DraftFault(f"{name} is not one-dimensional")
-    return tuple(listed)
+    return tuple(value.item() if hasattr(value, "item") else value for value in listed)
 
 
 def monotone(draft: Draft) -> Draft:

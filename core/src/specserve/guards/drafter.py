@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from specserve.batch.drafts import shallow
-from specserve.faults import FAULTS, reason_of
+from specserve.faults import FAULTS, full_summary, reason_of
 from specserve.guards.draft_checks import DraftFault, check_draft
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.hit_history import HitHistory
@@ -132,7 +132,8 @@ class GuardedDrafter:
         """What the drafter proposes, as a list of the right length."""
         proposed = list(self.drafter.propose(batch, output, verdict, list(limits)))
         if len(proposed) != len(limits):
-            raise DraftFault("wrong number of drafts")
+            detail = f"{len(proposed)} for {len(limits)} spans; propose returns a Draft or None for each of batch.spans"
+            raise DraftFault("wrong number of drafts", detail)
         return proposed
 
     def normal_form(self, request: Request, draft: Draft, limit: int) -> Draft | None:
@@ -169,7 +170,8 @@ class GuardedDrafter:
         self.num_faults += 1
         self.metrics.drafter_faults[self.name, reason] += 1
         if self.metrics.drafter_faults[self.name, reason] == 1:
-            logger.warning("drafter %s: %s; the requests go on with plain decoding", self.name, reason, exc_info=error)
+            what = full_summary(error, getattr(self.drafter, "propose", None))
+            logger.warning("drafter %s: %s; the requests go on with plain decoding", self.name, what, exc_info=error)
 
     def end_step(self, faults_before: int) -> None:
         """A step counts as faulty once, however many of its drafts were."""

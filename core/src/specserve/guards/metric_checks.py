@@ -21,7 +21,7 @@ def check_metric(metric: Metric) -> bool:
     if not isinstance(metric.help, str):
         raise BadAnswerError("gave a metric whose help is not text")
     if metric.kind not in KINDS:
-        raise BadAnswerError(f"gave a metric of a kind that is none of {', '.join(KINDS)}")
+        raise BadAnswerError(f"gave a metric of a kind that is none of {', '.join(KINDS)}", f"{metric.kind!r}")
     if isinstance(metric.value, bool) or not isinstance(metric.value, (int, float)):
         raise BadAnswerError("gave a metric whose value is no number")
     check_labels(metric)

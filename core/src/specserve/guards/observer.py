@@ -18,8 +18,8 @@ class GuardedObserver:
 
     def __init__(self, plugin: str, observer: Observer, log: FaultLog) -> None:
         self.observer = observer
-        self.observe_part = log.part(plugin, "observer")
-        self.metrics_part = log.part(plugin, "observer's metrics", needed=True)
+        self.observe_part = log.part(plugin, "observer", code=observer.observe)
+        self.metrics_part = log.part(plugin, "observer's metrics", needed=True, code=observer.metrics)
 
     def observe(self, batch: Batch, verdict: Verdict) -> None:
         self.observe_part.call(None, self.observer.observe, batch, verdict)

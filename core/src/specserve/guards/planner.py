@@ -47,9 +47,9 @@ class GuardedPlanner:
         costs: TargetCosts | None = getattr(planner, "costs", None)
         self.costs = None if costs is None else GuardedCosts(plugin, costs, log)
         self.bounds_depth = getattr(planner, "bounds_depth", False) is True
-        self.limits_part = log.part(plugin, "planner's limits")
-        self.choose_part = log.part(plugin, "planner's choice")
-        self.learn_part = log.part(plugin, "planner's learning")
+        self.limits_part = log.part(plugin, "planner's limits", code=planner.limits)
+        self.choose_part = log.part(plugin, "planner's choice", code=planner.choose)
+        self.learn_part = log.part(plugin, "planner's learning", code=planner.learn)
         self.telling_part = log.part(plugin, "planner's figures", needed=True)
         self.cost_part = log.part(plugin, "planner's learning of costs")
 

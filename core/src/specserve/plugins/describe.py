@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.plugins.hook_checks import undeclared_features
+from specserve.plugins.hook_checks import features_without_hook, undeclared_features
 from specserve.plugins.loaded_plugin import BUILTIN
 from specserve.plugins.verdicts import verdict
 
@@ -51,7 +51,8 @@ def banner(plugins: Sequence[LoadedPlugin], decision: Decision) -> list[str]:
         provides = ", ".join(loaded.features) or "nothing under this configuration"
         lines.append(f"plugin {declared.name} {declared.version} ({declared.dist}): {provides}")
     lines += [f"plugin {name} is switched off: {reason}" for name, reason in decision.switched_off.items()]
-    lines += [f"warning: {warning}" for plugin in plugins for warning in undeclared_features(plugin)]
+    for plugin in plugins:
+        lines += [f"warning: {text}" for text in (*undeclared_features(plugin), *features_without_hook(plugin))]
     undeclared = decision.resolution.of("undeclared")
     return lines + [f"warning: {verdict(finding)} Allowed by --allow-undeclared." for finding in undeclared]
 

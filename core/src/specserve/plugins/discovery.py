@@ -16,6 +16,7 @@ from specserve.plugins.entry_points import (
     PREFIX,
     api_version,
     group_problems,
+    is_ours,
     is_plugin_group,
     plugin_entry_points,
     plugin_problems,
@@ -42,7 +43,7 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
     seen: set[str] = set()
     declarations = []
     for distribution in distributions:
-        points = [point for point in distribution.entry_points if point.group.startswith(PREFIX)]
+        points = [point for point in distribution.entry_points if is_ours(point.group)]
         if not any(is_plugin_group(point.group) for point in points):
             continue
         dist = distribution.metadata["Name"] or "unnamed"

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from specserve.declare import PLUGIN_API
-from specserve.plugins.error_messages import did_you_mean
+from specserve.plugins.error_messages import did_you_mean, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,8 +18,20 @@ MODELS = "specserve.models"
 KINDS = ("provides", "compatible", "conflicts")
 
 
+def is_ours(group: str) -> bool:
+    return group.startswith(PREFIX) or is_misspelt(group)
+
+
 def is_plugin_group(group: str) -> bool:
-    return f"{group}.".startswith("specserve.plugins.")
+    """A misspelt one, too: its plugins are found, with the problem."""
+    return f"{group}.".startswith("specserve.plugins.") or is_misspelt(group)
+
+
+def is_misspelt(group: str) -> bool:
+    """Whether it resembles `specserve.plugins`: `specserve.plugin`, `specserve_plugins`."""
+    if f"{group}.".startswith("specserve.plugins.") or group == MODELS:
+        return False
+    return suggest(re.sub("[-_.]+", ".", group.lower()), ["specserve.plugins"], cutoff=0.9) is not None
 
 
 def plugin_group(api: int) -> str:
@@ -49,7 +61,9 @@ def group_problems(dist: str, apis: Mapping[str, int], groups: set[str]) -> Iter
     """`apis`: each plugin's version of the plugin API. Groups of a plugin for another version are not checked."""
     for group in sorted(groups - {MODELS}):
         kind, _, name = group.removeprefix(PREFIX).partition(".")
-        if is_plugin_group(group):
+        if is_misspelt(group):
+            yield f"{dist} has the entry-point group {group!r}; it must be {PLUGINS!r}"
+        elif is_plugin_group(group):
             if api_version(group) is None:
                 yield f"the entry-point group {group!r} names no version of the plugin API; it must be {PLUGINS!r}"
         elif apis.get(name, PLUGIN_API) != PLUGIN_API:

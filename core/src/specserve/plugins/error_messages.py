@@ -6,6 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from specserve import __version__
+from specserve.code_places import in_brackets, place_of_error
 from specserve.declare import PLUGIN_API
 from specserve.faults import error_text
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
     from specserve.declare import PluginDeclaration
 
 
-def suggest(got: str, allowed: Iterable[str]) -> str | None:
-    """The allowed word that `got` most resembles, if any."""
-    return next(iter(difflib.get_close_matches(got, list(allowed), n=1, cutoff=0.7)), None)
+def suggest(got: str, allowed: Iterable[str], cutoff: float = 0.7) -> str | None:
+    """The allowed word that `got` most resembles, if any. `cutoff`: how much, at most 1."""
+    return next(iter(difflib.get_close_matches(got, list(allowed), n=1, cutoff=cutoff)), None)
 
 
 def did_you_mean(got: str, allowed: Iterable[str]) -> str:
@@ -27,8 +28,9 @@ def did_you_mean(got: str, allowed: Iterable[str]) -> str:
 
 
 def describe_error(error: BaseException) -> str:
+    """Its kind, its text and the line of the author's code that raised it."""
     text = error_text(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + in_brackets(place_of_error(error))
 
 
 def full_name(declaration: PluginDeclaration) -> str:

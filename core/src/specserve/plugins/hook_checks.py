@@ -6,8 +6,10 @@ import inspect
 from typing import TYPE_CHECKING
 
 from specserve import hookspecs
+from specserve.code_places import in_brackets, place_of
 from specserve.errors import PluginError
 from specserve.plugins.error_messages import did_you_mean, how_to_disable
+from specserve.plugins.features import KERNEL_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -33,21 +35,32 @@ HOOK_FEATURES = {
 }
 """The features of which a plugin should declare one, by its hook. Not attention backends: kernels may include them."""
 
+HOOK_OF_FEATURE = {
+    **{token: hook for hook, tokens in HOOK_FEATURES.items() for token in tokens},
+    "planner.adaptive": "make_draft_planner",
+    "attention.hybrid": "select_attention",
+    "attention.backend": "attention_backends",
+    **dict.fromkeys(KERNEL_FEATURES, "make_kernels"),
+}
+"""The hook without which a plugin cannot provide a feature."""
+
 
 def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> None:
     """Raise PluginError for hooks that would never be called: misspelt ones and those without the marker."""
     callers = manager.get_hookcallers(plugin) or []
     for caller in callers:
         if not caller.has_spec() and not all(each.optionalhook for each in caller.get_hookimpls()):
+            where = in_brackets(place_of(caller.get_hookimpls()[0].function))
             raise PluginError(
-                f"plugin {name} implements {caller.name!r}, which is not a hook"
+                f"plugin {name} implements {caller.name!r}{where}, which is not a hook"
                 f"{did_you_mean(caller.name, HOOK_ARGUMENTS)} (hooks: {', '.join(HOOK_ARGUMENTS)}). "
                 f"Correct the name in the plugin. {how_to_disable(name)}"
             )
     if unmarked := unmarked_hooks(plugin, {caller.name for caller in callers}):
+        where = in_brackets(place_of(getattr(plugin, unmarked[0])))
         raise PluginError(
-            f"plugin {name} defines {', '.join(unmarked)} without the marker @hookimpl of specserve.hookspecs, so "
-            f"the core would never call it. Add the marker in the plugin. {how_to_disable(name)}"
+            f"plugin {name} defines {', '.join(unmarked)}{where} without the marker @hookimpl of specserve.hookspecs, "
+            f"so the core would never call it. Add the marker in the plugin. {how_to_disable(name)}"
         )
     if not callers:
         raise PluginError(
@@ -68,6 +81,18 @@ def undeclared_features(plugin: LoadedPlugin) -> list[str]:
     ]
 
 
+def features_without_hook(plugin: LoadedPlugin) -> list[str]:
+    """Features that a plugin declares and does not provide: others take care of what never happens."""
+    if plugin.declaration is None:
+        return []
+    return [
+        f"{plugin.name} declares {token} and has no hook for it: implement {HOOK_OF_FEATURE[token]}, or remove {token} "
+        f"from specserve.provides.{plugin.name}."
+        for token in plugin.declaration.provides
+        if token in HOOK_OF_FEATURE and not plugin.implements(HOOK_OF_FEATURE[token])
+    ]
+
+
 def unmarked_hooks(plugin: object, implemented: Collection[str]) -> list[str]:
     return [hook for hook in HOOK_ARGUMENTS if hook not in implemented and defines_function(plugin, hook)]
 
@@ -79,14 +104,15 @@ def defines_function(plugin: object, name: str) -> bool:
     return inspect.isroutine(function) and function.__module__ == home
 
 
-def argument_mismatch(name: str, error: pluggy.PluginValidationError) -> str:
+def argument_mismatch(name: str, plugin: object, error: pluggy.PluginValidationError) -> str:
     """pluggy's message about one hook implementation, with the arguments of the hook."""
     text = " ".join(str(error).split())
     hook = next((hook for hook in HOOK_ARGUMENTS if f"for hook {hook!r}" in text), None)
     if hook is None:
         return f"plugin {name} cannot be registered: {text}. {how_to_disable(name)}"
     takes = ", ".join(HOOK_ARGUMENTS[hook]) or "nothing"
+    where = in_brackets(place_of(getattr(plugin, hook)))
     return (
-        f"plugin {name} implements hook {hook} with other arguments than it takes ({takes}): {text}. "
+        f"plugin {name} implements hook {hook}{where} with other arguments than it takes ({takes}): {text}. "
         f"{how_to_disable(name)}"
     )

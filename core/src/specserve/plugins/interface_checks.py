@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from specserve.code_places import in_brackets, place_of, place_of_error
 from specserve.errors import PluginError
 from specserve.faults import FAULTS, error_summary
 
@@ -20,7 +21,7 @@ def check_members(
     """Raise PluginError where `value` lacks a member of the protocol `kind`. `found`: the error's verb and object."""
     if missing := missing_members(value, attributes, methods):
         raise PluginError(
-            f"{owner} {found}, which is no {kind}: it lacks {', '.join(missing)}. "
+            f"{owner} {found}{in_brackets(place_of(value))}, which is no {kind}: it lacks {', '.join(missing)}. "
             f"See specserve.protocols.{kind}, or remove --plugin {owner}."
         )
 
@@ -39,7 +40,7 @@ def check_type(owner: str, what: str, value: object, kind: type) -> None:
 
 def wrong_type(owner: str, what: str, got: object, wanted: str) -> PluginError:
     return PluginError(
-        f"{owner}: {what} must be {wanted}; got {type(got).__name__} {short_repr(got)}. "
+        f"{owner}: {what} must be {wanted}; got {type(got).__name__} {short_repr(got)}{in_brackets(place_of(got))}. "
         f"Repair the plugin, or remove --plugin {owner}."
     )
 
@@ -51,8 +52,9 @@ def as_list(owner: str, hook: str, result: Iterable[T]) -> list[T]:
     try:
         return list(result)
     except FAULTS as error:
+        where = in_brackets(place_of_error(error))
         raise PluginError(
-            f"{owner} {error_summary(error)} while what its hook {hook} returned was read. "
+            f"{owner} {error_summary(error)}{where} while what its hook {hook} returned was read. "
             f"Repair the plugin, or remove --plugin {owner}."
         ) from error
 

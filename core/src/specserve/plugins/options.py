@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 import msgspec
 
+from specserve.code_places import in_brackets, place_of
 from specserve.errors import ConfigError
 from specserve.plugins.error_messages import did_you_mean
 
@@ -62,6 +63,8 @@ def conversion_error(plugin: str, kind: type[msgspec.Struct], table: Mapping[str
     for part in path:
         got = got.get(part) if isinstance(got, dict) else got
     shown = f" (the value is {got!r})" if path else ""
+    if what.startswith("Object missing required field"):
+        shown = f"; give it one with --set, or a default in the plugin{in_brackets(place_of(kind))}"
     choices = choices_of(kind, path)
     if choices and what.startswith("Invalid enum value"):
         what = f"must be one of {', '.join(map(repr, choices))}"

@@ -32,7 +32,7 @@ def register(
     try:
         manager.register(plugin, name)
     except pluggy.PluginValidationError as error:
-        raise PluginError(argument_mismatch(name, error)) from None
+        raise PluginError(argument_mismatch(name, plugin, error)) from None
     check_hooks(name, manager, plugin)
     return LoadedPlugin(name, declaration, manager, make_options(name, manager, table))
 

@@ -27,6 +27,9 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Decoder layers of its own; `connect` then hands it their cache and attention."""
     step_costs: bool = False
     """Reads `DraftRuntime.costs`, so that these are measured at start-up whichever planner there is."""
+    every_step: bool = False
+    """Hears every step: `propose` is called, with limits of 0, after steps for which nobody wants a draft, too. For
+    drafters that learn from what was committed. Where any other need is stated it is so anyway."""
 
 
 class Drafter(Protocol):
@@ -42,7 +45,8 @@ class Drafter(Protocol):
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Sequence[Draft | None]:
-        """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted.
+        """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted. Not called
+        after steps for which nobody wants a draft, unless `needs` states anything.
 
         Called after the verdict's tokens were appended to the requests. Spans of requests that ended in this step
         are still there: `stop` was called for them and their limit is 0. Their blocks are free, and keep their content

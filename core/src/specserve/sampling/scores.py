@@ -48,7 +48,8 @@ def processed(logits: Tensor, request: Request, path: Sequence[int]) -> Tensor:
         nonlocal logits
         shape, logits = logits.shape, state.apply(logits, path)
         if not isinstance(logits, torch.Tensor) or logits.shape != shape:
-            raise BadAnswerError("returned something else than the row of logits")
+            got = f"{type(logits).__name__}; return a tensor [V]"
+            raise BadAnswerError("returned something else than the row of logits", got)
 
     each_processor(request, apply)
     return logits

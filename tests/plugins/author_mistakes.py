@@ -1,0 +1,179 @@
+"""Plugins with one mistake each, and patterns of what is to be said of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+DRAFTER = """
+import msgspec
+import torch
+from specserve.hookspecs import hookimpl
+from specserve.protocols import DrafterNeeds, Metric
+from specserve.types import Draft
+
+class Mine:
+    name = "mine"
+    needs = DrafterNeeds()
+
+    def start(self, request):
+        pass
+
+    def propose(self, batch, output, verdict, limits):
+        return [Draft(tokens=(1,)) if limit else None for limit in limits]
+
+    def stop(self, request):
+        pass
+
+@hookimpl
+def make_drafter():
+    return Mine()
+"""
+OPTIONS = """
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    width: int
+
+@hookimpl
+def plugin_options():
+    return Options
+"""
+OBSERVER = """
+from specserve.hookspecs import hookimpl
+from specserve.protocols import Metric
+
+class Watcher:
+    def observe(self, batch, verdict):
+        pass
+
+    def metrics(self):
+        return [Metric("watched", "Steps.", "counter", 1.0)]
+
+@hookimpl
+def make_observer():
+    return Watcher()
+"""
+PROCESSOR = """
+from specserve.hookspecs import hookimpl
+
+class State:
+    def apply(self, logits, path):
+        return logits
+
+    def commit(self, tokens):
+        pass
+
+class Processor:
+    def start(self, request, vocab_size):
+        return State()
+
+@hookimpl
+def logits_processors():
+    return [Processor()]
+"""
+PLANNER = """
+from specserve.hookspecs import hookimpl
+
+class Planner:
+    def limits(self, requests):
+        return [0] * len(requests)
+
+    def choose(self, requests, budget, base_rows):
+        return [None] * len(requests)
+
+@hookimpl
+def make_draft_planner():
+    return Planner()
+"""
+HERE = r"fake_mine/plugin\.py:\d+"
+
+
+class Mistake(NamedTuple):
+    """`said`: patterns, in any order, of what is said. `kind`: what the plugin declares."""
+
+    source: str
+    said: tuple[str, ...]
+    kind: str = "draft.chain"
+    settings: tuple[str, ...] = ()
+
+
+def drafter(old: str, new: str, *said: str, settings: tuple[str, ...] = ()) -> Mistake:
+    assert old in DRAFTER
+    return Mistake(DRAFTER.replace(old, new), said, settings=settings)
+
+
+AT_START_UP = {
+    "a misspelt hook": drafter(
+        "make_drafter", "make_draftr", "mine implements 'make_draftr'", HERE, "did you mean 'make_drafter'", "Correct"
+    ),
+    "an argument that the hook does not have": drafter(
+        "make_drafter()", "make_drafter(modl)", "make_drafter", HERE, r"\(model, config, options\)", "modl"
+    ),
+    "no marker": drafter("@hookimpl\n", "", "defines make_drafter", HERE, "without the marker @hookimpl", "Add"),
+    "raises when it is imported": drafter(
+        "@hookimpl", "raise RuntimeError('no licence')\n@hookimpl", "failed to import", "RuntimeError: no licence", HERE
+    ),
+    "a syntax error": drafter("def start(self, request):", "def start(self, request)", "SyntaxError", HERE, "Repair"),
+    "an unknown feature": Mistake(DRAFTER, ("'draft.chian' is not a known feature", "did you mean"), "draft.chian"),
+    "a hook that raises": drafter(
+        "return Mine()", "return {}['drafter']", "mine failed in its hook make_drafter: KeyError", HERE
+    ),
+    "an unknown option": Mistake(
+        DRAFTER + OPTIONS.replace("int", "int = 4"),
+        ("mine.widht is not an option", "did you mean 'width'", "width = 4"),
+        settings=("mine.widht=3",),
+    ),
+    "an option without a default": Mistake(
+        DRAFTER + OPTIONS, ("missing required field `width`", HERE, "a default in the plugin")
+    ),
+    "options without plugin_options": drafter(
+        "make_drafter():\n    return", "make_drafter(options):\n    options.width\n    return",
+        "failed in its hook make_drafter: AttributeError", HERE, "has no hook plugin_options", "add the hook",
+    ),
+    "a drafter without needs": drafter(
+        "    needs = DrafterNeeds()\n", "", "answers make_drafter with a Mine", HERE, "lacks needs", "protocols.Drafter"
+    ),
+    "a planner without learn": Mistake(
+        PLANNER, ("answers make_draft_planner with a Planner", HERE, "lacks learn"), "planner.adaptive"
+    ),
+    "processors that are not iterable": Mistake(
+        PROCESSOR.replace("[Processor()]", "Processor()"),
+        ("mine: what logits_processors returns must be a list", "got Processor", HERE),
+        "logits.processor",
+    ),
+    "an observer without metrics": Mistake(
+        OBSERVER.replace("def metrics", "def metric"),
+        ("answers make_observer with a Watcher", HERE, "lacks metrics"),
+        "observer.metrics",
+    ),
+    "an unknown kind of metric": Mistake(
+        OBSERVER.replace('"counter"', '"histogram"'),
+        ("mine: its observer gave a metric of a kind that is none of counter, gauge", HERE, "protocols.Metric"),
+        "observer.metrics",
+    ),
+}  # fmt: skip
+WHILE_SERVING = {
+    "a wrong number of drafts": drafter(
+        "return [Draft",
+        "return [] and [Draft",
+        "drafter mine: wrong number",
+        HERE,
+        "0 for . spans; propose returns a Draft or None for each",
+    ),
+    "a token that is none": drafter(
+        "tokens=(1,)", "tokens=('1',)", "drafter mine: token out of range", HERE, "a token is an int from 0 to 319"
+    ),
+    "propose raises": drafter("return [Draft", "limits['a']; return [Draft", "drafter mine: raised TypeError", HERE),
+    "an observer that raises": Mistake(
+        OBSERVER.replace("        pass", "        batch.nothing", 1),
+        ("plugin mine: its observer raised AttributeError", HERE, "it is left out"),
+        "observer.metrics",
+    ),
+    "a processor that returns nothing": Mistake(
+        PROCESSOR.replace("return logits", "pass", 1),
+        (
+            "plugin mine: its logits processor returned something else than the row of logits",
+            HERE,
+            "NoneType; return a tensor",
+        ),
+        "logits.processor",
+    ),
+}
