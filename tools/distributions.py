@@ -73,4 +73,4 @@ PUBLISHED = tuple(
         "plugins/ngram",
     )
 )
-"""Not `template/`, which is to be copied."""
+"""Not `template/`, which is an example."""

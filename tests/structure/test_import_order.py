@@ -16,6 +16,7 @@ COMPONENTS = {
     "protocols": "batch kv root",
     "hookspecs": "protocols root",
     "plugins": "declare hookspecs root",
+    "scaffold": "root",
     "text": "protocols root",
     "sampling": "batch protocols root",
     "models": "batch protocols root",
@@ -28,8 +29,8 @@ COMPONENTS = {
     "builtin": "attention hookspecs kernels protocols sampling root",
     "engine": "attention batch draft_models graphs guards kv models plugins protocols sampling speculation text root",
     "server": "protocols sampling text root",
-    "cli": "declare engine plugins server text root",
     "testing": "batch declare engine guards hookspecs models plugins protocols sampling speculation root",
+    "cli": "declare engine plugins scaffold server testing text root",
 }
 USED_BY_PLUGINS = {
     "specserve_adaptive": "batch declare hookspecs protocols speculation root",
@@ -38,7 +39,7 @@ USED_BY_PLUGINS = {
     "specserve_hybrid_attn": "attention batch declare hookspecs kernels kv protocols root",
     "specserve_lora": "batch declare hookspecs models protocols server root",
     "specserve_ngram": "batch declare hookspecs models protocols server text root",
-    "specserve_repeat": "batch declare hookspecs protocols root",
+    "repeat_plugin": "batch declare hookspecs protocols root",
 }
 OF_THE_PLUGIN_API = {"declare", "hookspecs", "builtin"}
 

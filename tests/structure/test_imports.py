@@ -22,7 +22,7 @@ LIGHT_MODULES = (
     "specserve_hybrid_attn.compat",
     "specserve_lora.compat",
     "specserve_ngram.compat",
-    "specserve_repeat.compat",
+    "repeat_plugin.compat",
 )
 
 
@@ -83,6 +83,6 @@ class J:
 
 def test_a_module_loads_the_packages_around_what_it_imports_but_not_its_own():
     graph = run_time_graph()
-    assert "specserve.protocols" in graph["specserve.builtin"] | graph["specserve_repeat.plugin"]
-    assert "specserve" in graph["specserve_repeat.plugin"]
+    assert "specserve.protocols" in graph["specserve.builtin"] | graph["repeat_plugin.plugin"]
+    assert "specserve" in graph["repeat_plugin.plugin"]
     assert "specserve.cli" not in graph["specserve.cli.serve"]

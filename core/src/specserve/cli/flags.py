@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specserve.config import DEVICES, DTYPES, GRAPHS, EngineConfig
+from specserve.tracing import FORMS, TOPICS
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup
@@ -49,6 +50,10 @@ def add_engine_flags(parser: ArgumentParser) -> None:
                                help=f"do not {HELP[name]}")  # fmt: skip
         elif name != "model":
             add_flag(group, name)
+    group.add_argument(
+        "--trace", metavar="TOPIC,...", help=f"print every event of {' or '.join(TOPICS)} on standard error"
+    )
+    group.add_argument("--trace-format", choices=FORMS, default="text", help="default: text")
     plugins = parser.add_argument_group("plugins")
     plugins.add_argument("--plugin", action="append", default=[], metavar="NAME", help="enable an installed plugin")
     plugins.add_argument("--no-plugin", action="append", default=[], metavar="NAME", help="disable a plugin")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from specserve.cli.drafts_table import drafts_table
 from specserve.cli.flags import add_engine_flags
 from specserve.cli.generation_stats import GenerationStats
 from specserve.cli.layers import load_configuration
@@ -37,6 +38,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser.add_argument("--max-tokens", type=int, default=128, help="default: 128")
     parser.add_argument("--temperature", type=float, help="default: the model's own, else 1; 0 is greedy")
     parser.add_argument("--seed", type=int, help="makes sampling reproducible")
+    parser.add_argument("--explain", action="store_true", help="print every step: drafted by whom, verified, accepted")
     add_engine_flags(parser)
     parser.set_defaults(run=run, parser=parser)
 
@@ -52,12 +54,18 @@ def run(args: Namespace) -> int:
 
 async def generate(config: EngineConfig, prompt: str, args: Namespace) -> int:
     from specserve.engine.async_engine import AsyncEngine  # torch, by way of the engine
+    from specserve.engine.draft_trace import DraftStep, trace_drafts
 
     engine = await AsyncEngine.start(config, on_progress=report_progress)
+    steps: list[DraftStep] = []
+    if args.explain:
+        trace_drafts(engine.engine, steps.append)
     try:
         stats = await print_text(engine, make_request(engine, prompt, args))
     finally:
         await engine.stop()
+    if args.explain:
+        print(f"\n{drafts_table(steps)}", file=sys.stderr)
     print(f"\n{stats.summary()}", file=sys.stderr, flush=True)
     return 0
 

@@ -5,6 +5,7 @@ The file has the tables [engine], [server] and [plugins.NAME]; a flag that is no
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from specserve.cli.flags import ENGINE_FIELDS
 from specserve.config import EngineConfig, ServerConfig, read_toml
 from specserve.errors import ConfigError
 from specserve.plugins.settings import merge, parse_settings
+from specserve.tracing import start_tracing
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -27,7 +29,9 @@ class Configuration(NamedTuple):
 
 
 def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Configuration:
-    """Raises ConfigError, which names the wrong layer."""
+    """Raises ConfigError, which names the wrong layer. Tracing begins here, before plugins are loaded."""
+    topics = args.trace or os.environ.get("SPECSERVE_TRACE", "")
+    start_tracing([topic for topic in topics.split(",") if topic], args.trace_format)
     file = read_toml(args.config) if args.config is not None else {}
     unknown = sorted(set(file) - {"engine", "server", "plugins"})
     if unknown:

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import torch
 
+from specserve import tracing
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.drafts import likeliest_chain
 from specserve.engine.admission import EngineLimits
 from specserve.engine.choose_attention import ChosenAttention, choose_attention
 from specserve.engine.connect_drafters import DraftTarget, LayeredDrafter, connect_drafters, draft_bytes, find_layered
 from specserve.engine.description import describe
+from specserve.engine.draft_trace import trace_drafts
 from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.graph_runner import GraphRunner
@@ -103,6 +105,8 @@ def assemble(
     engine = Engine(make_parts(parts))
     if parts.config.graph_warm_up and isinstance(engine.runner, GraphRunner):
         engine.runner.warm_up(None if on_progress is None else partial(on_progress, "recording graphs"))
+    if tracing.DRAFTS.is_on:
+        trace_drafts(engine, lambda step: tracing.DRAFTS.event(**step._asdict()))
     description = describe(parts.config, host, parts.kernels, parts.attention, parts.drafters, engine)
     return Assembled(engine, parts.config, parts.tokenizer, description)
 

@@ -6,11 +6,13 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from specserve.sampling.seeds import choice_seed
-from specserve.testing.toy_tokenizer import VOCAB_SIZE as TOY_VOCAB
+from specserve.testing.toy_tokenizer import VOCAB_SIZE
 from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+TOY_VOCAB = VOCAB_SIZE
 
 
 def toy_request(

@@ -1,15 +1,19 @@
 """`specserve plugins`: what is installed, what can be enabled together, and why.
 
-Reads declarations only: no plugin is imported but its `.compat` module, and neither torch nor the server.
+Reads declarations only: no plugin is imported but its `.compat` module, and neither torch nor the server. Only
+`check --load` does.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.cli.plugins import new_plugin
 from specserve.cli.plugins.check_plugins import check_plugins
 from specserve.cli.plugins.explain_pair import explain_pair
 from specserve.cli.plugins.list_plugins import list_plugins
+from specserve.cli.plugins.load_plugins import load_plugins
+from specserve.cli.plugins.matrix import show_matrix
 from specserve.config import DEVICES
 from specserve.plugins import discovery
 
@@ -37,19 +41,33 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
         "check", help="whether start-up would accept these plugins; without names, every installed pair"
     )
     check_parser.add_argument("names", nargs="*", metavar="NAME")
-    check_parser.set_defaults(run=run, command=check_plugins)
+    check_parser.add_argument(
+        "--load", action="store_true", help="load them and serve a few requests, as `serve` would"
+    )
+    check_parser.add_argument("--model", help="with --load: a model, in place of a small random one")
+    check_parser.set_defaults(run=run, command=check)
     explain_parser = commands.add_parser(
         "explain", help="whether two plugins, or a plugin and a feature, work together, and why"
     )
     explain_parser.add_argument("left", metavar="A", help="a plugin or a feature token")
     explain_parser.add_argument("right", metavar="B", help="a plugin or a feature token")
     explain_parser.set_defaults(run=run, command=explain_pair)
-    for command in (check_parser, explain_parser):
+    new_parser = commands.add_parser("new", help="write a new plugin, with declarations and tests")
+    new_plugin.add_arguments(new_parser)
+    new_parser.set_defaults(run=run, command=new_plugin.new_plugin)
+    matrix_parser = commands.add_parser("matrix", help="every installed plugin against every other")
+    matrix_parser.add_argument("--markdown", action="store_true", help="a page with the reasons")
+    matrix_parser.set_defaults(run=run, command=show_matrix)
+    for command in (check_parser, explain_parser, matrix_parser):
         command.add_argument("--device", choices=DEVICES, default="cpu", help="default: cpu")
         command.add_argument("--graphs", choices=GRAPH_MODES, default="none", help="default: none")
         command.add_argument("--set", action="append", default=[], metavar="NAME.KEY=VALUE", help="an option")
-    for command in (list_parser, check_parser, explain_parser):
+    for command in (list_parser, check_parser, explain_parser, matrix_parser):
         command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def check(args: Namespace, installed: Mapping[str, PluginDeclaration]) -> int:
+    return (load_plugins if args.load else check_plugins)(args, installed)
 
 
 def run(args: Namespace) -> int:

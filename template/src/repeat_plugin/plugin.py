@@ -1,6 +1,6 @@
-"""A drafter that guesses that the last token is repeated: right in runs of blanks or dashes, cheap elsewhere.
+"""A drafter that guesses that the last token comes again: right in runs of blanks or dashes, cheap elsewhere.
 
-Knows nothing about the model: verification decides which guesses are accepted.
+Knows nothing about the model: verification decides which draft tokens are accepted.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-
 from specserve.hookspecs import hookimpl
 from specserve.protocols import DrafterNeeds
 from specserve.types import Draft
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from specserve.types import ForwardOutput, Verdict
 
 
-class RepeatOptions(msgspec.Struct, frozen=True, kw_only=True):
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """`--set repeat.width=4`"""
 
     width: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
-    """Guesses per step."""
+    """Draft tokens per step."""
 
 
-class RepeatDrafter:
+class LastTokenDrafter:
     """Proposes a chain of up to `width` copies of the last token, once that token has occurred twice in a row."""
 
     name = "repeat"
@@ -40,13 +39,10 @@ class RepeatDrafter:
     def start(self, request: Request) -> None:
         pass
 
-    def propose(  # a drafter takes all four; this one needs neither hidden states nor what was just accepted
-        self,
-        batch: Batch,
-        output: ForwardOutput,
-        verdict: Verdict,
-        limits: Sequence[int],
+    def propose(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
+        """After a step: a draft for each of batch.spans, of at most limits[i] tokens, or None."""
         return [self.guess(span.request.tokens, limit) for span, limit in zip(batch.spans, limits, strict=True)]
 
     def guess(self, tokens: Sequence[int], limit: int) -> Draft | None:
@@ -59,10 +55,10 @@ class RepeatDrafter:
 
 
 @hookimpl
-def plugin_options() -> type[RepeatOptions]:
-    return RepeatOptions
+def plugin_options() -> type[Options]:
+    return Options
 
 
 @hookimpl
-def make_drafter(options: RepeatOptions) -> RepeatDrafter:
-    return RepeatDrafter(options.width)
+def make_drafter(options: Options) -> LastTokenDrafter:
+    return LastTokenDrafter(options.width)

@@ -1,0 +1,1 @@
+"""The files of a new plugin, and what writes them: `specserve plugins new`."""

@@ -1,0 +1,5 @@
+"""Why the plugin works with features of others. Imports nothing heavy: `specserve plugins` reads it."""
+
+from specserve.declare import Compatible
+
+DRAFTS = Compatible("drafts are compared and the one that promises most is verified")
