@@ -1,13 +1,26 @@
-"""Pytest fixtures that come with the package. Imports nothing heavy: pytest loads this in every project."""
+"""What comes with the package for pytest: fixtures, and `--specserve-plugin NAME`, which runs the conformance kit.
+
+Imports nothing heavy: pytest loads this in every project.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
+
+    from specserve.testing.conformance.cases import Case, Options
+
+MOST = 160
+"""Characters of a reason in the table; the whole one is in the test's report."""
+KIT = Path(__file__).parent / "conformance" / "test_plugin.py"
+NOTE = "specserve"
+"""The property of a test's report that is its detail in the table; the last counts."""
+CASES = pytest.StashKey["list[Case]"]()
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +29,83 @@ def toy_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from specserve.testing.toy import write_checkpoint
 
     return write_checkpoint(tmp_path_factory.mktemp("toy") / "llama")
+
+
+# --- the conformance kit --------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("specserve")
+    group.addoption(
+        "--specserve-plugin", action="append", default=[], metavar="NAME", help="run the conformance kit on this plugin"
+    )
+    group.addoption(
+        "--specserve-set",
+        action="append",
+        default=[],
+        metavar="NAME.KEY=VALUE",
+        help="an option of a plugin in the kit",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The kit in place of the project's tests, unless some are named beside it."""
+    config.stash[CASES] = []
+    if names := config.getoption("--specserve-plugin"):
+        config.stash[CASES] = find_cases(names)
+        named = config.args_source is pytest.Config.ArgsSource.ARGS
+        config.args = [*(config.args if named else ()), str(KIT)]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if Path(metafunc.module.__file__ or "").resolve() == KIT.resolve():
+        cases = metafunc.config.stash[CASES]
+        metafunc.parametrize("case", cases, ids=[f"{case.plugin}: {case.what}" for case in cases])
+
+
+def find_cases(names: list[str]) -> list[Case]:
+    from specserve.errors import PluginError
+    from specserve.testing.conformance.cases import cases_of
+
+    try:
+        return [case for name in names for case in cases_of(name)]
+    except PluginError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+@pytest.fixture
+def plugin_options(request: pytest.FixtureRequest) -> Options:
+    """What `--specserve-set` gives."""
+    from specserve.plugins.settings import parse_settings
+
+    return parse_settings(request.config.getoption("--specserve-set"))
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Puts a text into the test's line in the kit's table."""
+
+    def put(text: str) -> None:
+        request.node.user_properties.append((NOTE, text))
+
+    put("")
+    return put
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not config.getoption("--specserve-plugin"):
+        return
+    terminalreporter.section("conformance")
+    for outcome in ("passed", "failed", "skipped"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            notes = [text for name, text in report.user_properties if name == NOTE]
+            if notes:
+                name = report.nodeid.partition("[")[2].removesuffix("]")
+                terminalreporter.line(f"{outcome:<8}{name:<36}{skip_reason(report) or notes[-1]}")
+
+
+def skip_reason(report: pytest.TestReport) -> str:
+    if not isinstance(report.longrepr, tuple):
+        return ""
+    reason = report.longrepr[2].removeprefix("Skipped: ")
+    return reason if len(reason) <= MOST else f"{reason[: MOST - 1]}…"

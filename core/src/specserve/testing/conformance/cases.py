@@ -1,0 +1,128 @@
+"""With what a plugin is run: settings of the engine, and the other plugins that are installed.
+
+Owns which plugins of a case draft, and the engine with them and without. Knows no pytest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+from specserve.config import EngineConfig
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.plugins import discovery
+from specserve.plugins.enabling import find
+from specserve.plugins.loaded_declaration import load_declaration
+from specserve.testing.drafters import DrafterPlugin, NoisyDrafter
+from specserve.testing.engines import Run, make_engine, run_requests, verify_everything
+from specserve.testing.requests import TOY_VOCAB
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from specserve.types import GenerateRequest
+
+    Options = Mapping[str, Mapping[str, object]]
+
+DRAFTS = ("draft.chain", "draft.tree")
+
+
+class Settings(TypedDict, total=False):
+    """Fields of EngineConfig."""
+
+    default_plugins: bool
+    dtype: str
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    max_model_len: int
+    chunked_prefill: bool
+    prefix_cache: bool
+    block_size: int
+    kv_memory: str
+    graphs: str
+    threads: int
+
+
+SETTINGS: dict[str, Settings] = {
+    "as it is": {},
+    "torch kernels": {"default_plugins": False},
+    "bfloat16": {"dtype": "bfloat16"},
+    "chunks of 16 tokens": {"max_num_batched_tokens": 16},
+    "no chunked prefill": {"chunked_prefill": False},
+    "no prefix cache": {"prefix_cache": False},
+    "blocks of 4 tokens": {"block_size": 4},
+    "preemption": {"kv_memory": "1200K", "max_model_len": 400, "max_num_seqs": 12},
+    "piecewise graphs": {"graphs": "piecewise"},
+    "full graphs": {"graphs": "full"},
+}
+COMMON: Settings = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M", "default_plugins": True}
+
+
+class Case(NamedTuple):
+    """A plugin, with a setting or beside a partner."""
+
+    plugin: str
+    what: str
+    settings: Settings
+    partner: str = ""
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        return (self.plugin, self.partner) if self.partner else (self.plugin,)
+
+
+def cases_of(plugin: str) -> list[Case]:
+    """Raises PluginError for a plugin that is not installed."""
+    installed = discovery.discover()
+    find(plugin, installed)
+    partners = [name for name, declared in installed.items() if name != plugin and not declared.default_on]
+    alone = [Case(plugin, what, settings) for what, settings in SETTINGS.items()]
+    return alone + [Case(plugin, f"with {partner}", {}, partner) for partner in partners]
+
+
+class Compared(NamedTuple):
+    """The same requests without drafts and with them, each twice: the second time prefixes are in the cache. `drafts`:
+    from which plugin, or noise."""
+
+    plain: tuple[Run, Run]
+    drafted: tuple[Run, Run]
+    drafts: str
+
+
+def features_of(name: str) -> tuple[str, ...]:
+    return load_declaration(discovery.discover()[name], EngineConfig(plugins=(name,))).features
+
+
+def compare(case: Case, model: Path, requests: Sequence[GenerateRequest], options: Options) -> Compared:
+    """Where no plugin of the case drafts, noise does: chains and trees that are often wrong. Raises ConfigError where
+    start-up refuses."""
+    features = {name: features_of(name) for name in case.plugins}
+    drafters = [name for name in case.plugins if any(token in features[name] for token in DRAFTS)]
+    others = tuple(name for name in case.plugins if name not in drafters)
+    serve(case, model, case.plugins, [], options)  # what start-up refuses is said of all of them together
+    plain = serve(case, model, others, requests, options)
+    if drafters:
+        return Compared(plain, serve(case, model, case.plugins, requests, options), " and ".join(drafters))
+    noise = NoisyDrafter(plain[0].tokens(), p=0.7, max_width=6, vocab_size=TOY_VOCAB)
+    return Compared(plain, serve(case, model, case.plugins, requests, options, noise), "noise")
+
+
+def serve(
+    case: Case,
+    model: Path,
+    plugins: Sequence[str],
+    requests: Sequence[GenerateRequest],
+    options: Options,
+    noise: NoisyDrafter | None = None,
+) -> tuple[Run, Run]:
+    extra = {}
+    if noise is not None:
+        declared = PluginDeclaration(name="noise", provides=dict.fromkeys(DRAFTS, "drafts that are often wrong"))
+        extra["noise"] = InProcessPlugin(DrafterPlugin(lambda: noise), declared)
+    given = {name: table for name, table in options.items() if name in plugins}
+    settings: Settings = {**COMMON, **case.settings}
+    assembled = make_engine(model, plugins=tuple(plugins), extra=extra, plugin_options=given, **settings)
+    engine = assembled.engine
+    if not any("planner.adaptive" in features_of(name) for name in plugins):
+        verify_everything(engine, 8)
+    return run_requests(engine, requests), run_requests(engine, requests)

@@ -1,0 +1,75 @@
+"""`pytest --specserve-plugin NAME`: our plugins pass the kit, and it finds what it is for."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from author_mistakes import DRAFTER, PROCESSOR
+from fake_site import write_plugin
+
+from specserve.testing.conformance.cases import SETTINGS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPATIBLE = dict.fromkeys(("draft.chain", "draft.tree"), "WORKS")
+OWN = ("adaptive", "eagle", "hybrid_attn", "lora", "ngram", "repeat")
+MISTAKEN = PROCESSOR.replace("return logits", "logits[7] += 50.0 * len(path)\n        return logits")
+"""What it does to a row depends on how many of the tokens before it are drafts."""
+
+
+def run_kit(folder: Path, *names: str, site: Path | None = None, settings: tuple[str, ...] = ()) -> tuple[int, str]:
+    plugins = [part for name in names for part in ("--specserve-plugin", name)]
+    options = [part for each in settings for part in ("--specserve-set", each)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(site or "")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", *plugins, *options]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("plugin", OWN)
+def test_our_own_plugins_pass(plugin, tmp_path, toy_model):
+    code, said = run_kit(tmp_path, plugin, settings=(f"eagle.model={toy_model}", "eagle.steps=3"))
+    assert code == 0, said
+    table = said[said.index("= conformance =") :]
+    assert "failed" not in table
+    for what in (*SETTINGS, *(f"with {other}" for other in OWN if other != plugin)):
+        assert re.search(rf"^(passed|skipped) +{plugin}: {what} ", table, re.MULTILINE), (what, table)
+    counts = [int(accepted) for accepted in re.findall(r"(\d+) of \d+ draft tokens of ", table)]
+    assert len(counts) >= len(SETTINGS) - 1
+    assert min(counts) > 10
+
+
+def test_a_processor_that_depends_on_drafts_is_found(tmp_path):
+    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=MISTAKEN, compatible=COMPATIBLE)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path)
+    assert code == 1
+    assert re.search(r"^failed +mine: as it is", said, re.MULTILINE)
+    assert "differs with drafts of noise" in said
+
+
+def test_a_drafter_at_fault_is_found(tmp_path):
+    broken = DRAFTER.replace("return [Draft", "1 / 0; return [Draft")
+    write_plugin(tmp_path, "mine", plugin=broken)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path)
+    assert code == 1
+    assert re.search(r"^failed +mine: as it is", said, re.MULTILINE)
+    assert "raised ZeroDivisionError" in said
+
+
+def test_what_is_not_declared_is_left_out_with_the_reason(tmp_path):
+    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=PROCESSOR)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path)
+    assert code == 0
+    assert re.search(r"^skipped +mine: as it is +mine and noise are undeclared: neither says", said, re.MULTILINE), said
+
+
+def test_the_name_of_a_plugin_that_is_not_installed_is_refused(tmp_path):
+    code, said = run_kit(tmp_path, "ngramm")
+    assert code == 4
+    assert "plugin ngramm is not installed; did you mean 'ngram'?" in said
