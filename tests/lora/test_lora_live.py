@@ -79,8 +79,10 @@ async def test_sixty_four_requests_while_adapters_come_and_go(toy_model, adapter
     store = lora_of(engine.engine)
     refusals: set[int] = set()
     task = asyncio.create_task(replace_and_unload(store, versions, refusals))
-    async with asyncio.timeout(60):
-        served = await asyncio.gather(*map(serve, [engine] * 64, [store] * 64, requests, names))
+    rounds = []
+    async with asyncio.timeout(300):
+        while store.num_loads < 12:  # a fast machine serves all of them between two loads
+            rounds.append(await asyncio.gather(*map(serve, [engine] * 64, [store] * 64, requests, names)))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -92,7 +94,7 @@ async def test_sixty_four_requests_while_adapters_come_and_go(toy_model, adapter
     everything = given | {f"x{i}": version.path for i, version in enumerate(versions)}
     alone, others = lora_engine(toy_model, everything, default_plugins=True)
     by_namespace = {namespace.partition("@")[2]: name for name, namespace in others.names().items()}
-    named = [by_namespace[namespace.partition("@")[2]] for namespace, _ in served]
-    expected = run_requests(alone, under(others, requests, named)).tokens()
-    assert {request.request_id: tokens for request, (_, tokens) in zip(requests, served, strict=True)} == expected
-    assert store.num_loads > 8
+    for served in rounds:
+        named = [by_namespace[namespace.partition("@")[2]] for namespace, _ in served]
+        expected = run_requests(alone, under(others, requests, named)).tokens()
+        assert {request.request_id: tokens for request, (_, tokens) in zip(requests, served, strict=True)} == expected
