@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         LogitsProcessor,
         LoraPlanner,
         Observer,
+        OutputObserver,
         PlanningRuntime,
         ResolvedModel,
         Verifier,
@@ -117,7 +118,7 @@ def decline_graph(shape: GraphShape) -> str | None:
 
 
 @hookspec
-def make_observer(config: EngineConfig, options: PluginOptions) -> Observer | None:
+def make_observer(config: EngineConfig, options: PluginOptions) -> Observer | OutputObserver | None:
     """An observer of the committed steps, or None."""
 
 

@@ -145,6 +145,14 @@ class PlannerFigures(msgspec.Struct, frozen=True):
     """Draft tokens that it expected to be accepted, of those that it had verified."""
 
 
+class DrafterFigures(NamedTuple):
+    """Of one drafter and one request."""
+
+    num_draft_tokens: int = 0
+    """That were verified."""
+    num_accepted_draft_tokens: int = 0
+
+
 class SpeculationFigures(msgspec.Struct, frozen=True):
     """What speculation did for one request. Plain decoding has mean acceptance length 1."""
 
@@ -155,6 +163,8 @@ class SpeculationFigures(msgspec.Struct, frozen=True):
     """[a] counts the verify steps that accepted a draft tokens."""
     planner: PlannerFigures | None = None
     """None where the planner tells nothing."""
+    by_drafter: dict[str, DrafterFigures] = {}
+    """By name. A draft token of several drafters counts for the one that was surest of it."""
 
 
 class RequestOutput(msgspec.Struct, frozen=True):

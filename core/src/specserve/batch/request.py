@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from specserve.types import SpeculationFigures
+from specserve.types import DrafterFigures, SpeculationFigures
 
 if TYPE_CHECKING:
     from specserve.batch.processor_state import ProcessorState
@@ -76,6 +76,7 @@ class Request:
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
     acceptance_histogram: list[int] = field(default_factory=list)
+    by_drafter: dict[str, DrafterFigures] = field(default_factory=dict)
 
     @classmethod
     def admit(cls, wire: GenerateRequest, *, seed: int, arrival: float, order: int, max_len: int) -> Request:
@@ -98,6 +99,11 @@ class Request:
         return len(self.tokens) - self.prompt_len
 
     @property
+    def max_depth(self) -> int:
+        """Draft tokens that a path may have so that the token behind them still belongs to the request."""
+        return self.max_len - len(self.tokens) - 1
+
+    @property
     def rank(self) -> tuple[int, int]:
         """Scheduling order: lower first."""
         return self.priority, self.order
@@ -109,4 +115,5 @@ class Request:
             self.num_accepted_draft_tokens,
             tuple(self.acceptance_histogram),
             planner,
+            dict(self.by_drafter),
         )

@@ -29,6 +29,9 @@ class GenerationStats:
             steps, accepted = self.figures.num_spec_steps, self.figures.num_accepted_draft_tokens
             parts.append(f"mean acceptance length {1 + accepted / steps:.2f} over {steps} verify steps")
             parts.append(f"{accepted} of {self.figures.num_draft_tokens} draft tokens accepted")
+            if len(self.figures.by_drafter) > 1:
+                for name, counts in sorted(self.figures.by_drafter.items()):
+                    parts.append(f"{name} {counts.num_accepted_draft_tokens} of {counts.num_draft_tokens}")
         else:
             parts.append("no drafts")
         return "; ".join(parts)

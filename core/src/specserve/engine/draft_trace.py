@@ -43,7 +43,7 @@ class LimitsKeeper:
     def __init__(self, planner: DraftPlanner) -> None:
         self.planner = planner
         self.wanted: dict[str, int] = {}
-
+        """For the step that comes: drafters are asked after a step is observed."""
         self.choose, self.learn = planner.choose, planner.learn
 
     def __getattr__(self, name: str) -> object:
@@ -62,14 +62,11 @@ class DraftTrace:
     def __init__(self, show: Callable[[DraftStep], object], keeper: LimitsKeeper | None) -> None:
         self.show, self.keeper = show, keeper
         self.step = 0
-        self.wanted: dict[str, int] = {}
-        """For the step that is observed: the keeper has what is wanted for the next one already."""
 
     def observe(self, batch: Batch, verdict: Verdict) -> None:
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             self.show(self.draft_step(span, decided))
         self.step += 1
-        self.wanted = {} if self.keeper is None else self.keeper.wanted
 
     def draft_step(self, span: Span, decided: SpanVerdict) -> DraftStep:
         proposed = 0 if span.proposed is None else len(span.proposed.tokens)
@@ -99,7 +96,7 @@ class DraftTrace:
             )
         if self.keeper is None:
             return "no drafter"
-        return "no proposal" if self.wanted.get(span.request.id, 0) else "the planner wanted none"
+        return "no proposal" if self.keeper.wanted.get(span.request.id, 0) else "the planner wanted none"
 
     def metrics(self) -> list[Metric]:
         return []

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from specserve.types import ForwardOutput, Verdict
 
 
+def turn(guard: GuardedDrafter) -> tuple[bool, float]:
+    """The cheapest first, after all that read the logits: the passes of another may overwrite these."""
+    return not guard.reads_logits, guard.seconds_per_draft
+
+
 class NoDraft:
     """No drafter is enabled: plain decoding."""
 
@@ -78,10 +83,11 @@ class Drafting:
         calibration: SurvivalEstimates,
         costs: TargetCosts | None = None,
     ) -> None:
-        self.guards, self.planner = guards, planner
+        self.guards = sorted(guards, key=lambda guard: not guard.reads_logits)
+        self.planner = planner
         learns = getattr(planner, "calibration", None) is calibration
         self.competition = Competition(calibration, costs, scores_all=not learns)
-        self.attentive = [guard for guard in guards if guard.hears_every_step]
+        self.attentive = [guard for guard in self.guards if guard.hears_every_step]
         self.pause = Pause()
 
     def start(self, request: Request) -> None:
@@ -119,7 +125,7 @@ class Drafting:
             best = guards[0].propose(batch, output, verdict, limits)
         else:
             self.competition.observe(batch, verdict, seconds)
-            guards = sorted((guard for guard in guards if guard.enabled), key=lambda guard: guard.seconds_per_draft)
+            guards = sorted((guard for guard in guards if guard.enabled), key=turn)
             best = self.competition.propose(guards, batch, output, verdict, limits)
         for i in live:
             requests[i].draft = best[i]

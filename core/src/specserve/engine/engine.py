@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from specserve.guards.processor import GuardedProcessor
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import DraftPlanner, Metric, Observer, Tokenizer, Verifier
+    from specserve.protocols import DraftPlanner, Metric, Observer, OutputObserver, Tokenizer, Verifier
     from specserve.types import ForwardOutput, GenerateRequest, Verdict
 
 
@@ -60,7 +60,7 @@ class EngineParts(NamedTuple):
     """Raises when the device is lost."""
 
     @property
-    def observers(self) -> list[Observer]:
+    def observers(self) -> list[Observer | OutputObserver]:
         return [guarded.observer for guarded in self.guarded_observers]
 
 
@@ -177,13 +177,13 @@ class Engine:
         began = time.perf_counter()
         outputs = self.committer.commit(batch, verdict)
         seconds += time.perf_counter() - began
+        for observer in self.parts.guarded_observers:  # before drafters, whose passes may overwrite the logits
+            observer.observe(batch, verdict, output)
         self.drafting.draft(batch, output, verdict, seconds)
         self.metrics.num_steps += 1
         self.metrics.graph_steps[output.graph] += 1
         self.update_gauges()
-        self.drafting.learn(batch, verdict, seconds)  # nothing from here on can change a token
-        for observer in self.parts.guarded_observers:
-            observer.observe(batch, verdict)
+        self.drafting.learn(batch, verdict, seconds)
         return outputs
 
     def fail(self, fault: RequestFault) -> RequestOutput:

@@ -58,6 +58,7 @@ class GuardedDrafter:
         self.vocab_size, self.fault_limit = vocab_size, fault_limit
         self.hears_every_step = drafter.needs != DrafterNeeds()
         """A drafter that states needs reads the rows of every step; others are called only when a draft is wanted."""
+        self.reads_logits = drafter.needs.logits
         self.num_faults = self.faults_in_a_row = 0
         self.enabled = True
         self.seconds = 0.0
@@ -143,7 +144,7 @@ class GuardedDrafter:
         """
         valid = check_draft(draft, limit, self.vocab_size)
         if valid is not None:
-            valid = shallow(valid, request.max_len - len(request.tokens) - 1)
+            valid = shallow(valid, request.max_depth)
         if valid is not None:
             valid = self.cut(valid)
         if valid is None or valid.source == self.name:

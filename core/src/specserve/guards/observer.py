@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 from specserve.guards.metric_checks import check_metric
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from specserve.batch.batch import Batch
     from specserve.faults import FaultLog
-    from specserve.protocols import Metric, Observer
-    from specserve.types import Verdict
+    from specserve.protocols import Metric, Observer, OutputObserver
+    from specserve.types import ForwardOutput, Verdict
 
 
 class GuardedObserver:
     """`observer` is the plugin's own object."""
 
-    def __init__(self, plugin: str, observer: Observer, log: FaultLog) -> None:
+    def __init__(self, plugin: str, observer: Observer | OutputObserver, log: FaultLog) -> None:
         self.observer = observer
+        self.reads_output = takes(observer.observe, 3)
         self.observe_part = log.part(plugin, "observer", code=observer.observe)
         self.metrics_part = log.part(plugin, "observer's metrics", needed=True, code=observer.metrics)
 
-    def observe(self, batch: Batch, verdict: Verdict) -> None:
-        self.observe_part.call(None, self.observer.observe, batch, verdict)
+    def observe(self, batch: Batch, verdict: Verdict, output: ForwardOutput) -> None:
+        given = (batch, verdict, output) if self.reads_output else (batch, verdict)
+        self.observe_part.call(None, self.observer.observe, *given)
 
     def metrics(self) -> list[Metric]:
         """The observer's samples without those that cannot be exposed."""
         samples: list[Metric] = self.metrics_part.call([], lambda: list(self.observer.metrics()))
         return [sample for sample in samples if self.metrics_part.call(False, check_metric, sample)]
+
+
+def takes(method: Callable[..., object], count: int) -> bool:
+    """Whether it can be called with so many arguments."""
+    try:
+        inspect.signature(method).bind(*range(count))
+    except (TypeError, ValueError):  # it cannot, or it is native code that does not say
+        return False
+    return True

@@ -106,7 +106,7 @@ class GuardedPlanner:
         """Without draft tokens beyond the request's end or its own limit, whatever the drafter proposed."""
         valid = check_draft(draft, self.most, self.vocab_size)
         if valid is not None:
-            valid = shallow(valid, request.max_len - len(request.tokens) - 1)
+            valid = shallow(valid, request.max_depth)
         if valid is not None:
             valid = self.cut(valid)
         if valid is not None:

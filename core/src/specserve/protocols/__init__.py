@@ -45,7 +45,7 @@ from specserve.protocols.sampling import (
     Sampler,
     ScoredRow,
 )
-from specserve.protocols.serving import Metric, Observer, ResolvedModel, TextStream, Tokenizer
+from specserve.protocols.serving import Metric, Observer, OutputObserver, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import (
     CostLearner,
     CostSharer,
@@ -114,6 +114,7 @@ __all__ = [
     "Metric",
     "ModelDrafter",
     "Observer",
+    "OutputObserver",
     "PassTimer",
     "PausingPlanner",
     "Phase",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import torch
     from torch import Tensor
 
     from specserve.batch.batch import Batch
@@ -148,4 +149,7 @@ class AdaptableModel(Protocol):
     projections: Mapping[str, Projection]
     kernels: KernelSet
     num_layers: int
+    hidden_size: int
     vocab_size: int
+    device: torch.device
+    dtype: torch.dtype

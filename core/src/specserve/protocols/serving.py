@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from specserve.batch.batch import Batch
-    from specserve.types import Verdict
+    from specserve.types import ForwardOutput, Verdict
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -28,6 +28,16 @@ class Observer(Protocol):
     """Gets every step after its commit, for statistics and metrics."""
 
     def observe(self, batch: Batch, verdict: Verdict) -> None: ...
+
+    def metrics(self) -> Iterable[Metric]: ...
+
+
+class OutputObserver(Protocol):
+    """An observer that also reads what the step's forward pass computed."""
+
+    def observe(self, batch: Batch, verdict: Verdict, output: ForwardOutput) -> None:
+        """Logits are raw, and must stay as they are: drafters read them next."""
+        ...
 
     def metrics(self) -> Iterable[Metric]: ...
 

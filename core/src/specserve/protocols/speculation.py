@@ -27,6 +27,8 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Decoder layers of its own; `connect` then hands it their cache and attention."""
     step_costs: bool = False
     """Reads `DraftRuntime.costs`, so that these are measured at start-up whichever planner there is."""
+    logits: bool = False
+    """Reads `ForwardOutput.logits`: it is asked before drafters with passes of their own, which may overwrite them."""
     every_step: bool = False
     """Hears every step: `propose` is called, with limits of 0, after steps for which nobody wants a draft, too. For
     drafters that learn from what was committed. Where any other need is stated it is so anyway."""

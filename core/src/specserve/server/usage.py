@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from specserve.json_types import JsonObject
     from specserve.server.choices import Choice
+    from specserve.types import SpeculationFigures
 
 
 def usage(choices: Sequence[Choice], n: int) -> JsonObject:
@@ -44,8 +45,24 @@ def speculation_metrics(choices: Sequence[Choice]) -> JsonObject:
         "num_accepted_draft_tokens": num_accepted,
         "num_draft_tokens": num_draft,
     }
+    if by_drafter := drafter_counts(figures):
+        statistics["drafters"] = by_drafter
     if planned:
         steps: Counter[str] = sum((Counter(one.steps) for one in planned), Counter())
         predicted = sum(one.predicted_accepted_tokens for one in planned)
         statistics["planner"] = {"steps": dict(steps), "predicted_accepted_tokens": predicted}
     return {"metrics": {"speculative_decoding": statistics}}
+
+
+def drafter_counts(figures: Sequence[SpeculationFigures]) -> JsonObject:
+    """Of each drafter the draft tokens that were verified, and those that were accepted."""
+    drafted: Counter[str] = Counter()
+    accepted: Counter[str] = Counter()
+    for one in figures:
+        for name, counts in one.by_drafter.items():
+            drafted[name] += counts.num_draft_tokens
+            accepted[name] += counts.num_accepted_draft_tokens
+    return {
+        name: {"num_accepted_draft_tokens": accepted[name], "num_draft_tokens": drafted[name]}
+        for name in sorted(drafted)
+    }

@@ -43,7 +43,7 @@ def most_useful(request: Request, max_draft_tokens: int) -> int:
     if not params.enabled:
         return 0
     own = max_draft_tokens if params.max_draft_tokens is None else min(max_draft_tokens, params.max_draft_tokens)
-    return own if request.max_len - len(request.tokens) > 1 else 0
+    return own if request.max_depth > 0 else 0
 
 
 class VerifyAll:

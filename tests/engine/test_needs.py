@@ -1,0 +1,142 @@
+"""What drafters and observers get of a step: logits that nobody has overwritten, and the length that is left."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.protocols import DrafterNeeds
+from specserve.speculation.planning import VerifyAll
+from specserve.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
+from specserve.testing.engines import make_engine, run, run_requests, watch
+from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+
+
+class Overwriting(OracleDrafter):
+    """Its passes leave nothing of the logits, as a draft model's may."""
+
+    name = "overwriting"
+
+    def propose(self, batch, output, verdict, limits):
+        with torch.inference_mode():
+            output.logits.fill_(float("nan"))
+        return super().propose(batch, output, verdict, limits)
+
+
+class Reading(OracleDrafter):
+    """Keeps the best token of every scored row."""
+
+    name = "reading"
+
+    def __init__(self, outputs, width, **needs):
+        super().__init__(outputs, width)
+        self.needs, self.read = DrafterNeeds(**needs), {}
+
+    def propose(self, batch, output, verdict, limits):
+        keep_best(self.read, batch, output)
+        return super().propose(batch, output, verdict, limits)
+
+
+class ReadingObserver:
+    def __init__(self):
+        self.read = {}
+
+    def observe(self, batch, verdict, output):
+        keep_best(self.read, batch, output)
+
+    def metrics(self):
+        return []
+
+
+class PlainObserver(ReadingObserver):
+    def observe(self, batch, verdict):
+        self.read[len(self.read)] = len(verdict.spans)
+
+
+def keep_best(kept, batch, output):
+    """The best token behind each accepted token: what greedy requests choose."""
+    best = output.logits.argmax(dim=1).tolist()
+    for span, first in zip(batch.spans, batch.scored_offsets, strict=True):
+        if span.scored:
+            kept.setdefault(span.request.id, []).append(best[first])
+
+
+def engine_with(model, *drafters):
+    declared = {"draft.chain": "a test's drafter"}
+    extra = {
+        drafter.name: InProcessPlugin(
+            DrafterPlugin(lambda drafter=drafter: drafter, VerifyAll(8) if drafter is drafters[0] else None),
+            PluginDeclaration(name=drafter.name, provides=declared, compatible=declared),
+        )
+        for drafter in drafters
+    }
+    return make_engine(model, extra=extra).engine
+
+
+@pytest.mark.parametrize("reader_is_first", [True, False])
+def test_a_drafter_that_reads_logits_is_asked_before_others_overwrite_them(toy_model, reader_is_first):
+    requests = [toy_request(str(i), range(1, 9 + i), max_tokens=40, ignore_eos=True) for i in range(3)]
+    expected = run(toy_model, requests).tokens()
+    overwriting = Overwriting(expected, 2)
+    reading = Reading(expected, 1, logits=True)
+    drafters = (reading, overwriting) if reader_is_first else (overwriting, reading)
+    outcome = run_requests(engine_with(toy_model, *drafters), requests)
+    assert outcome.tokens() == expected
+    assert_first_choices(reading.read, outcome)
+    assert not outcome.metrics.drafter_faults
+    assert outcome.metrics.draft_tokens_by_drafter["overwriting"] > 20
+
+
+def assert_first_choices(read, outcome):
+    for request_id, output in outcome.outputs.items():
+        assert read[request_id] == [step.tokens[0] for step in output.steps]
+
+
+@pytest.mark.parametrize("needs", [{"logits": True}, {"every_step": True}, {"step_costs": True}], ids=str)
+def test_whoever_needs_anything_hears_every_step(toy_model, needs):
+    request = toy_request("a", (1, 2, 3), max_tokens=8, ignore_eos=True)
+    reading = Reading({"a": ()}, 1, **needs)
+    outcome = run_requests(make_engine(toy_model, reading, planner=VerifyAll(0)).engine, [request])
+    assert_first_choices(reading.read, outcome)
+
+
+def test_an_observer_may_read_logits_that_no_drafter_has_overwritten(toy_model):
+    requests = [toy_request(str(i), range(1, 9 + i), max_tokens=40, ignore_eos=True) for i in range(3)]
+    expected = run(toy_model, requests).tokens()
+    reading, plain = ReadingObserver(), PlainObserver()
+    engine = make_engine(toy_model, Overwriting(expected, 3)).engine
+    watch(engine, reading)
+    watch(engine, plain)
+    outcome = run_requests(engine, requests)
+    assert not outcome.metrics.faults.counts
+    assert not outcome.metrics.drafter_faults
+    assert_first_choices(reading.read, outcome)
+    assert len(plain.read) == outcome.metrics.num_steps
+
+
+def test_figures_of_each_drafter_add_up_to_the_requests(toy_model):
+    requests = varied_requests(12)
+    expected = run(toy_model, requests).tokens()
+    noisy = NoisyDrafter(expected, p=0.7, max_width=6, vocab_size=TOY_VOCAB)
+    outcome = run_requests(engine_with(toy_model, noisy, OracleDrafter(expected, 2)), requests)
+    names = set()
+    for output in outcome.outputs.values():
+        figures = output.steps[-1].figures
+        names |= figures.by_drafter.keys()
+        drafted, accepted = map(sum, zip(*figures.by_drafter.values(), strict=True)) if figures.by_drafter else (0, 0)
+        assert (drafted, accepted) == (figures.num_draft_tokens, figures.num_accepted_draft_tokens)
+    assert names == {"noisy", "oracle"}
+
+
+def test_a_request_says_how_deep_a_draft_may_be(toy_model):
+    depths = []
+
+    class Deep(OracleDrafter):
+        def draft(self, request, limit):
+            depths.append((request.num_generated, request.max_depth))
+            return None
+
+    request = toy_request("a", (1, 2, 3), max_tokens=6, ignore_eos=True)
+    run(toy_model, [request], Deep({"a": ()}, 4))
+    assert depths == [(1, 4), (2, 3), (3, 2), (4, 1)]  # the last token comes without a draft
