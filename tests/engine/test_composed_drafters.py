@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from types import SimpleNamespace
 
 import msgspec
 import pytest
-from competing_cases import plugin
+from competing_cases import Clock, plugin
 
 from specserve.engine.competing import Competition
 from specserve.speculation.calibration import Calibration
@@ -24,17 +23,25 @@ def run_both(model, requests, first, second):
     return run_requests(make_engine(model, extra=extra).engine, requests)
 
 
-def test_two_drafters_change_nothing_and_the_right_one_wins(toy_model):
+def test_two_drafters_change_nothing_and_the_right_one_wins(toy_model, monkeypatch):
+    clock = Clock(monkeypatch)
     requests = varied_requests(24)
     plain = run(toy_model, requests)
     expected = plain.tokens()
-    both = run_both(toy_model, requests, WrongDrafter(expected, 4, TOY_VOCAB), OracleDrafter(expected, 4))
+
+    class Wrong(WrongDrafter):
+        def draft(self, request, limit):
+            clock.sleep(0.0002)
+            return super().draft(request, limit)
+
+    both = run_both(toy_model, requests, Wrong(expected, 4, TOY_VOCAB), OracleDrafter(expected, 4))
     assert both.decided() == plain.decided()
     # the first drafts of both look alike; once scored, the wrong drafter's are expected to gain nothing
     assert both.metrics.num_accepted_tokens / both.metrics.num_draft_tokens > 0.6
 
 
-def test_a_costly_drafter_is_skipped_where_a_cheap_draft_suffices(toy_model):
+def test_a_costly_drafter_is_skipped_where_a_cheap_draft_suffices(toy_model, monkeypatch):
+    clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=200, ignore_eos=True)]
     expected = run(toy_model, requests).tokens()
 
@@ -44,7 +51,7 @@ def test_a_costly_drafter_is_skipped_where_a_cheap_draft_suffices(toy_model):
 
         def draft(self, request, limit):
             self.calls += 1
-            time.sleep(0.005)
+            clock.sleep(0.005)
             return super().draft(request, limit)
 
     costly, cheap = Costly(expected, 2), OracleDrafter(expected, 6)
@@ -68,8 +75,9 @@ def test_a_faulty_drafter_does_not_take_its_neighbour_down(toy_model):
     assert both.metrics.num_accepted_tokens > 0
 
 
-def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model):
+def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model, monkeypatch):
     """Beside one that is always a little right, it would never get the chance to show that it is better by now."""
+    Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=300, ignore_eos=True)]
     right = run(toy_model, requests).tokens()
 
@@ -146,7 +154,8 @@ def test_a_costlier_drafter_is_weighed_with_the_verification_of_its_draft_tokens
         assert competition.cost(guard, 2) == pytest.approx(expected)
 
 
-def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_and_then(toy_model):
+def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_and_then(toy_model, monkeypatch):
+    clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=200, ignore_eos=True)]
     expected = run(toy_model, requests).tokens()
 
@@ -161,7 +170,7 @@ def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_
 
         def draft(self, request, limit):
             self.asked += 1
-            time.sleep(0.0005)
+            clock.sleep(0.0005)
             return super().draft(request, limit)
 
     counts = []

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
-from competing_cases import plugin
+from competing_cases import Clock, plugin
 
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import OracleDrafter
@@ -26,10 +25,10 @@ class Told(VerifyAll):
         self.passes.append(pass_seconds)
 
 
-def slow(expected, name, seconds):
+def slow(expected, name, seconds, clock):
     class Slow(OracleDrafter):
         def propose(self, *arguments):
-            time.sleep(seconds)
+            clock.sleep(seconds)
             return super().propose(*arguments)
 
     drafter = Slow(expected, 2)
@@ -37,13 +36,14 @@ def slow(expected, name, seconds):
     return drafter
 
 
-def test_a_planner_is_told_what_the_cheapest_drafter_takes(toy_model):
+def test_a_planner_is_told_what_the_cheapest_drafter_takes(toy_model, monkeypatch):
     """The others are asked only where they pay for themselves: they do not make asking dearer."""
+    clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
     expected, planner = run(toy_model, requests).tokens(), Told()
     extra = {
-        "slow": plugin(slow(expected, "slow", 0.05), planner),
-        "quick": plugin(slow(expected, "quick", 0.002)),
+        "slow": plugin(slow(expected, "slow", 0.05, clock), planner),
+        "quick": plugin(slow(expected, "quick", 0.002, clock)),
     }
     assert run_requests(make_engine(toy_model, extra=extra).engine, requests).tokens() == expected
     told = [seconds for seconds, _ in planner.told[2:]]  # at first nobody knows who is the cheapest
@@ -52,10 +52,11 @@ def test_a_planner_is_told_what_the_cheapest_drafter_takes(toy_model):
     assert {num_asked for _, num_asked in planner.told} == {1}
 
 
-def test_a_planner_is_told_what_its_only_drafter_takes(toy_model):
+def test_a_planner_is_told_what_its_only_drafter_takes(toy_model, monkeypatch):
+    clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=20, ignore_eos=True)]
     expected, planner = run(toy_model, requests).tokens(), Told()
-    extra = {"slow": plugin(slow(expected, "slow", 0.01), planner)}
+    extra = {"slow": plugin(slow(expected, "slow", 0.01, clock), planner)}
     run_requests(make_engine(toy_model, extra=extra).engine, requests)
     assert planner.told
     assert all(seconds > 0.01 for seconds, _ in planner.told)
@@ -85,8 +86,9 @@ def test_of_several_drafters_no_planner_is_told_what_a_pass_takes(toy_model):
     assert set(planner.passes) == {0.0}
 
 
-def test_a_drafter_that_is_switched_off_is_not_taken_for_the_cheapest(toy_model):
+def test_a_drafter_that_is_switched_off_is_not_taken_for_the_cheapest(toy_model, monkeypatch):
     """What the others take would then count as nothing."""
+    clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
     expected, planner = run(toy_model, requests).tokens(), Told()
 
@@ -97,7 +99,7 @@ def test_a_drafter_that_is_switched_off_is_not_taken_for_the_cheapest(toy_model)
             raise OSError("gone")
 
     extra = {
-        "slow": plugin(slow(expected, "slow", 0.01), planner),
+        "slow": plugin(slow(expected, "slow", 0.01, clock), planner),
         "broken": plugin(Broken({}, 2)),
     }
     assert run_requests(make_engine(toy_model, extra=extra).engine, requests).metrics.drafters_disabled == {"broken"}
