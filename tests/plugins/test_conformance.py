@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from author_mistakes import DRAFTER, PROCESSOR
+from conformance_runs import counts_of, run_kit, table_of
 from fake_site import write_plugin
 
 from specserve.testing.conformance.cases import SETTINGS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPATIBLE = dict.fromkeys(("draft.chain", "draft.tree"), "WORKS")
 OWN = ("adaptive", "eagle", "hybrid_attn", "lora", "ngram", "repeat")
@@ -23,24 +17,15 @@ MISTAKEN = PROCESSOR.replace("return logits", "logits[7] += 50.0 * len(path)\n  
 """What it does to a row depends on how many of the tokens before it are drafts."""
 
 
-def run_kit(folder: Path, *names: str, site: Path | None = None, settings: tuple[str, ...] = ()) -> tuple[int, str]:
-    plugins = [part for name in names for part in ("--specserve-plugin", name)]
-    options = [part for each in settings for part in ("--specserve-set", each)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(site or "")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", *plugins, *options]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("plugin", OWN)
 def test_our_own_plugins_pass(plugin, tmp_path, toy_model):
     code, said = run_kit(tmp_path, plugin, settings=(f"eagle.model={toy_model}", "eagle.steps=3"))
     assert code == 0, said
-    table = said[said.index("= conformance =") :]
+    table = table_of(said)
     assert "failed" not in table
     for what in (*SETTINGS, *(f"with {other}" for other in OWN if other != plugin)):
         assert re.search(rf"^(passed|skipped) +{plugin}: {what} ", table, re.MULTILINE), (what, table)
-    counts = [int(accepted) for accepted in re.findall(r"(\d+) of \d+ draft tokens of ", table)]
+    counts = counts_of(table)
     assert len(counts) >= len(SETTINGS) - 1
     assert min(counts) > 10
 

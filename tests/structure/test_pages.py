@@ -14,7 +14,7 @@ from specserve.cli import build_parser
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     page
-    for pattern in ("*.md", "docs/*.md", "*/README.md", "plugins/*/README.md")
+    for pattern in ("*.md", "docs/*.md", "docs/plugins/*.md", "*/README.md", "plugins/*/README.md")
     for page in ROOT.glob(pattern)
     if page.parent.name != "build"
 )
@@ -29,8 +29,9 @@ each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.rel
 
 
 def test_the_index_lists_every_page():
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert {link for link in found(ROOT / "docs" / "README.md", r"\]\(([^)]+)\)") if "/" not in link} == pages
+    docs = ROOT / "docs"
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"}
+    assert {link for link in found(docs / "README.md", r"\]\(([^)]+)\)") if not link.startswith("..")} == pages
 
 
 @each_page

@@ -54,7 +54,9 @@ class HostAdapters:
         self.segments: list[Segment] = []
 
     def load(self, segments: Sequence[Segment]) -> None:
+        """Those of the next step."""
         self.segments[:] = segments
 
     def forget(self) -> None:
+        """The step is over."""
         self.segments.clear()

@@ -80,6 +80,7 @@ class Request:
 
     @classmethod
     def admit(cls, wire: GenerateRequest, *, seed: int, arrival: float, order: int, max_len: int) -> Request:
+        """A request as it begins: nothing is computed."""
         return cls(
             id=wire.request_id,
             tokens=list(wire.prompt_token_ids),
@@ -109,6 +110,7 @@ class Request:
         return self.priority, self.order
 
     def figures(self, planner: PlannerFigures | None = None) -> SpeculationFigures:
+        """What speculation has done for it so far."""
         return SpeculationFigures(
             self.num_spec_steps,
             self.num_draft_tokens,

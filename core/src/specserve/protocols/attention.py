@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
 
 Phase = Literal["prefill", "decode", "verify"]
+"""See `PHASES`."""
 PHASES: tuple[Phase, ...] = ("prefill", "decode", "verify")
 """What a backend may be chosen for. A position has one phase for ever: those of the prompt are prefill, generated ones
 verify where a drafter is enabled and decode elsewhere, however many rows a step has."""
@@ -36,6 +37,7 @@ class KVLayout(NamedTuple):
     """So many more elements per token and head, behind its numbers: scales."""
 
     def fits(self, block_size: int, head_dim: int) -> bool:
+        """Whether blocks of so many slots, and heads of so many numbers, can lie so."""
         return block_size % self.slots == 0 and head_dim % self.numbers == 0
 
 

@@ -58,7 +58,9 @@ class GraphAdapters(Protocol):
         recorded for it while it is empty."""
         ...
 
-    def load(self, segments: Sequence[Segment]) -> None: ...
+    def load(self, segments: Sequence[Segment]) -> None:
+        """Those of the step that is replayed next."""
+        ...
 
     def forget(self) -> None:
         """The step was replayed: keep no adapter in memory, which may be evicted before the next one."""
@@ -72,7 +74,9 @@ Cut: TypeAlias = "Callable[[Callable[[], None]], None]"
 class Recording(Protocol):
     """A recorded pass."""
 
-    def replay(self) -> None: ...
+    def replay(self) -> None:
+        """Do again what was recorded, with what the memory holds now."""
+        ...
 
 
 class Recorder(Protocol):

@@ -78,4 +78,6 @@ class LogitsProcessor(Protocol):
     requests go on without it; one with an attribute `essential` that is true never is.
     """
 
-    def start(self, request: Request, vocab_size: int) -> ProcessorState | None: ...
+    def start(self, request: Request, vocab_size: int) -> ProcessorState | None:
+        """Called once when the request is admitted. None: its logits stay as they are, at no cost."""
+        ...

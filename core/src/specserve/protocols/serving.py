@@ -27,9 +27,15 @@ class Metric(msgspec.Struct, frozen=True):
 class Observer(Protocol):
     """Gets every step after its commit, for statistics and metrics."""
 
-    def observe(self, batch: Batch, verdict: Verdict) -> None: ...
+    def observe(self, batch: Batch, verdict: Verdict) -> None:
+        """The verdict's tokens belong to the requests already, and drafters were not asked yet. Called in the step's
+        thread."""
+        ...
 
-    def metrics(self) -> Iterable[Metric]: ...
+    def metrics(self) -> Iterable[Metric]:
+        """Called once at start-up, where an invalid sample stops it, and for each request to /metrics, in the event
+        loop's thread: so it must be quick, and what the steps change meanwhile is read as it is."""
+        ...
 
 
 class OutputObserver(Protocol):
@@ -39,7 +45,9 @@ class OutputObserver(Protocol):
         """Logits are raw, and must stay as they are: drafters read them next."""
         ...
 
-    def metrics(self) -> Iterable[Metric]: ...
+    def metrics(self) -> Iterable[Metric]:
+        """As an `Observer`'s."""
+        ...
 
 
 class ResolvedModel(msgspec.Struct, frozen=True):
@@ -58,9 +66,13 @@ class Tokenizer(Protocol):
     eos_token_ids: tuple[int, ...]
     vocab_size: int
 
-    def encode(self, text: str) -> list[int]: ...
+    def encode(self, text: str) -> list[int]:
+        """Token ids, with the special tokens that the model expects around a text."""
+        ...
 
-    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str: ...
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of the tokens; invalid UTF-8 becomes U+FFFD."""
+        ...
 
     def stream(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> TextStream:
         """A decoder that continues after the prompt."""

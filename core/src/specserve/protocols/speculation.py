@@ -195,4 +195,6 @@ class Verifier(Protocol):
     name: str
     lossless: bool
 
-    def verify(self, batch: Batch, output: ForwardOutput) -> Verdict: ...
+    def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
+        """One SpanVerdict per span, from raw logits. Called again with fewer spans where it raises."""
+        ...

@@ -1,0 +1,31 @@
+"""Runs of the conformance kit in a process of its own, as an author starts it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run_kit(folder: Path, *names: str, site: Path | None = None, settings: tuple[str, ...] = ()) -> tuple[int, str]:
+    """Its exit code, and what it said. `site`: where more plugins are found."""
+    plugins = [part for name in names for part in ("--specserve-plugin", name)]
+    options = [part for each in settings for part in ("--specserve-set", each)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(site or "")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", *plugins, *options]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def table_of(said: str) -> str:
+    return said[said.index("= conformance =") :]
+
+
+def counts_of(table: str) -> list[int]:
+    """Accepted draft tokens of each case."""
+    return [int(accepted) for accepted in re.findall(r"(\d+) of \d+ draft tokens of ", table)]
