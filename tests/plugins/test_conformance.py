@@ -28,11 +28,13 @@ def test_our_own_plugins_pass(plugin, tmp_path, toy_model):
     counts = counts_of(table)
     assert len(counts) >= len(SETTINGS) - 1
     assert min(counts) > 10
+    for what in ("every hook is called", "faults beside it", "ten thousand requests"):
+        assert f"passed  {plugin}: {what}" in table
 
 
 def test_a_processor_that_depends_on_drafts_is_found(tmp_path):
     write_plugin(tmp_path, "mine", provides="logits.processor", plugin=MISTAKEN, compatible=COMPATIBLE)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="drafts_change_nothing")
     assert code == 1
     assert re.search(r"^failed +mine: as it is", said, re.MULTILINE)
     assert "differs with drafts of noise" in said
@@ -41,15 +43,45 @@ def test_a_processor_that_depends_on_drafts_is_found(tmp_path):
 def test_a_drafter_at_fault_is_found(tmp_path):
     broken = DRAFTER.replace("return [Draft", "1 / 0; return [Draft")
     write_plugin(tmp_path, "mine", plugin=broken)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="drafts_change_nothing")
     assert code == 1
     assert re.search(r"^failed +mine: as it is", said, re.MULTILINE)
     assert "raised ZeroDivisionError" in said
 
 
+def test_a_drafter_that_keeps_requests_is_found(tmp_path):
+    leaking = DRAFTER.replace(
+        "def start(self, request):\n        pass",
+        "kept = []\n    def start(self, request):\n        self.kept.append(request)",
+    )
+    assert leaking != DRAFTER
+    write_plugin(tmp_path, "mine", plugin=leaking)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="ten_thousand")
+    assert code == 1
+    assert re.search(r"^failed +mine: ten thousand requests", said, re.MULTILINE)
+    assert "objects more after 10000 requests" in said
+
+
+def test_a_processor_whose_edits_differ_from_apply_is_found(tmp_path):
+    edits = "    def edit(self, edits, path):\n        edits.forbid(array('q', [7]))\n\n    def commit"
+    mistaken = "from array import array\n" + PROCESSOR.replace("    def commit", edits)
+    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=mistaken, compatible=COMPATIBLE)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits or hook or random")
+    assert code == 1
+    assert re.findall(r"^failed +(.*?) *$", table_of(said), re.MULTILINE) == ["mine: edits are what apply does"]
+
+
+def test_a_hook_that_is_at_fault_in_a_server_is_found(tmp_path):
+    broken = DRAFTER + "\n\n@hookimpl\ndef list_models():\n    return [1 / 0]\n"
+    write_plugin(tmp_path, "mine", plugin=broken)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits or hook or random")
+    assert code == 1
+    assert re.findall(r"^failed +(.*?) *$", table_of(said), re.MULTILINE) == ["mine: every hook is called"]
+
+
 def test_what_is_not_declared_is_left_out_with_the_reason(tmp_path):
     write_plugin(tmp_path, "mine", provides="logits.processor", plugin=PROCESSOR)
-    code, said = run_kit(tmp_path, "mine", site=tmp_path)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="drafts_change_nothing")
     assert code == 0
     assert re.search(r"^skipped +mine: as it is +mine and noise are undeclared: neither says", said, re.MULTILINE), said
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST = 160
 """Characters of a reason in the table; the whole one is in the test's report."""
-KIT = Path(__file__).parent / "conformance" / "test_plugin.py"
+KIT = [Path(__file__).parent / "conformance" / name for name in ("test_plugin.py", "test_hooks.py", "test_stress.py")]
 NOTE = "specserve"
 """The property of a test's report that is its detail in the table; the last counts."""
 CASES = pytest.StashKey["list[Case]"]()
@@ -54,13 +54,19 @@ def pytest_configure(config: pytest.Config) -> None:
     if names := config.getoption("--specserve-plugin"):
         config.stash[CASES] = find_cases(names)
         named = config.args_source is pytest.Config.ArgsSource.ARGS
-        config.args = [*(config.args if named else ()), str(KIT)]
+        config.args = [*(config.args if named else ()), *map(str, KIT)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if Path(metafunc.module.__file__ or "").resolve() == KIT.resolve():
+    if Path(metafunc.module.__file__ or "").resolve() not in [file.resolve() for file in KIT]:
+        return
+    if "case" in metafunc.fixturenames:
         cases = metafunc.config.stash[CASES]
         metafunc.parametrize("case", cases, ids=[f"{case.plugin}: {case.what}" for case in cases])
+    else:
+        names = metafunc.config.getoption("--specserve-plugin")
+        what = metafunc.function.__name__.removeprefix("test_").replace("_", " ")
+        metafunc.parametrize("plugin", names, ids=[f"{name}: {what}" for name in names])
 
 
 def find_cases(names: list[str]) -> list[Case]:
@@ -101,7 +107,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             notes = [text for name, text in report.user_properties if name == NOTE]
             if notes:
                 name = report.nodeid.partition("[")[2].removesuffix("]")
-                terminalreporter.line(f"{outcome:<8}{name:<36}{skip_reason(report) or notes[-1]}")
+                terminalreporter.line(f"{outcome:<8}{name:<40}{skip_reason(report) or notes[-1]}")
 
 
 def skip_reason(report: pytest.TestReport) -> str:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from specserve.engine.engine import Engine
+    from specserve.protocols import Drafter
     from specserve.types import GenerateRequest
 
     Options = Mapping[str, Mapping[str, object]]
@@ -30,6 +32,7 @@ DRAFTS = ("draft.chain", "draft.tree")
 class Settings(TypedDict, total=False):
     """Fields of EngineConfig."""
 
+    allow_undeclared: bool
     default_plugins: bool
     dtype: str
     max_num_batched_tokens: int
@@ -115,14 +118,31 @@ def serve(
     options: Options,
     noise: NoisyDrafter | None = None,
 ) -> tuple[Run, Run]:
-    extra = {}
-    if noise is not None:
-        declared = PluginDeclaration(name="noise", provides=dict.fromkeys(DRAFTS, "drafts that are often wrong"))
-        extra["noise"] = InProcessPlugin(DrafterPlugin(lambda: noise), declared)
-    given = {name: table for name, table in options.items() if name in plugins}
-    settings: Settings = {**COMMON, **case.settings}
-    assembled = make_engine(model, plugins=tuple(plugins), extra=extra, plugin_options=given, **settings)
-    engine = assembled.engine
-    if not any("planner.adaptive" in features_of(name) for name in plugins):
+    extra = {} if noise is None else {"noise": drafter_named("noise", noise)}
+    engine = build(model, plugins, options, extra, case.settings)
+    if not plans(plugins):
         verify_everything(engine, 8)
     return run_requests(engine, requests), run_requests(engine, requests)
+
+
+def plans(plugins: Sequence[str]) -> bool:
+    """Whether one of them has a planner of its own."""
+    return any("planner.adaptive" in features_of(name) for name in plugins)
+
+
+def drafter_named(name: str, drafter: Drafter) -> InProcessPlugin:
+    declared = PluginDeclaration(name=name, provides=dict.fromkeys(DRAFTS, "drafts that are often wrong"))
+    return InProcessPlugin(DrafterPlugin(lambda: drafter), declared)
+
+
+def build(
+    model: Path,
+    plugins: Sequence[str],
+    options: Options,
+    extra: Mapping[str, InProcessPlugin],
+    settings: Settings,
+) -> Engine:
+    """Raises ConfigError where start-up refuses."""
+    given = {name: table for name, table in options.items() if name in plugins}
+    merged: Settings = {**COMMON, **settings}
+    return make_engine(model, plugins=tuple(plugins), extra=extra, plugin_options=given, **merged).engine

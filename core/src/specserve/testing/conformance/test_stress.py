@@ -1,0 +1,162 @@
+"""An installed plugin under stress: requests give the tokens that they give alone, and nothing of them stays behind."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from specserve.errors import ConfigError
+from specserve.sampling.edits import TorchRow
+from specserve.testing.conformance import stress
+from specserve.testing.conformance.cases import DRAFTS, build, drafter_named, features_of, plans
+from specserve.testing.conformance.test_plugin import kit_requests
+from specserve.testing.drafters import NoisyDrafter
+from specserve.testing.engines import run_requests, verify_everything
+from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from specserve.declare import InProcessPlugin
+    from specserve.engine.engine import Engine
+    from specserve.testing.conformance.cases import Options
+    from specserve.testing.engines import Run
+    from specserve.types import RequestOutput
+
+    Start = Callable[..., Engine]
+    Note = Callable[[str], None]
+
+SEED = 20
+FAILING = tuple(f"{stress.FAULTY} {i}" for i in range(4))
+MANY, WARM = 10_000, 2_000
+
+
+@pytest.fixture
+def drafts(plugin: str) -> bool:
+    return any(token in features_of(plugin) for token in DRAFTS)
+
+
+@pytest.fixture
+def start(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -> Start:
+    """`start(outputs)`: an engine with the plugin; drafts that are often wrong where it drafts none itself."""
+
+    def begin(outputs: Mapping[str, Sequence[int]], **extra: InProcessPlugin) -> Engine:
+        if not drafts and "rubbish" not in extra:
+            noise = NoisyDrafter(
+                {**dict.fromkeys(FAILING, ()), **outputs}, p=0.7, max_width=8, vocab_size=TOY_VOCAB, seed=SEED
+            )
+            extra["noise"] = drafter_named("noise", noise)
+        try:
+            return build(toy_model, (plugin,), plugin_options, extra, {"allow_undeclared": True})
+        except ConfigError as error:
+            pytest.skip(str(error))
+
+    return begin
+
+
+@pytest.fixture
+def expected(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -> Run:
+    """The kit's requests without drafts."""
+    try:
+        engine = build(toy_model, () if drafts else (plugin,), plugin_options, {}, {})
+    except ConfigError as error:
+        pytest.skip(str(error))
+    return run_requests(engine, kit_requests())
+
+
+def faults_of(engine: Engine) -> str:
+    found = [*engine.metrics.drafter_faults, *engine.metrics.faults.counts]
+    return ", ".join(str(key) for key in found if stress.FAULTY not in key and "rubbish" not in key)
+
+
+def test_random_limits(start: Start, expected: Run, plugin: str, note: Note) -> None:
+    if plans((plugin,)):
+        pytest.skip("it has a planner of its own")
+    engine = start(expected.tokens())
+    stress.set_planner(engine, stress.RandomPlanner(SEED))
+    assert run_requests(engine, kit_requests()).decided() == expected.decided()
+    assert not faults_of(engine)
+    note(f"{engine.metrics.num_accepted_tokens} of {engine.metrics.num_draft_tokens} draft tokens accepted")
+
+
+def test_rubbish_beside_it(start: Start, expected: Run, note: Note) -> None:
+    rubbish = stress.RubbishDrafter(expected.tokens(), TOY_VOCAB, SEED)
+    engine = start(expected.tokens(), rubbish=drafter_named("rubbish", rubbish))
+    for guard in getattr(engine.drafting, "guards", ()):
+        guard.fault_limit = 1 << 30
+    assert run_requests(engine, kit_requests()).decided() == expected.decided()
+    assert not faults_of(engine)
+    refused = sum(count for (name, _), count in engine.metrics.drafter_faults.items() if name == "rubbish")
+    note(f"{refused} drafts of another drafter refused, {engine.metrics.num_accepted_tokens} draft tokens accepted")
+
+
+def test_faults_beside_it(start: Start, expected: Run, note: Note) -> None:
+    """Parts of another plugin fail: only the requests whose processor fails end."""
+    engine = start(expected.tokens(), faulty=stress.faulty_plugin())
+    failing = [toy_request(name, range(9), max_tokens=20, ignore_eos=True) for name in FAILING]
+    outcome = run_requests(engine, [*failing, *kit_requests()])
+    decided = outcome.decided()
+    assert {name: decided[name] for name in expected.outputs} == expected.decided()
+    assert [outcome.outputs[name].finish_reason for name in FAILING] == ["error"] * 4
+    assert not faults_of(engine)
+    note(f"{engine.metrics.faults.counts.total()} faults of another plugin")
+
+
+def test_aborts(start: Start, expected: Run, plugin: str, note: Note) -> None:
+    engine = start(expected.tokens())
+    if not plans((plugin,)):
+        verify_everything(engine, 8)
+    found = stress.run_with_aborts(engine, kit_requests(), SEED)
+    assert found == {name: expected.tokens()[name] for name in found}
+    assert run_requests(engine, kit_requests()).decided() == expected.decided()
+    assert not faults_of(engine)
+    note(f"{engine.metrics.request_success['abort']} requests aborted")
+
+
+def test_edits_are_what_apply_does(start: Start, note: Note) -> None:
+    """A state's two methods, of which native samplers call one and torch the other."""
+    engine, rows = start({}), 0
+    generator = torch.Generator().manual_seed(SEED)
+    for wire in varied_requests(24):
+        engine.add(wire)
+        request = engine.requests[wire.request_id]
+        for state in request.processors:
+            edit: Callable[..., None] | None = getattr(state, "edit", None)
+            if edit is None:
+                continue
+            for path in ((), (5,), (7, 9, 7)):
+                logits = torch.randn(TOY_VOCAB, generator=generator)
+                edited = logits.clone()
+                edit(TorchRow(edited), path)
+                assert torch.equal(state.apply(logits, path), edited), (wire.params, path)
+                rows += 1
+        engine.abort(wire.request_id)
+    note(f"{rows} rows compared, those of the core among them")
+
+
+def test_ten_thousand_requests(start: Start, drafts: bool, note: Note) -> None:
+    """Nothing of them stays behind, in Python at least: fewer than one object in ten requests."""
+    engine = start({str(i): (1, 2, 3, 4) for i in range(MANY + WARM)})
+    for guard in getattr(engine.drafting, "guards", ()):
+        guard.fault_limit = 1 << 30
+
+    def discard(output: RequestOutput) -> None:
+        pass
+
+    def serve(numbers: range) -> int:
+        for begin in numbers[::64]:
+            some = range(begin, min(begin + 64, numbers.stop))
+            wires = [toy_request(str(i), (i % 310, i % 7, 5), max_tokens=4, ignore_eos=True) for i in some]
+            engine.run(wires, discard)
+        gc.collect()
+        return len(gc.get_objects())
+
+    warm = serve(range(WARM))
+    grown = serve(range(WARM, WARM + MANY)) - warm
+    assert grown < MANY / 10, f"{grown} objects more after {MANY} requests"
+    assert not faults_of(engine)
+    note(f"{max(0, grown)} objects more after {MANY} requests")
