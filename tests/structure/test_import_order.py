@@ -29,7 +29,7 @@ COMPONENTS = {
     "builtin": "attention hookspecs kernels protocols sampling root",
     "engine": "attention batch draft_models graphs guards kv models plugins protocols sampling speculation text root",
     "server": "protocols sampling text root",
-    "testing": "batch declare engine guards hookspecs models plugins protocols sampling speculation root",
+    "testing": "batch declare engine guards hookspecs models plugins protocols sampling server speculation root",
     "cli": "declare engine plugins scaffold server testing text root",
 }
 USED_BY_PLUGINS = {
