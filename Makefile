@@ -4,7 +4,7 @@
 #   make test       all tests (under 15 minutes on 2 cores); make test-all adds the long sweeps
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make lint       ruff, mypy --strict and clang-format
-#   make pages      the pages of docs/ that are generated
+#   make pages      the pages of docs/ that are generated; make proofs runs the conformance kit before
 #   make wheels     sdists and wheels of every distribution into dist/, installed and used in a fresh environment
 #   make bench      the tables of benchmarks/
 #   make bench-peers  the same requests in vLLM and OpenVINO GenAI, each in an environment under build/peers
@@ -20,7 +20,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all fuzz lint pages wheels bench bench-peers gpu-check native-where-possible clean
+.PHONY: demo serve test test-all fuzz lint pages proofs wheels bench bench-peers gpu-check native-where-possible clean
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
@@ -57,7 +57,16 @@ lint: $(VENV)/.dev
 
 pages: $(VENV)/.dev
 	$(BIN)/python tools/plugin_reference.py > docs/plugins/reference.md
-	$(BIN)/specserve plugins matrix --markdown > docs/compatibility.md
+	$(BIN)/specserve plugins matrix --markdown --proofs docs/compatibility.json > docs/compatibility.md
+
+# Proves every declared pair anew, and writes what was found into docs/.
+TOY := from pathlib import Path; from specserve.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
+OWN := adaptive cpu eagle hybrid_attn lora ngram repeat
+proofs: $(VENV)/.dev
+	$(BIN)/python -c "$(TOY)"
+	$(BIN)/python -m pytest -q $(OWN:%=--specserve-plugin %) --specserve-set eagle.model=build/proofs/llama \
+		--specserve-set eagle.steps=3 --specserve-report docs/compatibility.json
+	$(MAKE) pages
 
 # The wheels are for the Python that builds them; native ones built with 3.12 or newer are for every Python from 3.12 on.
 wheels:

@@ -13,14 +13,21 @@ if TYPE_CHECKING:
 
 
 def run_kit(
-    folder: Path, *names: str, site: Path | None = None, settings: tuple[str, ...] = (), only: str = ""
+    folder: Path,
+    *names: str,
+    site: Path | None = None,
+    settings: tuple[str, ...] = (),
+    only: str = "",
+    report: Path | None = None,
 ) -> tuple[int, str]:
-    """Its exit code, and what it said. `site`: where more plugins are found; `only`: the names of tests."""
+    """Its exit code, and what it said. `site`: where more plugins are found; `only`: the names of tests; `report`:
+    where it writes what it found."""
     plugins = [part for name in names for part in ("--specserve-plugin", name)]
     options = [part for each in settings for part in ("--specserve-set", each)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(site or "")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", *plugins, *options]
     command += ["-k", only] if only else []
+    command += ["--specserve-report", str(report)] if report else []
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

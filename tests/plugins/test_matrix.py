@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from specserve.cli import main
 from specserve.plugins.features import CORE_FEATURES
 
 if TYPE_CHECKING:
-    import pytest
     from fake_site import Install
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
@@ -50,6 +51,53 @@ def test_as_json_each_pair_is_there_once(install: Install, capsys: pytest.Captur
     ]
 
 
+def write_report(folder: Path, *results: tuple[str, str, str]) -> str:
+    entries = [{"outcome": o, "plugin": p, "what": w, "detail": "7 of 9"} for o, p, w in results]
+    (folder / "report.json").write_text(json.dumps(entries))
+    return str(folder / "report.json")
+
+
+def test_what_the_kit_proved_is_shown(install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install_three(install)
+    passed = [("passed", "b", "with a"), ("passed", "c", "as it is"), ("passed", "a", "with c")]
+    report = write_report(tmp_path, *passed, ("failed", "a", "full graphs"))
+    assert main(["plugins", "matrix", "--proofs", report]) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert shown[1] == ["a", "-", "proven", "undeclared"], "a proof is none for what start-up refuses"
+    assert shown[4 + list(CORE_FEATURES).index("logprobs")] == ["logprobs", "works", "works", "proven"]
+    assert shown[4 + list(CORE_FEATURES).index("graph.full")] == ["graph.full", "works", "refused", "works"]
+    assert main(["plugins", "matrix", "--json", "--proofs", report]) == 0
+    first = json.loads(capsys.readouterr().out)[0]
+    assert first["proof"] == {"outcome": "passed", "plugin": "b", "what": "with a", "detail": "7 of 9"}
+
+
+def test_a_page_in_html_has_the_same_cells(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_three(install)
+    report = write_report(tmp_path, ("passed", "b", "with a"))
+    assert main(["plugins", "matrix", "--html", "--proofs", report]) == 0
+    page = capsys.readouterr().out
+    assert page.count('<td class="proven">proven</td>') == 2
+    assert "<li>b: with a: 7 of 9</li>" in page
+    assert page.count("<tr>") == 4 + len(CORE_FEATURES)
+
+
+@pytest.mark.parametrize("content", [None, "{}", "no JSON"])
+def test_a_file_that_is_no_report_is_refused(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    install_three(install)
+    if content is not None:
+        (tmp_path / "report.json").write_text(content)
+    assert main(["plugins", "matrix", "--proofs", str(tmp_path / "report.json")]) == 2
+    assert "report.json: " in (said := capsys.readouterr().err)
+    assert "--specserve-report FILE" in said
+
+
 def test_the_page_in_docs_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plugins", "matrix", "--markdown"]) == 0
-    assert capsys.readouterr().out == PAGE.read_text(), "specserve plugins matrix --markdown > docs/compatibility.md"
+    report = str(PAGE.with_suffix(".json"))
+    assert main(["plugins", "matrix", "--markdown", "--proofs", report]) == 0
+    page = capsys.readouterr().out
+    assert page == PAGE.read_text(), "make pages"
+    assert "| works |" not in page, "make proofs"

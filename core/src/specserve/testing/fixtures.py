@@ -5,6 +5,7 @@ Imports nothing heavy: pytest loads this in every project.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME.KEY=VALUE",
         help="an option of a plugin in the kit",
     )
+    group.addoption("--specserve-report", metavar="FILE", help="write what the kit found as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -101,17 +103,27 @@ def note(request: pytest.FixtureRequest) -> Callable[[str], None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not config.getoption("--specserve-plugin"):
         return
+    results = [
+        (outcome, report.nodeid.partition("[")[2].removesuffix("]"), skip_reason(report) or notes[-1])
+        for outcome in ("passed", "failed", "skipped")
+        for report in terminalreporter.stats.get(outcome, ())
+        if (notes := [text for name, text in report.user_properties if name == NOTE])
+    ]
     terminalreporter.section("conformance")
-    for outcome in ("passed", "failed", "skipped"):
-        for report in terminalreporter.stats.get(outcome, ()):
-            notes = [text for name, text in report.user_properties if name == NOTE]
-            if notes:
-                name = report.nodeid.partition("[")[2].removesuffix("]")
-                terminalreporter.line(f"{outcome:<8}{name:<40}{skip_reason(report) or notes[-1]}")
+    for outcome, name, detail in results:
+        terminalreporter.line(f"{outcome:<8}{name:<40}{detail if len(detail) <= MOST else f'{detail[: MOST - 1]}…'}")
+    if file := config.getoption("--specserve-report"):
+        Path(file).write_text(report_text(results))
+
+
+def report_text(results: list[tuple[str, str, str]]) -> str:
+    """For `specserve plugins matrix --proofs FILE`: a line for each result."""
+    lines = []
+    for outcome, name, detail in sorted(results, key=lambda result: result[1]):
+        plugin, _, what = name.partition(": ")
+        lines.append(json.dumps({"outcome": outcome, "plugin": plugin, "what": what, "detail": detail}))
+    return "[\n" + ",\n".join(lines) + "\n]\n"
 
 
 def skip_reason(report: pytest.TestReport) -> str:
-    if not isinstance(report.longrepr, tuple):
-        return ""
-    reason = report.longrepr[2].removeprefix("Skipped: ")
-    return reason if len(reason) <= MOST else f"{reason[: MOST - 1]}…"
+    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else ""

@@ -56,7 +56,12 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     new_plugin.add_arguments(new_parser)
     new_parser.set_defaults(run=run, command=new_plugin.new_plugin)
     matrix_parser = commands.add_parser("matrix", help="every installed plugin against every other")
-    matrix_parser.add_argument("--markdown", action="store_true", help="a page with the reasons")
+    pages = matrix_parser.add_mutually_exclusive_group()
+    pages.add_argument("--markdown", action="store_true", help="a page with the reasons")
+    pages.add_argument("--html", action="store_true", help="the same, for a browser")
+    matrix_parser.add_argument(
+        "--proofs", metavar="FILE", help="what `pytest --specserve-plugin NAME --specserve-report FILE` found"
+    )
     matrix_parser.set_defaults(run=run, command=show_matrix)
     for command in (check_parser, explain_parser, matrix_parser):
         command.add_argument("--device", choices=DEVICES, default="cpu", help="default: cpu")
