@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_site import write_distribution
 
+from specserve import hookspecs
 from specserve.cli import main
 from specserve.declare import PLUGIN_API, InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError
 from specserve.plugins.discovery import discover
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from fake_site import Install, Start
@@ -116,3 +118,25 @@ def test_the_plugins_of_this_repository_state_this_version() -> None:
         (name, PLUGIN_API) for name in ("cpu", "hybrid_attn", "lora", "ngram", "repeat")
     }
     assert not [problem for d in own for problem in d.problems]
+
+
+@pytest.mark.parametrize(
+    ("option", "deprecated"),
+    [
+        ("warn_on_impl", DeprecationWarning),
+        ("warn_on_impl_args", lambda text: {"config": DeprecationWarning(text)}),
+    ],
+)
+@pytest.mark.filterwarnings("error::DeprecationWarning")
+def test_a_deprecated_hook_or_argument_is_said_once_with_its_place(
+    install: Install, start: Start, monkeypatch: pytest.MonkeyPatch, option: str, deprecated: Callable[[str], object]
+) -> None:
+    text = "deprecated since 0.9, not in version 2 of the plugin API; use another"
+    monkeypatch.setitem(hookspecs.make_draft_planner.specserve_spec, option, deprecated(text))  # type: ignore[attr-defined]
+    uses = "from specserve.hookspecs import hookimpl\n\n@hookimpl\ndef make_draft_planner(config):\n    return None\n"
+    install("old", provides="planner.adaptive", plugin=uses)
+    install("new", provides="observer.metrics", plugin=uses.replace("make_draft_planner", "make_observer"))
+    lines = start("old", "new", allow_undeclared=True).banner()
+    (line,) = [line for line in lines if "deprecated" in line]
+    assert line.startswith("warning: old implements make_draft_planner (")
+    assert line.endswith(f"fake_old/plugin.py:3): {text}.")

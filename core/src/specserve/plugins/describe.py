@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.plugins.hook_checks import features_without_hook, undeclared_features
+from specserve.plugins.hook_checks import deprecated_uses, features_without_hook, undeclared_features
 from specserve.plugins.loaded_plugin import BUILTIN
 from specserve.plugins.verdicts import verdict
 
@@ -52,7 +52,8 @@ def banner(plugins: Sequence[LoadedPlugin], decision: Decision) -> list[str]:
         lines.append(f"plugin {declared.name} {declared.version} ({declared.dist}): {provides}")
     lines += [f"plugin {name} is switched off: {reason}" for name, reason in decision.switched_off.items()]
     for plugin in plugins:
-        lines += [f"warning: {text}" for text in (*undeclared_features(plugin), *features_without_hook(plugin))]
+        texts = (*undeclared_features(plugin), *features_without_hook(plugin), *deprecated_uses(plugin))
+        lines += [f"warning: {text}" for text in texts]
     undeclared = decision.resolution.of("undeclared")
     return lines + [f"warning: {verdict(finding)} Allowed by --allow-undeclared." for finding in undeclared]
 

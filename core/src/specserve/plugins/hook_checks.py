@@ -93,6 +93,20 @@ def features_without_hook(plugin: LoadedPlugin) -> list[str]:
     ]
 
 
+def deprecated_uses(plugin: LoadedPlugin) -> list[str]:
+    """Hooks, and arguments of hooks, that a plugin uses and a later version of the plugin API will not have: their
+    specifications say so, as pluggy's `warn_on_impl` and `warn_on_impl_args`."""
+    found = []
+    for hook in HOOK_ARGUMENTS:
+        caller = getattr(plugin.manager.hook, hook)
+        for implementation in caller.get_hookimpls():
+            by_argument = caller.spec.warn_on_impl_args or {}
+            texts = [caller.spec.warn_on_impl, *(by_argument.get(name) for name in implementation.argnames)]
+            where = in_brackets(place_of(implementation.function))
+            found += [f"{plugin.name} implements {hook}{where}: {text}." for text in texts if text is not None]
+    return found
+
+
 def unmarked_hooks(plugin: object, implemented: Collection[str]) -> list[str]:
     return [hook for hook in HOOK_ARGUMENTS if hook not in implemented and defines_function(plugin, hook)]
 

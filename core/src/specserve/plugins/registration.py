@@ -6,6 +6,7 @@ own `options`, and no plugin can wrap another's hook implementations.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,7 +31,9 @@ def register(
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
-        manager.register(plugin, name)
+        with warnings.catch_warnings():  # the banner says it, where it is seen
+            warnings.simplefilter("ignore", DeprecationWarning)
+            manager.register(plugin, name)
     except pluggy.PluginValidationError as error:
         raise PluginError(argument_mismatch(name, plugin, error)) from None
     check_hooks(name, manager, plugin)
