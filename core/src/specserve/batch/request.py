@@ -76,7 +76,8 @@ class Request:
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
     acceptance_histogram: list[int] = field(default_factory=list)
-    by_drafter: dict[str, DrafterFigures] = field(default_factory=dict)
+    by_drafter: dict[str, list[int]] = field(default_factory=dict)
+    """Draft tokens that were verified, and those that were accepted, by the drafter's name."""
 
     @classmethod
     def admit(cls, wire: GenerateRequest, *, seed: int, arrival: float, order: int, max_len: int) -> Request:
@@ -117,5 +118,5 @@ class Request:
             self.num_accepted_draft_tokens,
             tuple(self.acceptance_histogram),
             planner,
-            dict(self.by_drafter),
+            {name: DrafterFigures(*counts) for name, counts in self.by_drafter.items()},
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from specserve.batch.drafts import sources_of
 from specserve.faults import FAULTS, RequestFault
 from specserve.kv.slots import slots_of
-from specserve.types import DrafterFigures, RequestOutput
+from specserve.types import RequestOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,14 +175,24 @@ class Committer:
         for depth in range(accepted):
             metrics.accepted_per_position[depth] += 1
         if span.draft is not None:
-            for name, (drafted, taken) in drafter_figures(span.draft, decided.path).items():
-                metrics.draft_tokens_by_drafter[name] += drafted
-                metrics.accepted_tokens_by_drafter[name] += taken
-                before = request.by_drafter.get(name, NO_FIGURES)
-                request.by_drafter[name] = DrafterFigures(before[0] + drafted, before[1] + taken)
+            self.count_drafters(request, span.draft, decided.path)
+
+    def count_drafters(self, request: Request, draft: Draft, path: tuple[int, ...]) -> None:
+        if draft.sources is None:
+            self.count_drafter(request, draft.source, len(draft.tokens), len(path))
+            return
+        accepted = [draft.sources[node] for node in path]
+        for name in set(draft.sources):
+            self.count_drafter(request, name, draft.sources.count(name), accepted.count(name))
+
+    def count_drafter(self, request: Request, name: str, drafted: int, accepted: int) -> None:
+        self.metrics.draft_tokens_by_drafter[name] += drafted
+        self.metrics.accepted_tokens_by_drafter[name] += accepted
+        counts = request.by_drafter.setdefault(name, [0, 0])
+        counts[0] += drafted
+        counts[1] += accepted
 
 
-NO_FIGURES = DrafterFigures()
 ONE_TARGET_TOKEN = (False,)
 BY_TARGET = ("",)
 
@@ -200,14 +210,6 @@ def drafters_of(draft: Draft | None, path: tuple[int, ...], count: int) -> tuple
         return BY_TARGET * count
     names = sources_of(draft)
     return tuple(names[node] for node in path) + BY_TARGET * (count - len(path))
-
-
-def drafter_figures(draft: Draft, path: tuple[int, ...]) -> dict[str, DrafterFigures]:
-    """Of each drafter of a verified draft."""
-    if draft.sources is None:
-        return {draft.source: DrafterFigures(len(draft.tokens), len(path))}
-    accepted = [draft.sources[node] for node in path]
-    return {name: DrafterFigures(draft.sources.count(name), accepted.count(name)) for name in set(draft.sources)}
 
 
 def num_leading_in_place(path: tuple[int, ...]) -> int:
