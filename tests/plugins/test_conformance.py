@@ -66,6 +66,16 @@ def test_a_drafter_at_fault_is_found(tmp_path):
     assert "raised ZeroDivisionError" in said
 
 
+def test_a_graph_that_is_never_replayed_proves_nothing(tmp_path):
+    declines = DRAFTER + "\n\n@hookimpl\ndef decline_graph():\n    return 'not with mine'\n"
+    write_plugin(tmp_path, "mine", plugin=declines)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="graphs")
+    assert code == 0
+    for mode in ("piecewise", "full"):
+        skipped = rf"^skipped mine: {mode} graphs +no step was replayed from a {mode} graph: .*not with mine"
+        assert re.search(skipped, said, re.MULTILINE), said
+
+
 def test_a_drafter_that_keeps_requests_is_found(tmp_path):
     leaking = DRAFTER.replace(
         "def start(self, request):\n        pass",

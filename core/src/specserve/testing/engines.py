@@ -83,11 +83,15 @@ def make_engine(
 
 def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
     """Let the engine draft in every step and verify all of it, so that counts do not depend on the machine's speed."""
-    planner = VerifyAll(max_draft_tokens)
+    set_planner(engine, VerifyAll(max_draft_tokens))
+    return engine
+
+
+def set_planner(engine: Engine, planner: DraftPlanner) -> None:
+    """Let it decide from now on, in place of the one that the engine was built with."""
     engine.planner = engine.scheduler.planner = planner
     if isinstance(engine.drafting, Drafting):
         engine.drafting.planner = planner
-    return engine
 
 
 def watch(engine: Engine, observer: Observer) -> None:

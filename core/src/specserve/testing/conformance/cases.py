@@ -14,7 +14,7 @@ from specserve.plugins.enabling import find
 from specserve.plugins.loaded_declaration import load_declaration
 from specserve.testing.drafters import DrafterPlugin, NoisyDrafter
 from specserve.testing.engines import Run, make_engine, run_requests, verify_everything
-from specserve.testing.requests import TOY_VOCAB
+from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,6 +81,16 @@ def cases_of(plugin: str) -> list[Case]:
     partners = [name for name, declared in installed.items() if name != plugin and not declared.default_on]
     alone = [Case(plugin, what, settings) for what, settings in SETTINGS.items()]
     return alone + [Case(plugin, f"with {partner}", {}, partner) for partner in partners]
+
+
+def kit_requests() -> list[GenerateRequest]:
+    """Requests that grow together, one token again and again, and all that requests may ask for."""
+    growing = [
+        toy_request(f"growing {i}", range(i, i + 60), max_tokens=48, temperature=0.8, seed=i, ignore_eos=True)
+        for i in range(12)
+    ]
+    one_token = [toy_request(f"one token {i}", (5, 6, 6), max_tokens=20, logit_bias={6: 20.0}) for i in range(2)]
+    return [*growing, *one_token, *varied_requests(12)]
 
 
 class Compared(NamedTuple):

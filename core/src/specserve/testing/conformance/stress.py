@@ -9,7 +9,6 @@ import random
 from typing import TYPE_CHECKING
 
 from specserve.declare import InProcessPlugin, PluginDeclaration, Provides, Reference
-from specserve.engine.drafting import Drafting
 from specserve.hookspecs import hookimpl
 from specserve.testing.drafters import ScriptedDrafter
 from specserve.types import Draft
@@ -51,12 +50,6 @@ class RandomPlanner:
         pass
 
 
-def set_planner(engine: Engine, planner: RandomPlanner) -> None:
-    engine.planner = engine.scheduler.planner = planner
-    if isinstance(engine.drafting, Drafting):
-        engine.drafting.planner = planner
-
-
 class RubbishDrafter(ScriptedDrafter):
     """Everything that a draft must not be, and now and then a right one."""
 
@@ -83,7 +76,7 @@ class RubbishDrafter(ScriptedDrafter):
 
 
 class FaultyPlugin:
-    """Its observer, its drafter and its request check fail now and then, and its processor for requests named so."""
+    """Its observer and its request check fail now and then, and its processor for requests named so."""
 
     name = FAULTY
 

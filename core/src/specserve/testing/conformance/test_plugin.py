@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specserve.errors import ConfigError
-from specserve.testing.conformance.cases import Case, compare
-from specserve.testing.requests import toy_request, varied_requests
+from specserve.testing.conformance.cases import Case, compare, kit_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from specserve.metrics import EngineMetrics
     from specserve.testing.conformance.cases import Options
-    from specserve.types import GenerateRequest
 
 
 def test_drafts_change_nothing(
@@ -36,16 +35,26 @@ def test_drafts_change_nothing(
     assert not drafted.metrics.drafter_faults, drafted.metrics.drafter_faults
     assert not drafted.metrics.faults.counts, drafted.metrics.faults.counts
     metrics = drafted.metrics
+    check_settings_had_an_effect(case, metrics)
     accepted = f"{metrics.num_accepted_tokens} of {metrics.num_draft_tokens}"
-    note(f"{accepted} draft tokens of {compared.drafts} accepted, {metrics.num_preemptions} preemptions")
+    note(f"{accepted} draft tokens of {compared.drafts} accepted{seen(case, metrics)}")
+
+
+def check_settings_had_an_effect(case: Case, metrics: EngineMetrics) -> None:
+    """A cache that is never hit, and a graph that is never replayed, prove nothing."""
     assert metrics.num_preemptions or case.what != "preemption", "the cache was large enough for all requests"
+    assert metrics.prefix_cache_hits or not case.settings.get("prefix_cache", True), "no prefix was found in the cache"
+    if "graphs" in case.settings and not num_replayed(case, metrics):
+        reasons = ", ".join(use.reason for use in metrics.graph_steps)
+        pytest.skip(f"no step was replayed from a {case.settings['graphs']} graph: {reasons}")
 
 
-def kit_requests() -> list[GenerateRequest]:
-    """Requests that grow together, one token again and again, and all that requests may ask for."""
-    growing = [
-        toy_request(f"growing {i}", range(i, i + 60), max_tokens=48, temperature=0.8, seed=i, ignore_eos=True)
-        for i in range(12)
-    ]
-    one_token = [toy_request(f"one token {i}", (5, 6, 6), max_tokens=20, logit_bias={6: 20.0}) for i in range(2)]
-    return [*growing, *one_token, *varied_requests(12)]
+def seen(case: Case, metrics: EngineMetrics) -> str:
+    if case.what == "preemption":
+        return f", {metrics.num_preemptions} preemptions"
+    return f", {num_replayed(case, metrics)} steps replayed" if "graphs" in case.settings else ""
+
+
+def num_replayed(case: Case, metrics: EngineMetrics) -> int:
+    """Steps that were replayed from such a graph as the case asks for."""
+    return sum(count for use, count in metrics.graph_steps.items() if use.mode == case.settings.get("graphs"))

@@ -11,10 +11,9 @@ import torch
 from specserve.errors import ConfigError
 from specserve.sampling.edits import TorchRow
 from specserve.testing.conformance import stress
-from specserve.testing.conformance.cases import DRAFTS, build, drafter_named, features_of, plans
-from specserve.testing.conformance.test_plugin import kit_requests
+from specserve.testing.conformance.cases import DRAFTS, build, drafter_named, features_of, kit_requests, plans
 from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import run_requests, verify_everything
+from specserve.testing.engines import run_requests, set_planner, verify_everything
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def test_random_limits(start: Start, expected: Run, plugin: str, note: Note) -> 
     if plans((plugin,)):
         pytest.skip("it has a planner of its own")
     engine = start(expected.tokens())
-    stress.set_planner(engine, stress.RandomPlanner(SEED))
+    set_planner(engine, stress.RandomPlanner(SEED))
     assert run_requests(engine, kit_requests()).decided() == expected.decided()
     assert not faults_of(engine)
     note(f"{engine.metrics.num_accepted_tokens} of {engine.metrics.num_draft_tokens} draft tokens accepted")
