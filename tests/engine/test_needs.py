@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from specserve.cli.generation_stats import GenerationStats
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
 from specserve.testing.engines import make_engine, run, run_requests, watch
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve.types import DrafterFigures, SpeculationFigures
 
 
 class Overwriting(OracleDrafter):
@@ -127,6 +129,14 @@ def test_figures_of_each_drafter_add_up_to_the_requests(toy_model):
         drafted, accepted = map(sum, zip(*figures.by_drafter.values(), strict=True)) if figures.by_drafter else (0, 0)
         assert (drafted, accepted) == (figures.num_draft_tokens, figures.num_accepted_draft_tokens)
     assert names == {"noisy", "oracle"}
+
+
+def test_a_summary_names_several_drafters():
+    figures = SpeculationFigures(4, 9, 5, (), None, {"ngram": DrafterFigures(3, 2), "eagle": DrafterFigures(6, 3)})
+    summary = GenerationStats(0.0, figures=figures).summary()
+    assert summary.endswith("5 of 9 draft tokens accepted; eagle 3 of 6; ngram 2 of 3")
+    alone = SpeculationFigures(4, 9, 5, (), None, {"ngram": DrafterFigures(9, 5)})
+    assert GenerationStats(0.0, figures=alone).summary().endswith("5 of 9 draft tokens accepted")
 
 
 def test_a_request_says_how_deep_a_draft_may_be(toy_model):

@@ -13,10 +13,8 @@ from doc_examples import PAGES
 from specserve import protocols, types
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.engine.assembly import assemble
 from specserve.engine.async_engine import AsyncEngine
 from specserve.hookspecs import hookimpl
-from specserve.plugins.host import PluginHost
 from specserve.protocols import DrafterNeeds
 from specserve.testing.engines import DEFAULTS, make_engine, run_requests
 from specserve.testing.requests import toy_request
@@ -139,8 +137,7 @@ def test_a_drafter_is_not_called_where_nobody_wants_a_draft(toy_model):
 async def test_all_of_a_step_is_called_in_the_step_thread(toy_model):
     everything = Everything()
     config = EngineConfig(model=str(toy_model), plugins=("everything",), **DEFAULTS)
-    host = PluginHost.start(config, plugin(everything))
-    engine = AsyncEngine(assemble(config, host), host)
+    engine = await AsyncEngine.start(config, extra=plugin(everything))
     everything.threads.clear()
     async for _ in engine.submit(toy_request("a", (1, 2, 3))):
         pass

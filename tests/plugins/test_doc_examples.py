@@ -16,11 +16,9 @@ from doc_examples import PAGES, features_of, files_of
 
 from specserve.config import EngineConfig, ServerConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.engine.assembly import assemble
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import RequestError
 from specserve.plugins.hook_checks import HOOK_ARGUMENTS
-from specserve.plugins.host import PluginHost
 from specserve.server.app import make_app
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import DEFAULTS, drafter_plugin, make_engine, run, run_requests
@@ -175,8 +173,7 @@ def test_few(toy_model, example):
 
 async def test_running(toy_model, example):
     config = EngineConfig(model=str(toy_model), plugins=("running",), **DEFAULTS)
-    host = PluginHost.start(config, example("running"))
-    engine = AsyncEngine(assemble(config, host), host)
+    engine = await AsyncEngine.start(config, extra=example("running"))
     async with TestClient(TestServer(make_app(engine, ServerConfig()))) as client:
         answer = await client.get("/v1/running")
         assert json.loads(await answer.text()) == {"running": 0}

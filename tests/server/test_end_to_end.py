@@ -133,6 +133,8 @@ async def test_a_noisy_drafter_changes_no_answer(client: Any, plain: dict[str, A
     assert figures["num_draft_tokens"] > figures["num_accepted_draft_tokens"]
     names = [name for choice in response["choices"] for name in choice["drafted_by"] if name]
     assert names == ["noisy"] * figures["num_accepted_draft_tokens"]
+    counts = ("num_accepted_draft_tokens", "num_draft_tokens")
+    assert figures["drafters"] == {"noisy": {count: figures[count] for count in counts}}
 
 
 @pytest.mark.parametrize("name", REQUESTS)
