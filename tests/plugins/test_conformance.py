@@ -117,3 +117,10 @@ def test_the_name_of_a_plugin_that_is_not_installed_is_refused(tmp_path):
     code, said = run_kit(tmp_path, "ngramm")
     assert code == 4
     assert "plugin ngramm is not installed; did you mean 'ngram'?" in said
+
+
+@pytest.mark.parametrize(("names", "file"), [(("repeat",), "nowhere/report.json"), ((), "report.json")])
+def test_a_report_that_could_not_be_written_is_refused_before_anything_runs(tmp_path, names, file):
+    code, said = run_kit(tmp_path, *names, report=tmp_path / file)
+    assert code == 4
+    assert f"{file}: give a file in a folder that exists, and --specserve-plugin NAME" in said

@@ -57,6 +57,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[CASES] = find_cases(names)
         named = config.args_source is pytest.Config.ArgsSource.ARGS
         config.args = [*(config.args if named else ()), *map(str, KIT)]
+    report = config.getoption("--specserve-report")
+    if report is not None and not (names and Path(report).absolute().parent.is_dir()):
+        raise pytest.UsageError(
+            f"--specserve-report {report}: give a file in a folder that exists, and --specserve-plugin NAME."
+        )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
