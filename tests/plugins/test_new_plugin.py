@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tomllib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fake_site import write_distribution
@@ -14,8 +14,7 @@ from fake_site import write_distribution
 from specserve.cli import main
 from specserve.scaffold.write_plugin import KINDS
 
-if TYPE_CHECKING:
-    from pathlib import Path
+CLANG_FORMAT = Path(__file__).parents[2] / ".clang-format"
 
 
 def new(folder: Path, name: str, kind: str) -> Path:
@@ -24,11 +23,16 @@ def new(folder: Path, name: str, kind: str) -> Path:
 
 
 def install(site: Path, *plugins: Path) -> dict[str, str]:
-    """Their entry points, as pip writes them; returns the environment in which they are found."""
+    """Built by pip where there is something to build, else their entry points as pip writes them; returns the
+    environment in which they are found."""
     for plugin in plugins:
+        if (plugin / "CMakeLists.txt").exists():
+            run("pip", "install", "-q", "--no-build-isolation", "--no-deps", "--target", site, plugin)
+            continue
         project = tomllib.loads((plugin / "pyproject.toml").read_text())["project"]
         write_distribution(site, project["name"], project["entry-points"])
-    paths = [str(site), *(str(plugin / "src") for plugin in plugins)]
+    pure = [plugin for plugin in plugins if not (plugin / "CMakeLists.txt").exists()]
+    paths = [str(site), *(str(plugin / "src") for plugin in pure)]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 
 
@@ -61,6 +65,10 @@ def test_new_plugins_are_well_typed_and_in_good_style(tmp_path):
     for plugin in plugins:
         run("ruff", "check", "--no-cache", ".", cwd=plugin)
         run("ruff", "format", "--no-cache", "--check", ".", cwd=plugin)
+    formatter = ["clang-format", "--dry-run", "--Werror", f"--style=file:{CLANG_FORMAT}"]
+    sources = [*tmp_path.glob("*/native/*.[ch]pp")]
+    assert len(sources) == 2
+    subprocess.run([Path(sys.executable).with_name(formatter[0]), *formatter[1:], *sources], check=True)
 
 
 def test_all_new_plugins_run_together_where_they_can(tmp_path):

@@ -20,17 +20,42 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class Build(NamedTuple):
+    """How pyproject.toml says that the package is built, and what else a README says of it."""
+
+    requires: str
+    backend: str
+    table: str
+    packages: str
+    readme: str = ""
+
+
+PURE = Build('"hatchling>=1.27"', "hatchling.build", "tool.hatch.build.targets.wheel", "packages")
+
+
 class Kind(NamedTuple):
     """`declares`: the groups of entry points of its features and of what it works with, as in pyproject.toml."""
 
     feature: str
     sentence: str
     declares: tuple[str, ...]
+    build: Build = PURE
 
 
 DRAFTS = ('"draft.chain" = "$package.compat:DRAFTS"', '"draft.tree" = "$package.compat:DRAFTS"')
+CXX = Build(
+    '"scikit-build-core>=0.11", "nanobind>=2.9"',
+    "scikit_build_core.build",
+    "tool.scikit-build",
+    "wheel.packages",
+    readme="""
+The C++ in `native/` becomes the module `$package._native`, through nanobind; `src/$package/_native.pyi` has its
+types. `pip install` builds it, which takes a C++ compiler and Python's headers; install again after a change there.
+""",
+)
 KINDS = {
     "drafter": Kind("draft.chain", "guesses that the last token comes again", DRAFTS),
+    "native": Kind("draft.chain", "guesses, in C++, that what followed the last two tokens follows again", DRAFTS, CXX),
     "processor": Kind("logits.processor", "forbids tokens", DRAFTS),
     "planner": Kind("planner.adaptive", "verifies as many draft tokens of each request as an option says", DRAFTS),
     "attention": Kind("attention.backend", "attention row by row, in plain torch", DRAFTS),
@@ -77,7 +102,15 @@ def words_for(name: str, kind: Kind) -> dict[str, str]:
         "sentence": kind.sentence,
         "versions": f">={major}.{minor},<{major}.{int(minor) + 1}",
     }
-    return words | {"compatible": Template("\n".join(kind.declares)).substitute(words)}
+    composed = {
+        "build_requires": kind.build.requires,
+        "build_backend": kind.build.backend,
+        "build_table": kind.build.table,
+        "build_packages": kind.build.packages,
+        "build_readme": kind.build.readme,
+        "compatible": "\n".join(kind.declares),
+    }
+    return words | {word: Template(text).substitute(words) for word, text in composed.items()}
 
 
 def texts(folder: Traversable, path: str) -> list[tuple[str, str]]:
