@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+from collections import defaultdict
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from doc_examples import install_page
 from transformers import AutoModelForCausalLM
 
 from specserve.cli import main
-from specserve.testing.engines import make_engine, run_requests, verify_everything
+from specserve.testing.engines import make_engine, run_requests, verify_everything, watch
 from specserve.testing.requests import toy_request
 from specserve.text.tokenizer import HfTokenizer
 
@@ -97,6 +98,62 @@ def test_it_accepts_as_many_draft_tokens_as_the_loop(demo_model, reference, site
     assert outcome.tokens()["a"] == tokens
     assert (outcome.metrics.num_draft_tokens, outcome.metrics.num_accepted_tokens) == (drafted, accepted)
     assert accepted > 10
+
+
+class VerifiedDrafts:
+    """Keeps every draft that was verified, and how many tokens its request had generated before."""
+
+    def __init__(self):
+        self.drafts = []
+
+    def observe(self, batch, verdict):
+        for span in batch.spans:
+            if span.draft is not None:
+                generated = span.start + span.known - span.request.prompt_len
+                self.drafts.append((generated, span.draft))
+
+    def metrics(self):
+        return []
+
+
+def expected_counts(drafts, tokens):
+    """{drafter: [drafted, accepted]} of these drafts, if a draft token is right where the loop decided it, too."""
+    counts = defaultdict(lambda: [0, 0])
+    for generated, draft in drafts:
+        parents = draft.parents or range(-1, len(draft.tokens) - 1)
+        drafters = draft.sources or [draft.source] * len(draft.tokens)
+        right = {-1: generated}
+        for node, (token, parent, drafter) in enumerate(zip(draft.tokens, parents, drafters, strict=True)):
+            counts[drafter][0] += 1
+            if parent in right and tokens[right[parent]] == token:
+                counts[drafter][1] += 1
+                right[node] = right[parent] + 1
+    return dict(counts)
+
+
+@pytest.mark.parametrize(("other", "options"), [("ngram", {}), ("eagle", {"eagle": {"model": "demo-eagle3"}})])
+@pytest.mark.usefixtures("installed")
+def test_beside_another_drafter_exactly_the_right_draft_tokens_of_both_are_accepted(
+    demo_model, reference, site, other, options, monkeypatch
+):
+    monkeypatch.undo()
+    monkeypatch.syspath_prepend(str(site))
+    prompt, tokens, _, _ = reference
+    plugins = ("token_recycling", other)
+    engine = make_engine(demo_model, plugins=plugins, plugin_options=options, dtype="float32").engine
+    verify_everything(engine, 48)
+    watch(engine, verified := VerifiedDrafts())
+    for guard in engine.drafting.guards:
+        guard.is_due = lambda num_requests, step_seconds: True  # both are asked in every step, whatever the time
+    outcome = run_requests(engine, [toy_request("a", prompt, max_tokens=40, ignore_eos=True)])
+    assert outcome.tokens()["a"] == tokens
+    counts = {
+        name: [drafted, outcome.metrics.accepted_tokens_by_drafter[name]]
+        for name, drafted in outcome.metrics.draft_tokens_by_drafter.items()
+    }
+    assert counts == expected_counts(verified.drafts, tokens)
+    assert set(counts) == set(plugins)
+    assert sum(accepted for _, accepted in counts.values()) > 10
 
 
 def test_it_passes_the_conformance_kit_alone_and_beside_every_plugin(tmp_path, toy_model):
