@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -42,6 +43,15 @@ def free_host_memory() -> int:
     except (OSError, ValueError):
         pass  # no control group of version 2, or one without a memory controller
     return max(min(free), 0)
+
+
+def resident_memory() -> int:
+    """Bytes of this process that are in memory now; the most there ever were where the system tells only that."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def available_memory() -> int:
