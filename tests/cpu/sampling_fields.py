@@ -54,7 +54,7 @@ def values_of(vocab_size: int) -> dict[str, tuple[Any, ...]]:
     }
 
 
-# these decide what is reported, or when a text ends, and no row's token
+# these decide what is reported, when a text ends, or what a plugin enforces, and of themselves no row's token
 REPORTED: dict[str, tuple[Any, ...]] = {
     "logprobs": (None, 0, 1, 20),
     "prompt_logprobs": (None, 0, 20),
@@ -62,6 +62,7 @@ REPORTED: dict[str, tuple[Any, ...]] = {
     "include_stop_str_in_output": (False, True),
     "skip_special_tokens": (True, False),
     "ignore_eos": (False, True),
+    "structured_output": (None,),
 }
 
 

@@ -125,10 +125,55 @@ def interpret_edits_of_wrong_tokens_or_lengths_are_refused_when_they_are_recorde
         lambda: edits.forbid(array("q", [10])),
         lambda: edits.keep_only(array("q", [-1])),
         lambda: edits.shift(array("i", [1]), array("f", [1.0])),
+        lambda: edits.keep_bits(array("I", [1, 2])),
     ):
         with pytest.raises(ValueError, match="an edit"):
             make()
     assert edits.operations == []
+
+
+def interpret_bits_keep_the_tokens_that_torch_keeps():
+    """In words of 64, which the vocabulary need not fill; the rows that lose all tokens are told."""
+    from array import array
+
+    from sampled_rows import random_logits
+
+    from specserve.batch.request import Request
+    from specserve.faults import RequestFault
+    from specserve.kernels.triton_sampler import TritonSampler
+    from specserve.protocols import ScoredRow
+    from specserve.sampling.sampler import TorchSampler
+    from specserve.testing.requests import toy_request
+
+    class Kept:
+        def __init__(self, tokens, vocab_size):
+            self.bits = array("I", bytes(4 * -(-vocab_size // 32)))
+            for token in tokens:
+                self.bits[token // 32] |= 1 << token % 32
+
+        def edit(self, edits, path):
+            edits.keep_bits(self.bits)
+
+        def apply(self, logits, path):
+            from specserve.sampling.edits import TorchRow
+
+            self.edit(TorchRow(logits), path)
+            return logits
+
+    def admit(kept, vocab_size, temperature):
+        wire = toy_request("r", (1, 2, 3), temperature=temperature, seed=5)
+        request = Request.admit(wire, seed=5, arrival=0.0, order=0, max_len=99)
+        request.processors, request.processor_parts = [Kept(kept, vocab_size)], [None]
+        return request
+
+    for vocab_size in (33, 64, 320, 5000):
+        kept = [range(0, vocab_size, 3), [vocab_size - 1], range(vocab_size), [0, 31, 32]]
+        requests = [admit(tokens, vocab_size, t) for tokens in kept for t in (0.0, 0.9)]
+        logits = random_logits(len(requests), vocab_size)
+        rows = [ScoredRow(i, request, ()) for i, request in enumerate(requests)]
+        assert TritonSampler().target_tokens(logits, rows) == TorchSampler().target_tokens(logits, rows)
+        with pytest.raises(RequestFault, match="left no token"):
+            TritonSampler().target_tokens(logits, [rows[0], ScoredRow(1, admit([], vocab_size, 0.9), ())])
 
 
 def interpret_fused_layers_have_the_bits_of_their_pieces():

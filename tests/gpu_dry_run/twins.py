@@ -16,7 +16,7 @@ from cpu_as_cuda import unseen
 from cuda_graphs import launched
 
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.kernels.triton_sampling import KEEP_ONLY, OP_FIELDS, PENALIZE, ROW_FIELDS, SHIFT
+from specserve.kernels.triton_sampling import KEEP_BITS, KEEP_ONLY, OP_FIELDS, PENALIZE, ROW_FIELDS, SHIFT
 from specserve.models.tiled import in_tiles
 from specserve.sampling.cutoffs import apply_cutoffs
 from specserve.sampling.edits import TorchRow
@@ -135,6 +135,10 @@ def edit_kernel(a):
             ids = array("q", numbers[begin : begin + size])
             floats = array("f", map(float_of, numbers[values : values + size]))
             row_edits = TorchRow(x)
+            if kind == KEEP_BITS:
+                words = array("q", numbers[begin : begin + size]).tobytes()
+                row_edits.keep_bits(array("I", words[: 4 * -(-vocab_size // 32)]))
+                continue
             if kind == PENALIZE:
                 row_edits.penalize(ids, floats, *map(float_of, (repetition, presence, frequency)))
             elif kind == SHIFT:
@@ -155,7 +159,7 @@ def sample_kernel(a):
                 x / torch.tensor(float_of(temperature)), SamplingParams(top_k=top_k, top_p=float_of(top_p), min_p=min_p)
             )
             x += gumbel_noise([key & MASK], vocab_size, x.device)[0]
-        a["tokens"][i] = x.max(-1).indices
+        a["tokens"][i] = -1 if edit >= 0 and x.max() == float("-inf") else x.max(-1).indices
         if a["KEEPS_SCORES"]:
             a["scores"].view(-1, vocab_size)[i] = x
 

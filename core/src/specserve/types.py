@@ -28,6 +28,17 @@ class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
     """At most this many draft tokens per verify step; None leaves it to the planner."""
 
 
+class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """The form that the text of a request must have. A plugin's logits processor enforces it."""
+
+    kind: Literal["json_object", "json_schema", "regex", "choice", "grammar", "structural_tag"]
+    text: str = ""
+    """A JSON schema, a regular expression, a JSON list of texts, a grammar, or a structural tag in JSON; "" for
+    json_object."""
+    param: str = "structured_outputs"
+    """The client's name for it, in messages."""
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How the tokens of one request are chosen. `specserve.engine.admission` checks the ranges.
 
@@ -57,6 +68,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
     logprobs: int | None = None
     prompt_logprobs: int | None = None
+    structured_output: StructuredOutput | None = None
 
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,12 +35,20 @@ class LogitEdits(Protocol):
         """These become -inf."""
         ...
 
+    def keep_bits(self, bits: array[int], /) -> None:
+        """Tokens whose bit is 0 become -inf: token i has bit i % 32 of bits[i // 32]. bits: array("I") of
+        ceil(V / 32)."""
+        ...
+
 
 class ProcessorState(Protocol):
     """A logits processor's state for one request.
 
     One that changes a few logits of a row may say which, in a method `edit(edits: LogitEdits, path) -> None`: a native
     sampler then calls neither `apply` nor torch for the row. Both methods must have the same effect.
+
+    One that forbids tokens may cut drafts before they are verified, in a method `cut(draft: Draft) -> Draft | None`:
+    the draft without the nodes that it would never let through.
     """
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:

@@ -38,6 +38,8 @@ class EngineLimits(NamedTuple):
     max_model_len: int
     cache_tokens: int
     eos_token_ids: tuple[int, ...] = ()
+    output_kinds: frozenset[str] = frozenset()
+    """The kinds of structured output that a processor enforces."""
 
 
 def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
@@ -111,6 +113,11 @@ def check_token_lists(p: SamplingParams, limits: EngineLimits) -> None:
             refuse("bad_words", "a bad word must not be empty")
         ids_in_range("bad_words", word, limits.vocab_size)
     some_token_is_left(p, limits)
+    wanted = p.structured_output
+    if wanted is not None and wanted.kind not in limits.output_kinds:
+        served = f"only {', '.join(sorted(limits.output_kinds))}" if limits.output_kinds else "no structured output"
+        how = "pip install specserve-plugin-grammar, and start with --plugin grammar"
+        refuse(wanted.param, f"this server was started with plugins that enforce {served}, not {wanted.kind}; {how}")
 
 
 def some_token_is_left(p: SamplingParams, limits: EngineLimits) -> None:

@@ -58,11 +58,12 @@ from specserve.speculation.planning import CostPlanner, VerifyAll
 from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from specserve.config import EngineConfig
     from specserve.engine.runner import Runner
     from specserve.guards.planner import GuardedPlanner
+    from specserve.guards.processor import GuardedProcessor
     from specserve.json_types import JsonObject
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
@@ -166,7 +167,7 @@ def make_parts(c: Components) -> EngineParts:
     target = DraftTarget(c.model, c.kernels.kernels, cache, costs, graphs, bounds_depth)
     connect_drafters(config, c.layered, target)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
-    cache_tokens = cache.num_blocks * cache.block_size
+    processors = make_processors(config, host, tokenizer.eos_token_ids)
     return EngineParts(
         scheduler=Scheduler(config, BlockPool(cache.num_blocks), planner, metrics, arithmetic_of(c)),
         builder=builder,
@@ -175,16 +176,22 @@ def make_parts(c: Components) -> EngineParts:
         drafting=make_drafting(c, planner, metrics, calibration, costs),
         planner=planner,
         cache=cache,
-        processors=make_processors(config, host, tokenizer.eos_token_ids),
+        processors=processors,
         guarded_observers=make_observers(config, host),
         tokenizer=tokenizer,
         metrics=metrics,
-        limits=EngineLimits(c.model.vocab_size, c.model.max_model_len, cache_tokens, tokenizer.eos_token_ids),
+        limits=limits_of(c, processors),
         max_waiting=config.max_waiting,
         checks=request_checks(host),
         blame=Blame([*step_roles(c.kernels, c.attention, verifier, lora), *host.roles()], host.packages()),
         check_device=torch.cuda.synchronize if config.device == "cuda" else bool,
     )
+
+
+def limits_of(c: Components, processors: Sequence[GuardedProcessor]) -> EngineLimits:
+    cache_tokens = c.cache.num_blocks * c.cache.block_size
+    kinds = frozenset(kind for processor in processors for kind in processor.output_kinds)
+    return EngineLimits(c.model.vocab_size, c.model.max_model_len, cache_tokens, c.tokenizer.eos_token_ids, kinds)
 
 
 def arithmetic_of(c: Components) -> Arithmetic:

@@ -42,6 +42,22 @@ def unchanged(draft: Draft) -> Draft:
     return draft
 
 
+def cut_by_processors(draft: Draft, request: Request, vocab_size: int) -> Draft | None:
+    """Without what the request's processors would never let through. A cut that fails costs the draft and no request:
+    verification decides."""
+
+    def checked_cut(cut: Callable[[Draft], Draft | None], whole: Draft) -> Draft | None:
+        found = cut(whole)
+        return None if found is None else check_draft(found, len(whole.tokens), vocab_size)
+
+    left: Draft | None = draft
+    for state, part in zip(request.processors, request.processor_parts, strict=True):
+        cut = getattr(state, "cut", None)
+        if cut is not None and left is not None:
+            left = part.call(None, checked_cut, cut, left)
+    return left
+
+
 class GuardedDrafter:
     """`cut` reduces a valid draft to what this engine can verify."""
 
@@ -147,6 +163,8 @@ class GuardedDrafter:
             valid = shallow(valid, request.max_depth)
         if valid is not None:
             valid = self.cut(valid)
+        if valid is not None and request.processors:
+            valid = cut_by_processors(valid, request, self.vocab_size)
         if valid is None or valid.source == self.name:
             return valid
         return msgspec.structs.replace(valid, source=self.name)

@@ -23,6 +23,7 @@ class GuardedProcessor:
     def __init__(self, plugin: str, processor: LogitsProcessor, log: FaultLog, *, needed: bool = False) -> None:
         self.processor = processor
         needed = needed or bool(getattr(processor, "essential", False))
+        self.output_kinds = tuple(getattr(processor, "output_kinds", ()))
         self.part = log.part(plugin, "logits processor", needed=needed, code=processor.start)
 
     def start(self, request: Request, vocab_size: int) -> None:

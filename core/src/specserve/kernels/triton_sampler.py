@@ -17,6 +17,7 @@ from specserve.batch.row_tensors import copy_to_device
 from specserve.kernels.triton_launch import Launch
 from specserve.kernels.triton_sampling import (
     FORBID,
+    KEEP_BITS,
     KEEP_ONLY,
     OP_FIELDS,
     PENALIZE,
@@ -27,10 +28,10 @@ from specserve.kernels.triton_sampling import (
 )
 from specserve.protocols import DraftToken
 from specserve.sampling.drafts import in_target_vocabulary
-from specserve.sampling.edits import checked_floats, checked_ids
+from specserve.sampling.edits import checked_bits, checked_floats, checked_ids
 from specserve.sampling.noise import signed
 from specserve.sampling.sampler import TorchSampler
-from specserve.sampling.scores import GREEDY_BELOW, each_processor, processed
+from specserve.sampling.scores import GREEDY_BELOW, NO_TOKEN, each_processor, has_token, no_token_left, processed
 from specserve.sampling.seeds import row_key
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ BLOCK = 2048
 NO_EDIT = -1
 
 
-def bits(number: float) -> int:
+def bits_of(number: float) -> int:
     """Of a float64, as an int64."""
     return int(struct.unpack("q", struct.pack("d", number))[0])
 
@@ -72,6 +73,12 @@ class RecordedEdits:
     def forbid(self, ids: array[int], /) -> None:
         self.record(FORBID, ids)
 
+    def keep_bits(self, bits: array[int], /) -> None:
+        words = checked_bits(bits, self.vocab_size)
+        first = len(self.numbers)
+        self.numbers.frombytes(words.tobytes() + bytes(4 * (len(words) % 2)))
+        self.operations.append((KEEP_BITS, first, len(self.numbers) - first, *map(bits_of, (0.0, 0.0, 0.0)), first, 0))
+
     def record(
         self, kind: int, ids: array[int], values: Tensor | None = None, factors: tuple[float, ...] = (0.0, 0.0, 0.0)
     ) -> None:
@@ -80,7 +87,7 @@ class RecordedEdits:
         first_value = len(self.numbers)
         if values is not None:
             self.numbers.frombytes(array("d", values.tolist()).tobytes())
-        self.operations.append((kind, first, len(ids), *map(bits, factors), first_value, 0))
+        self.operations.append((kind, first, len(ids), *map(bits_of, factors), first_value, 0))
 
 
 class EditedRow(NamedTuple):
@@ -115,7 +122,7 @@ class SamplingPlan:
         temperature = params.temperature if params.temperature >= GREEDY_BELOW else 0.0
         key = signed(row_key(request.seed, request.num_generated + len(path)))
         least = math.log(params.min_p) if params.min_p > 0 else -math.inf
-        self.rows.extend((row, edit, key, bits(temperature), params.top_k, bits(params.top_p), bits(least), 0))
+        self.rows.extend((row, edit, key, bits_of(temperature), params.top_k, bits_of(params.top_p), bits_of(least), 0))
 
     def add_edits(self, row: int, request: Request, path: Sequence[int]) -> int:
         """Which of the edited rows it becomes."""
@@ -155,6 +162,11 @@ class TritonSampler(TorchSampler):
         if not rows:
             return []
         tokens: list[int] = self.decided(logits, rows, self.choose)[0].tolist()
+        for i, token in enumerate(tokens if NO_TOKEN in tokens else ()):
+            if token == NO_TOKEN:
+                if has_token(logits[rows[i].row]):
+                    raise no_token_left(rows[i].request)
+                tokens[i] = 0
         return tokens
 
     def draft_tokens(

@@ -16,10 +16,11 @@ from specserve.sampling.noise import W_MAX, signed
 from specserve.sampling.seeds import GAMMA, MULTIPLIERS
 
 ROW_FIELDS, OP_FIELDS = 8, 8
-PENALIZE, SHIFT, KEEP_ONLY, FORBID = range(4)
+PENALIZE, SHIFT, KEEP_ONLY, FORBID, KEEP_BITS = range(5)
 """Kinds of edits: `specserve.protocols.LogitEdits`."""
 
 PENALIZE_, SHIFT_, KEEP_ONLY_ = tl.constexpr(PENALIZE), tl.constexpr(SHIFT), tl.constexpr(KEEP_ONLY)
+KEEP_BITS_ = tl.constexpr(KEEP_BITS)
 OP_FIELDS_, ROW_FIELDS_ = tl.constexpr(OP_FIELDS), tl.constexpr(ROW_FIELDS)
 STEP, FIRST, SECOND = (tl.constexpr(signed(number)) for number in (GAMMA, *MULTIPLIERS))
 MOST_W = tl.constexpr(W_MAX)
@@ -54,8 +55,8 @@ def edit_kernel(
     BLOCK: tl.constexpr,
 ) -> None:
     """edited[e] = a row of logits with its edits, one after the other. rows: [n, 4]: row of logits, e, where its edits
-    begin in `numbers`, and how many. An edit: kind, where its ids begin, how many, three numbers, where its values
-    begin. `kept`: room for as many floats as `numbers` has."""
+    begin in `numbers`, and how many. An edit: kind, where its ids or, in words of 64, its bits begin, how many, three
+    numbers, where its values begin. `kept`: room for as many floats as `numbers` has."""
     field = rows + tl.program_id(0).to(tl.int64) * 4
     source, target = logits + tl.load(field) * vocab_size, edited + tl.load(field + 1) * vocab_size
     lanes = tl.arange(0, BLOCK)
@@ -68,6 +69,14 @@ def edit_kernel(
         op = numbers + first + i * OP_FIELDS_
         kind, ids, num_ids = tl.load(op), tl.load(op + 1), tl.load(op + 2).to(tl.int32)
         values = numbers + tl.load(op + 6)
+        if kind == KEEP_BITS_:
+            for start in range(0, vocab_size, BLOCK):
+                token = start + lanes
+                inside = token < vocab_size
+                word = tl.load(numbers + ids + token // 64, mask=inside, other=0)
+                is_left = (word >> (token % 64).to(tl.int64)) & 1
+                tl.store(target + token, float("-inf"), mask=inside & (is_left == 0))
+            num_ids *= 0
         if kind == KEEP_ONLY_:
             for start in range(0, num_ids, BLOCK):
                 inside = start + lanes < num_ids
@@ -203,8 +212,9 @@ def sample_kernel(
     KEEPS_SCORES: tl.constexpr,
     BLOCK: tl.constexpr,
 ) -> None:
-    """tokens[i]: the target token of rows[i]; scores[i]: what it is the argmax of. A row: its row of logits, of
-    `edited` or -1, the key of its noise, its temperature or 0, top_k, top_p, the logarithm of min_p."""
+    """tokens[i]: the target token of rows[i], -1 where its edits left none; scores[i]: what it is the argmax of. A row:
+    its row of logits, of `edited` or -1, the key of its noise, its temperature or 0, top_k, top_p, the logarithm of
+    min_p."""
     program = tl.program_id(0).to(tl.int64)
     field = rows + program * ROW_FIELDS_
     base = logits + tl.load(field) * vocab_size
@@ -230,4 +240,4 @@ def sample_kernel(
         lowest = tl.min(tl.where(x == most, columns, vocab_size), axis=0)
         token = tl.where(most > best, lowest.to(tl.int64), token)
         best = tl.maximum(best, most)
-    tl.store(tokens + program, token)
+    tl.store(tokens + program, tl.where((edit >= 0) & (best == float("-inf")), -1, token))

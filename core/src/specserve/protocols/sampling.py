@@ -75,7 +75,8 @@ class LogitsProcessor(Protocol):
     """Makes a state for the requests that need it.
 
     What it or its states raise ends the request concerned. After several faults in a row it is switched off, and
-    requests go on without it; one with an attribute `essential` that is true never is.
+    requests go on without it; one with an attribute `essential` that is true never is. An attribute `output_kinds`
+    names the kinds of `specserve.types.StructuredOutput` that it enforces; a request with another kind is refused.
     """
 
     def start(self, request: Request, vocab_size: int) -> ProcessorState | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ class TorchRow:
     def forbid(self, ids: array[int], /) -> None:
         self.logits[self.ids(ids)] = NEVER
 
+    def keep_bits(self, bits: array[int], /) -> None:
+        words = checked_bits(bits, len(self.logits))
+        kept = np.unpackbits(words.view(np.uint8), count=len(self.logits), bitorder="little")
+        self.logits.masked_fill_(torch.from_numpy(kept).to(self.logits.device) == 0, NEVER)
+
     def ids(self, numbers: array[int]) -> Tensor:
         return checked_ids(numbers, len(self.logits)).to(self.logits.device)
 
@@ -64,6 +70,16 @@ def checked_floats(numbers: array[float], ids: array[int]) -> Tensor:
     if len(numbers) != len(ids):
         raise ValueError(f"an edit takes one value per token; got {len(numbers)} values for {len(ids)} tokens.")
     return view(numbers, torch.float32)
+
+
+def checked_bits(bits: array[int], vocab_size: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """One for each token of the vocabulary, in words of 32."""
+    words = -(-vocab_size // 32)
+    buffer = memoryview(bits)
+    if buffer.format != "I" or len(buffer) != words:
+        got = f"array({buffer.format!r}) of {len(buffer)}"
+        raise ValueError(f"an edit takes bits as array('I') of {words} words, one bit per token; got {got}.")
+    return np.frombuffer(buffer, np.uint32)
 
 
 def view(numbers: array[int] | array[float], dtype: torch.dtype) -> Tensor:

@@ -5,6 +5,7 @@ Every operation is either exact per element or runs row by row inside torch.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.protocols.sampling import ScoredRow
 
+NO_TOKEN = -1
+"""What kernels give for a row whose edits left no token."""
 GREEDY_BELOW = 1e-5
 """A lower temperature is greedy: dividing by it would leave float32's range."""
 
@@ -33,12 +36,29 @@ def scores(logits: Tensor, rows: Sequence[ScoredRow]) -> Tensor:
     noisy: list[int] = []
     for i, (_, request, path) in enumerate(rows):
         if request.processors:
+            had_token = has_token(x[i])
             x[i] = processed(x[i], request, path)
+            if had_token and not has_token(x[i]):
+                raise no_token_left(request)
         if request.params.temperature >= GREEDY_BELOW:
             noisy.append(i)
     if noisy:
         add_noise(x, rows, noisy)
     return x
+
+
+def has_token(logits: Tensor) -> bool:
+    """logits: [V]. A NaN is none."""
+    return bool((logits > -math.inf).any())
+
+
+def no_token_left(request: Request) -> RequestFault:
+    """All that such a request asks for cannot be had together."""
+    reason = (
+        "left no token to choose from: its grammar, allowed_token_ids, bad_words, min_tokens or other processors "
+        "contradict each other here"
+    )
+    return RequestFault(request.id, "its logits processors", BadAnswerError(reason))
 
 
 def processed(logits: Tensor, request: Request, path: Sequence[int]) -> Tensor:

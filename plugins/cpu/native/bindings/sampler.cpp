@@ -63,7 +63,8 @@ void bind_sampler(nb::module_& m) {
         .def("penalize", &TargetRowsBuilder::penalize)
         .def("shift", &TargetRowsBuilder::shift)
         .def("keep_only", &TargetRowsBuilder::keep_only)
-        .def("forbid", &TargetRowsBuilder::forbid);
+        .def("forbid", &TargetRowsBuilder::forbid)
+        .def("keep_bits", &TargetRowsBuilder::keep_bits);
     nb::class_<Sampler>(m, "Sampler")
         .def(
             "__init__",

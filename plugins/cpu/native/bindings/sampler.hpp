@@ -46,10 +46,22 @@ class TargetRowsBuilder {
     void shift(nb::handle ids, nb::handle values) { add_edit(LogitEdit::shift, ids, values); }
     void keep_only(nb::handle ids) { add_edit(LogitEdit::keep_only, ids); }
     void forbid(nb::handle ids) { add_edit(LogitEdit::forbid, ids); }
+    void keep_bits(nb::handle bits) {
+        TargetRow& row = last_row();
+        size_t offset = targets_.bits.size();
+        int64_t count = append(bits, "bits", kAny, targets_.bits);
+        targets_.edits.push_back({LogitEdit::keep_bits, offset, 0, static_cast<int>(count)});
+        ++row.num_edits;
+    }
 
     const TargetRows& checked(const Logits& logits) const {
         for (const TargetRow& row : targets_.rows) check_index(row.row, logits.count, "row");
         for (int64_t id : targets_.ids) check_index(id, logits.size, "token");
+        int words = (logits.size + 31) / 32;
+        for (const LogitEdit& edit : targets_.edits)
+            if (edit.kind == LogitEdit::keep_bits && edit.count != words)
+                throw std::invalid_argument("bits must be [" + std::to_string(words) + "], one bit per token; got [" +
+                                            std::to_string(edit.count) + "].");
         for (const std::vector<float>& row : replacements_)
             if (static_cast<int64_t>(row.size()) != logits.size)
                 throw std::invalid_argument("a processor's logits must be [" + std::to_string(logits.size) +

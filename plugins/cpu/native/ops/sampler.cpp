@@ -109,9 +109,10 @@ std::vector<int> Sampler::target_tokens(Logits logits, const TargetRows& targets
             Workspace& workspace = by_thread[static_cast<size_t>(team.thread_index())];
             PreparedRow row = prepare_row(logits, targets, targets.rows[i], workspace);
             ArgMax best = table_.argmax(row.logits, 0, logits.size);
+            bool is_lost = lost_all_tokens(logits, targets.rows[i], best.score);
             if (row.is_sampled)
                 best = table_.gumbel_argmax(row.logits, logits.size, 0, logits.size, row.gumbel, best.token);
-            tokens[i] = best.token;
+            tokens[i] = is_lost ? kNoToken : best.token;
         });
     });
     return tokens;
@@ -143,7 +144,10 @@ std::vector<int> Sampler::target_tokens_split(Logits logits, const TargetRows& t
         });
     });
     std::vector<int> tokens;
-    for (int r = 0; r < count; ++r) tokens.push_back(sampled.row_argmax(r).token);
+    for (int r = 0; r < count; ++r) {
+        bool is_lost = lost_all_tokens(logits, targets.rows[static_cast<size_t>(r)], greedy.row_argmax(r).score);
+        tokens.push_back(is_lost ? kNoToken : sampled.row_argmax(r).token);
+    }
     return tokens;
 }
 

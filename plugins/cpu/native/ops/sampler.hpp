@@ -20,9 +20,10 @@ struct Logits {
     const float* row(int64_t i) const { return data + i * stride; }
 };
 
-// One of the core's LogitEdits on a row. Its token ids and values lie in the lists of `TargetRows`.
+// One of the core's LogitEdits on a row. Its token ids and values lie in the lists of `TargetRows`; keep_bits has
+// `count` words in `bits` from ids_offset on instead.
 struct LogitEdit {
-    enum Kind { penalize, shift, keep_only, forbid } kind;
+    enum Kind { penalize, shift, keep_only, forbid, keep_bits } kind;
     size_t ids_offset, values_offset;
     int count;
     float repetition = 1.0f, presence = 0.0f, frequency = 0.0f;
@@ -47,7 +48,10 @@ struct TargetRows {
     std::vector<LogitEdit> edits;
     std::vector<int64_t> ids;
     std::vector<float> values;
+    std::vector<uint32_t> bits;
 };
+
+constexpr int kNoToken = -1;
 
 struct RowLogprobs {
     float logprob;
@@ -66,7 +70,7 @@ class Sampler {
     Sampler(const SamplingTable& table, std::shared_ptr<ThreadPool> pool) : table_(table), pool_(std::move(pool)) {}
 
     std::vector<int> argmax_tokens(Logits logits);
-    // All row and token indices in `targets` must be in range.
+    // All row and token indices in `targets` must be in range. kNoToken where the edits of a row left none.
     std::vector<int> target_tokens(Logits logits, const TargetRows& targets);
     // Of row i: the log-probability of tokens[i], and the counts[i] best tokens by (log-probability, lower id).
     std::vector<RowLogprobs> token_logprobs(Logits logits, const int64_t* tokens, const int64_t* counts);
@@ -96,6 +100,7 @@ class Sampler {
 
     // sampler_rows.cpp: one row, in one thread.
     PreparedRow prepare_row(Logits logits, const TargetRows& targets, const TargetRow& row, Workspace& workspace) const;
+    bool lost_all_tokens(Logits logits, const TargetRow& row, float best) const;
     void apply_edit(const TargetRows& targets, const LogitEdit& edit, int size, float* x) const;
     float cutoff(const TargetRow& row, int size, float row_max, Workspace& workspace) const;
     float top_k_threshold(int64_t k, int size, float row_max, Workspace& workspace) const;

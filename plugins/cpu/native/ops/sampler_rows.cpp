@@ -12,6 +12,20 @@ namespace {
 // A search for the best tokens first considers logits within 6 of the maximum, then within 12, ...: usually few.
 constexpr float kSearchDepths[] = {6.0f, 12.0f, 24.0f, INFINITY};
 
+// Words of 32 tokens: most are all ones or all zeros.
+void keep_bits(const uint32_t* bits, int size, float* x) {
+    for (int begin = 0; begin < size; begin += 32) {
+        uint32_t word = bits[begin / 32];
+        int end = std::min(begin + 32, size);
+        if (word == UINT32_MAX) continue;
+        if (word == 0)
+            std::fill(x + begin, x + end, -INFINITY);
+        else
+            for (int i = begin; i < end; ++i)
+                if (!(word >> (i - begin) & 1)) x[i] = -INFINITY;
+    }
+}
+
 float search_threshold(float row_max, float depth) { return depth == INFINITY ? -FLT_MAX : row_max - depth; }
 
 uint64_t splitmix64_finalize(uint64_t x) {
@@ -79,7 +93,14 @@ void Sampler::apply_edit(const TargetRows& targets, const LogitEdit& edit, int s
         case LogitEdit::forbid:
             for (int i = 0; i < edit.count; ++i) x[ids[i]] = -INFINITY;
             break;
+        case LogitEdit::keep_bits: keep_bits(targets.bits.data() + edit.ids_offset, size, x); break;
     }
+}
+
+// `best`: the largest score after the edits. A row that had no token before them lost none.
+bool Sampler::lost_all_tokens(Logits logits, const TargetRow& row, float best) const {
+    if (best != -INFINITY || (!row.num_edits && !row.replacement)) return false;
+    return table_.argmax(logits.row(row.row), 0, logits.size).score != -INFINITY;
 }
 
 // The smallest logit that stays after top-k, then top-p over what top-k left, then min-p: the core's

@@ -58,6 +58,14 @@ struct Matrix {
 // Adds an edit of random tokens, some of them twice, to the last row.
 void add_edit(TargetRows& targets, Random& random, int size) {
     int count = between(random, 0, 8);
+    if (chance(random, 20)) {
+        int words = (size + 31) / 32;
+        targets.edits.push_back({LogitEdit::keep_bits, targets.bits.size(), 0, words});
+        for (int i = 0; i < words; ++i)
+            targets.bits.push_back(chance(random, 50) ? (chance(random, 50) ? UINT32_MAX : 0) : random());
+        ++targets.rows.back().num_edits;
+        return;
+    }
     LogitEdit edit{static_cast<LogitEdit::Kind>(between(random, 0, 3)), targets.ids.size(), targets.values.size(),
                    count};
     if (edit.kind == LogitEdit::penalize) {
@@ -118,6 +126,7 @@ void check_targets(const std::string& isa, Sampler& sampler, Sampler& serial, Ra
             reference::apply_edits(row.replacement ? replacement : matrix.row(row.row), targets, row);
         sampler.gumbel_noise(row.seed, row.index, matrix.size, noise.data());
         std::vector<int> valid = reference::valid_tokens(x, row, noise);
+        if (reference::lost_all_tokens(matrix.row(row.row), x, row)) valid = {kNoToken};
         require(std::find(valid.begin(), valid.end(), tokens[r]) != valid.end(), isa + ": a token is wrong");
         if (chance(random, 20))
             require(serial.target_tokens(matrix.logits(), single_target(targets, r))[0] == tokens[r],

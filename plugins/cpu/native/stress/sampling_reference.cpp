@@ -45,6 +45,9 @@ std::vector<float> apply_edits(std::vector<float> x, const TargetRows& targets, 
     for (size_t e = row.edits_offset; e < row.edits_offset + row.num_edits; ++e) {
         const LogitEdit& edit = targets.edits[e];
         std::vector<float> before = x;
+        for (size_t i = 0; edit.kind == LogitEdit::keep_bits && i < x.size(); ++i)
+            if (!(targets.bits[edit.ids_offset + i / 32] & 1u << i % 32)) x[i] = kNegInf;
+        if (edit.kind == LogitEdit::keep_bits) continue;
         if (edit.kind == LogitEdit::keep_only) std::fill(x.begin(), x.end(), kNegInf);
         for (size_t i = 0; i < static_cast<size_t>(edit.count); ++i) {
             size_t token = static_cast<size_t>(targets.ids[edit.ids_offset + i]);
@@ -60,6 +63,13 @@ std::vector<float> apply_edits(std::vector<float> x, const TargetRows& targets, 
         }
     }
     return x;
+}
+
+bool lost_all_tokens(const std::vector<float>& before, const std::vector<float>& after, const TargetRow& row) {
+    auto has_token = [](const std::vector<float>& x) {
+        return std::any_of(x.begin(), x.end(), [](float logit) { return logit > kNegInf; });
+    };
+    return (row.num_edits || row.replacement) && has_token(before) && !has_token(after);
 }
 
 std::vector<int> valid_tokens(const std::vector<float>& x, const TargetRow& row, const std::vector<float>& noise) {

@@ -17,6 +17,9 @@ int argmax(const std::vector<float>& x);
 // x after the row's edits.
 std::vector<float> apply_edits(std::vector<float> x, const TargetRows& targets, const TargetRow& row);
 
+// Whether the row had a token before its edits and has none after them.
+bool lost_all_tokens(const std::vector<float>& before, const std::vector<float>& after, const TargetRow& row);
+
 // The valid tokens of a row with these logits after edits: two if the top-p sum is within rounding of its target.
 // noise: of every token.
 std::vector<int> valid_tokens(const std::vector<float>& x, const TargetRow& row, const std::vector<float>& noise);

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from specserve.protocols import DraftToken
 from specserve.sampling.drafts import in_target_vocabulary
-from specserve.sampling.scores import GREEDY_BELOW, each_processor, processed
+from specserve.sampling.scores import GREEDY_BELOW, NO_TOKEN, each_processor, no_token_left, processed
 from specserve.sampling.seeds import MASK
 from specserve.types import TokenLogprobs
 from specserve_cpu import _native
@@ -35,7 +35,10 @@ class CpuSampler:
         return self.native.argmax_tokens(dlpack(logits))
 
     def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
-        return self.native.target_tokens(dlpack(logits), target_rows(logits, rows))
+        tokens = self.native.target_tokens(dlpack(logits), target_rows(logits, rows))
+        if NO_TOKEN in tokens:
+            raise no_token_left(rows[tokens.index(NO_TOKEN)].request)
+        return tokens
 
     def draft_tokens(
         self, logits: Tensor, rows: Sequence[ScoredRow], vocabulary: DraftVocabulary | None, count: int
