@@ -20,6 +20,7 @@ STRESS = (
     "random limits",
     "rubbish beside it",
     "faults beside it",
+    "faults in it",
     "aborts",
     "edits are what apply does",
     "ten thousand requests",
