@@ -61,7 +61,7 @@ pages: $(VENV)/.dev
 
 # Proves every declared pair anew, and writes what was found into docs/.
 TOY := from pathlib import Path; from specserve.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
-OWN := adaptive cpu eagle hybrid_attn lora ngram repeat
+OWN := adaptive cpu eagle grammar hybrid_attn lora ngram repeat
 proofs: $(VENV)/.dev
 	$(BIN)/python -c "$(TOY)"
 	$(BIN)/python -m pytest -q $(OWN:%=--specserve-plugin %) --specserve-set eagle.model=build/proofs/llama \
@@ -106,7 +106,7 @@ $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
-PURE := plugins/hybrid_attn plugins/lora
+PURE := plugins/grammar plugins/hybrid_attn plugins/lora
 OF_DEMO := $(VENV)/.cpu $(VENV)/.ngram
 NATIVE := $(OF_DEMO) $(VENV)/.adaptive
 $(VENV)/.adaptive: $(call native_sources,adaptive)

@@ -68,6 +68,7 @@ PUBLISHED = tuple(
         "plugins/adaptive",
         "plugins/cpu",
         "plugins/eagle",
+        "plugins/grammar",
         "plugins/hybrid_attn",
         "plugins/lora",
         "plugins/ngram",

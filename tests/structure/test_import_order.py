@@ -36,6 +36,7 @@ USED_BY_PLUGINS = {
     "specserve_adaptive": "batch declare hookspecs protocols speculation root",
     "specserve_cpu": "batch declare hookspecs kv models protocols sampling root",
     "specserve_eagle": "batch declare hookspecs kernels models protocols text root",
+    "specserve_grammar": "batch declare hookspecs models protocols sampling text root",
     "specserve_hybrid_attn": "attention batch declare hookspecs kernels kv protocols root",
     "specserve_lora": "batch declare hookspecs models protocols server root",
     "specserve_ngram": "batch declare hookspecs models protocols server text root",

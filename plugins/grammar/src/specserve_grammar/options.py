@@ -1,0 +1,27 @@
+"""The options of grammar, and their ranges."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class GrammarOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`--set grammar.whitespace=flexible`"""
+
+    whitespace: Literal["fixed", "flexible"] = "fixed"
+    """In JSON: one blank behind each comma and colon, or any, as the model likes. Where it is fixed, it is drafted."""
+    forced_drafts: bool = True
+    """Draft the text about which the grammar leaves no choice."""
+    max_draft_tokens: Annotated[int, Meta(ge=1, le=256)] = 32
+    """Of forced text, in one step."""
+    max_bytes: Annotated[int, Meta(ge=64, le=16 * 2**20)] = 64 * 2**10
+    """Of a schema or a grammar."""
+    max_depth: Annotated[int, Meta(ge=1, le=512)] = 64
+    """Of nesting in a schema."""
+    max_choices: Annotated[int, Meta(ge=1, le=100_000)] = 4096
+    """Texts of a choice."""
+    cache_size: Annotated[int, Meta(ge=1, le=100_000)] = 256
+    """Compiled grammars that are kept; one that is used again need not be compiled again."""

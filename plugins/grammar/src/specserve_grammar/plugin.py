@@ -1,0 +1,61 @@
+"""grammar's hooks. There is one instance per engine: its drafter, processor and check share compiled grammars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from specserve.hookspecs import hookimpl
+from specserve.models.locate import locate_model
+from specserve.text.tokenizer import HfTokenizer
+from specserve_grammar.drafter import GrammarDrafter
+from specserve_grammar.grammars import Grammars, load_tokenizer
+from specserve_grammar.options import GrammarOptions
+from specserve_grammar.processor import GrammarProcessor
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+    from specserve.protocols import AdaptableModel
+    from specserve.types import GenerateRequest
+
+
+@dataclass(slots=True, frozen=True)
+class Parts:
+    """What the drafter, the processor and the check share."""
+
+    grammars: Grammars
+    ends: frozenset[int]
+
+
+class GrammarPlugin:
+    """Masks for structured output, and drafts of what they force."""
+
+    def __init__(self) -> None:
+        self.parts: Parts | None = None
+        """Set by `make_drafter`, which start-up calls before the hooks that use it."""
+
+    @hookimpl
+    def plugin_options(self) -> type[GrammarOptions]:
+        return GrammarOptions
+
+    @hookimpl
+    def make_drafter(
+        self, model: AdaptableModel, config: EngineConfig, options: GrammarOptions
+    ) -> GrammarDrafter | None:
+        path = locate_model(config.model)
+        ends = HfTokenizer.from_dir(path).eos_token_ids
+        tokenizer = load_tokenizer(path, model.vocab_size, ends)
+        self.parts = Parts(Grammars(tokenizer, options), frozenset(ends))
+        return GrammarDrafter(tokenizer.tokenize_bytes, options.max_draft_tokens) if options.forced_drafts else None
+
+    @hookimpl
+    def logits_processors(self) -> list[GrammarProcessor]:
+        assert self.parts is not None
+        return [GrammarProcessor(self.parts.grammars, self.parts.ends)]
+
+    @hookimpl
+    def check_request(self, request: GenerateRequest) -> None:
+        wanted = request.params.structured_output
+        if wanted is not None:
+            assert self.parts is not None
+            self.parts.grammars.check(wanted)

@@ -1,0 +1,80 @@
+"""The logits processor: every row gets the mask of its own path.
+
+Owns which requests have a grammar. Knows nothing about drafts but their shape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.batch.drafts import ROOT, keep, parents_of
+from specserve.sampling.edits import TorchRow
+from specserve_grammar.matching import Matching
+from specserve_grammar.sources import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.batch.request import Request
+    from specserve.protocols import LogitEdits
+    from specserve.types import Draft
+    from specserve_grammar.grammars import Grammars
+
+
+class GrammarState:
+    """`specserve.protocols.ProcessorState` of a request with a grammar."""
+
+    def __init__(self, matching: Matching) -> None:
+        self.matching = matching
+
+    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
+        edits.keep_bits(self.matching.allowed(path))
+
+    def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
+        self.edit(TorchRow(logits), path)
+        return logits
+
+    def commit(self, tokens: Sequence[int]) -> None:
+        self.matching.commit(tokens)
+
+    def cut(self, draft: Draft) -> Draft | None:
+        """Without the nodes that the grammar forbids."""
+        if draft.parents is None:
+            allowed = self.matching.num_allowed(draft.tokens)
+            return draft if allowed == len(draft.tokens) else keep(draft, set(range(allowed)))
+        kept: set[int] = set()
+        paths: dict[int, tuple[int, ...]] = {ROOT: ()}
+        for node, (parent, token) in enumerate(zip(parents_of(draft), draft.tokens, strict=True)):
+            if parent not in paths:
+                continue
+            path = (*paths[parent], token)
+            if self.matching.num_allowed(path) == len(path):
+                paths[node] = path
+                kept.add(node)
+        return draft if len(kept) == len(draft.tokens) else keep(draft, kept)
+
+
+class GrammarProcessor:
+    """`specserve.protocols.LogitsProcessor`. Never switched off: a request would go on without its grammar."""
+
+    essential = True
+    output_kinds = KINDS
+
+    def __init__(self, grammars: Grammars, ends: frozenset[int]) -> None:
+        self.grammars, self.ends = grammars, ends
+
+    def start(self, request: Request, vocab_size: int) -> GrammarState | None:
+        wanted = request.params.structured_output
+        if wanted is None:
+            return None
+        return GrammarState(Matching(self.grammars.matcher(wanted), vocab_size, self.ends))
+
+
+def state_of(request: Request) -> GrammarState | None:
+    """None where the request has no grammar."""
+    for state in request.processors:
+        if isinstance(state, GrammarState):
+            return state
+    return None
