@@ -14,7 +14,7 @@ from fake_site import write_plugin
 from specserve.testing.conformance.cases import SETTINGS
 
 COMPATIBLE = dict.fromkeys(("draft.chain", "draft.tree"), "WORKS")
-OWN = ("adaptive", "cpu", "eagle", "hybrid_attn", "lora", "ngram", "repeat")
+OWN = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram", "repeat")
 STRESS = (
     "every hook is called",
     "random limits",

@@ -29,6 +29,9 @@ MAX_BAD_WORD_SEQUENCES = 2 * MAX_BAD_WORDS
 """The engine takes bad words as token sequences. The server makes two of each: the word at the start of a text and the
 word after a space."""
 
+MAX_CHOICES = 4096
+"""Of structured output."""
+
 MAX_TEMPERATURE = 100.0
 MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
 MAX_ADDITIVE_PENALTY = 2.0

@@ -53,10 +53,9 @@ def has_token(logits: Tensor) -> bool:
 
 
 def no_token_left(request: Request) -> RequestFault:
-    """All that such a request asks for cannot be had together."""
+    """What such a request asks for cannot be had together."""
     reason = (
-        "left no token to choose from: its grammar, allowed_token_ids, bad_words, min_tokens or other processors "
-        "contradict each other here"
+        "left no token to choose from: what its grammar, biases, bad words and min_tokens allow has nothing in common"
     )
     return RequestFault(request.id, "its logits processors", BadAnswerError(reason))
 

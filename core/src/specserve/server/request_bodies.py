@@ -26,6 +26,7 @@ from specserve.limits import (
     MAX_STRING_LENGTH,
     MIN_SEED,
 )
+from specserve.server.structured_output import NOTHING, Choices, ResponseFormat, StructuredOutputs
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INT32)]
 Logprobs = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -78,6 +79,12 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     priority: Annotated[int, Meta(ge=-MAX_INT32, le=MAX_INT32)] | None = None
     cache_salt: Annotated[str, Meta(min_length=1, max_length=MAX_CACHE_SALT_LENGTH)] | None = None
     speculation: Speculation | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: msgspec.Raw = NOTHING
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
 
     @property
     def num_choices(self) -> int:
@@ -106,10 +113,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
 
 
-class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
-    type: str | None = None
-
-
 class ChatBody(SamplingBody, frozen=True, kw_only=True):
     """POST /v1/chat/completions."""
 
@@ -121,7 +124,6 @@ class ChatBody(SamplingBody, frozen=True, kw_only=True):
     tools: list[msgspec.Raw] | None = None
     """Refused, so never decoded."""
     tool_choice: Any = None
-    response_format: ResponseFormat | None = None
 
 
 class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
+from specserve.server.structured_output import structured_output
 from specserve.types import SamplingParams
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def to_sampling_params(
                 "logit_bias": logit_bias(body),
                 "allowed_token_ids": unique_ids(body.allowed_token_ids),
                 "bad_words": bad_words(body, tokenizer),
+                "structured_output": structured_output(body),
             },
             SamplingParams,
         )

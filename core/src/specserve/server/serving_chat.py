@@ -60,9 +60,5 @@ def refuse_unsupported(body: ChatBody) -> None:
     """Fields that would change the meaning of the response if they were ignored."""
     if body.tools and body.tool_choice != "none":
         raise RequestError("tools are not supported; remove them or send tool_choice none.", param="tools")
-    if body.response_format is not None and body.response_format.type not in (None, "text"):
-        raise RequestError(
-            f"response_format {body.response_format.type!r} is not supported; only text is.", param="response_format"
-        )
     if body.top_logprobs and not body.logprobs:
         raise RequestError("top_logprobs needs logprobs true.", param="top_logprobs")

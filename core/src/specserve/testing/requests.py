@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from specserve.sampling.seeds import choice_seed
 from specserve.testing.toy_tokenizer import VOCAB_SIZE
-from specserve.types import GenerateRequest, SamplingParams, SpeculationParams
+from specserve.types import GenerateRequest, SamplingParams, SpeculationParams, StructuredOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 TOY_VOCAB = VOCAB_SIZE
 
@@ -26,6 +29,61 @@ def toy_request(
         params=sampling,
         speculation=speculation or SpeculationParams(),
     )
+
+
+STRUCTURED = {
+    "json_schema": json.dumps(
+        {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "maxLength": 12},
+                "state": {"enum": ["running", "restarting", "stopped"]},
+                "sizes": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 999}, "maxItems": 4},
+                "is_active": {"type": "boolean"},
+            },
+            "required": ["name", "state", "sizes", "is_active"],
+            "additionalProperties": False,
+        }
+    ),
+    "json_object": "",
+    "regex": "(name|number): [a-f]{3}-[0-9]{2,5} as it was(, and so on)?",
+    "choice": json.dumps(["the first of them", "the second of them", "none"]),
+    "grammar": 'root ::= "SELECT " name (", " name)* " FROM table"\nname ::= [a-z]{1,4}',
+    "structural_tag": json.dumps(
+        {
+            "triggers": ["e"],
+            "structures": [{"begin": "e<", "schema": {"enum": ["alpha", "beta"]}, "end": ">"}],
+        }
+    ),
+}
+"""A structured output of each kind."""
+
+
+def structured_requests(kinds: Collection[str]) -> list[GenerateRequest]:
+    """Four of each of these kinds, greedy and sampled, with and without other processors."""
+    asked: tuple[dict[str, Any], ...] = (
+        {"temperature": 0.0},
+        {"temperature": 0.9, "seed": 11, "logprobs": 2},
+        {"temperature": 0.0, "repetition_penalty": 1.3, "bad_words": ((5,), (7, 9))},
+        {"temperature": 1.2, "seed": 3, "top_k": 30, "min_tokens": 2, "logit_bias": {40: 2.0}},
+    )
+    return [
+        toy_request(
+            f"{kind} {i}",
+            range(i, i + 9),
+            max_tokens=48,
+            structured_output=StructuredOutput(kind=kind, text=text),  # type: ignore[arg-type]
+            **params,
+        )
+        for kind, text in STRUCTURED.items()
+        if kind in kinds
+        for i, params in enumerate(asked)
+    ]
+
+
+def without_drafts(requests: Iterable[GenerateRequest]) -> list[GenerateRequest]:
+    """The same, each without speculation."""
+    return [msgspec.structs.replace(request, speculation=SpeculationParams(enabled=False)) for request in requests]
 
 
 def varied_requests(count: int, *, vocab_size: int = TOY_VOCAB, seed: int = 0) -> list[GenerateRequest]:

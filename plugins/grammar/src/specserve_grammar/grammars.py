@@ -70,8 +70,14 @@ class Grammars:
         matcher = LLMatcher(self.tokenizer, text, log_level=SILENT, limits=LIMITS)
         if matcher.is_error():
             reason = first_line(matcher.get_error())
-            refuse(wanted.param, f"the {wanted.kind} cannot be served: {reason}")
+            refuse(wanted.param, f"the {wanted.kind} cannot be served: {reason}{hint(reason)}")
         return matcher
+
+
+def hint(reason: str) -> str:
+    if "Unimplemented" not in reason and "not supported" not in reason:
+        return ""
+    return ". Leave it out; a server started with --set grammar.unsupported=ignore serves it without enforcing that"
 
 
 def first_line(error: str) -> str:

@@ -19,7 +19,7 @@ VALUES = frozenset({"const", "enum", "default", "examples"})
 """Keywords whose values are no schemas."""
 
 
-def parse_schema(text: str, param: str, max_depth: int) -> dict[str, Any] | bool:
+def parse_schema(text: str, param: str, max_depth: int) -> dict[str, Any]:
     """Raises RequestError for text that is no schema."""
     try:
         schema = json.loads(text)
@@ -31,7 +31,9 @@ def parse_schema(text: str, param: str, max_depth: int) -> dict[str, Any] | bool
         refuse(param, f"a schema is a JSON object or a boolean; got {type(schema).__name__}")
     if depth_of(schema, max_depth) > max_depth:
         refuse(param, f"the schema nests too deeply; {max_depth} levels are allowed (--set grammar.max_depth=N)")
-    return without_unknown_formats(schema) if isinstance(schema, dict) else schema
+    if isinstance(schema, bool):  # all values, or none
+        return {} if schema else {"enum": []}
+    return without_unknown_formats(schema)
 
 
 def depth_of(value: object, most: int) -> int:

@@ -47,10 +47,10 @@ def grammar_text(wanted: StructuredOutput, options: GrammarOptions) -> str:
 
 def json_settings(options: GrammarOptions) -> dict[str, Any]:
     whitespace = FIXED if options.whitespace == "fixed" else FLEXIBLE
-    return {**whitespace, "lenient": False, "coerce_one_of": False}
+    return {**whitespace, "lenient": options.unsupported == "ignore", "coerce_one_of": False}
 
 
-def json_grammar(schema: dict[str, Any] | bool, options: GrammarOptions) -> str:
+def json_grammar(schema: dict[str, Any], options: GrammarOptions) -> str:
     return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=json_settings(options))  # type: ignore[arg-type]
 
 

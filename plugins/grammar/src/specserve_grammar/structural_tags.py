@@ -67,8 +67,6 @@ def literal(text: str) -> list[str]:
     return [json.dumps(text, ensure_ascii=False)] if text else []
 
 
-def with_settings(schema: dict[str, Any] | bool, settings: dict[str, Any]) -> str:
+def with_settings(schema: dict[str, Any], settings: dict[str, Any]) -> str:
     """The library reads a schema's own settings from x-guidance, which a client must not choose."""
-    if isinstance(schema, bool):
-        schema = {} if schema else {"not": {}}
     return json.dumps({**schema, "x-guidance": settings})

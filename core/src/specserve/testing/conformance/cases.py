@@ -14,7 +14,7 @@ from specserve.plugins.enabling import find
 from specserve.plugins.loaded_declaration import load_declaration
 from specserve.testing.drafters import DrafterPlugin, NoisyDrafter
 from specserve.testing.engines import Run, make_engine, run_requests, verify_everything
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve.testing.requests import TOY_VOCAB, structured_requests, toy_request, varied_requests, without_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     Options = Mapping[str, Mapping[str, object]]
 
 DRAFTS = ("draft.chain", "draft.tree")
+DECIDES = "logits.processor"
 
 
 class Settings(TypedDict, total=False):
@@ -93,6 +94,11 @@ def kit_requests() -> list[GenerateRequest]:
     return [*growing, *one_token, *varied_requests(12)]
 
 
+def requests_for(engine: Engine) -> list[GenerateRequest]:
+    """The kit's, and those of structured output that a plugin of the engine enforces."""
+    return [*kit_requests(), *structured_requests(engine.parts.limits.output_kinds)]
+
+
 class Compared(NamedTuple):
     """The same requests without drafts and with them, each twice: the second time prefixes are in the cache. `drafts`:
     from which plugin, or noise."""
@@ -106,30 +112,24 @@ def features_of(name: str) -> tuple[str, ...]:
     return load_declaration(discovery.discover()[name], EngineConfig(plugins=(name,))).features
 
 
-def compare(case: Case, model: Path, requests: Sequence[GenerateRequest], options: Options) -> Compared:
+def compare(case: Case, model: Path, options: Options) -> Compared:
     """Where no plugin of the case drafts, noise does: chains and trees that are often wrong. Raises ConfigError where
     start-up refuses."""
     features = {name: features_of(name) for name in case.plugins}
     drafters = [name for name in case.plugins if any(token in features[name] for token in DRAFTS)]
-    others = tuple(name for name in case.plugins if name not in drafters)
-    serve(case, model, case.plugins, [], options)  # what start-up refuses is said of all of them together
-    plain = serve(case, model, others, requests, options)
+    # what drafts and decides tokens, too, is in both; requests are without drafts in one
+    needed = tuple(name for name in case.plugins if name not in drafters or DECIDES in features[name])
+    whole = build(model, case.plugins, options, {}, case.settings)
+    requests = requests_for(whole)
+    plain = serve(build(model, needed, options, {}, case.settings), needed, without_drafts(requests))
     if drafters:
-        return Compared(plain, serve(case, model, case.plugins, requests, options), " and ".join(drafters))
+        return Compared(plain, serve(whole, case.plugins, requests), " and ".join(drafters))
     noise = NoisyDrafter(plain[0].tokens(), p=0.7, max_width=6, vocab_size=TOY_VOCAB)
-    return Compared(plain, serve(case, model, case.plugins, requests, options, noise), "noise")
+    noisy = build(model, case.plugins, options, {"noise": drafter_named("noise", noise)}, case.settings)
+    return Compared(plain, serve(noisy, case.plugins, requests), "noise")
 
 
-def serve(
-    case: Case,
-    model: Path,
-    plugins: Sequence[str],
-    requests: Sequence[GenerateRequest],
-    options: Options,
-    noise: NoisyDrafter | None = None,
-) -> tuple[Run, Run]:
-    extra = {} if noise is None else {"noise": drafter_named("noise", noise)}
-    engine = build(model, plugins, options, extra, case.settings)
+def serve(engine: Engine, plugins: Sequence[str], requests: Sequence[GenerateRequest]) -> tuple[Run, Run]:
     if not plans(plugins):
         verify_everything(engine, 8)
     return run_requests(engine, requests), run_requests(engine, requests)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specserve.errors import ConfigError
-from specserve.testing.conformance.cases import Case, compare, kit_requests
+from specserve.testing.conformance.cases import Case, compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 def test_drafts_change_nothing(
     case: Case, toy_model: Path, plugin_options: Options, note: Callable[[str], None]
 ) -> None:
-    requests = kit_requests()
     try:
-        compared = compare(case, toy_model, requests, plugin_options)
+        compared = compare(case, toy_model, plugin_options)
     except ConfigError as error:
         pytest.skip(str(error))
     (plain, again), (drafted, drafted_again) = compared.plain, compared.drafted

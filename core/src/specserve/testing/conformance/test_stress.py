@@ -12,11 +12,11 @@ from specserve.errors import ConfigError
 from specserve.host_memory import resident_memory
 from specserve.sampling.edits import TorchRow
 from specserve.testing.conformance import stress
-from specserve.testing.conformance.cases import DRAFTS, build, drafter_named, features_of, kit_requests, plans
+from specserve.testing.conformance.cases import DECIDES, DRAFTS, build, drafter_named, features_of, plans, requests_for
 from specserve.testing.conformance.failing_parts import let_parts_fail
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import run_requests, set_planner, verify_everything
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve.testing.requests import TOY_VOCAB, structured_requests, toy_request, varied_requests, without_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,11 +64,12 @@ def start(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -
 @pytest.fixture
 def expected(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -> Run:
     """The kit's requests without drafts."""
+    is_needed = not drafts or DECIDES in features_of(plugin)
     try:
-        engine = build(toy_model, () if drafts else (plugin,), plugin_options, {}, {})
+        engine = build(toy_model, (plugin,) if is_needed else (), plugin_options, {}, {})
     except ConfigError as error:
         pytest.skip(str(error))
-    return run_requests(engine, kit_requests())
+    return run_requests(engine, without_drafts(requests_for(engine)))
 
 
 def faults_of(engine: Engine) -> str:
@@ -81,7 +82,7 @@ def test_random_limits(start: Start, expected: Run, plugin: str, note: Note) -> 
         pytest.skip("it has a planner of its own")
     engine = start(expected.tokens())
     set_planner(engine, stress.RandomPlanner(SEED))
-    assert run_requests(engine, kit_requests()).decided() == expected.decided()
+    assert run_requests(engine, requests_for(engine)).decided() == expected.decided()
     assert not faults_of(engine)
     note(f"{engine.metrics.num_accepted_tokens} of {engine.metrics.num_draft_tokens} draft tokens accepted")
 
@@ -91,7 +92,7 @@ def test_rubbish_beside_it(start: Start, expected: Run, note: Note) -> None:
     engine = start(expected.tokens(), rubbish=drafter_named("rubbish", rubbish))
     for guard in getattr(engine.drafting, "guards", ()):
         guard.fault_limit = 1 << 30
-    assert run_requests(engine, kit_requests()).decided() == expected.decided()
+    assert run_requests(engine, requests_for(engine)).decided() == expected.decided()
     assert not faults_of(engine)
     refused = sum(count for (name, _), count in engine.metrics.drafter_faults.items() if name == "rubbish")
     note(f"{refused} drafts of another drafter refused, {engine.metrics.num_accepted_tokens} draft tokens accepted")
@@ -101,7 +102,7 @@ def test_faults_beside_it(start: Start, expected: Run, note: Note) -> None:
     """Parts of another plugin fail: only the requests whose processor fails end."""
     engine = start(expected.tokens(), faulty=stress.faulty_plugin())
     failing = [toy_request(name, range(9), max_tokens=20, ignore_eos=True) for name in FAILING]
-    outcome = run_requests(engine, [*failing, *kit_requests()])
+    outcome = run_requests(engine, [*failing, *requests_for(engine)])
     decided = outcome.decided()
     assert {name: decided[name] for name in expected.outputs} == expected.decided()
     assert [outcome.outputs[name].finish_reason for name in FAILING] == ["error"] * 4
@@ -117,7 +118,7 @@ def test_faults_in_it(start: Start, expected: Run, plugin: str, note: Note) -> N
         pytest.skip("it has no drafter, observer or planner")
     if "planner" not in parts:
         verify_everything(engine, 8)
-    assert run_requests(engine, kit_requests()).decided() == expected.decided()
+    assert run_requests(engine, requests_for(engine)).decided() == expected.decided()
     assert not engine.metrics.drafters_disabled
     faults = {what: part.num_faults for what, part in parts.items()}
     assert all(faults.values()), f"not called often enough to fail: {faults}"
@@ -129,30 +130,31 @@ def test_aborts(start: Start, expected: Run, plugin: str, note: Note) -> None:
     engine = start(expected.tokens())
     if not plans((plugin,)):
         verify_everything(engine, 8)
-    found = stress.run_with_aborts(engine, kit_requests(), SEED)
+    found = stress.run_with_aborts(engine, requests_for(engine), SEED)
     assert found == {name: expected.tokens()[name] for name in found}
-    assert run_requests(engine, kit_requests()).decided() == expected.decided()
+    assert run_requests(engine, requests_for(engine)).decided() == expected.decided()
     assert not faults_of(engine)
     note(f"{engine.metrics.request_success['abort']} requests aborted")
 
 
 def test_edits_are_what_apply_does(start: Start, note: Note) -> None:
-    """A state's two methods, of which native samplers call one and torch the other."""
+    """A state's two methods, of which native samplers call one and torch the other, along a path that they allow."""
     engine, rows = start({}), 0
     generator = torch.Generator().manual_seed(SEED)
-    for wire in varied_requests(24):
+    for wire in [*varied_requests(24), *structured_requests(engine.parts.limits.output_kinds)]:
         engine.add(wire)
         request = engine.requests[wire.request_id]
         for state in request.processors:
             edit: Callable[..., None] | None = getattr(state, "edit", None)
             if edit is None:
                 continue
-            for path in ((), (5,), (7, 9, 7)):
+            path: tuple[int, ...] = ()
+            for _ in range(4):
                 logits = torch.randn(TOY_VOCAB, generator=generator)
                 edited = logits.clone()
                 edit(TorchRow(edited), path)
                 assert torch.equal(state.apply(logits, path), edited), (wire.params, path)
-                rows += 1
+                path, rows = (*path, int(edited.argmax())), rows + 1
         engine.abort(wire.request_id)
     note(f"{rows} rows compared, those of the core among them")
 
