@@ -32,6 +32,7 @@ CASES = {
     "lora": "throughput on the base model, under one adapter and under eight",
     "speculation": "throughput with n-gram speculation against plain decoding",
     "eagle": "throughput with the demo model's EAGLE-3 head, alone and beside n-gram drafts",
+    "grammar": "structured output: masks against none, drafts of forced text against masks alone",
     "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
     "gpu": "on a CUDA device: the demo model and an 8B shape, plain, drafted and under adapters, against transformers",

@@ -49,6 +49,8 @@ class ProcessorState(Protocol):
 
     One that forbids tokens may cut drafts before they are verified, in a method `cut(draft: Draft) -> Draft | None`:
     the draft without the nodes that it would never let through.
+
+    One that does nothing but forbid tokens may check them instead: see `specserve.protocols.TokenCheck`.
     """
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:

@@ -15,6 +15,7 @@ from specserve.engine.stopping import find_stop
 from specserve.faults import FAULTS, RequestFault
 from specserve.inference import inference
 from specserve.protocols import ScoredRow
+from specserve.sampling.checked_choice import target_tokens
 from specserve.sampling.sampler import is_greedy
 from specserve.types import SpanVerdict, TokenLogprobs, Verdict
 
@@ -131,7 +132,7 @@ class DrafterInvariantVerifier:
         """Decides sampled and processed rows: only those that a walk reaches, one tree level of all walks at a time."""
         while walks:
             rows = [ScoredRow(walk.row, walk.span.request, tuple(walk.tokens)) for walk in walks]
-            targets = self.sampler.target_tokens(logits, rows)
+            targets = target_tokens(self.sampler, logits, rows)
             walks = [walk for walk, token in zip(walks, targets, strict=True) if walk.advance(token)]
 
     def span_verdict(self, batch: Batch, output: ForwardOutput, i: int, walk: DraftWalk | None) -> SpanVerdict:

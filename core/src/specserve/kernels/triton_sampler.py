@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.request import Request
     from specserve.protocols import DraftVocabulary, ScoredRow
     from specserve.sampling.processors import EditingState
 
@@ -116,23 +115,23 @@ class SamplingPlan:
 
     def add(self, scored: ScoredRow) -> None:
         """Raises `RequestFault` where a processor of the request does."""
-        row, request, path = scored
+        row, request, path, *_ = scored
         params = request.params
-        edit = self.add_edits(row, request, path) if request.processors else NO_EDIT
+        edit = self.add_edits(scored) if scored.processors else NO_EDIT
         temperature = params.temperature if params.temperature >= GREEDY_BELOW else 0.0
         key = signed(row_key(request.seed, request.num_generated + len(path)))
         least = math.log(params.min_p) if params.min_p > 0 else -math.inf
         self.rows.extend((row, edit, key, bits_of(temperature), params.top_k, bits_of(params.top_p), bits_of(least), 0))
 
-    def add_edits(self, row: int, request: Request, path: Sequence[int]) -> int:
+    def add_edits(self, scored: ScoredRow) -> int:
         """Which of the edited rows it becomes."""
         target = self.num_edited
-        if all(hasattr(state, "edit") for state in request.processors):
+        if all(hasattr(state, "edit") for state in scored.processors):
             edits = RecordedEdits(self.numbers, self.vocab_size)
-            each_processor(request, lambda state: cast("EditingState", state).edit(edits, path))
-            self.edited.append(EditedRow(row, target, edits.operations))
+            each_processor(scored, lambda state: cast("EditingState", state).edit(edits, scored.path))
+            self.edited.append(EditedRow(scored.row, target, edits.operations))
         else:
-            self.given[target] = processed(self.logits[row].clone(), request, path)
+            self.given[target] = processed(self.logits[scored.row].clone(), scored)
         return target
 
     def upload(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -44,6 +44,7 @@ from specserve.protocols.sampling import (
     LogitsProcessor,
     Sampler,
     ScoredRow,
+    TokenCheck,
 )
 from specserve.protocols.serving import Metric, Observer, OutputObserver, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import (
@@ -132,6 +133,7 @@ __all__ = [
     "TargetCosts",
     "TellingPlanner",
     "TextStream",
+    "TokenCheck",
     "Tokenizer",
     "Verifier",
 ]

@@ -20,6 +20,15 @@ class ScoredRow(NamedTuple):
     row: int
     request: Request
     path: tuple[int, ...]
+    left_out: Sequence[object] = ()
+    """Of the request's processors: they check the token that the others choose."""
+
+    @property
+    def processors(self) -> Sequence[ProcessorState]:
+        """Those that change the row, in order."""
+        if not self.left_out:
+            return self.request.processors
+        return [state for state in self.request.processors if state not in self.left_out]
 
 
 class Sampler(Protocol):
@@ -68,6 +77,19 @@ class DraftSampler(Sampler, Protocol):
     ) -> list[list[DraftToken]]:
         """logits: [n, D] float32 of a draft model; vocabulary: None where it has the target's. For each of `rows` at
         most `count` distinct tokens, best first: those that the target is likeliest to choose with its own noise."""
+        ...
+
+
+class TokenCheck(Protocol):
+    """What a processor's state has beside the rest, if it does nothing but forbid tokens. A token is then chosen
+    without its edits where these are not needed, which is faster; they must say the same."""
+
+    def only(self, path: Sequence[int]) -> int | None:
+        """The only token that may come behind the path, where there is one and that is quickly said."""
+        ...
+
+    def allows(self, path: Sequence[int], token: int) -> bool:
+        """May the token come behind the path?"""
         ...
 
 

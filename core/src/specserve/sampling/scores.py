@@ -6,7 +6,7 @@ Every operation is either exact per element or runs row by row inside torch.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.protocols.sampling import ScoredRow
 
+T = TypeVar("T")
 NO_TOKEN = -1
 """What kernels give for a row whose edits left no token."""
 GREEDY_BELOW = 1e-5
@@ -34,13 +35,13 @@ def scores(logits: Tensor, rows: Sequence[ScoredRow]) -> Tensor:
     """[len(rows), V]: what the target token of each row is the argmax of."""
     x = logits[[wanted.row for wanted in rows]]
     noisy: list[int] = []
-    for i, (_, request, path) in enumerate(rows):
-        if request.processors:
+    for i, scored in enumerate(rows):
+        if scored.processors:
             had_token = has_token(x[i])
-            x[i] = processed(x[i], request, path)
+            x[i] = processed(x[i], scored)
             if had_token and not has_token(x[i]):
-                raise no_token_left(request)
-        if request.params.temperature >= GREEDY_BELOW:
+                raise no_token_left(scored.request)
+        if scored.request.params.temperature >= GREEDY_BELOW:
             noisy.append(i)
     if noisy:
         add_noise(x, rows, noisy)
@@ -60,28 +61,33 @@ def no_token_left(request: Request) -> RequestFault:
     return RequestFault(request.id, "its logits processors", BadAnswerError(reason))
 
 
-def processed(logits: Tensor, request: Request, path: Sequence[int]) -> Tensor:
-    """logits: [V] float32, may be changed in place -> what the request's processors make of them."""
+def processed(logits: Tensor, scored: ScoredRow) -> Tensor:
+    """logits: [V] float32, may be changed in place -> what the row's processors make of them."""
 
     def apply(state: ProcessorState) -> None:
         nonlocal logits
-        shape, logits = logits.shape, state.apply(logits, path)
+        shape, logits = logits.shape, state.apply(logits, scored.path)
         if not isinstance(logits, torch.Tensor) or logits.shape != shape:
             got = f"{type(logits).__name__}; return a tensor [V]"
             raise BadAnswerError("returned something else than the row of logits", got)
 
-    each_processor(request, apply)
+    each_processor(scored, apply)
     return logits
 
 
-def each_processor(request: Request, action: Callable[[ProcessorState], object]) -> None:
-    """Call it with the request's states in order; what one raises is the request's fault."""
-    for i, state in enumerate(request.processors):
-        try:
-            action(state)
-        except FAULTS as error:
-            part = request.processor_parts[i]
-            raise RequestFault(request.id, f"the logits processor of {part.plugin}", error, part) from error
+def each_processor(scored: ScoredRow, action: Callable[[ProcessorState], object]) -> None:
+    """Call it with the row's states in order; what one raises is the request's fault."""
+    for state in scored.processors:
+        ask(scored.request, state, action, state)
+
+
+def ask(request: Request, state: object, action: Callable[..., T], *arguments: object) -> T:
+    """The action's answer, for which a state of the request is asked; what it raises is the request's fault."""
+    try:
+        return action(*arguments)
+    except FAULTS as error:
+        part = request.processor_parts[[*map(id, request.processors)].index(id(state))]
+        raise RequestFault(request.id, f"the logits processor of {part.plugin}", error, part) from error
 
 
 def add_noise(x: Tensor, rows: Sequence[ScoredRow], noisy: list[int]) -> None:

@@ -26,7 +26,7 @@ from specserve.limits import (
     MAX_STRING_LENGTH,
     MIN_SEED,
 )
-from specserve.server.structured_output import NOTHING, Choices, ResponseFormat, StructuredOutputs
+from specserve.server.structured_bodies import Choices, ResponseFormat, StructuredOutputs
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INT32)]
 Logprobs = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -81,7 +81,7 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
-    guided_json: msgspec.Raw = NOTHING
+    guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     guided_regex: str | None = None
     guided_choice: Choices | None = None
     guided_grammar: str | None = None

@@ -1,55 +1,22 @@
 """The form that a body asks for: OpenAI's `response_format`, vLLM's `structured_outputs` and older `guided_*` names.
 
-Schemas stay JSON text: a plugin reads them. Knows nothing about tokens.
+Knows nothing about tokens.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
-from msgspec import Meta
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_CHOICES
 from specserve.types import StructuredOutput
 
 if TYPE_CHECKING:
     from specserve.server.request_bodies import SamplingBody
+    from specserve.server.structured_bodies import ResponseFormat
 
 Kind: TypeAlias = Literal["json_object", "json_schema", "regex", "choice", "grammar", "structural_tag"]
-NOTHING = msgspec.Raw()
-"""A field of JSON that was not sent; msgspec allows no `Raw | None`."""
-Choices = Annotated[list[str], Meta(min_length=1, max_length=MAX_CHOICES)]
-
-
-class JsonSchemaFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """`strict` changes nothing: a schema is always kept."""
-
-    name: str | None = None
-    description: str | None = None
-    schema: msgspec.Raw = NOTHING
-    strict: bool | None = None
-
-
-class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
-    """`structures` and `triggers` belong to the type structural_tag."""
-
-    type: Literal["text", "json_object", "json_schema", "structural_tag"] | None = None
-    json_schema: JsonSchemaFormat | None = None
-    structures: msgspec.Raw = NOTHING
-    triggers: msgspec.Raw = NOTHING
-
-
-class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True):
-    """vLLM's field: one of these."""
-
-    json: msgspec.Raw = NOTHING
-    json_object: bool | None = None
-    regex: str | None = None
-    choice: Choices | None = None
-    grammar: str | None = None
-    structural_tag: msgspec.Raw = NOTHING
 
 
 def structured_output(body: SamplingBody) -> StructuredOutput | None:
@@ -105,7 +72,7 @@ def of_guided(body: SamplingBody) -> list[StructuredOutput]:
 
 def forms(
     param: str,
-    schema: msgspec.Raw = NOTHING,
+    schema: msgspec.Raw = msgspec.Raw(),
     regex: str | None = None,
     choice: list[str] | None = None,
     grammar: str | None = None,

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.request import Request
     from specserve.protocols import DraftVocabulary, ScoredRow
 
 
@@ -67,22 +66,21 @@ def by_row(drafts: tuple[list[int], list[float]], count: int) -> list[list[Draft
 
 def target_rows(logits: Tensor | None, rows: Sequence[ScoredRow]) -> _native.TargetRows:
     targets = _native.TargetRows()
-    for row, request, path in rows:
+    for scored in rows:
+        row, request, path, *_ = scored
         params = request.params
         temperature = params.temperature if params.temperature >= GREEDY_BELOW else 0.0
         index = request.num_generated + len(path)
         targets.add_row(row, request.seed & MASK, index, temperature, params.top_k, params.top_p, params.min_p)
-        if request.processors:
+        if scored.processors:
             assert logits is not None, "processors read the logits"
-            apply_processors(targets, logits, row, request, path)
+            apply_processors(targets, logits, scored)
     return targets
 
 
-def apply_processors(
-    targets: _native.TargetRows, logits: Tensor, row: int, request: Request, path: Sequence[int]
-) -> None:
+def apply_processors(targets: _native.TargetRows, logits: Tensor, scored: ScoredRow) -> None:
     """As edits, if all processors can make edits; else they change a copy of the row, one after the other."""
-    if all(hasattr(state, "edit") for state in request.processors):
-        each_processor(request, lambda state: cast("Any", state).edit(targets, path))
+    if all(hasattr(state, "edit") for state in scored.processors):
+        each_processor(scored, lambda state: cast("Any", state).edit(targets, scored.path))
     else:
-        targets.replace_logits(processed(logits[row].clone(), request, path).float().contiguous())
+        targets.replace_logits(processed(logits[scored.row].clone(), scored).float().contiguous())

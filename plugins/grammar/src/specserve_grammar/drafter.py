@@ -1,6 +1,7 @@
 """Drafts the text about which a grammar leaves no choice: braces, keys, quotes, the rest of an enum's text.
 
-The text is certain; its tokens are a guess, which the target verifies: a model may write a text in other tokens.
+As far as the grammar forces tokens they are certain. The tail of a forced text is not: its last letters may be one
+token with what follows.
 """
 
 from __future__ import annotations
@@ -12,23 +13,28 @@ from specserve.types import Draft
 from specserve_grammar.processor import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from llguidance import LLTokenizer
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.types import ForwardOutput, Verdict
-    from specserve_grammar.matching import Matching
 
-LAST = 0.7
-"""Survival of the last token of a forced text, which may be one with what follows."""
+TAIL = 0.6
+"""That a token of the tail is right, about."""
 
 
 class GrammarDrafter:
     name = "grammar"
     needs = DrafterNeeds()
 
-    def __init__(self, tokenize: Callable[[bytes], list[int]], most: int) -> None:
-        self.tokenize, self.most = tokenize, most
+    def __init__(self, tokenizer: LLTokenizer, most: int) -> None:
+        self.tokenizer, self.most = tokenizer, most
+        self.tokenize = tokenizer.tokenize_bytes
+
+    def num_bytes(self, tokens: list[int]) -> int:
+        return len(self.tokenizer.decode_bytes(tokens)) if tokens else 0
 
     def start(self, request: Request) -> None:
         pass
@@ -45,16 +51,12 @@ class GrammarDrafter:
         state = state_of(request)
         if state is None:
             return None
-        tokens = self.forced_tokens(state.matching)
-        kept = tuple(tokens[: min(limit, self.most)])
-        if not kept:
-            return None
-        last = 1.0 if len(kept) < len(tokens) else LAST
-        return Draft(tokens=kept, survival=(1.0,) * (len(kept) - 1) + (last,))
-
-    def forced_tokens(self, matching: Matching) -> list[int]:
-        text = matching.forced_text()
-        return self.tokenize(text) if text else []
+        certain, text = state.matching.coming()
+        tail = self.tokenize(text[self.num_bytes(certain) :])
+        most = min(limit, self.most)
+        tokens = (*certain, *tail)[:most]
+        survival = (1.0,) * len(certain) + tuple(TAIL ** (i + 1) for i in range(len(tail)))
+        return Draft(tokens=tokens, survival=survival[:most]) if tokens else None
 
     def stop(self, request: Request) -> None:
         pass

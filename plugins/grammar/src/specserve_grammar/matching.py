@@ -1,7 +1,9 @@
 """Where a request stands in its grammar: behind its committed tokens and any path of draft tokens.
 
-The library's matcher consumes tokens and takes back the last ones. It never gets an end-of-text token: what follows
-one is known without it. V: vocabulary.
+The library's matcher consumes tokens and takes back the last ones. Where a text must come next, the tokens in which
+the tokenizer writes it are *forced*: no others are allowed, up to the last ones, which may be one with what follows.
+Which tokens are forced depends on where the forced text begins, so it is known at every place of the path. The matcher
+never gets an end-of-text token: what follows one is known without it. V: vocabulary.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class NotAllowedError(Exception):
-    """A token that the grammar does not allow was to be followed."""
+    """A token that the grammar does not allow was to be followed, or the grammar's states became too many."""
 
 
 class Matching:
@@ -24,79 +26,117 @@ class Matching:
         self.matcher, self.vocab_size, self.ends = matcher, vocab_size, ends
         self.path: list[int] = []
         """What the matcher has consumed behind the committed tokens."""
+        self.ahead: list[list[int] | None] = [None]
+        """The forced tokens behind each beginning of `path`, the empty one first; the last None: not known yet."""
         self.has_ended = False
         """Whether an end of text is committed."""
         self.bits = array("I", bytes(4 * (-(-vocab_size // 32))))
-        self.bits_of: tuple[int, ...] | None = None
-        """The path that `bits` is of."""
+
+    # --- moving -------------------------------------------------------------------------------------
 
     def follow(self, path: Sequence[int]) -> bool:
         """Let the matcher stand behind this path; False where the path has an end of text, behind which nothing
         comes. Raises NotAllowedError."""
-        own, count = self.path, 0
-        for token in path:
-            if token in self.ends:
-                self.back_to(count)
-                return False
-            if count == len(own) or own[count] != token:
-                self.back_to(count)
-                if not self.matcher.try_consume_tokens([token]):
-                    raise NotAllowedError(f"token {token} at place {count} of a draft is not allowed")
-                own.append(token)
-            count += 1
-        self.back_to(count)
+        if not self.ends.isdisjoint(path):
+            return False
+        common = num_common(self.path, path)
+        if common < len(self.path):
+            self.matcher.rollback(len(self.path) - common)
+            del self.path[common:], self.ahead[common + 1 :]
+        for token in path[common:]:
+            if not self.consume(token):
+                raise NotAllowedError(f"token {token} at place {len(self.path)} of a draft is not allowed")
         return True
 
-    def back_to(self, count: int) -> None:
-        """Take back all but the first `count` tokens of the path."""
-        more = len(self.path) - count
-        if more > 0:
-            self.matcher.rollback(more)
-            del self.path[count:]
+    def consume(self, token: int) -> bool:
+        """False, and nothing is consumed, where the token is not allowed."""
+        ahead = self.ahead_now()
+        if (ahead and token != ahead[0]) or not self.matcher.try_consume_tokens([token]):
+            self.raise_error()
+            return False
+        self.path.append(token)
+        self.ahead.append(ahead[1:] or None)
+        return True
+
+    def ahead_now(self) -> list[int]:
+        """The forced tokens behind `path`."""
+        ahead = self.ahead[-1]
+        if ahead is None:
+            has_text = not self.matcher.is_stopped() and self.matcher.compute_ff_bytes()
+            ahead = self.ahead[-1] = self.matcher.compute_ff_tokens() if has_text else []
+        return ahead
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Raises NotAllowedError."""
-        self.has_ended = self.has_ended or not self.follow(tokens)
+        if self.has_ended:
+            return
+        self.has_ended = not self.follow(tokens)
         self.path.clear()
-        self.bits_of = None
-
-    def allowed(self, path: Sequence[int]) -> array[int]:
-        """One bit per token: may it come behind the path? array("I"), valid until the next call. Behind an end of text
-        only ends of text come."""
-        key = tuple(path)
-        if key == self.bits_of:
-            return self.bits
-        self.bits_of = None
-        if self.has_ended or not self.follow(path) or self.matcher.is_stopped():
-            self.raise_error()
-            self.allow_ends_only()
-        else:
-            address, count = self.bits.buffer_info()
-            self.matcher.unsafe_compute_mask_ptr(address, 4 * count)
-            self.raise_error()
-        self.bits_of = key
-        return self.bits
-
-    def allow_ends_only(self) -> None:
-        self.bits = array("I", bytes(4 * len(self.bits)))
-        for token in self.ends:
-            self.bits[token // 32] |= 1 << token % 32
+        del self.ahead[:-1]
 
     def raise_error(self) -> None:
         """Such as a state of the grammar that has become too large."""
         if self.matcher.is_error():
             raise NotAllowedError(self.matcher.get_error().split("<")[0].strip()[:200])
 
+    # --- what may come ------------------------------------------------------------------------------
+
+    def ends_at(self, path: Sequence[int]) -> bool:
+        """May nothing but an end of text come behind the path? Else the matcher stands behind it."""
+        if self.has_ended or not self.follow(path):
+            return True
+        stopped = bool(self.matcher.is_stopped())
+        if stopped:
+            self.raise_error()
+        return stopped
+
+    def forced(self, path: Sequence[int]) -> int | None:
+        """The only token that may come behind the path; None where several may, or an end of text."""
+        if self.ends_at(path):
+            return None
+        ahead = self.ahead_now()
+        return ahead[0] if ahead else None
+
+    def allows(self, path: Sequence[int], token: int) -> bool:
+        """May the token come behind the path? If so, the matcher stands behind it afterwards."""
+        if self.ends_at(path):
+            return token in self.ends
+        if token in self.ends:
+            return not self.ahead_now() and bool(self.matcher.is_accepting())
+        return self.consume(token)
+
+    def allowed(self, path: Sequence[int]) -> array[int]:
+        """One bit per token: may it come behind the path? array("I"), valid until the next call."""
+        if self.ends_at(path):
+            self.bits = array("I", bytes(4 * len(self.bits)))
+            for token in self.ends:
+                self.bits[token // 32] |= 1 << token % 32
+            return self.bits
+        address, count = self.bits.buffer_info()
+        self.matcher.unsafe_compute_mask_ptr(address, 4 * count)
+        self.raise_error()
+        return self.bits
+
     def num_allowed(self, tokens: Sequence[int]) -> int:
         """How many of these the grammar allows, one behind the other, behind the committed ones."""
-        if self.has_ended:
+        if self.ends_at(()):
             return 0
-        self.follow(())
+        ahead = self.ahead_now()
+        common = num_common(ahead, tokens)
+        if common < min(len(ahead), len(tokens)):
+            return common
         return int(self.matcher.validate_tokens(list(tokens)))
 
-    def forced_text(self) -> bytes:
-        """What must come behind the committed tokens."""
-        if self.has_ended:
-            return b""
-        self.follow(())
-        return b"" if self.matcher.is_stopped() else self.matcher.compute_ff_bytes()
+    def coming(self) -> tuple[list[int], bytes]:
+        """What must come behind the committed tokens: the forced tokens, and all of the text."""
+        if self.ends_at(()):
+            return [], b""
+        return self.ahead_now(), self.matcher.compute_ff_bytes()
+
+
+def num_common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many of their first tokens are the same."""
+    for i, (one, other) in enumerate(zip(a, b, strict=False)):
+        if one != other:
+            return i
+    return min(len(a), len(b))

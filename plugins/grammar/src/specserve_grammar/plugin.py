@@ -46,7 +46,7 @@ class GrammarPlugin:
         ends = HfTokenizer.from_dir(path).eos_token_ids
         tokenizer = load_tokenizer(path, model.vocab_size, ends)
         self.parts = Parts(Grammars(tokenizer, options), frozenset(ends))
-        return GrammarDrafter(tokenizer.tokenize_bytes, options.max_draft_tokens) if options.forced_drafts else None
+        return GrammarDrafter(tokenizer, options.max_draft_tokens) if options.forced_drafts else None
 
     @hookimpl
     def logits_processors(self) -> list[GrammarProcessor]:

@@ -5,6 +5,7 @@ Owns which requests have a grammar. Knows nothing about drafts but their shape.
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import ROOT, keep, parents_of
@@ -30,11 +31,21 @@ class GrammarState:
         self.matching = matching
 
     def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
-        edits.keep_bits(self.matching.allowed(path))
+        forced = self.matching.forced(path)
+        if forced is None:
+            edits.keep_bits(self.matching.allowed(path))
+        else:
+            edits.keep_only(array("q", [forced]))
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
         self.edit(TorchRow(logits), path)
         return logits
+
+    def only(self, path: Sequence[int]) -> int | None:
+        return self.matching.forced(path)
+
+    def allows(self, path: Sequence[int], token: int) -> bool:
+        return self.matching.allows(path, token)
 
     def commit(self, tokens: Sequence[int]) -> None:
         self.matching.commit(tokens)
