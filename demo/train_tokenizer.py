@@ -18,12 +18,17 @@ END_OF_TEXT = "<|endoftext|>"
 SPECIAL_TOKENS = [END_OF_TEXT, "<|user|>", "<|assistant|>", "<|end|>"]
 
 # The model is a code model without dialogue training: a chat is shown to it as commented Python.
+# Nor was it trained to call tools: they are listed in the form that Qwen's models know, so that clients can be tried.
 CHAT_TEMPLATE = (
+    "{% for tool in tools or [] %}# {{ tool | tojson }}\n{% endfor %}"
     "{% for message in messages %}"
-    "{% if message['role'] not in ['system', 'user', 'assistant'] %}"
-    "{{ raise_exception('the demo model knows the roles system, user and assistant, got ' ~ message['role']) }}"
+    "{% if message['role'] not in ['system', 'user', 'assistant', 'tool'] %}"
+    "{{ raise_exception('the demo model knows the roles system, user, assistant and tool, got ' ~ message['role']) }}"
     "{% endif %}"
     "{% if message['role'] == 'assistant' %}{{ message['content'] }}\n"
+    "{% for call in message['tool_calls'] or [] %}"
+    "<tool_call>\n{{ {'name': call.function.name, 'arguments': call.function.arguments} | tojson }}\n</tool_call>\n"
+    "{% endfor %}"
     "{% else %}# {{ message['content'] | replace('\n', '\n# ') }}\n{% endif %}"
     "{% endfor %}"
 )

@@ -109,7 +109,10 @@ CHAT_FIELDS: dict[str, SearchStrategy[str]] = SAMPLING_FIELDS | {
     "top_logprobs": one_of_values(None, 0),
     "add_generation_prompt": flag,
     "tools": one_of_values(None, []),
-    "tool_choice": one_of_values(None, "none", "auto", {"type": "function"}),
+    "tool_choice": one_of_values(None, "none", "auto"),
+    "parallel_tool_calls": flag,
+    "structured_outputs": one_of_values(None),
+    "guided_json": one_of_values(None),
     "response_format": one_of_values(None, {}, {"type": "text"}),
 }
 part = st.fixed_dictionaries({"type": st.just("text"), "text": text})

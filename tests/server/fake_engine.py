@@ -57,6 +57,7 @@ class FakeEngine:
     endless: bool = False
     model_name: str = "fake-model"
     max_model_len: int = MAX_MODEL_LEN
+    output_kinds: frozenset[str] = frozenset()
     created: int = 1700000000
     status: str = "ready"
     metrics: EngineMetrics = field(default_factory=EngineMetrics)

@@ -96,9 +96,11 @@ async def test_a_text_part_without_text_is_refused(client: Any) -> None:
     assert "needs a text" in (await response.json())["error"]["message"]
 
 
-def test_tools_are_refused_without_being_decoded() -> None:
-    (tool,) = decode_body(b'{"tools": [{"type": "function"}]}', ChatBody).tools or ()
-    assert isinstance(tool, msgspec.Raw)
+def test_schemas_of_tools_stay_json_text() -> None:
+    body = b'{"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type":  "x"}}}]}'
+    (tool,) = decode_body(body, ChatBody).tools or ()
+    assert isinstance(tool.function.parameters, msgspec.Raw)
+    assert bytes(tool.function.parameters) == b'{"type":  "x"}'
 
 
 @pytest.mark.parametrize(

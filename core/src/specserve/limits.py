@@ -31,6 +31,9 @@ word after a space."""
 
 MAX_CHOICES = 4096
 """Of structured output."""
+MAX_TOOLS = 128
+MAX_TOOL_CALLS = 128
+"""Of one message."""
 
 MAX_TEMPERATURE = 100.0
 MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0

@@ -79,6 +79,10 @@ class AsyncEngine:
         return self.engine.parts.limits.max_model_len
 
     @property
+    def output_kinds(self) -> frozenset[str]:
+        return self.engine.parts.limits.output_kinds
+
+    @property
     def metrics(self) -> EngineMetrics:
         return self.engine.metrics
 

@@ -37,7 +37,18 @@ class ServerTokenizer(Protocol):
 
     def token_bytes(self, token_id: int) -> bytes: ...
 
-    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> str: ...
+    @property
+    def chat_template(self) -> str: ...
+
+    def is_special(self, text: str) -> bool: ...
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        tools: Sequence[Mapping[str, object]] = (),
+        add_generation_prompt: bool = True,
+    ) -> str: ...
 
 
 class ServerPlugins(Protocol):
@@ -73,6 +84,11 @@ class EngineClient(Protocol):
 
     @property
     def max_model_len(self) -> int: ...
+
+    @property
+    def output_kinds(self) -> frozenset[str]:
+        """The kinds of structured output that are enforced."""
+        ...
 
     @property
     def created(self) -> int:

@@ -25,7 +25,9 @@ class ResponseFormatter(Protocol):
 
     def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject: ...
 
-    def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject: ...
+    def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject | None:
+        """None where there is nothing to show yet."""
+        ...
 
     def extra_fields(self, choice: Choice, /) -> JsonObject:
         """Fields beside `choices`, from the first choice."""

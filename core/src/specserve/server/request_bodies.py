@@ -6,7 +6,7 @@ engine. The names and docstrings of the Structs are part of /openapi.json.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -27,6 +27,7 @@ from specserve.limits import (
     MIN_SEED,
 )
 from specserve.server.structured_bodies import Choices, ResponseFormat, StructuredOutputs
+from specserve.server.tools.bodies import ToolCalls, ToolChoice, Tools
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INT32)]
 Logprobs = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
@@ -111,6 +112,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     content: str | list[ContentPart] | None = None
     name: str | None = None
+    tool_calls: ToolCalls | None = None
+    tool_call_id: str | None = None
 
 
 class ChatBody(SamplingBody, frozen=True, kw_only=True):
@@ -121,9 +124,9 @@ class ChatBody(SamplingBody, frozen=True, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Logprobs | None = None
     add_generation_prompt: bool | None = None
-    tools: list[msgspec.Raw] | None = None
-    """Refused, so never decoded."""
-    tool_choice: Any = None
+    tools: Tools | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
 
 
 class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.server.structured_output import structured_output
-from specserve.types import SamplingParams
+from specserve.types import SamplingParams, StructuredOutput
 
 if TYPE_CHECKING:
     from specserve.server.engine_client import ServerTokenizer
@@ -35,9 +34,16 @@ TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 
 def to_sampling_params(
-    body: SamplingBody, tokenizer: ServerTokenizer, *, max_tokens: int, logprobs: int | None, echo_logprobs: int | None
+    body: SamplingBody,
+    tokenizer: ServerTokenizer,
+    *,
+    max_tokens: int,
+    logprobs: int | None,
+    echo_logprobs: int | None,
+    structure: StructuredOutput | None,
 ) -> SamplingParams:
-    """`echo_logprobs` scores the prompt for echo, where the body's own prompt_logprobs asks for less."""
+    """`echo_logprobs` scores the prompt for echo, where the body's own prompt_logprobs asks for less. `structure`: the
+    form of the text."""
     values = {name: tokenizer.sampling_defaults[name] for name in MODEL_DEFAULTS if name in tokenizer.sampling_defaults}
     values |= {name: value for name in COMMON_FIELDS if (value := getattr(body, name)) is not None}
     if values.get("top_k") == -1:
@@ -55,7 +61,7 @@ def to_sampling_params(
                 "logit_bias": logit_bias(body),
                 "allowed_token_ids": unique_ids(body.allowed_token_ids),
                 "bad_words": bad_words(body, tokenizer),
-                "structured_output": structured_output(body),
+                "structured_output": structure,
             },
             SamplingParams,
         )

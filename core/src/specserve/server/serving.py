@@ -103,8 +103,11 @@ async def send_chunks(events: EventStream, engine: EngineClient, prepared: Prepa
             first = choice.index not in started
             if not is_visible(prepared, choice, output, first):
                 continue
+            shown = formatter.chunk_choice(choice, output, first=first)
+            if shown is None:
+                continue
             started.add(choice.index)
-            chunk = {**common, "choices": [formatter.chunk_choice(choice, output, first=first)]}
+            chunk: JsonObject = {**common, "choices": [shown]}
             if first and choice.index == 0:
                 chunk |= formatter.extra_fields(choice)
             if continuous_usage:

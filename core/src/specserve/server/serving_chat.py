@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.errors import RequestError
 from specserve.server.chat_prompt import encode_messages
 from specserve.server.chat_response import ChatFormatter
@@ -13,6 +15,7 @@ from specserve.server.prepared_request import PreparedRequest, new_id
 from specserve.server.request_bodies import ChatBody
 from specserve.server.sampling_params import to_sampling_params
 from specserve.server.serving import serve_generation
+from specserve.server.tools.calling import tool_calling
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,7 +31,13 @@ def prepare_request(engine: EngineClient, body: ChatBody, model: str, namespace:
     """Slow: renders the template, tokenizes and checks."""
     refuse_unsupported(body)
     tokenizer = engine.tokenizer
-    ids = encode_messages(tokenizer, body.messages, add_generation_prompt=body.add_generation_prompt is not False)
+    calling = tool_calling(engine, body)
+    ids = encode_messages(
+        tokenizer,
+        body.messages,
+        tools=calling.tools,
+        add_generation_prompt=body.add_generation_prompt is not False,
+    )
     prompt = truncate_prompt(ids, body, engine.max_model_len)
     if not prompt:
         raise RequestError("the messages render to an empty prompt.", param="messages")
@@ -39,12 +48,16 @@ def prepare_request(engine: EngineClient, body: ChatBody, model: str, namespace:
         max_tokens=max(1, engine.max_model_len - len(prompt)) if max_tokens is None else max_tokens,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         echo_logprobs=None,
+        structure=calling.structure,
     )
+    if calling.shows_special_tokens:
+        params = msgspec.structs.replace(params, skip_special_tokens=False)
     id = new_id("chatcmpl")
     requests = make_requests(id, [(prompt, params)], body, namespace)
     check_requests(engine, requests, body)
     choices = [make_choice(i, one, tokenizer) for i, one in enumerate(requests)]
-    return PreparedRequest(id=id, model=model, body=body, formatter=ChatFormatter(tokenizer, body), choices=choices)
+    formatter = calling.formatter(ChatFormatter(tokenizer, body))
+    return PreparedRequest(id=id, model=model, body=body, formatter=formatter, choices=choices)
 
 
 def requested_max_tokens(body: ChatBody) -> int | None:
@@ -58,7 +71,5 @@ def requested_max_tokens(body: ChatBody) -> int | None:
 
 def refuse_unsupported(body: ChatBody) -> None:
     """Fields that would change the meaning of the response if they were ignored."""
-    if body.tools and body.tool_choice != "none":
-        raise RequestError("tools are not supported; remove them or send tool_choice none.", param="tools")
     if body.top_logprobs and not body.logprobs:
         raise RequestError("top_logprobs needs logprobs true.", param="top_logprobs")

@@ -13,6 +13,7 @@ from specserve.server.prepared_request import PreparedRequest, new_id
 from specserve.server.request_bodies import CompletionBody
 from specserve.server.sampling_params import to_sampling_params
 from specserve.server.serving import serve_generation
+from specserve.server.structured_output import structured_output
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -38,6 +39,7 @@ def prepare_request(engine: EngineClient, body: CompletionBody, model: str, name
         max_tokens=max(max_tokens, 1),
         logprobs=body.logprobs,
         echo_logprobs=body.logprobs if body.echo else None,
+        structure=structured_output(body),
     )
     id = new_id("cmpl")
     requests = make_requests(id, [(prompt.token_ids, params) for prompt in prompts], body, namespace)

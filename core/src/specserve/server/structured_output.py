@@ -72,7 +72,7 @@ def of_guided(body: SamplingBody) -> list[StructuredOutput]:
 
 def forms(
     param: str,
-    schema: msgspec.Raw = msgspec.Raw(),
+    schema: msgspec.Raw | None = None,
     regex: str | None = None,
     choice: list[str] | None = None,
     grammar: str | None = None,
@@ -86,13 +86,13 @@ def forms(
     return [StructuredOutput(kind=kind, text=text, param=param) for kind, text in texts.items() if text is not None]
 
 
-def is_null(value: msgspec.Raw) -> bool:
-    return bytes(value) in (b"", b"null")
+def is_null(value: msgspec.Raw | None) -> bool:
+    return value is None or bytes(value) in (b"", b"null")
 
 
-def text_of(value: msgspec.Raw) -> str:
+def text_of(value: msgspec.Raw | None) -> str:
     """The JSON text; of a JSON string what is in it, since clients send schemas as texts, too."""
-    text = bytes(value)
+    text = b"" if value is None else bytes(value)
     if text.startswith(b'"'):
         return str(msgspec.json.decode(text, type=str))
     return text.decode()

@@ -31,14 +31,27 @@ class ChatTemplate:
     """One compiled template with the special tokens that it may write."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None) -> None:
+        self.source = source
         try:
             self._template = ENVIRONMENT.from_string(source)
         except jinja2.TemplateError as error:
             raise ModelError(f"the model's chat template is not valid: {error}.") from error
         self._special_tokens = dict(special_tokens or {})
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> str:
-        values = {"add_generation_prompt": add_generation_prompt, **self._special_tokens, "messages": messages}
+    def render(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        tools: Sequence[Mapping[str, object]] = (),
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """`tools`: as OpenAI's API describes functions; templates see None where there are none."""
+        values = {
+            "add_generation_prompt": add_generation_prompt,
+            **self._special_tokens,
+            "messages": messages,
+            "tools": list(tools) or None,
+        }
         try:
             return self._template.render(values)
         except RecursionError as error:

@@ -124,14 +124,29 @@ class HfTokenizer:
         found = bytes_of_token(self._rust.id_to_token(token_id) or "")
         return text.encode() if found is None else found
 
-    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool = True) -> str:
+    @property
+    def chat_template(self) -> str:
+        """Its source; "" where the model has none."""
+        return "" if self._chat_template is None else self._chat_template.source
+
+    def is_special(self, text: str) -> bool:
+        """Whether the text is one special token."""
+        return self._rust.token_to_id(text) in self._special
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, object]],
+        *,
+        tools: Sequence[Mapping[str, object]] = (),
+        add_generation_prompt: bool = True,
+    ) -> str:
         """The prompt of a conversation. RequestError when the template refuses it or the model has none."""
         if self._chat_template is None:
             raise RequestError(
                 "this model has no chat template; use /v1/completions, or add chat_template.jinja to its directory.",
                 param="messages",
             )
-        return self._chat_template.render(messages, add_generation_prompt=add_generation_prompt)
+        return self._chat_template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
 
 
 def sampling_defaults(generation: Mapping[str, object]) -> dict[str, float]:

@@ -66,7 +66,7 @@ class Grammars:
         self.matcher(wanted)
 
     def compile(self, wanted: StructuredOutput) -> LLMatcher:
-        text = grammar_text(wanted, self.options)
+        text = grammar_text(wanted, self.options, self.tokenizer)
         matcher = LLMatcher(self.tokenizer, text, log_level=SILENT, limits=LIMITS)
         if matcher.is_error():
             reason = first_line(matcher.get_error())

@@ -1,6 +1,6 @@
 """From a request's structured output to the text of a grammar for the library.
 
-Knows every kind, and no tokens.
+Knows every kind.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from specserve_grammar.json_schema import parse_schema
 from specserve_grammar.structural_tags import tag_grammar
 
 if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
     from specserve.types import StructuredOutput
     from specserve_grammar.options import GrammarOptions
 
@@ -23,7 +25,7 @@ FIXED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": 
 FLEXIBLE = {"whitespace_flexible": True, "item_separator": ",", "key_separator": ":"}
 
 
-def grammar_text(wanted: StructuredOutput, options: GrammarOptions) -> str:
+def grammar_text(wanted: StructuredOutput, options: GrammarOptions, tokenizer: LLTokenizer) -> str:
     """Raises RequestError for one that is too large or no grammar of its kind. Compiling checks the rest."""
     size = len(wanted.text.encode(errors="replace"))
     if size > options.max_bytes:
@@ -38,7 +40,7 @@ def grammar_text(wanted: StructuredOutput, options: GrammarOptions) -> str:
     if wanted.kind == "choice":
         return choice_grammar(wanted, options)
     if wanted.kind == "structural_tag":
-        return tag_grammar(wanted, options, json_settings(options))
+        return tag_grammar(wanted, options, json_settings(options), tokenizer)
     try:
         return grammar_from("grammar", wanted.text)
     except ValueError as error:

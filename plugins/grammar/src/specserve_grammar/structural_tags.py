@@ -1,6 +1,7 @@
 """Structural tags: free text in which a trigger begins a part that follows a schema.
 
-The form is vLLM's and SGLang's: {"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}.
+The form is vLLM's and SGLang's: {"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}. More fields, with
+XGrammar's names: `at_least_one` (the text begins with a tag, and nothing else comes), `stop_after_first`, `separator`.
 """
 
 from __future__ import annotations
@@ -8,59 +9,88 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from llguidance import LLMatcher
 
 from specserve_grammar.errors import refuse
 from specserve_grammar.json_schema import parse_schema
 
 if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+
     from specserve.types import StructuredOutput
     from specserve_grammar.options import GrammarOptions
 
 MAX_TAGS = 256
 
 
-def tag_grammar(wanted: StructuredOutput, options: GrammarOptions, settings: dict[str, Any]) -> str:
+class Structure(msgspec.Struct, frozen=True):
+    begin: str
+    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    end: str = ""
+
+
+class Tag(msgspec.Struct, frozen=True):
+    structures: list[Structure]
+    triggers: list[str]
+    at_least_one: bool = False
+    stop_after_first: bool = False
+    separator: str = ""
+
+
+def tag_grammar(
+    wanted: StructuredOutput, options: GrammarOptions, settings: dict[str, Any], tokenizer: LLTokenizer
+) -> str:
     """Raises RequestError."""
-    try:
-        body = json.loads(wanted.text)
-    except (ValueError, RecursionError) as error:
-        refuse(wanted.param, f"the structural tag is not valid JSON: {error}")
-    structures, triggers = read_tags(body, wanted.param)
-    lines = ["start: (" + " | ".join(f"tag_{i}" for i in range(len(structures))) + ")* TEXT", "TEXT: /(.|\\n)*/"]
-    for i, structure in enumerate(structures):
-        begin, end = structure["begin"], structure.get("end", "")
-        trigger = next((each for each in triggers if begin.startswith(each)), None)
+    tag = read_tag(wanted)
+    numbers = range(len(tag.structures))
+    lines = []
+    for i, structure in zip(numbers, tag.structures, strict=True):
+        trigger = next((each for each in tag.triggers if structure.begin.startswith(each)), None)
         if trigger is None:
-            refuse(wanted.param, f"begin {begin[:80]!r} starts with none of the triggers {triggers}")
-        schema = parse_schema(json.dumps(structure.get("schema", {})), wanted.param, options.max_depth)
-        parts = [
-            f"trigger_{i}",
-            *literal(begin[len(trigger) :]),
-            f"%json {with_settings(schema, settings)}",
-            *literal(end),
-        ]
-        lines += [f"trigger_{i}[lazy]: TEXT {json.dumps(trigger)}", f"tag_{i}: " + " ".join(parts)]
+            refuse(wanted.param, f"begin {structure.begin[:80]!r} starts with none of the triggers {tag.triggers}")
+        mark = mark_of(trigger, tokenizer)
+        schema = parse_schema(bytes(structure.schema).decode() or "{}", wanted.param, options.max_depth)
+        rest = [*literal(structure.begin[len(trigger) :]), f"%json {with_settings(schema, settings)}"]
+        body = " ".join([*rest, *literal(structure.end)])
+        lines.append(f"tag_{i}: {mark} {body}")
+        if mark.startswith("<"):
+            lines.append(f"found_{i}: TEXT {mark} {body}")
+        else:
+            lines += [f"trigger_{i}[lazy]: TEXT {mark}", f"found_{i}: trigger_{i} {body}"]
+    tags, found = (" | ".join(f"{name}_{i}" for i in numbers) for name in ("tag", "found"))
+    lines += ["TEXT: /(.|\\n)*/", *start_of(tag, tags, found)]
     return LLMatcher.grammar_from_lark("%llguidance {}\n" + "\n".join(lines))
 
 
-def read_tags(body: object, param: str) -> tuple[list[dict[str, Any]], list[str]]:
+def start_of(tag: Tag, tags: str, found: str) -> list[str]:
+    """The rule that everything begins with."""
+    if not tag.at_least_one:
+        return [f"start: ({found}) | TEXT" if tag.stop_after_first else f"start: ({found})* TEXT"]
+    if tag.stop_after_first:
+        return [f"start: {tags}"]
+    return [f"start: ({tags}) more*", f"more: {' '.join(literal(tag.separator))} ({tags})"]
+
+
+def read_tag(wanted: StructuredOutput) -> Tag:
     form = 'a structural tag is {"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}'
-    if not isinstance(body, dict):
-        refuse(param, f"{form}; got {type(body).__name__}")
-    structures, triggers = body.get("structures"), body.get("triggers")
-    if not isinstance(structures, list) or not isinstance(triggers, list) or not structures or not triggers:
-        refuse(param, f"{form}; got the fields {sorted(body)}")
-    if len(structures) > MAX_TAGS:
-        refuse(param, f"it has {len(structures)} structures; {MAX_TAGS} are allowed")
-    if not all(isinstance(each, str) and each for each in triggers):
-        refuse(param, f"{form}; a trigger is a text that is not empty")
-    for each in structures:
-        if not isinstance(each, dict) or not isinstance(each.get("begin"), str):
-            refuse(param, f"{form}; every structure has a begin")
-        if not isinstance(each.get("end", ""), str) or not isinstance(each.get("schema", {}), (dict, bool)):
-            refuse(param, f"{form}; end is a text and schema a JSON schema")
-    return structures, triggers
+    try:
+        tag = msgspec.json.decode(wanted.text, type=Tag)
+    except (msgspec.DecodeError, RecursionError) as error:
+        refuse(wanted.param, f"{form}; {error}")
+    if not tag.structures or not tag.triggers or not all(tag.triggers):
+        refuse(wanted.param, f"{form}; neither list is empty, and no trigger is")
+    if len(tag.structures) > MAX_TAGS:
+        refuse(wanted.param, f"it has {len(tag.structures)} structures; {MAX_TAGS} are allowed")
+    return tag
+
+
+def mark_of(trigger: str, tokenizer: LLTokenizer) -> str:
+    """In the grammar's language: a special token by its number, since text never spells one; else a literal."""
+    ids = tokenizer.tokenize_str(trigger, parse_special=True)
+    if len(ids) == 1 and tokenizer.is_special_token(ids[0]):
+        return f"<[{ids[0]}]>"
+    return json.dumps(trigger, ensure_ascii=False)
 
 
 def literal(text: str) -> list[str]:

@@ -1,0 +1,56 @@
+"""The fields of a chat body that offer tools and report their calls. Schemas and arguments stay JSON text."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from specserve.limits import MAX_TOOL_CALLS, MAX_TOOLS
+
+Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
+
+
+class Function(msgspec.Struct, frozen=True, kw_only=True):
+    """`parameters`: a JSON schema. `strict`: arguments follow it even where calling a tool is the model's choice."""
+
+    name: Name
+    description: str | None = None
+    parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    strict: bool | None = None
+
+
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    type: Literal["function"]
+    function: Function
+
+
+class ChosenFunction(msgspec.Struct, frozen=True, kw_only=True):
+    name: Name
+
+
+class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The one tool that must be called."""
+
+    type: Literal["function"]
+    function: ChosenFunction
+
+
+class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """`arguments`: JSON text, as OpenAI writes it."""
+
+    name: str
+    arguments: str | None = None
+
+
+class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """Of an earlier message of the assistant."""
+
+    id: str | None = None
+    type: Literal["function"] | None = None
+    function: CalledFunction
+
+
+Tools = Annotated[list[Tool], Meta(max_length=MAX_TOOLS)]
+ToolCalls = Annotated[list[ToolCall], Meta(max_length=MAX_TOOL_CALLS)]

@@ -1,0 +1,68 @@
+"""What a chat request's tools mean for its prompt, its text and its response."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from specserve.errors import RequestError
+from specserve.server.structured_output import structured_output
+from specserve.server.tools.bodies import ToolChoice
+from specserve.server.tools.formats import format_of
+from specserve.server.tools.response import ToolFormatter
+from specserve.server.tools.structure import call_structure, must_call, offered_tools
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.server.chat_response import ChatFormatter
+    from specserve.server.engine_client import EngineClient
+    from specserve.server.prepared_request import ResponseFormatter
+    from specserve.server.request_bodies import ChatBody
+    from specserve.server.tools.bodies import Tool
+    from specserve.server.tools.formats import ToolFormat
+    from specserve.types import StructuredOutput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCalling:
+    """`form`: None where the request calls no tools."""
+
+    tools: Sequence[Tool] = ()
+    """For the prompt."""
+    structure: StructuredOutput | None = None
+    form: ToolFormat | None = None
+    is_named: bool = False
+    shows_special_tokens: bool = False
+    """The model marks its calls with special tokens."""
+
+    def formatter(self, chat: ChatFormatter) -> ResponseFormatter:
+        return chat if self.form is None else ToolFormatter(chat, self.form, self.is_named)
+
+
+def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
+    """Raises RequestError for tools that cannot be served."""
+    tools, structure = offered_tools(body), structured_output(body)
+    if not tools:
+        return ToolCalling(structure=structure)
+    if structure is not None:
+        raise RequestError(
+            f"{structure.param}: not beside tools; send tool_choice none for the answer that has this form.",
+            param=structure.param,
+        )
+    form = format_of(engine.tokenizer.chat_template)
+    if form is None:
+        raise RequestError(
+            "tools: the chat template of this model has no place for them; use a model that was trained to call tools, "
+            "or describe them in a message and ask for the call with response_format.",
+            param="tools",
+        )
+    if must_call(body) or "structural_tag" in engine.output_kinds:
+        structure = call_structure(body, tools, form)
+    return ToolCalling(
+        tools=body.tools or (),
+        structure=structure,
+        form=form,
+        is_named=isinstance(body.tool_choice, ToolChoice),
+        shows_special_tokens=any(map(engine.tokenizer.is_special, (form.trigger, "<|python_tag|>"))),
+    )

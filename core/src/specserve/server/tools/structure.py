@@ -1,0 +1,69 @@
+"""The form of a text that calls tools, as a structural tag: which calls may come, and whether one must.
+
+Where the model chooses, free text comes before and between calls; arguments of a tool that is strict follow its
+schema, others are a JSON object. Where a call must come, all follow theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.errors import RequestError
+from specserve.server.tools.bodies import ToolChoice
+from specserve.types import StructuredOutput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.server.request_bodies import ChatBody
+    from specserve.server.tools.bodies import Tool
+    from specserve.server.tools.formats import ToolFormat
+
+
+def offered_tools(body: ChatBody) -> Sequence[Tool]:
+    """Those that the model may call. Raises RequestError for a choice of none of them."""
+    tools = body.tools or []
+    names = [tool.function.name for tool in tools]
+    if len(set(names)) < len(names):
+        raise RequestError("tools: two have the same name.", param="tools")
+    choice = body.tool_choice
+    if isinstance(choice, ToolChoice):
+        wanted = choice.function.name
+        if wanted not in names:
+            raise RequestError(f"tool_choice: no tool is called {wanted!r}; tools has {names}.", param="tool_choice")
+        return [tool for tool in tools if tool.function.name == wanted]
+    if choice == "required" and not tools:
+        raise RequestError("tool_choice: required needs tools.", param="tool_choice")
+    return [] if choice == "none" else tools
+
+
+def must_call(body: ChatBody) -> bool:
+    return isinstance(body.tool_choice, ToolChoice) or body.tool_choice == "required"
+
+
+def call_structure(body: ChatBody, tools: Sequence[Tool], form: ToolFormat) -> StructuredOutput:
+    required = must_call(body)
+    structures = [structure_of(tool, form, bound=required or bool(tool.function.strict)) for tool in tools]
+    one = isinstance(body.tool_choice, ToolChoice) or body.parallel_tool_calls is False or form.is_list
+    tag = {
+        "structures": structures,
+        "triggers": [form.trigger or '{"name": '],
+        "separator": form.separator,
+        "at_least_one": required,
+        "stop_after_first": one and required,
+    }
+    param = "tool_choice" if required else "tools"
+    return StructuredOutput(kind="structural_tag", text=msgspec.json.encode(tag).decode(), param=param)
+
+
+def structure_of(tool: Tool, form: ToolFormat, *, bound: bool) -> dict[str, object]:
+    opening, closing = ("[", "]") if form.is_list else ("", "")
+    parameters = tool.function.parameters
+    schema = parameters if bound and bytes(parameters) not in (b"", b"null") else {"type": "object"}
+    return {
+        "begin": f'{form.trigger}{form.before}{opening}{{"name": "{tool.function.name}", "{form.arguments}": ',
+        "schema": schema,
+        "end": f"}}{closing}{form.end}",
+    }

@@ -1,0 +1,99 @@
+"""Tool calls are found in a text however it comes in pieces; what is none stays text."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from specserve.server.tools.formats import FORMATS, HERMES, LLAMA3, MISTRAL, format_of
+from specserve.server.tools.parsing import JsonValue, ToolCallStream
+
+ARGUMENTS = '{"city": "Par{is}\\"]", "days": [1, {"x": "}"}], "u": null}'
+HERMES_CALL = f'<tool_call>\n{{"name": "weather", "arguments": {ARGUMENTS}}}\n</tool_call>'
+TWO = '{"name": "f", "%s": {"a": 1}}', '{"name": "g", "%s": {}}'
+F_AND_G = [("f", '{"a": 1}'), ("g", "{}")]
+TEXTS = {
+    "hermes": (HERMES, HERMES_CALL, "", [("weather", ARGUMENTS)]),
+    "hermes, text before": (HERMES, f"Let me see <b>. {HERMES_CALL}", "Let me see <b>. ", [("weather", ARGUMENTS)]),
+    "hermes, two": (HERMES, f"{HERMES_CALL}\n{HERMES_CALL}", "", [("weather", ARGUMENTS)] * 2),
+    "hermes, text behind": (HERMES, f"{HERMES_CALL}\n\nDone. ", "Done. ", [("weather", ARGUMENTS)]),
+    "hermes, on one line": (HERMES, '<tool_call>{"name":"f","arguments":{}}</tool_call>', "", [("f", "{}")]),
+    "hermes, another order": (HERMES, '<tool_call>{"arguments": {"a": 1}, "name": "f"}</tool_call>', "", F_AND_G[:1]),
+    "hermes, more keys": (
+        HERMES,
+        '<tool_call>{"type": "function", "name": "f", "parameters": {"a": 1}}</tool_call>',
+        "",
+        F_AND_G[:1],
+    ),
+    "hermes, no call": (HERMES, "<tool_call>hello</tool_call> x", "<tool_call>hello</tool_call> x", []),
+    "hermes, unfinished": (HERMES, '<tool_call>{"name": "f", "arguments": {"a', "", [("f", '{"a')]),
+    "hermes, just begun": (HERMES, 'x <tool_call>{"na', 'x <tool_call>{"na', []),
+    "hermes, nearly a trigger": (HERMES, "a < b and <tool_ca", "a < b and <tool_ca", []),
+    "mistral": (MISTRAL, f'[TOOL_CALLS][{{"name": "w", "arguments": {ARGUMENTS}}}]', "", [("w", ARGUMENTS)]),
+    "mistral, two": (MISTRAL, "[TOOL_CALLS] [" + ", ".join(TWO).replace("%s", "arguments") + "]", "", F_AND_G),
+    "mistral, text": (MISTRAL, "[TOOL] is no call", "[TOOL] is no call", []),
+    "llama3": (LLAMA3, f'{{"name": "weather", "parameters": {ARGUMENTS}}}', "", [("weather", ARGUMENTS)]),
+    "llama3, marked": (LLAMA3, '<|python_tag|>{"name": "f", "parameters": {"a": 1}}', "", F_AND_G[:1]),
+    "llama3, two": (LLAMA3, "; ".join(TWO).replace("%s", "parameters"), "", F_AND_G),
+    "llama3, text": (LLAMA3, 'Hello {"name": "f", "parameters": {}}', 'Hello {"name": "f", "parameters": {}}', []),
+    "llama3, another object": (LLAMA3, '{"answer": 42}', '{"answer": 42}', []),
+}
+
+
+def read(form, pieces):
+    stream, text, calls = ToolCallStream(form), "", []
+    for i, piece in enumerate(pieces):
+        parsed = stream.push(piece, final=i + 1 == len(pieces))
+        text += parsed.text
+        for found in parsed.calls:
+            if found.name is not None:
+                assert found.index == len(calls)
+                calls.append([found.name, ""])
+            assert found.index == len(calls) - 1
+            calls[-1][1] += found.arguments
+    return text, [tuple(call) for call in calls]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_calls_are_found_whole_and_in_pieces(name):
+    form, whole, text, calls = TEXTS[name]
+    assert read(form, [whole]) == (text, calls)
+    assert read(form, [*whole, ""]) == (text, calls)
+    rng = random.Random(name)
+    for _ in range(50):
+        cuts = sorted(rng.sample(range(len(whole) + 1), min(4, len(whole))))
+        pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+        assert read(form, pieces) == (text, calls), pieces
+
+
+def test_arguments_come_as_they_are_generated():
+    stream = ToolCallStream(HERMES)
+    stream.push('<tool_call>{"name": "f", "arguments": {"a": ')
+    (piece,) = stream.push('"some').calls
+    assert (piece.index, piece.name, piece.arguments) == (0, None, '"some')
+
+
+def test_text_is_held_back_only_where_a_trigger_may_begin():
+    stream = ToolCallStream(HERMES)
+    assert [stream.push(piece).text for piece in ("abc", " <", "b> <tool", "s>")] == ["abc", " ", "<b> ", "<tools>"]
+
+
+@pytest.mark.parametrize("value", [{}, [], {"a": [{}]}, 'x\\"}', 12.5, None, True, [[["]"]]], {"": ""}])
+@pytest.mark.parametrize("after", ["}", ", 1", " ]", "\n}"])
+def test_the_end_of_a_value_is_found(value, after):
+    text = json.dumps(value)
+    found = JsonValue()
+    assert found.take(text + after) == len(text)
+    assert found.done
+    by_character = JsonValue()
+    assert sum(by_character.take(char) for char in text) == len(text)
+
+
+def test_the_format_follows_from_the_chat_template():
+    assert format_of("{{ messages }}") is None
+    assert format_of("{% if tools %}<tool_call>{% endif %}") is HERMES
+    assert format_of("{% if tools %}[TOOL_CALLS]{% endif %}") is MISTRAL
+    assert format_of('{% if tools %}{"name": n, "parameters": p}{% endif %}') is LLAMA3
+    assert set(FORMATS) == {"hermes", "mistral", "llama3"}
