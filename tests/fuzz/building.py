@@ -72,6 +72,9 @@ def arithmetic_plugins(
     if plan.hybrid:
         setup.names.append("hybrid_attn")
         setup.options["hybrid_attn"] = dict(plan.hybrid)
+    if plan.grammar:
+        setup.names.append("grammar")
+        setup.options["grammar"] = {"forced_drafts": False}
     if adapters:
         setup.names.append("lora")
         paths = {name: str(path) for name, path in adapters.items()}
@@ -98,6 +101,8 @@ def build_tested(
     setup.names.extend(name for name in plan.drafters if name not in OWN_DRAFTERS)
     if "ngram" in plan.drafters:
         setup.options["ngram"] = plan.ngram | ({"corpora": {"words": str(files.corpus)}} if files.corpus else {})
+    if plan.grammar:
+        setup.options["grammar"] = {"forced_drafts": plan.max_draft_tokens > 0}
     if "eagle" in plan.drafters:
         setup.options["eagle"] = {"model": str(files.model), **plan.eagle}
     if "repeat" in plan.drafters:

@@ -54,6 +54,8 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Of ngram, repeat (plugins), oracle, noisy and evil (the fuzzer's own)."""
     ngram: dict[str, Any] = {}
     eagle: dict[str, Any] = {}
+    grammar: bool = False
+    """Some requests have a structured output."""
     corpus: bool = False
     repeat_width: int = 2
     noisy_p: float = 0.7

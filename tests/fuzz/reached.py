@@ -55,6 +55,8 @@ def engine_kinds(plan: EnginePlan) -> Iterator[str]:
         yield f"planner {plan.planner}"
     if plan.processor:
         yield f"processor {plan.processor}"
+    if plan.grammar:
+        yield "grammar"
     if "ngram" in plan.drafters:
         yield f"ngram {plan.ngram.get('match_type', 'learned')}"
         if plan.corpus:

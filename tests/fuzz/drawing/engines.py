@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuzz.drawing.speculation import draw_speculation
 from fuzz.plans import EnginePlan
+from specserve.testing.toy_tokenizer import VOCAB_SIZE
 
 if TYPE_CHECKING:
     import random
@@ -39,7 +40,13 @@ def draw_engine(rng: random.Random, model: ModelPlan, mode: str) -> EnginePlan:
         fields["cpu_weights"] = rng.choice(("int8", "int8-g64"))
     if native and is_paged_everywhere(fields, model) and rng.random() < 0.3:
         fields["cpu_kv"] = "int8"
+    fields["grammar"] = has_tokens_of_its_text(model) and rng.random() < 0.3
     return EnginePlan(**fields)
+
+
+def has_tokens_of_its_text(model: ModelPlan) -> bool:
+    """The vocabulary has all tokens of the tokenizer, an end of text among them."""
+    return model.is_demo or (model.eos is None and model.config["vocab_size"] >= VOCAB_SIZE)
 
 
 def is_paged_everywhere(fields: dict[str, Any], model: ModelPlan) -> bool:

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from specserve.limits import MAX_BAD_WORD_SEQUENCES, MAX_LOGIT_BIASES, MAX_LOGPROBS, MAX_STOP_STRINGS
 from specserve.sampling.seeds import choice_seed
-from specserve.types import SamplingParams
+from specserve.testing.requests import STRUCTURED
+from specserve.types import SamplingParams, StructuredOutput
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from fuzz.drawing.prompts import Tokens
 
@@ -29,8 +31,11 @@ class Likely(NamedTuple):
     text: str
 
 
-def draw_params(rng: random.Random, vocab_size: int, room: int, likely: Likely) -> SamplingParams:
-    """`room`: tokens that fit behind the prompt. Some of these are refused at admission."""
+def draw_params(
+    rng: random.Random, vocab_size: int, room: int, likely: Likely, kinds: Sequence[str] = ()
+) -> SamplingParams:
+    """`room`: tokens that fit behind the prompt; `kinds`: of structured output that is served. Some of these are
+    refused at admission."""
     most = max(1, min(rng.choice((1, 2, 5, 12, 25, 40, room, room + 5)), MOST_TOKENS))
     fields: dict[str, Any] = {"max_tokens": most, "ignore_eos": rng.random() < 0.5}
     fields |= draw_randomness(rng) | draw_logprobs(rng)
@@ -47,6 +52,9 @@ def draw_params(rng: random.Random, vocab_size: int, room: int, likely: Likely) 
         fields["stop_token_ids"] = (rng.choice(likely.tokens), rng.randrange(vocab_size))
     if rng.random() < 0.35:
         fields |= draw_stops(rng, likely.text)
+    if kinds and rng.random() < 0.6:
+        kind = rng.choice(kinds)
+        fields["structured_output"] = StructuredOutput(kind=kind, text=STRUCTURED[kind])  # type: ignore[arg-type]
     if rng.random() < 0.02:
         fields |= rng.choice(OUT_OF_RANGE)
     return SamplingParams(**fields)

@@ -15,6 +15,7 @@ from fuzz.drawing.prompts import Prompts
 from fuzz.plans import RequestPlan, changed
 from fuzz.weights import poisoned
 from specserve.sampling.seeds import choice_seed
+from specserve.testing.requests import STRUCTURED
 from specserve.types import SpeculationParams
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ def draw_request(
     said = [answer for _, answer in prompts.said if answer]
     tokens = rng.choice(said) if said else tuple(rng.randrange(world.vocab_size) for _ in range(4))
     room = world.longest - len(prompt)
-    params = draw_params(rng, world.vocab_size, room, Likely(tokens, world.decode(tokens, False)))
+    kinds = sorted(STRUCTURED) if plan.engine.grammar else ()
+    params = draw_params(rng, world.vocab_size, room, Likely(tokens, world.decode(tokens, False)), kinds)
     if plan.mode == "pressure":
         params = changed(params, max_tokens=min(MOST_TOKENS, room), min_tokens=0, ignore_eos=rng.random() < 0.8)
     fields = draw_circumstances(rng, plan)

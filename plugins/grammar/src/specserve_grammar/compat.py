@@ -8,7 +8,6 @@ from specserve.declare import Compatible
 OTHER_DRAFTERS = Compatible(
     "drafts are cut where the grammar forbids a token, and each row has the mask of its own path"
 )
-ADAPTERS = Compatible("a mask depends on the text of its request, whatever computed the logits")
 BACKENDS = Compatible("it reads tokens and changes logits, and attention sees neither")
 PLANNERS = Compatible("forced tokens are a draft like any other, and any limit is kept")
 PROCESSORS = Compatible("a mask removes tokens, so that it may come before or after another processor")
