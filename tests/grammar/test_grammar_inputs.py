@@ -10,8 +10,9 @@ from grammar_cases import PERSON, grammar_engine, structured, wanted
 
 from specserve.errors import ConfigError, RequestError
 from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
+from specserve.testing.requests import toy_request, without_drafts
 from specserve.testing.toy import write_checkpoint
+from specserve.text.tokenizer import HfTokenizer
 from specserve.types import StructuredOutput
 
 
@@ -111,6 +112,18 @@ def test_nothing_in_common_with_other_limits_ends_the_request_with_its_reason(en
     assert outcome.outputs["bad"].finish_reason == "error"
     assert "left no token to choose from" in str(outcome.outputs["bad"].steps[-1].error)
     assert outcome.decided()["neighbour"] == alone["neighbour"]
+
+
+def test_drafts_change_no_token_before_an_end_without_tokens(toy_model):
+    """The letters of the choice are allowed up to the last: the tokens before it come, drafted or not."""
+    tokens = HfTokenizer.from_dir(toy_model).encode("the first of them")
+    form, allowed = wanted("choice", ["the first of them"]), tuple(tokens[:-1])
+    impossible = structured("bad", range(4), form, allowed_token_ids=allowed, logprobs=0)
+    plain = run_requests(grammar_engine(toy_model), without_drafts([impossible]))
+    drafted = run_requests(grammar_engine(toy_model), [impossible, NEIGHBOUR])
+    assert plain.tokens()["bad"] == tokens[: tokens.index(tokens[-1])]
+    assert drafted.decided()["bad"] == plain.decided()["bad"]
+    assert plain.outputs["bad"].finish_reason == "error"
 
 
 def test_min_tokens_beyond_the_end_of_a_grammar_ends_the_request_with_its_reason(engine):

@@ -64,6 +64,10 @@ class StepIsolation:
         """The results of spans whose joint computation raised `error`. Commit each result before taking the next."""
         others = [span for span in spans if span.request.id != getattr(error, "request_id", None)]
         if isinstance(error, RequestFault) and len(others) < len(spans):
+            (culprit,) = (span for span in spans if span.request.id == error.request_id)
+            if culprit.drafted:  # its tokens before the one that raises are as good as without drafts
+                yield from self.retry([*others, culprit.without_guesses()])
+                return
             yield error
             if others:
                 yield from self.retry(others)
