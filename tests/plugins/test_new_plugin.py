@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from fake_site import write_distribution
@@ -43,41 +44,51 @@ def run(*command: object, **options: object) -> str:
     return str(done.stdout)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_new_plugin_passes_its_own_tests(kind, tmp_path, capsys):
-    plugin = new(tmp_path, f"my_{kind}", kind)
+class Made(NamedTuple):
+    plugins: dict[str, Path]
+    """By kind."""
+    environment: dict[str, str]
+    """Where all are installed."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("made")
+    plugins = {kind: new(folder, f"my_{kind}", kind) for kind in KINDS}
+    (site := folder / "site").mkdir()
+    return Made(plugins, install(site, *plugins.values()))
+
+
+def test_what_to_do_next_is_said(tmp_path, capsys):
+    new(tmp_path, "mine", "drafter")
     assert "next: cd" in capsys.readouterr().out
-    (site := tmp_path / "site").mkdir()
-    environment = install(site, plugin)
-    said = run("pytest", "-q", "-p", "no:cacheprovider", cwd=plugin, env=environment)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_plugin_passes_its_own_tests(kind, made):
+    said = run("pytest", "-q", "-p", "no:cacheprovider", cwd=made.plugins[kind], env=made.environment)
     assert " passed" in said
     assert " skipped" not in said
 
 
-def test_new_plugins_are_well_typed_and_in_good_style(tmp_path):
-    plugins = [new(tmp_path, f"my_{kind}", kind) for kind in KINDS]
-    (site := tmp_path / "site").mkdir()
-    environment = install(site, *plugins)
-    sources = [plugin / "src" / f"my_{kind}_plugin" for plugin, kind in zip(plugins, KINDS, strict=True)]
-    tests = {path.name: path for plugin in plugins for path in (plugin / "tests").glob("*.py")}  # one of what all have
-    files = [*sources, *tests.values()]
-    run("mypy", "--strict", "--cache-dir", tmp_path / "cache", *files, cwd=tmp_path, env=environment)
-    for plugin in plugins:
+def test_new_plugins_are_well_typed_and_in_good_style(made, tmp_path):
+    sources = [plugin / "src" / f"my_{kind}_plugin" for kind, plugin in made.plugins.items()]
+    tests = {path.name: path for plugin in made.plugins.values() for path in (plugin / "tests").glob("*.py")}
+    files = [*sources, *tests.values()]  # one of what all have
+    run("mypy", "--strict", "--cache-dir", tmp_path / "cache", *files, cwd=tmp_path, env=made.environment)
+    for plugin in made.plugins.values():
         run("ruff", "check", "--no-cache", ".", cwd=plugin)
         run("ruff", "format", "--no-cache", "--check", ".", cwd=plugin)
     formatter = ["clang-format", "--dry-run", "--Werror", f"--style=file:{CLANG_FORMAT}"]
-    sources = [*tmp_path.glob("*/native/*.[ch]pp")]
-    assert len(sources) == 2
-    subprocess.run([Path(sys.executable).with_name(formatter[0]), *formatter[1:], *sources], check=True)
+    native = [*made.plugins["native"].glob("native/*.[ch]pp")]
+    assert len(native) == 2
+    subprocess.run([Path(sys.executable).with_name(formatter[0]), *formatter[1:], *native], check=True)
 
 
-def test_all_new_plugins_run_together_where_they_can(tmp_path):
-    plugins = [new(tmp_path, f"my_{kind}", kind) for kind in KINDS]
-    (site := tmp_path / "site").mkdir()
-    environment = install(site, *plugins)
+def test_all_new_plugins_run_together_where_they_can(made, tmp_path):
     names = [f"my_{kind}" for kind in KINDS if kind in ("drafter", "routes", "processor", "planner")]
     for first, second in (names[:2], [names[0], names[2]]):
-        said = run("specserve", "plugins", "check", first, second, cwd=tmp_path, env=environment)
+        said = run("specserve", "plugins", "check", first, second, cwd=tmp_path, env=made.environment)
         assert said.splitlines()[-1] == "ok."
 
 
