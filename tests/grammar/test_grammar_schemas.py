@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from specserve.testing.engines import run_requests
 from specserve.text.tokenizer import HfTokenizer
+from specserve_grammar.json_schema import parse_schema
+from specserve_grammar.options import GrammarOptions
 
 COUNT = 300
 CHECKER = FormatChecker(["date", "ipv4", "uuid"])
@@ -130,3 +132,45 @@ def test_every_text_validates(schemas, toy_model, temperature, whitespace):
     assert len(endless) <= (0 if whitespace == "fixed" else COUNT // 4)
     assert not outcome.metrics.faults.counts
     assert not outcome.metrics.drafter_faults
+
+
+def closed(schema, **options):
+    return parse_schema(json.dumps(schema), "p", GrammarOptions(**options))
+
+
+def test_objects_that_name_their_properties_are_closed():
+    named = {"type": "object", "properties": {"format": {"type": "string"}, "b": {"properties": {}}}}
+    assert closed({"$defs": {"A": named}, "items": named}) == {
+        "$defs": {"A": CLOSED},
+        "items": CLOSED,
+    }
+    assert closed(named, closed_objects=False) == named
+
+
+CLOSED = {
+    "type": "object",
+    "properties": {"format": {"type": "string"}, "b": {"properties": {}, "additionalProperties": False}},
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {"properties": {}, "additionalProperties": {"type": "integer"}},
+        {"properties": {}, "patternProperties": {"^a": {}}},
+        {"properties": {}, "anyOf": [{"required": ["a"]}]},
+        {"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]},
+        {"enum": [{"properties": {}}], "default": {"format": "x"}},
+        True,
+    ],
+    ids=str,
+)
+def test_other_schemas_stay_as_they_are(schema):
+    assert closed(schema) == ({} if schema is True else schema)
+
+
+def test_formats_that_nobody_knows_are_left_out():
+    assert closed({"type": "string", "format": "frob"}) == {"type": "string"}
+    assert closed({"type": "string", "format": "date"}) == {"type": "string", "format": "date"}

@@ -1,4 +1,4 @@
-"""A JSON schema as the grammar library takes it: within limits, and without formats that only annotate.
+"""A JSON schema as the grammar library takes it: within limits, closed, without formats that only annotate.
 
 The library refuses every keyword that it does not enforce, so that what is taken is enforced. An unknown `format` is
 the exception: the standard (JSON Schema 2020-12, Validation, 7) makes it an annotation.
@@ -7,9 +7,14 @@ the exception: the standard (JSON Schema 2020-12, Validation, 7) makes it an ann
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specserve_grammar.errors import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from specserve_grammar.options import GrammarOptions
 
 FORMATS = frozenset(
     {"date", "date-time", "time", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri", "unknown"}
@@ -17,23 +22,29 @@ FORMATS = frozenset(
 """That the library enforces."""
 VALUES = frozenset({"const", "enum", "default", "examples"})
 """Keywords whose values are no schemas."""
+MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose values have schemas by name."""
+OPEN = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "anyOf", "oneOf"})
 
 
-def parse_schema(text: str, param: str, max_depth: int) -> dict[str, Any]:
+def parse_schema(text: str, param: str, options: GrammarOptions) -> dict[str, Any]:
     """Raises RequestError for text that is no schema."""
+    most = options.max_depth
     try:
         schema = json.loads(text)
     except ValueError as error:
         refuse(param, f"the schema is not valid JSON: {error}")
     except RecursionError:
-        refuse(param, f"the schema nests too deeply; {max_depth} levels are allowed")
+        refuse(param, f"the schema nests too deeply; {most} levels are allowed")
     if not isinstance(schema, (dict, bool)):
         refuse(param, f"a schema is a JSON object or a boolean; got {type(schema).__name__}")
-    if depth_of(schema, max_depth) > max_depth:
-        refuse(param, f"the schema nests too deeply; {max_depth} levels are allowed (--set grammar.max_depth=N)")
+    if depth_of(schema, most) > most:
+        refuse(param, f"the schema nests too deeply; {most} levels are allowed (--set grammar.max_depth=N)")
     if isinstance(schema, bool):  # all values, or none
         return {} if schema else {"enum": []}
-    return without_unknown_formats(schema)
+    # parts of an allOf describe one object together: each must allow what the others name
+    closes = options.closed_objects and '"allOf"' not in text
+    return map_schemas(schema, closed if closes else dict)
 
 
 def depth_of(value: object, most: int) -> int:
@@ -51,19 +62,30 @@ def depth_of(value: object, most: int) -> int:
     return depth
 
 
-def without_unknown_formats(schema: dict[str, Any]) -> dict[str, Any]:
-    return {key: inner(key, value) for key, value in schema.items() if not is_annotation(key, value)}
+def map_schemas(schema: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """Without unknown formats, and with every schema in it changed so."""
+    kept = {key: inner(key, value, change) for key, value in schema.items() if not is_annotation(key, value)}
+    return change(kept)
 
 
 def is_annotation(key: str, value: object) -> bool:
     return key == "format" and isinstance(value, str) and value not in FORMATS
 
 
-def inner(key: str, value: object) -> object:
+def inner(key: str, value: object, change: Callable[[dict[str, Any]], dict[str, Any]]) -> object:
     if key in VALUES:
         return value
+    if key in MAPS and isinstance(value, dict):  # its keys are names, not keywords
+        return {name: inner("", each, change) for name, each in value.items()}
     if isinstance(value, dict):
-        return without_unknown_formats(value)
+        return map_schemas(value, change)
     if isinstance(value, list):
-        return [inner("", each) for each in value]
+        return [inner("", each, change) for each in value]
     return value
+
+
+def closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """An object that names its properties has no others, unless the schema says something about these."""
+    if "properties" in schema and OPEN.isdisjoint(schema):
+        return {**schema, "additionalProperties": False}
+    return schema

@@ -13,6 +13,8 @@ class GrammarOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     whitespace: Literal["fixed", "flexible"] = "fixed"
     """In JSON: one blank behind each comma and colon, or any, as the model likes. Where it is fixed, it is drafted."""
+    closed_objects: bool = True
+    """An object whose schema names properties and says nothing about others has no others."""
     unsupported: Literal["refuse", "ignore"] = "refuse"
     """A schema with keywords that are not enforced, such as uniqueItems: refuse it, or serve it without them."""
     forced_drafts: bool = True

@@ -34,7 +34,7 @@ def grammar_text(wanted: StructuredOutput, options: GrammarOptions, tokenizer: L
     if wanted.kind == "json_object":
         return json_grammar({"type": "object"}, options)
     if wanted.kind == "json_schema":
-        return json_grammar(parse_schema(wanted.text, wanted.param, options.max_depth), options)
+        return json_grammar(parse_schema(wanted.text, wanted.param, options), options)
     if wanted.kind == "regex":
         return LLMatcher.grammar_from_regex(wanted.text)
     if wanted.kind == "choice":

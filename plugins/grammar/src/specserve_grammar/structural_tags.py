@@ -50,7 +50,7 @@ def tag_grammar(
         if trigger is None:
             refuse(wanted.param, f"begin {structure.begin[:80]!r} starts with none of the triggers {tag.triggers}")
         mark = mark_of(trigger, tokenizer)
-        schema = parse_schema(bytes(structure.schema).decode() or "{}", wanted.param, options.max_depth)
+        schema = parse_schema(bytes(structure.schema).decode() or "{}", wanted.param, options)
         rest = [*literal(structure.begin[len(trigger) :]), f"%json {with_settings(schema, settings)}"]
         body = " ".join([*rest, *literal(structure.end)])
         lines.append(f"tag_{i}: {mark} {body}")
