@@ -199,10 +199,12 @@ ALLOWED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("text", {}, "anything <b> at all"),
     ("a call of a tool that is not strict", {}, called("count", '{"what": ["ever"]}')),
     ("text and calls", {}, f"Let me see. {called('count', '{}')} and {called('get_weather', '{}')}."),
+    ("text and the only call", {"parallel_tool_calls": False}, f"Let me see. {called('count', '{}')}"),
     ("a strict call", {"tools": [tool("count", COUNT, strict=True)]}, called("count", '{"n": 7}')),
     ("a required call", {"tool_choice": "required"}, called("count", '{"n": 7}')),
     ("two required calls", {"tool_choice": "required", "tools": [tool("count", {"type": "object"})]}, TWO),
 )
+ONE = {"parallel_tool_calls": False}
 FORBIDDEN: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("an unknown tool", {}, called("nope", "{}")),
     ("no JSON", {}, called("count", "7")),
@@ -210,6 +212,7 @@ FORBIDDEN: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("required arguments", {"tool_choice": "required"}, called("count", '{"n": 77}')),
     ("text before a required call", {"tool_choice": "required"}, f"x{called('count', '{}')}"),
     ("another than the named", {"tool_choice": NAMED}, called("get_weather", '{"city": "x", "unit": "celsius"}')),
+    ("two calls where one is allowed", ONE, TWO),
     ("two calls of the named", {"tool_choice": NAMED, "tools": [tool("count", {"type": "object"})]}, TWO),
 )
 

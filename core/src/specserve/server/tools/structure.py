@@ -52,7 +52,7 @@ def call_structure(body: ChatBody, tools: Sequence[Tool], form: ToolFormat) -> S
         "triggers": [form.trigger or '{"name": '],
         "separator": form.separator,
         "at_least_one": required,
-        "stop_after_first": one and required,
+        "stop_after_first": one,
     }
     param = "tool_choice" if required else "tools"
     return StructuredOutput(kind="structural_tag", text=msgspec.json.encode(tag).decode(), param=param)
