@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from specserve.faults import BadAnswerError
 from specserve.protocols import ScoredRow
 from specserve.sampling.cutoffs import has_cutoff
 from specserve.sampling.scores import GREEDY_BELOW, ask
@@ -31,7 +32,8 @@ class Trial(NamedTuple):
 
 def target_tokens(sampler: Sampler, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
     """As `sampler.target_tokens`."""
-    trials = [trial_of(row) if row.request.processors else Trial(row) for row in rows]
+    vocab_size = logits.shape[1]
+    trials = [trial_of(row, vocab_size) if row.request.processors else Trial(row) for row in rows]
     tokens = [-1 if trial.token is None else trial.token for trial in trials]
     choose(sampler, logits, [(i, trial.row) for i, trial in enumerate(trials) if trial.token is None], tokens)
     refused = [
@@ -48,15 +50,15 @@ def choose(sampler: Sampler, logits: Tensor, rows: Sequence[tuple[int, ScoredRow
             tokens[i] = token
 
 
-def trial_of(row: ScoredRow) -> Trial:
+def trial_of(row: ScoredRow, vocab_size: int) -> Trial:
     """Raises RequestFault where a processor raises."""
     request = row.request
     states = request.processors
-    checks = [cast("TokenCheck", state) for state in states if hasattr(state, "allows")]
+    checks = [cast("TokenCheck", state) for state in states if hasattr(state, "allows") and hasattr(state, "only")]
     if not checks:
         return Trial(row)
     for check in checks:
-        token = ask(request, check, check.only, row.path)
+        token = ask(request, check, only_token, check, row.path, vocab_size)
         if token is not None:  # others might forbid it
             return Trial(row, token) if len(checks) == len(states) == 1 else Trial(row)
     params = request.params
@@ -65,6 +67,13 @@ def trial_of(row: ScoredRow) -> Trial:
     if len(checks) < len(states) and not all(hasattr(state, "edit") for state in states):
         return Trial(row)
     return Trial(ScoredRow(row.row, request, row.path, checks))
+
+
+def only_token(check: TokenCheck, path: Sequence[int], vocab_size: int) -> int | None:
+    token = check.only(path)
+    if token is None or (type(token) is int and 0 <= token < vocab_size):
+        return token
+    raise BadAnswerError("named a token outside the vocabulary", f"{token!r}; a token is an int below {vocab_size}")
 
 
 def allows(row: ScoredRow, token: int) -> bool:
