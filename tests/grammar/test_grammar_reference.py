@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from grammar_cases import PERSON, grammar_engine, structured, wanted
@@ -83,3 +85,23 @@ def test_fixed_keys_take_few_steps(tokenizer, demo_model):
     plain = run_requests(grammar_engine(demo_model, grammar={"forced_drafts": "false"}), requests)
     assert drafted.decided() == plain.decided()
     assert drafted.metrics.num_steps <= 0.6 * plain.metrics.num_steps
+
+
+def test_ngram_drafts_behind_forced_text_within_one_step(tokenizer, demo_model):
+    """The prompt has the same values on lines of their own: keys are forced, and n-grams know the values behind."""
+    prompt = tokenizer.encode(PROMPT).ids
+    form = wanted("json_schema", PERSON)
+    (first,) = run_requests(grammar_engine(demo_model), [structured("a", prompt, form)]).tokens().values()
+    in_lines = json.dumps(json.loads(tokenizer.decode(first[:-1])), indent=1)
+    request = structured("b", [*tokenizer.encode(in_lines).ids, *prompt], form)
+    plain = run_requests(grammar_engine(demo_model, grammar={"forced_drafts": "false"}), [request])
+    steps = {}
+    for goes_on in (False, True):
+        engine = grammar_engine(demo_model, beside=("ngram",))
+        for guard in engine.drafting.guards:
+            guard.continues = guard.continues and goes_on
+        drafted = run_requests(engine, [request])
+        assert drafted.decided() == plain.decided()
+        steps[goes_on] = [tuple(dict.fromkeys(delta.drafted_by)) for delta in drafted.outputs["b"].steps]
+    assert ("grammar", "ngram", "") in steps[True]
+    assert len(steps[True]) < len(steps[False])

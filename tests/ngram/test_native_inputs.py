@@ -122,10 +122,10 @@ def test_negative_tokens_are_refused(index: Index, handle: int) -> None:
     [
         (ints(1), ints(0), ints(4), "counts must add up to the number of tokens"),
         (ints(1), ints(2), ints(4), "counts must add up to the number of tokens"),
-        (ints(1), ints(1, 0), ints(4), "handles, counts and limits must have one length"),
-        (ints(), ints(0), ints(), "handles, counts and limits must have one length"),
-        (ints(), ints(-1), ints(4), "counts and limits are not negative"),
-        (ints(), ints(0), ints(-4), "counts and limits are not negative"),
+        (ints(1), ints(1, 0), ints(4), "handles and counts must have one length"),
+        (ints(), ints(0), ints(), "handles and limits must have one length"),
+        (ints(), ints(-1), ints(4), "counts are not negative"),
+        (ints(), ints(0), ints(-4), "limits are not negative"),
     ],
 )
 def test_a_step_that_does_not_add_up_is_refused(
@@ -135,6 +135,33 @@ def test_a_step_that_does_not_add_up_is_refused(
     with pytest.raises(ValueError, match=message):
         index.step(handles(handle), tokens, counts, limits)
     assert index.stats() == before
+
+
+@pytest.mark.parametrize(
+    ("certain", "counts", "message"),
+    [
+        (ints(1), ints(2), "certain_counts must add up to the number of tokens"),
+        (ints(1), ints(1, 0), "handles and certain_counts must have one length"),
+        (ints(), ints(-1), "certain_counts are not negative"),
+        (ints(-1), ints(1), "token ids are not negative"),
+        (ints(1), None, "certain and certain_counts come together"),
+        (None, ints(0), "certain and certain_counts come together"),
+    ],
+)
+def test_certain_tokens_that_do_not_add_up_are_refused(
+    index: Index, handle: int, certain: Any, counts: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        index.step(handles(handle), ints(9), ints(1), ints(4), certain, counts)
+    (draft,) = index.step(handles(handle), ints(), ints(0), ints(4))
+    assert draft is not None
+    assert draft[0][0] == 3
+
+
+def test_a_draft_begins_behind_the_tokens_that_are_certain(index: Index, handle: int) -> None:
+    (draft,) = index.step(handles(handle), ints(9), ints(1), ints(4), ints(8, 1), ints(2))
+    assert draft is not None
+    assert draft[0][0] == 2  # what followed 1, whatever is between
 
 
 def test_a_step_with_an_unknown_handle_changes_nothing(index: Index, handle: int) -> None:

@@ -67,9 +67,15 @@ class Index:
         return self.num_started
 
     def step(
-        self, handles: Iterable[int], tokens: Iterable[int], counts: Iterable[int], limits: Iterable[int]
+        self,
+        handles: Iterable[int],
+        tokens: Iterable[int],
+        counts: Iterable[int],
+        limits: Iterable[int],
+        certain: Sequence[Sequence[int]] | None = None,
     ) -> list[NativeDraft]:
-        """All requests commit their tokens, then all update their sources, then all drafts are built."""
+        """All requests commit their tokens, then all update their sources, then all drafts are built.
+        `certain`: of each request."""
         stepped = [(self.requests[handle], *rest) for handle, *rest in zip(handles, counts, limits, strict=True)]
         remaining = iter(tokens)
         for request, count, limit in stepped:
@@ -80,7 +86,11 @@ class Index:
         for request, _, limit in stepped:
             if limit > 0:
                 request.update_sources()
-        return [native_draft(request.draft(limit) if limit > 0 else []) for request, _, limit in stepped]
+        ahead = ["".join(map(chr, some)) for some in certain or [()] * len(stepped)]
+        return [
+            native_draft(request.draft(limit, tokens) if limit > 0 else [])
+            for (request, _, limit), tokens in zip(stepped, ahead, strict=True)
+        ]
 
     def stop(self, handle: int, tokens: Sequence[int]) -> None:
         request = self.requests.pop(handle)

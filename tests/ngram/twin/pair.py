@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from specserve_ngram import _native
@@ -31,9 +32,15 @@ class Native:
         return self.native.start(namespace, ints(prompt))
 
     def step(
-        self, handles: Sequence[int], tokens: Sequence[int], counts: Sequence[int], limits: Sequence[int]
+        self,
+        handles: Sequence[int],
+        tokens: Sequence[int],
+        counts: Sequence[int],
+        limits: Sequence[int],
+        certain: Sequence[Sequence[int]] | None = None,
     ) -> list[NativeDraft]:
-        drafts = self.native.step(array("q", handles), ints(tokens), ints(counts), ints(limits))
+        ahead = () if certain is None else (ints([*chain(*certain)]), ints([*map(len, certain)]))
+        drafts = self.native.step(array("q", handles), ints(tokens), ints(counts), ints(limits), *ahead)
         for draft, limit in zip(drafts, limits, strict=True):
             check_draft(draft, limit, self.options["max_depth"])
         return drafts
@@ -71,10 +78,15 @@ class Pair(Native):
         return handle
 
     def step(
-        self, handles: Sequence[int], tokens: Sequence[int], counts: Sequence[int], limits: Sequence[int]
+        self,
+        handles: Sequence[int],
+        tokens: Sequence[int],
+        counts: Sequence[int],
+        limits: Sequence[int],
+        certain: Sequence[Sequence[int]] | None = None,
     ) -> list[NativeDraft]:
-        drafts = super().step(handles, tokens, counts, limits)
-        assert drafts == self.twin.step(handles, tokens, counts, limits)
+        drafts = super().step(handles, tokens, counts, limits, certain)
+        assert drafts == self.twin.step(handles, tokens, counts, limits, certain)
         return drafts
 
     def stop(self, handle: int, tokens: Sequence[int]) -> None:

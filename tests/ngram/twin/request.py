@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve_ngram._native import Origin, Tuning
@@ -35,6 +36,7 @@ class GlobalStatistics:
 class Drafted:
     """A draft, its survival estimates before calibration, and its outcome so far."""
 
+    certain: str = ""  # it begins behind these tokens, of which those that are still to come are left here
     nodes: list[DraftNode] = field(default_factory=list)
     hit_rate: int = 0
     accepted: set[int] = field(default_factory=set)
@@ -117,6 +119,12 @@ class Request:
         drafted = self.drafted
         if drafted.is_left:
             return
+        if drafted.certain:
+            drafted.is_left = drafted.certain[0] != token
+            drafted.certain = drafted.certain[1:]
+            if drafted.is_left:
+                drafted.nodes = []
+            return
         for i, node in enumerate(drafted.nodes):
             if (node.parent, node.token) == (drafted.deepest_accepted, token):
                 drafted.accepted.add(i)
@@ -136,10 +144,16 @@ class Request:
                 weight = max(Tuning.MIN_OUTCOME_WEIGHT, 1 - node.survival / before)
                 self.calibration.learn(node.survival, drafted.hit_rate, i in drafted.accepted, weight)
 
-    def draft(self, limit: int) -> list[DraftNode]:
+    def draft(self, limit: int, certain: str = "") -> list[DraftNode]:
         """After `update_calibration` and `update_sources`, and after those of all other requests of the step."""
-        nodes = TreeBuilder(self.position(), self.predictor, self.settings.draft).build(limit)
-        self.drafted = Drafted(nodes, self.alignment.hit_rate_bucket)
+        sources, matches, alignment, text = self.position()
+        alignment = alignment.copy()
+        for before, token in pairwise(text[-1:] + certain if text else "\0" + certain):
+            matches = [source.contexts.advance(m, token) for source, m in zip(sources, matches, strict=True)]
+            alignment.advance(text, before, token)
+        position = Position(sources, matches, alignment, text)
+        nodes = TreeBuilder(position, (text + certain)[-1:], self.predictor, self.settings.draft).build(limit)
+        self.drafted = Drafted(certain, nodes, self.alignment.hit_rate_bucket)
         curve = self.calibration.curve(self.drafted.hit_rate)
         corrected: list[DraftNode] = []
         for node in nodes:

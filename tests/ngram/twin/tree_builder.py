@@ -94,9 +94,9 @@ class Scorer:
 
 
 class TreeBuilder:
-    def __init__(self, position: Position, predictor: Predictor, options: DraftOptions) -> None:
+    def __init__(self, position: Position, newest: str, predictor: Predictor, options: DraftOptions) -> None:
         self.predictor, self.options = predictor, options
-        self.nodes = [Node(position.text[-1:], 0, 1.0, 1.0, None, position)]
+        self.nodes = [Node(newest, 0, 1.0, 1.0, None, position)]
         self.heap: list[HeapEntry] = []
         self.num_pushed = 0
 

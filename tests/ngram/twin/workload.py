@@ -87,8 +87,14 @@ class Workload:
         taken = [request.take(self.random.choice([0, 1, 1, 2, 5])) for request in requests]
         limits = [self.random.choice([0, 1, 3, 8, 20, 40]) for _ in requests]
         handles, counts = [request.handle for request in requests], [len(tokens) for tokens in taken]
-        drafts = self.index.step(handles, [token for tokens in taken for token in tokens], counts, limits)
+        certain = [self.certain(request) for request in requests] if self.random.random() < 0.4 else None
+        drafts = self.index.step(handles, [token for tokens in taken for token in tokens], counts, limits, certain)
         self.num_nodes += sum(len(draft[0]) for draft in drafts if draft is not None)
+
+    def certain(self, request: Request) -> list[int]:
+        """Tokens that come next; sometimes others, of which the index is told the same."""
+        tokens = request.text[request.num_sent : request.num_sent + self.random.choice([0, 1, 3, 9])]
+        return [*tokens, self.random.randrange(9)] if self.random.random() < 0.2 else tokens
 
     def stop(self) -> None:
         if self.requests:

@@ -109,6 +109,32 @@ def first(draft: Draft, count: int) -> Draft | None:
     )
 
 
+def continued(tokens: Sequence[int], draft: Draft) -> Draft:
+    """The draft behind tokens that are certain, which become nodes before it."""
+    count = len(tokens)
+    parents, survival = draft.parents, draft.survival
+    if parents is not None:
+        parents = (*range(-1, count - 1), *(parent + count for parent in parents))
+    return Draft(
+        tokens=(*tokens, *draft.tokens),
+        parents=parents,
+        survival=None if survival is None else (*(1.0,) * count, *survival),
+        source=draft.source,
+    )
+
+
+def behind(draft: Draft, count: int) -> Draft:
+    """What follows the first `count` nodes, a chain; there is more behind them."""
+    parents, survival, sources = draft.parents, draft.survival, draft.sources
+    return Draft(
+        tokens=draft.tokens[count:],
+        parents=None if parents is None else tuple(parent - count for parent in parents[count:]),
+        survival=None if survival is None else survival[count:],
+        source=draft.source,
+        sources=None if sources is None else sources[count:],
+    )
+
+
 def keep(draft: Draft, nodes: Iterable[int]) -> Draft | None:
     """The draft cut down to `nodes`, which must hold every kept node's parent; None when none are left."""
     kept = sorted(nodes)

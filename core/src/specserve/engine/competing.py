@@ -2,17 +2,19 @@
 
 The cheapest, as measured, is asked first; a costlier one only for requests where the draft tokens that it may add save
 more time than asking for them and verifying them takes: the more tokens a step gives without it, the less one saves.
-Their drafts are merged into one tree. All proposals are scored against the tokens that the target then gave, verified
-or not. A drafter that was not asked for many steps is asked once anyway, so that its first misses do not exclude it
-for good.
+A drafter that knows what must come is asked before all, and what follows that is drafted by those that can go on from
+its end. Their drafts are merged into one tree. All proposals are scored against the tokens that the target then gave,
+verified or not. A drafter that was not asked for many steps is asked once anyway, so that its first misses do not
+exclude it for good.
 """
 
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from specserve.batch.drafts import ROOT, match, parents_of, sources_of
+from specserve.batch.drafts import ROOT, parents_of, sources_of
+from specserve.engine.proposals import Proposal, certain_tokens, right_tokens
 from specserve.speculation.merging import Estimated, merge
 
 if TYPE_CHECKING:
@@ -27,13 +29,6 @@ if TYPE_CHECKING:
 
 STEP_RATE, PACE_RATE = 0.05, 0.2
 """Of the moving averages of step times and of tokens per step."""
-
-
-class Proposal(NamedTuple):
-    """What a drafter proposed for a request."""
-
-    guard: GuardedDrafter
-    draft: Draft
 
 
 class Competition:
@@ -72,11 +67,14 @@ class Competition:
         self.pace[request_id] = pace + PACE_RATE * (len(tokens) - pace)
         proposals = self.proposals.pop(request_id, ())
         sources = sources_of(span.draft) if proposals and span.draft is not None else ()
-        for guard, draft in proposals:
+        for proposal in proposals:
+            guard, own, followers = proposal.guard, proposal.own, proposal.followers(tokens)
+            if followers is None:
+                continue
             if len(proposals) > 1 or self.scores_all:
-                self.calibration.observe(draft, span.request, tokens)
-            survival = self.calibration.survival(draft, span.request)
-            guard.hits.add(request_id, right_tokens(draft, survival, tokens), sources.count(guard.name))
+                self.calibration.observe(own, span.request, followers)
+            survival = self.calibration.survival(own, span.request)
+            guard.hits.add(request_id, right_tokens(own, survival, followers), sources.count(guard.name))
 
     def measure_step(self, seconds: float) -> None:
         """An outlier counts as twice the average."""
@@ -94,16 +92,24 @@ class Competition:
         verdict: Verdict,
         limits: Sequence[int],
     ) -> list[Draft | None]:
-        """For each request the drafts of all drafters that were worth asking, as one tree. `guards`: the cheapest
-        first."""
+        """For each request the drafts of all drafters that were worth asking, as one tree. `guards`: those that know
+        what must come, then the cheapest first."""
         found: list[list[Proposal]] = [[] for _ in limits]
-        for place, guard in enumerate(guards):
-            asked = list(limits)
-            if place and not guard.is_due(len(limits), self.step_seconds):
-                asked = self.worth_asking(guard, batch, limits, found)
-            for i, draft in enumerate(guard.propose(batch, output, verdict, asked)):
+        certain: list[tuple[int, ...]] = [()] * len(limits)
+        cheapest = next((guard for guard in guards if not guard.is_certain), None)
+        for guard in guards:
+            ahead = certain if guard.continues and any(certain) else ()
+            asked = [*limits]
+            if ahead:
+                asked = [max(0, limit - len(tokens)) for limit, tokens in zip(limits, ahead, strict=True)]
+            is_free = guard is cheapest or guard.is_certain
+            if not is_free and not guard.is_due(len(limits), self.step_seconds):
+                asked = self.worth_asking(guard, batch, asked, found, ahead)
+            for i, draft in enumerate(guard.propose(batch, output, verdict, asked, ahead)):
                 if draft is not None:
-                    found[i].append(Proposal(guard, draft))
+                    found[i].append(Proposal(guard, draft, len(ahead[i]) if ahead else 0))
+                    if guard.is_certain:
+                        certain[i] = certain_tokens(draft)
         for span, each in zip(batch.spans, found, strict=True):
             if each and (self.scores_all or each[-1].guard is not guards[0]):
                 self.proposals[span.request.id] = each
@@ -111,15 +117,21 @@ class Competition:
         return [self.merged(*each) for each in zip(requests, found, limits, strict=True)]
 
     def worth_asking(
-        self, guard: GuardedDrafter, batch: Batch, limits: Sequence[int], found: Sequence[Sequence[Proposal]]
+        self,
+        guard: GuardedDrafter,
+        batch: Batch,
+        limits: Sequence[int],
+        found: Sequence[Sequence[Proposal]],
+        ahead: Sequence[Sequence[int]],
     ) -> list[int]:
         """The limits of those requests for which the drafter may add more than it costs; 0 of the others."""
         cost = self.cost(guard, len(limits))
         asked = []
-        for span, limit, proposals in zip(batch.spans, limits, found, strict=True):
+        for i, (span, limit, proposals) in enumerate(zip(batch.spans, limits, found, strict=True)):
             own = guard.hits.expected(span.request.id)
             least = cost * self.pace_without(own, span.request.id)
-            is_worth = limit > 0 and own > least and self.expected_gain(span.request, own, proposals) > least
+            rivals = () if ahead and ahead[i] else proposals  # nobody else drafts from there
+            is_worth = limit > 0 and own > least and self.expected_gain(span.request, own, rivals) > least
             asked.append(limit if is_worth else 0)
         return asked
 
@@ -142,7 +154,7 @@ class Competition:
     def merged(self, request: Request, proposals: Sequence[Proposal], limit: int) -> Draft | None:
         if len(proposals) < 2:
             return proposals[0].draft if proposals else None
-        return merge([Estimated(draft, self.calibration.survival(draft, request)) for _, draft in proposals], limit)
+        return merge([Estimated(each.draft, each.survival(self.calibration, request)) for each in proposals], limit)
 
     def pace_without(self, own: float, request_id: str) -> float:
         """Tokens that a step would give this request, about, without a drafter that adds `own` of them."""
@@ -154,23 +166,9 @@ class Competition:
         if own == inf:
             return inf
         first_is_right = expected = 0.0
-        for _, draft in proposals:
-            survival = self.calibration.survival(draft, request)
-            roots = sum(s for s, parent in zip(survival, parents_of(draft), strict=True) if parent == ROOT)
+        for proposal in proposals:
+            survival = proposal.survival(self.calibration, request)
+            roots = sum(s for s, parent in zip(survival, parents_of(proposal.draft), strict=True) if parent == ROOT)
             first_is_right = max(first_is_right, min(roots, 1.0))
             expected = max(expected, sum(survival))
         return own * (1 - first_is_right) + max(0.0, own - expected) * first_is_right
-
-
-def right_tokens(draft: Draft, survival: Sequence[float], tokens: Sequence[int]) -> float:
-    """How many draft tokens along one path were right. What lies behind the last known token counts as estimated."""
-    node, depth = match(draft, tokens)
-    if depth < len(tokens) or node == ROOT or not survival[node]:
-        return depth
-    below = {node}
-    beyond = 0.0
-    for child, parent in enumerate(parents_of(draft)):
-        if parent in below:
-            below.add(child)
-            beyond += survival[child] / survival[node]
-    return depth + beyond

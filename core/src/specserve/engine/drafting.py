@@ -8,21 +8,23 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, cast
 
-from specserve.engine.competing import Competition, Proposal
+from specserve.engine.competing import Competition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
+    from specserve.engine.proposals import Proposal
     from specserve.guards.drafter import GuardedDrafter
     from specserve.protocols import DraftPlanner, PausingPlanner, SurvivalEstimates, TargetCosts
     from specserve.types import ForwardOutput, Verdict
 
 
-def turn(guard: GuardedDrafter) -> tuple[bool, float]:
-    """The cheapest first, after all that read the logits: the passes of another may overwrite these."""
-    return not guard.reads_logits, guard.seconds_per_draft
+def turn(guard: GuardedDrafter) -> tuple[bool, bool, float]:
+    """The cheapest first, after those that know what must come and all that read the logits: the passes of another may
+    overwrite these."""
+    return not guard.is_certain, not guard.reads_logits, guard.seconds_per_draft
 
 
 class NoDraft:

@@ -11,11 +11,11 @@ import logging
 import time
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
-from specserve.batch.drafts import shallow
+from specserve.batch.drafts import continued, shallow
 from specserve.faults import FAULTS, full_summary, reason_of
 from specserve.guards.draft_checks import DraftFault, check_draft
 from specserve.protocols import DrafterNeeds
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import Drafter
+    from specserve.protocols import ContinuingDrafter, Drafter
     from specserve.types import Draft, ForwardOutput, Verdict
 
 logger = logging.getLogger(__name__)
@@ -75,6 +75,10 @@ class GuardedDrafter:
         self.hears_every_step = drafter.needs != DrafterNeeds()
         """A drafter that states needs reads the rows of every step; others are called only when a draft is wanted."""
         self.reads_logits = drafter.needs.logits
+        self.is_certain = getattr(drafter, "is_certain", False) is True
+        """Draft tokens with survival 1 that lead its drafts must come."""
+        self.continues = hasattr(drafter, "propose_behind")
+        """Whether it can go on from the end of tokens that are certain."""
         self.num_faults = self.faults_in_a_row = 0
         self.enabled = True
         self.seconds = 0.0
@@ -94,9 +98,15 @@ class GuardedDrafter:
         self.call(lambda: self.drafter.stop(request))
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self,
+        batch: Batch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
+        certain: Sequence[Sequence[int]] = (),
     ) -> list[Draft | None]:
-        """One valid draft or None per span."""
+        """One valid draft or None per span. Where tokens are certain to come, for a drafter that `continues`: the draft
+        begins with these, which its limit does not count."""
         wanted = sum(limit > 0 for limit in limits)
         if not wanted:
             self.hear(batch, output, verdict)
@@ -105,7 +115,7 @@ class GuardedDrafter:
         if not self.enabled:
             return [None] * len(limits)
         began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
-        valid = self.valid_drafts(batch, output, verdict, limits)
+        valid = self.valid_drafts(batch, output, verdict, limits, certain)
         recording = self.metrics.graph_recording_seconds - recording
         self.seconds = time.perf_counter() - began - recording
         self.pass_seconds = self.call(self.told_pass_seconds) or 0.0
@@ -129,42 +139,62 @@ class GuardedDrafter:
             self.seconds = time.perf_counter() - began
 
     def valid_drafts(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self,
+        batch: Batch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
+        certain: Sequence[Sequence[int]] = (),
     ) -> list[Draft | None]:
         valid: list[Draft | None] = [None] * len(limits)
         faults = self.num_faults
-        for i, draft in enumerate(self.call(partial(self.proposals, batch, output, verdict, limits)) or ()):
+        for i, draft in enumerate(self.call(partial(self.proposals, batch, output, verdict, limits, certain)) or ()):
             if draft is None:
                 continue
             try:  # limits[i] cannot have changed: the drafter was given a copy
-                valid[i] = self.normal_form(batch.spans[i].request, draft, limits[i])
+                ahead = certain[i] if certain else ()
+                valid[i] = self.normal_form(batch.spans[i].request, draft, limits[i], ahead)
             except FAULTS as error:
                 self.count(error)
         self.end_step(faults)
         return valid
 
     def proposals(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self,
+        batch: Batch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
+        certain: Sequence[Sequence[int]],
     ) -> list[Draft | None]:
         """What the drafter proposes, as a list of the right length."""
-        proposed = list(self.drafter.propose(batch, output, verdict, list(limits)))
+        if certain:
+            drafter = cast("ContinuingDrafter", self.drafter)
+            proposed = [*drafter.propose_behind(batch, output, verdict, list(limits), [*certain])]
+        else:
+            proposed = [*self.drafter.propose(batch, output, verdict, list(limits))]
         if len(proposed) != len(limits):
             detail = f"{len(proposed)} for {len(limits)} spans; propose returns a Draft or None for each of batch.spans"
             raise DraftFault("wrong number of drafts", detail)
         return proposed
 
-    def normal_form(self, request: Request, draft: Draft, limit: int) -> Draft | None:
-        """The draft in normal form, without draft tokens beyond the request's end; its last is the bonus.
+    def normal_form(self, request: Request, draft: Draft, limit: int, certain: Sequence[int]) -> Draft | None:
+        """The draft in normal form, behind the tokens that are certain, and without draft tokens beyond the request's
+        end; its last is the bonus.
 
         `source` is the drafter's name, whatever it states: faults, metrics and responses tell drafters apart by it.
         """
         valid = check_draft(draft, limit, self.vocab_size)
+        if valid is not None and certain:
+            valid = continued(certain, valid)
         if valid is not None:
             valid = shallow(valid, request.max_depth)
         if valid is not None:
             valid = self.cut(valid)
         if valid is not None and request.processors:
             valid = cut_by_processors(valid, request, self.vocab_size)
+        if valid is not None and len(valid.tokens) <= len(certain):
+            return None  # what is certain is somebody else's draft
         if valid is None or valid.source == self.name:
             return valid
         return msgspec.structs.replace(valid, source=self.name)

@@ -48,6 +48,8 @@ from specserve.protocols.sampling import (
 )
 from specserve.protocols.serving import Metric, Observer, OutputObserver, ResolvedModel, TextStream, Tokenizer
 from specserve.protocols.speculation import (
+    CertainDrafter,
+    ContinuingDrafter,
     CostLearner,
     CostSharer,
     CostTable,
@@ -77,7 +79,9 @@ __all__ = [
     "AttentionFactory",
     "AttentionNeeds",
     "AttentionSpec",
+    "CertainDrafter",
     "ChainPass",
+    "ContinuingDrafter",
     "CostLearner",
     "CostSharer",
     "CostTable",

@@ -69,6 +69,29 @@ class ModelDrafter(Drafter, Protocol):
         ...
 
 
+class CertainDrafter(Drafter, Protocol):
+    """A drafter that knows what must come, such as text about which a grammar leaves no choice. It is asked first."""
+
+    is_certain: bool
+    """Draft tokens with survival 1.0 that lead its draft are the only ones that can come."""
+
+
+class ContinuingDrafter(Drafter, Protocol):
+    """A drafter that can go on from the end of tokens that are certain."""
+
+    def propose_behind(
+        self,
+        batch: Batch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
+        certain: Sequence[Sequence[int]],
+    ) -> Sequence[Draft | None]:
+        """`propose`, where `certain[i]` will come next in span i, whatever the model says: the draft is of what follows
+        these tokens, and `limits[i]` does not count them. Called instead of `propose` where any are certain."""
+        ...
+
+
 class PassTimer(Drafter, Protocol):
     """A drafter whose drafts grow by one token per pass, and that tells what a pass takes."""
 

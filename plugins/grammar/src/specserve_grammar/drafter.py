@@ -28,6 +28,7 @@ TAIL = 0.6
 class GrammarDrafter:
     name = "grammar"
     needs = DrafterNeeds()
+    is_certain = True
 
     def __init__(self, tokenizer: LLTokenizer, most: int) -> None:
         self.tokenizer, self.most = tokenizer, most

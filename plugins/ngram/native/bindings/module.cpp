@@ -1,10 +1,12 @@
 // The Python module: buffers of integers in, tuples out, the GIL released in between.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -84,23 +86,40 @@ nb::object draft_object(const std::vector<DraftNode>& nodes) {
     return nb::make_tuple(tokens, parents, survival);
 }
 
-nb::list step(Index& index, const Buffer<int64_t>& handles, const Buffer<int32_t>& tokens,
-              const Buffer<int32_t>& counts, const Buffer<int32_t>& limits) {
-    size_t num_requests = handles.size(), total = 0;
-    if (counts.size() != num_requests || limits.size() != num_requests) {
-        throw std::invalid_argument("handles, counts and limits must have one length");
-    }
+// Tokens of each request, one request after the other: as many counts as requests, which add up to the tokens.
+void check_counts(const char* name, const Buffer<int32_t>& tokens, const Buffer<int32_t>& counts, size_t num_requests) {
+    std::string text = name;
+    if (counts.size() != num_requests) throw std::invalid_argument("handles and " + text + " must have one length");
+    size_t total = 0;
     for (size_t i = 0; i < num_requests; ++i) {
-        if (counts.data()[i] < 0 || limits.data()[i] < 0)
-            throw std::invalid_argument("counts and limits are not negative");
+        if (counts.data()[i] < 0) throw std::invalid_argument(text + " are not negative");
         total += static_cast<size_t>(counts.data()[i]);
     }
-    if (total != tokens.size()) throw std::invalid_argument("counts must add up to the number of tokens");
+    if (total != tokens.size()) throw std::invalid_argument(text + " must add up to the number of tokens");
     check_token_ids(tokens);
+}
+
+nb::list step(Index& index, const Buffer<int64_t>& handles, const Buffer<int32_t>& tokens,
+              const Buffer<int32_t>& counts, const Buffer<int32_t>& limits,
+              const std::optional<Buffer<int32_t>>& certain, const std::optional<Buffer<int32_t>>& certain_counts) {
+    size_t num_requests = handles.size();
+    check_counts("counts", tokens, counts, num_requests);
+    if (limits.size() != num_requests) throw std::invalid_argument("handles and limits must have one length");
+    for (size_t i = 0; i < num_requests; ++i) {
+        if (limits.data()[i] < 0) throw std::invalid_argument("limits are not negative");
+    }
+    if (certain.has_value() != certain_counts.has_value()) {
+        throw std::invalid_argument("certain and certain_counts come together");
+    }
+    CertainTokens ahead;
+    if (certain.has_value()) {
+        check_counts("certain_counts", *certain, *certain_counts, num_requests);
+        ahead = {certain->data(), certain_counts->data()};
+    }
     std::vector<std::vector<DraftNode>> drafts;
     {
         nb::gil_scoped_release release;
-        index.step(handles.data(), counts.data(), limits.data(), num_requests, tokens.data(), drafts);
+        index.step(handles.data(), counts.data(), limits.data(), num_requests, tokens.data(), drafts, ahead);
     }
     nb::list result;
     for (const auto& draft : drafts) result.append(draft_object(draft));
@@ -163,7 +182,8 @@ NB_MODULE(_native, m) {
                 return index.start(name_space, prompt.data(), prompt.size());
             },
             nb::arg("namespace"), nb::arg("prompt"))
-        .def("step", &step, nb::arg("handles"), nb::arg("tokens"), nb::arg("counts"), nb::arg("limits"))
+        .def("step", &step, nb::arg("handles"), nb::arg("tokens"), nb::arg("counts"), nb::arg("limits"),
+             nb::arg("certain") = nb::none(), nb::arg("certain_counts") = nb::none())
         .def(
             "stop",
             [](Index& index, Handle handle, const Buffer<int32_t>& tokens) {

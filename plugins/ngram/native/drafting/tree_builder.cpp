@@ -51,8 +51,7 @@ void TreeBuilder::build(const Position& position, const Predictor& predictor, co
     found_.clear();
     nodes_.clear();
     matches_.assign(position.matches, position.matches + position.num_sources);
-    Token newest = position.text->empty() ? -1 : position.text->back();
-    nodes_.push_back({0, newest, 0, 1.0, 1.0, (1u << position.num_sources) - 1, *position.alignment});
+    nodes_.push_back({0, position.newest, 0, 1.0, 1.0, (1u << position.num_sources) - 1, *position.alignment});
     if (limit > 0) expand(0, predictor, options);
     while (!heap_.empty() && found_.size() < limit) {
         std::pop_heap(heap_.begin(), heap_.end());

@@ -46,7 +46,8 @@ struct Position {
     uint32_t num_sources;
     const Match* matches;  // one per source
     const Alignment* alignment;
-    const Text* text;
+    const Text* text;  // of the request, without what is only expected to come
+    Token newest;      // the token before the draft; -1: none
 };
 
 // Bounds of the search.

@@ -47,7 +47,7 @@ bool Index::add_pending(Request& request, size_t& budget) {
 }
 
 void Index::step(const Handle* handles, const int32_t* counts, const int32_t* limits, size_t num_requests,
-                 const Token* tokens, std::vector<std::vector<DraftNode>>& drafts) {
+                 const Token* tokens, std::vector<std::vector<DraftNode>>& drafts, CertainTokens certain) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::vector<Request*> requests = find_all(handles, num_requests);
     size_t num_drafts = num_requests - static_cast<size_t>(std::count(limits, limits + num_requests, 0));
@@ -61,11 +61,14 @@ void Index::step(const Handle* handles, const int32_t* counts, const int32_t* li
         if (i + 2 < num_requests) requests[i + 2]->prefetch();
         if (i + 1 < num_requests) requests[i + 1]->prefetch_matches();
         drafts[i].clear();
+        const Token* certain_tokens = certain.tokens;
+        size_t num_certain = certain.counts == nullptr ? 0 : static_cast<size_t>(certain.counts[i]);
+        certain.tokens += num_certain;
         bool is_complete = commit(*requests[i], tokens, counts[i], budget);
         tokens += counts[i];
         if (!is_complete || limits[i] == 0) continue;
         requests[i]->update_calibration();
-        jobs.push_back({requests[i], static_cast<uint32_t>(limits[i]), &drafts[i]});
+        jobs.push_back({requests[i], static_cast<uint32_t>(limits[i]), &drafts[i], certain_tokens, num_certain});
     }
     for (const DraftJob& job : jobs) job.request->update_sources();
     build(jobs, worker);
@@ -126,7 +129,8 @@ void Index::build_block(const std::vector<DraftJob>& jobs, size_t begin, size_t 
     for (size_t i = begin; i < end; ++i) {
         if (i + 2 < end) jobs[i + 2].request->prefetch();
         if (i + 1 < end) jobs[i + 1].request->prefetch_matches();
-        jobs[i].request->draft(builder, jobs[i].limit, *jobs[i].draft);
+        const DraftJob& job = jobs[i];
+        job.request->draft(builder, job.limit, *job.draft, job.certain, job.num_certain);
     }
 }
 

@@ -18,6 +18,12 @@ namespace ngram {
 
 using Handle = int64_t;
 
+// Tokens that are certain to come next, one request after the other: the drafts begin behind them. All null: none.
+struct CertainTokens {
+    const Token* tokens = nullptr;
+    const int32_t* counts = nullptr;
+};
+
 struct Stats {
     uint64_t tokens, bytes, generations, evicted_generations, requests, corpora, corpus_tokens;
 };
@@ -36,7 +42,7 @@ class Index {
     // most limits[i] nodes. All requests commit, in order, before the first draft is built. Throws before anything is
     // changed: std::out_of_range for an unknown handle, std::invalid_argument for one that comes twice.
     void step(const Handle* handles, const int32_t* counts, const int32_t* limits, size_t num_requests,
-              const Token* tokens, std::vector<std::vector<DraftNode>>& drafts);
+              const Token* tokens, std::vector<std::vector<DraftNode>>& drafts, CertainTokens certain = {});
     // Commits the last tokens of a request and forgets the handle.
     void stop(Handle handle, const Token* tokens, size_t count);
 
@@ -55,6 +61,8 @@ class Index {
         Request* request;
         uint32_t limit;
         std::vector<DraftNode>* draft;
+        const Token* certain;
+        size_t num_certain;
     };
 
     std::vector<Request*> find_all(const Handle* handles, size_t num_requests);

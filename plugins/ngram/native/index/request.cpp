@@ -104,9 +104,14 @@ void Request::update_predictor(Token token) {
     alignment_.update_hit_rate(is_predicted);
 }
 
-// Finds the token among the children of the deepest accepted node.
+// Finds the token among the children of the deepest accepted node. Where one that was certain did not come, nothing of
+// the draft was tried.
 void Request::follow_draft(Token token) {
     if (left_draft_) return;
+    if (num_certain_came_ < certain_.size()) {
+        if (certain_[num_certain_came_++] == token) return;
+        drafted_.clear();
+    }
     for (size_t i = static_cast<size_t>(deepest_accepted_ + 1); i < drafted_.size(); ++i) {
         if (drafted_[i].parent == deepest_accepted_ && drafted_[i].token == token) {
             accepted_[i] = true;
@@ -132,10 +137,27 @@ void Request::update_calibration() {
     }
 }
 
-void Request::draft(TreeBuilder& builder, uint32_t limit, std::vector<DraftNode>& nodes) {
+void Request::draft(TreeBuilder& builder, uint32_t limit, std::vector<DraftNode>& nodes, const Token* certain,
+                    size_t num_certain) {
     if (generation_ != nullptr) matches_[1] = after_splits(generation_->automaton, matches_[1]);
-    builder.build({sources_.data(), static_cast<uint32_t>(sources_.size()), matches_.data(), &alignment_, &text_},
-                  predictor_, settings_.draft, limit, nodes);
+    Position position{sources_.data(), static_cast<uint32_t>(sources_.size()), matches_.data(), &alignment_,
+                      &text_,          text_.empty() ? -1 : text_.back()};
+    Alignment alignment = alignment_;
+    std::vector<Match> matches;
+    if (num_certain > 0) {
+        matches = matches_;
+        for (size_t i = 0; i < num_certain; ++i) {
+            for (size_t s = 0; s < sources_.size(); ++s) {
+                matches[s] = advance(*sources_[s].automaton, matches[s], certain[i]);
+            }
+            alignment.advance(text_, std::exchange(position.newest, certain[i]), certain[i]);
+        }
+        position.matches = matches.data();
+        position.alignment = &alignment;
+    }
+    builder.build(position, predictor_, settings_.draft, limit, nodes);
+    certain_.assign(certain, certain + num_certain);
+    num_certain_came_ = 0;
     drafted_ = nodes;
     drafted_hit_rate_ = alignment_.hit_rate();
     accepted_.assign(nodes.size(), false);

@@ -46,8 +46,10 @@ class Request {
     // Finds the generations and corpora that were added since. May begin a generation and so evict an old one, which
     // other requests may still read until the next token is added.
     void update_sources();
-    // Only reads what requests share: drafts of several requests may be built at the same time.
-    void draft(TreeBuilder& builder, uint32_t limit, std::vector<DraftNode>& nodes);
+    // A draft that begins behind `num_certain` tokens, which are certain to come next. Only reads what requests share:
+    // drafts of several requests may be built at the same time.
+    void draft(TreeBuilder& builder, uint32_t limit, std::vector<DraftNode>& nodes, const Token* certain,
+               size_t num_certain);
 
     // No token follows.
     void release() { shared_text_.release(std::move(namespace_)); }
@@ -88,6 +90,8 @@ class Request {
 
     Predictor predictor_;
     Calibration calibration_;
+    Text certain_;                    // the tokens behind which the last draft began,
+    size_t num_certain_came_ = 0;     // and how many of them have come
     std::vector<DraftNode> drafted_;  // the last draft, with survival estimates before calibration
     std::vector<bool> accepted_, undecided_;
     uint32_t drafted_hit_rate_ = 0;

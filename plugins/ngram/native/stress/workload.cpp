@@ -86,8 +86,8 @@ void Batch::start(const std::string& name_space, Text text) {
 
 void Batch::step() {
     std::vector<Handle> handles;
-    std::vector<int32_t> counts, limits;
-    Text tokens;
+    std::vector<int32_t> counts, limits, certain_counts;
+    Text tokens, certain;
     for (Running& r : requests_) {
         auto count = static_cast<int32_t>(std::min<size_t>(below(random_, 5), r.text.size() - r.num_sent));
         handles.push_back(r.handle);
@@ -95,8 +95,12 @@ void Batch::step() {
         limits.push_back(static_cast<int32_t>(below(random_, kMaxLimit + 1)));
         tokens.insert(tokens.end(), r.text.begin() + r.num_sent, r.text.begin() + r.num_sent + count);
         r.num_sent += count;
+        auto ahead = static_cast<int32_t>(std::min<size_t>(below(random_, 3), r.text.size() - r.num_sent));
+        certain_counts.push_back(ahead);
+        certain.insert(certain.end(), r.text.begin() + r.num_sent, r.text.begin() + r.num_sent + ahead);
     }
-    index_.step(handles.data(), counts.data(), limits.data(), handles.size(), tokens.data(), drafts_);
+    index_.step(handles.data(), counts.data(), limits.data(), handles.size(), tokens.data(), drafts_,
+                {certain.data(), certain_counts.data()});
     for (size_t i = 0; i < drafts_.size(); ++i) {
         check_draft(drafts_[i], limits[i]);
         num_nodes_ += drafts_[i].size();

@@ -40,12 +40,20 @@ class Index:
         """Start a request; prompt: array("i"). Returns its handle."""
 
     def step(
-        self, handles: array[int], tokens: array[int], counts: array[int], limits: array[int]
+        self,
+        handles: array[int],
+        tokens: array[int],
+        counts: array[int],
+        limits: array[int],
+        certain: array[int] | None = None,
+        certain_counts: array[int] | None = None,
     ) -> list[tuple[tuple[int, ...], tuple[int, ...] | None, tuple[float, ...]] | None]:
         """Commit counts[i] tokens of request i, which lie in `tokens` one request after the other, and draft at most
         limits[i] nodes for it. handles: array("q"), the others array("i"). A draft is (tokens, parents, survival), with
         parents None for a chain; None if there is nothing to draft. All requests commit before the first draft is
-        built. An error, such as a handle that is unknown or comes twice, is raised before anything is changed."""
+        built. `certain`, likewise with `certain_counts`: tokens that are certain to come next; the draft is of what
+        follows them. An error, such as a handle that is unknown or comes twice, is raised before anything is
+        changed."""
 
     def stop(self, handle: int, tokens: array[int]) -> None:
         """Commit the last tokens of a request, array("i"), and forget its handle."""

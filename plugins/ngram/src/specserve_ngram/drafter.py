@@ -47,9 +47,20 @@ class NgramDrafter:
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
+        return self.propose_behind(batch, output, verdict, limits, ())
+
+    def propose_behind(
+        self,
+        batch: Batch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
+        certain: Sequence[Sequence[int]],
+    ) -> list[Draft | None]:
         """`num_tokens` grows once the index has the tokens: after a step that fails the next one sends them again."""
         drafts: list[Draft | None] = [None] * len(limits)
         handles, tokens, counts, bounds = array("q"), array("i"), array("i"), array("i")
+        ahead, num_ahead = array("i"), array("i")
         stepped: list[tuple[int, IndexedRequest, int]] = []
         maximum = self.max_draft_tokens
         for i, limit in enumerate(limits):
@@ -65,9 +76,13 @@ class NgramDrafter:
             counts.append(len(new))
             bounds.append(limit if maximum is None or limit < maximum else maximum)
             stepped.append((i, indexed, len(new)))
+            if certain:
+                ahead.extend(certain[i])
+                num_ahead.append(len(certain[i]))
         if not stepped:
             return drafts
-        proposals = self.index.step(handles, tokens, counts, bounds)
+        behind = (ahead, num_ahead) if certain else ()
+        proposals = self.index.step(handles, tokens, counts, bounds, *behind)
         for (i, indexed, count), proposal in zip(stepped, proposals, strict=True):
             indexed.num_tokens += count
             if proposal is not None:
