@@ -36,6 +36,7 @@ def table_of(said: str) -> str:
     return said[said.index("= conformance =") :]
 
 
-def counts_of(table: str) -> list[int]:
-    """Accepted draft tokens of each case."""
-    return [int(accepted) for accepted in re.findall(r"(\d+) of \d+ draft tokens of ", table)]
+def counts_of(table: str, plugin: str = "") -> list[int]:
+    """Accepted draft tokens of each case; `plugin`: of those of one plugin."""
+    lines = [line for line in table.splitlines() if not plugin or re.match(rf"\w+ +{plugin}: ", line)]
+    return [int(accepted) for accepted in re.findall(r"(\d+) of \d+ draft tokens of ", "\n".join(lines))]

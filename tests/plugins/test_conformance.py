@@ -30,17 +30,25 @@ MISTAKEN = PROCESSOR.replace("return logits", "logits[7] += 50.0 * len(path)\n  
 """What it does to a row depends on how many of the tokens before it are drafts."""
 
 
-@pytest.mark.parametrize("plugin", OWN)
-def test_our_own_plugins_pass(plugin, tmp_path, toy_model):
-    report = tmp_path / "report.json"
+@pytest.fixture(scope="module")
+def own_report(tmp_path_factory, toy_model):
+    """All in one run, which decodes without drafts once for all of them; what it said, and its report."""
+    folder = tmp_path_factory.mktemp("own")
+    report = folder / "report.json"
     settings = (f"eagle.model={toy_model}", "eagle.steps=3")
-    code, said = run_kit(tmp_path, plugin, settings=settings, report=report)
+    code, said = run_kit(folder, *OWN, settings=settings, report=report)
     assert code == 0, said
+    return said, report
+
+
+@pytest.mark.parametrize("plugin", OWN)
+def test_our_own_plugins_pass(plugin, own_report):
+    said, report = own_report
     found = outcomes(report, plugin)
     assert found == outcomes(PUBLISHED, plugin), "make proofs"
     whats = {*SETTINGS, *(f"with {other}" for other in OWN if other not in (plugin, "cpu")), *STRESS}
     assert found.keys() == whats
-    counts = counts_of(table_of(said))
+    counts = counts_of(table_of(said), plugin)
     assert len(counts) >= len(SETTINGS) - 1
     assert min(counts) > 10
 

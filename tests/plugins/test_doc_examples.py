@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import msgspec
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from doc_examples import PAGES, features_of, files_of
+from type_checks import check_types
 
 from specserve.config import EngineConfig, ServerConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
@@ -76,14 +76,12 @@ def test_every_hook_has_an_example():
     assert {hook for heading in headings for hook in re.findall(r"`(\w+)`", heading)} | ELSEWHERE == {*HOOK_ARGUMENTS}
 
 
-def test_they_are_well_typed(tmp_path):
+def test_they_are_well_typed(tmp_path, tmp_path_factory):
     for path, code in EXAMPLES.items():
         (tmp_path / path).parent.mkdir()
         (tmp_path / path).write_text(code)
         (tmp_path / path).with_name("__init__.py").touch()
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *EXAMPLES]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    check_types(EXAMPLES, tmp_path, tmp_path_factory)
 
 
 @pytest.mark.parametrize("default_plugins", [False, True], ids=["torch", "native"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import subprocess
-import sys
 from collections import defaultdict
 
 import pytest
@@ -13,6 +11,7 @@ import torch
 from conformance_runs import counts_of, run_kit, table_of
 from doc_examples import install_page
 from transformers import AutoModelForCausalLM
+from type_checks import check_types
 
 from specserve.cli import main
 from specserve.testing.engines import make_engine, run_requests, verify_everything, watch
@@ -172,9 +171,7 @@ def test_check_load_says_ok(installed, site, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "ok."
 
 
-def test_it_is_well_typed(tmp_path):
+def test_it_is_well_typed(tmp_path, tmp_path_factory):
     files = install_page(tmp_path, PAGE)
     sources = [path for path in files if path.endswith(".py")]
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), *sources]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    check_types(sources, tmp_path, tmp_path_factory)

@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.testing.conformance.cases import Case, Options
+    from specserve.testing.conformance.cases import Case, Options, References
 
 MOST = 160
 """Characters of a reason in the table; the whole one is in the test's report."""
@@ -86,12 +86,19 @@ def find_cases(names: list[str]) -> list[Case]:
         raise pytest.UsageError(str(error)) from None
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def plugin_options(request: pytest.FixtureRequest) -> Options:
     """What `--specserve-set` gives."""
     from specserve.plugins.settings import parse_settings
 
     return parse_settings(request.config.getoption("--specserve-set"))
+
+
+@pytest.fixture(scope="session")
+def references(toy_model: Path, plugin_options: Options) -> References:
+    from specserve.testing.conformance.cases import References
+
+    return References(toy_model, plugin_options)
 
 
 @pytest.fixture

@@ -112,7 +112,23 @@ def features_of(name: str) -> tuple[str, ...]:
     return load_declaration(discovery.discover()[name], EngineConfig(plugins=(name,))).features
 
 
-def compare(case: Case, model: Path, options: Options) -> Compared:
+class References:
+    """Runs without drafts. Many cases compare with the same one, which is made once."""
+
+    def __init__(self, model: Path, options: Options) -> None:
+        self.model, self.options = model, options
+        self.runs: dict[tuple[object, ...], tuple[Run, Run]] = {}
+
+    def run(self, plugins: tuple[str, ...], settings: Settings, requests: Sequence[GenerateRequest]) -> tuple[Run, Run]:
+        """Of an engine with these plugins. Raises ConfigError where start-up refuses."""
+        key = (plugins, *sorted(settings.items()), *(request.request_id for request in requests))
+        if key not in self.runs:
+            engine = build(self.model, plugins, self.options, {}, settings)
+            self.runs[key] = serve(engine, plugins, without_drafts(requests))
+        return self.runs[key]
+
+
+def compare(case: Case, model: Path, options: Options, references: References) -> Compared:
     """Where no plugin of the case drafts, noise does: chains and trees that are often wrong. Raises ConfigError where
     start-up refuses."""
     features = {name: features_of(name) for name in case.plugins}
@@ -121,7 +137,7 @@ def compare(case: Case, model: Path, options: Options) -> Compared:
     needed = tuple(name for name in case.plugins if name not in drafters or DECIDES in features[name])
     whole = build(model, case.plugins, options, {}, case.settings)
     requests = requests_for(whole)
-    plain = serve(build(model, needed, options, {}, case.settings), needed, without_drafts(requests))
+    plain = references.run(needed, case.settings, requests)
     if drafters:
         return Compared(plain, serve(whole, case.plugins, requests), " and ".join(drafters))
     noise = NoisyDrafter(plain[0].tokens(), p=0.7, max_width=6, vocab_size=TOY_VOCAB)

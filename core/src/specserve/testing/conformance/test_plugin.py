@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from specserve.metrics import EngineMetrics
-    from specserve.testing.conformance.cases import Options
+    from specserve.testing.conformance.cases import Options, References
 
 
 def test_drafts_change_nothing(
-    case: Case, toy_model: Path, plugin_options: Options, note: Callable[[str], None]
+    case: Case, toy_model: Path, plugin_options: Options, references: References, note: Callable[[str], None]
 ) -> None:
     try:
-        compared = compare(case, toy_model, plugin_options)
+        compared = compare(case, toy_model, plugin_options, references)
     except ConfigError as error:
         pytest.skip(str(error))
     (plain, again), (drafted, drafted_again) = compared.plain, compared.drafted
