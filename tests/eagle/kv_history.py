@@ -1,5 +1,6 @@
 """A random history of requests: chunks, draft tokens that are partly wrong, limits that come and go, preemption,
-aborts, turns that continue earlier ones. Snapshots of the draft layers' keys and values along the way."""
+aborts, resets of the prefix cache, turns that continue earlier ones. Snapshots of the draft layers' keys and values
+along the way."""
 
 from __future__ import annotations
 
@@ -105,6 +106,7 @@ class History:
             answers,
             random.Random(seed),
         )
+        self.resets = random.Random(seed)
         self.requests: list[Request] = []
         self.snapshots: list[Snapshot] = []
 
@@ -118,6 +120,8 @@ class History:
             engine.check_integrity()
             if engine.requests and self.random.random() < 0.02:
                 engine.abort(self.random.choice(list(engine.requests)))
+            if self.resets.random() < 0.02:
+                engine.reset_prefix_cache()
             if self.random.random() < 0.4:
                 self.look()
         return self

@@ -72,6 +72,15 @@ class PoolMachine(RuleBasedStateMachine):
         assert not self.pool.idle
         self.pool.release(blocks)
 
+    @rule()
+    def drop_idle(self):
+        available = self.pool.num_available
+        self.pool.drop_idle()
+        assert not self.pool.idle
+        assert len(self.pool.free) == available
+        held = {block for blocks, _, _ in self.requests for block in blocks}
+        assert set(self.pool.hash_of) <= held, "what is known is held"
+
     @invariant()
     def blocks_are_conserved(self):
         self.pool.check_integrity([blocks for blocks, _, _ in self.requests])

@@ -49,6 +49,8 @@ class AsyncEngine:
         """By request id, of requests that have a reader."""
         self.aborting: set[str] = set()
         """Requests whose abort the step thread has yet to run."""
+        self.commands: set[asyncio.Future[None]] = set()
+        """Of `between_steps`, that the step thread has yet to run."""
         self.thread = StepThread(self.engine, self.deliver, self.die)
         self.pages = PageToucher(self.engine.parts.cache.host_areas(), lambda: self.engine.has_work)
         self.pages.start()
@@ -107,8 +109,7 @@ class AsyncEngine:
         """The request's outputs up to the one with a finish_reason. Closing the generator aborts the request
         and frees its blocks by the next step."""
         self.check(request)
-        if self.status == "dead" or not self.thread.is_alive():
-            raise EngineDeadError("the engine has stopped; restart the server")
+        self.check_alive()
         if len(self.mailboxes) >= self.config.max_num_seqs + self.config.max_waiting:
             raise QueueFullError(queue_full(self.config.max_waiting))
         if request.request_id in self.mailboxes:
@@ -145,6 +146,25 @@ class AsyncEngine:
         until = self.loop.time() + drain_seconds
         while self.mailboxes and self.thread.is_alive() and self.loop.time() < until:
             await asyncio.sleep(0.01)
+    async def reset_prefix_cache(self) -> None:
+        """Forget every cached prefix that no running request uses. Raises EngineDeadError."""
+        await self.between_steps(self.engine.reset_prefix_cache)
+
+    async def between_steps(self, action: Callable[[], object]) -> None:
+        """Run the action in the step thread, before its next step, and wait for it."""
+        self.check_alive()
+        done: asyncio.Future[None] = self.loop.create_future()
+        self.commands.add(done)
+        try:
+            self.thread.call(action, partial(finish, done))
+            await done
+        finally:
+            self.commands.discard(done)
+
+    def check_alive(self) -> None:
+        if self.status == "dead" or not self.thread.is_alive():
+            raise EngineDeadError("the engine has stopped; restart the server")
+
         self.thread.request_stop()
         await asyncio.to_thread(self.thread.join)
         await asyncio.to_thread(self.pages.stop)
@@ -172,6 +192,9 @@ class AsyncEngine:
         dead = EngineDeadError(f"the engine died: {type(error).__name__}: {error}")
         dead.__cause__ = error
         self.fail_everyone(dead)
+        for command in self.commands:
+            if not command.done():
+                command.set_exception(error)
         if not self.death.done():
             self.death.set_result(error)
 
@@ -182,3 +205,8 @@ def run_logged(action: Callable[[], object]) -> None:
         action()
     except FAULTS:
         logger.exception("what was to happen after a request's end failed")
+def finish(command: asyncio.Future[None]) -> None:
+    if not command.done():  # its caller may have left
+        command.set_result(None)
+
+

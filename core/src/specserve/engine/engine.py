@@ -136,6 +136,10 @@ class Engine:
 
     def forget(self, request: Request) -> None:
         del self.requests[request.id]
+    def reset_prefix_cache(self) -> None:
+        """Forget every cached prefix that no running request uses. Between steps only."""
+        self.scheduler.prefix_cache.reset()
+
         self.drafting.stop(request)
         if request.finish_reason != "error":
             for part in request.processor_parts:

@@ -40,6 +40,10 @@ class PrefixCache:
             self.pool.publish(request.blocks[i], request.hashes[i])
         request.num_published = full
 
+    def reset(self) -> None:
+        """Forget all blocks that no running request holds."""
+        self.pool.drop_idle()
+
     def extend_hashes(self, request: Request, count: int) -> None:
         """Hash the request's blocks up to the first `count`."""
         size, hashes = self.block_size, request.hashes

@@ -53,6 +53,10 @@ class StepThread:
         self.inbox.append(command)
         self.wake.set()
 
+    def call(self, action: Callable[[], object], done: Callable[[], object]) -> None:
+        """Have the thread run the action before its next step; `done` is called in the event loop afterwards."""
+        self.send(lambda: self.run_action(action, done))
+
     def add(self, request: GenerateRequest, mailbox: Mailbox) -> None:
         self.send(lambda: self.add_to_engine(request, mailbox))
 
@@ -97,6 +101,11 @@ class StepThread:
             self.post([self.engine.rejected(fault)])
         except FAULTS as error:
             self.post([self.engine.rejected(RequestFault(request.request_id, "its start", error))])
+
+    def run_action(self, action: Callable[[], object], done: Callable[[], object]) -> None:
+        action()
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+            self.loop.call_soon_threadsafe(done)
 
     def post(self, outputs: list[RequestOutput]) -> None:
         opened, self.opened = self.opened, []

@@ -70,6 +70,11 @@ class BlockPool:
         del self.by_hash[self.hash_of.pop(block)]
         return block
 
+    def drop_idle(self) -> None:
+        """Forget the content of all idle blocks."""
+        while self.idle:
+            self.free.append(self.evict())
+
     def match(self, hashes: Iterable[bytes]) -> list[int]:
         """The blocks of the longest known run of `hashes`, from its front; nothing is taken yet."""
         found = []
