@@ -110,19 +110,19 @@ def batch_of(*rows: tuple[str, int]) -> Any:
 def test_a_plan_has_every_row_once_and_merges_neighbours():
     loaded = {"a@1": SimpleNamespace(packed="A", rank=4), "b@1": SimpleNamespace(packed="B", rank=8)}
     rows = [("", 3), ("\0salt", 2), ("a@1", 1), ("a@1\0salt", 5), ("b@1", 1), ("a@1", 2), ("", 4)]
-    assert SegmentPlanner(loaded.get).plan(batch_of(*rows)) == LoraPlan(
+    assert SegmentPlanner(loaded.get, 8).plan(batch_of(*rows)) == LoraPlan(
         (Segment(0, 5, None), Segment(5, 11, "A"), Segment(11, 12, "B"), Segment(12, 14, "A"), Segment(14, 18, None)),
         rank=8,
     )
 
 
 def test_a_batch_of_the_base_has_no_plan():
-    assert SegmentPlanner({}.get).plan(batch_of(("", 3), ("\0salt", 2))) is None
+    assert SegmentPlanner({}.get, 8).plan(batch_of(("", 3), ("\0salt", 2))) is None
 
 
 def test_a_namespace_that_is_not_loaded_is_an_error():
     with pytest.raises(RuntimeError, match="namespace 'c@1' is no loaded adapter"):
-        SegmentPlanner({}.get).plan(batch_of(("", 3), ("c@1", 2)))
+        SegmentPlanner({}.get, 8).plan(batch_of(("", 3), ("c@1", 2)))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from specserve.errors import RequestError
-from specserve.metrics import EngineMetrics
+from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
 from specserve.plugins.host import HookResults
 from specserve.text.stop_strings import StopStringMatcher
 from specserve.types import RequestOutput, SpeculationFigures, TokenLogprobs
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from specserve.types import GenerateRequest
 
 MAX_MODEL_LEN = 256
+CACHE = CacheInfo(16, 100, "float32", True)
 
 
 @dataclass
@@ -58,6 +59,9 @@ class FakeEngine:
     model_name: str = "fake-model"
     max_model_len: int = MAX_MODEL_LEN
     output_kinds: frozenset[str] = frozenset()
+    cache_info: CacheInfo = CACHE
+    adapters: AdapterUse | None = None
+    num_resets: int = 0
     created: int = 1700000000
     status: str = "ready"
     metrics: EngineMetrics = field(default_factory=EngineMetrics)
@@ -75,6 +79,16 @@ class FakeEngine:
 
     def describe(self) -> dict[str, Any]:
         return {"model": self.model_name, "verifier": "drafter-invariant", "lossless": True}
+
+    @property
+    def num_requests(self) -> int:
+        return len(self.running)
+
+    def adapter_use(self) -> AdapterUse | None:
+        return self.adapters
+
+    async def reset_prefix_cache(self) -> None:
+        self.num_resets += 1
 
     def observer_metrics(self) -> Iterable[Metric]:
         return self.observed

@@ -1,4 +1,4 @@
-"""Models, plugins and their routes, tokenization, metrics, the OpenAPI document."""
+"""Models, plugins and their routes, tokenization, the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from prometheus_client.parser import text_string_to_metric_families
 
-from specserve.protocols import Metric, ResolvedModel
+from specserve.protocols import ResolvedModel
 from specserve.server.model_lookup import pinned_model
 
 if TYPE_CHECKING:
@@ -21,16 +20,6 @@ async def get(client: Any, path: str) -> Any:
     response = await client.get(path)
     assert response.status == 200, await response.text()
     return await response.json()
-
-
-async def samples(client: Any) -> dict[tuple[str, ...], float]:
-    response = await client.get("/metrics")
-    families = text_string_to_metric_families(await response.text())
-    return {
-        (sample.name, *(value for key, value in sorted(sample.labels.items()) if key != "model_name")): sample.value
-        for family in families
-        for sample in family.samples
-    }
 
 
 async def test_models_have_adapters_with_their_parent(connect: Any, engine: FakeEngine) -> None:
@@ -145,56 +134,3 @@ async def test_the_openapi_document_names_every_route(client: Any) -> None:
 async def test_version_and_health_are_served(client: Any) -> None:
     assert (await get(client, "/version"))["version"]
     assert await get(client, "/health") == {"status": "ready"}
-
-
-async def test_metrics_have_the_names_that_dashboards_scrape(client: Any, engine: FakeEngine) -> None:
-    numbers = engine.metrics
-    numbers.num_requests_running, numbers.kv_cache_usage, numbers.generation_tokens = 3, 0.25, 40
-    numbers.num_drafts, numbers.num_accepted_tokens = 5, 12
-    numbers.accepted_per_position[0] = 4
-    numbers.draft_tokens_by_drafter["ngram"], numbers.accepted_tokens_by_drafter["ngram"] = 20, 12
-    numbers.request_success["stop"] = 2
-    numbers.drafter_faults["ngram", "shape"] = 1
-    numbers.drafters_disabled.add("ngram")
-    numbers.graph_steps["full", ""] = 9
-    numbers.time_to_first_token.add(0.03)
-    numbers.time_to_first_token.add(500.0)
-    found = await samples(client)
-    expected = {
-        ("vllm:num_requests_running",): 3,
-        ("vllm:kv_cache_usage_perc",): 0.25,
-        ("vllm:generation_tokens_total",): 40,
-        ("vllm:spec_decode_num_drafts_total",): 5,
-        ("vllm:spec_decode_num_accepted_tokens_total",): 12,
-        ("vllm:spec_decode_num_accepted_tokens_per_pos_total", "0"): 4,
-        ("specserve_draft_tokens_total", "ngram"): 20,
-        ("specserve_accepted_draft_tokens_total", "ngram"): 12,
-        ("vllm:request_success_total", "stop"): 2,
-        ("specserve_drafter_faults_total", "ngram", "shape"): 1,
-        ("specserve_drafter_disabled", "ngram"): 1,
-        ("specserve_graph_steps_total", "full", ""): 9,
-        ("vllm:time_to_first_token_seconds_bucket", "0.05"): 1,
-        ("vllm:time_to_first_token_seconds_bucket", "+Inf"): 2,
-        ("vllm:time_to_first_token_seconds_count",): 2,
-        ("vllm:time_to_first_token_seconds_sum",): 500.03,
-    }
-    assert {key: found.get(key) for key in expected} == expected
-    for name in ("inter_token_latency", "e2e_request_latency", "request_queue_time"):
-        assert (f"vllm:{name}_seconds_count",) in found
-
-
-async def test_observers_metrics_are_exposed(client: Any, engine: FakeEngine) -> None:
-    engine.observed = [
-        Metric("adaptive_width", "Width", "gauge", 4.0, (("request", "a"),)),
-        Metric("adaptive_width", "Width", "gauge", 5.0, (("request", "b"),)),
-        Metric("adaptive_changes_total", "Changes", "counter", 7.0),
-    ]
-    found = await samples(client)
-    assert found["adaptive_width", "a"] == 4.0
-    assert found["adaptive_width", "b"] == 5.0
-    assert found["adaptive_changes_total",] == 7.0
-
-
-async def test_two_applications_share_no_registry(connect: Any, engine: FakeEngine, tokenizer: Any) -> None:
-    one, two = await connect(engine), await connect(engine)
-    assert (await samples(one)) == (await samples(two))

@@ -27,6 +27,12 @@ def add_salt(model: str, salt: str | None) -> str:
     return model if salt is None else f"{model}{NUL}{salt}"
 
 
+def adapter_name(namespace: str) -> str:
+    """The adapter that the namespace is of; empty for the base model."""
+    model = strip_salt(namespace)
+    return model.rpartition("@")[0] or model
+
+
 def strip_salt(namespace: str) -> str:
     """The model's own namespace: empty for the base model."""
     return namespace.partition(NUL)[0]

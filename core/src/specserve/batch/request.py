@@ -64,6 +64,7 @@ class Request:
     num_prompt_scored: int = 0
     """Prompt tokens whose log-probability was delivered."""
     first_scheduled: float | None = None
+    first_token: float | None = None
     last_token: float | None = None
     """When the newest token came; None before the first."""
     processors: list[ProcessorState] = field(default_factory=list)

@@ -182,6 +182,7 @@ def make_parts(c: Components) -> EngineParts:
         metrics=metrics,
         limits=limits_of(c, processors),
         max_waiting=config.max_waiting,
+        max_adapters=lora.max_adapters,
         checks=request_checks(host),
         blame=Blame([*step_roles(c.kernels, c.attention, verifier, lora), *host.roles()], host.packages()),
         check_device=torch.cuda.synchronize if config.device == "cuda" else bool,
@@ -213,6 +214,8 @@ def make_drafting(
 ) -> Drafting | NoDraft:
     cut, limit, vocab_size = cut_of(c), c.config.draft_fault_limit, c.model.vocab_size
     guards = [GuardedDrafter(d, metrics, vocab_size=vocab_size, fault_limit=limit, cut=cut) for d in c.drafters]
+    for counts in (metrics.draft_tokens_by_drafter, metrics.accepted_tokens_by_drafter):
+        counts.update(dict.fromkeys((guard.name for guard in guards), 0))
     return Drafting(guards, planner, calibration, costs) if guards else NoDraft()
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.engine.admission import queue_full
-from specserve.engine.description import describe_graphs, describe_planner
+from specserve.engine.description import adapter_use, cache_info, describe_graphs, describe_planner
 from specserve.engine.mailbox import Mailbox
 from specserve.engine.step_thread import StepThread
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.engine.assembly import Assembled
     from specserve.json_types import JsonObject
-    from specserve.metrics import EngineMetrics
+    from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
     from specserve.plugins.host import InProcessPlugin, PluginHost
     from specserve.protocols import Metric
     from specserve.text.tokenizer import HfTokenizer
@@ -89,6 +89,17 @@ class AsyncEngine:
         return self.engine.metrics
 
     @property
+    def cache_info(self) -> CacheInfo:
+        return cache_info(self.config, self.engine.parts.cache)
+
+    @property
+    def num_requests(self) -> int:
+        return len(self.mailboxes)
+
+    def adapter_use(self) -> AdapterUse | None:
+        return adapter_use(self.engine)
+
+    @property
     def lossless(self) -> bool:
         return self.engine.verifier.lossless
 
@@ -135,17 +146,6 @@ class AsyncEngine:
         else:
             run_logged(action)
 
-    async def failed(self) -> BaseException:
-        """Wait until the step loop has failed; returns the exception that ended it."""
-        return await asyncio.shield(self.death)
-
-    async def stop(self, drain_seconds: float = 0.0) -> None:
-        """Let running requests finish for so long, then end the thread. Requests that still run get an error."""
-        if self.status == "ready":
-            self.status = "draining"
-        until = self.loop.time() + drain_seconds
-        while self.mailboxes and self.thread.is_alive() and self.loop.time() < until:
-            await asyncio.sleep(0.01)
     async def reset_prefix_cache(self) -> None:
         """Forget every cached prefix that no running request uses. Raises EngineDeadError."""
         await self.between_steps(self.engine.reset_prefix_cache)
@@ -165,6 +165,17 @@ class AsyncEngine:
         if self.status == "dead" or not self.thread.is_alive():
             raise EngineDeadError("the engine has stopped; restart the server")
 
+    async def failed(self) -> BaseException:
+        """Wait until the step loop has failed; returns the exception that ended it."""
+        return await asyncio.shield(self.death)
+
+    async def stop(self, drain_seconds: float = 0.0) -> None:
+        """Let running requests finish for so long, then end the thread. Requests that still run get an error."""
+        if self.status == "ready":
+            self.status = "draining"
+        until = self.loop.time() + drain_seconds
+        while self.mailboxes and self.thread.is_alive() and self.loop.time() < until:
+            await asyncio.sleep(0.01)
         self.thread.request_stop()
         await asyncio.to_thread(self.thread.join)
         await asyncio.to_thread(self.pages.stop)
@@ -181,6 +192,9 @@ class AsyncEngine:
     def fail_everyone(self, error: EngineDeadError) -> None:
         for mailbox in self.mailboxes.values():
             mailbox.put(error)
+        for command in self.commands:
+            if not command.done():
+                command.set_exception(error)
 
     def abort(self, request_id: str) -> None:
         """Runs in the step thread."""
@@ -192,11 +206,13 @@ class AsyncEngine:
         dead = EngineDeadError(f"the engine died: {type(error).__name__}: {error}")
         dead.__cause__ = error
         self.fail_everyone(dead)
-        for command in self.commands:
-            if not command.done():
-                command.set_exception(error)
         if not self.death.done():
             self.death.set_result(error)
+
+
+def finish(command: asyncio.Future[None]) -> None:
+    if not command.done():  # its caller may have left
+        command.set_result(None)
 
 
 def run_logged(action: Callable[[], object]) -> None:
@@ -205,8 +221,3 @@ def run_logged(action: Callable[[], object]) -> None:
         action()
     except FAULTS:
         logger.exception("what was to happen after a request's end failed")
-def finish(command: asyncio.Future[None]) -> None:
-    if not command.done():  # its caller may have left
-        command.set_result(None)
-
-

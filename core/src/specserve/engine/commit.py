@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import sources_of
+from specserve.engine.request_metrics import count_end, count_tokens
 from specserve.faults import FAULTS, RequestFault
 from specserve.kv.slots import slots_of
 from specserve.types import RequestOutput
@@ -49,7 +50,7 @@ class Committer:
 
     def commit(self, batch: Batch, verdict: Verdict) -> list[RequestOutput]:
         """One output per request that got tokens or prompt log-probabilities."""
-        now = time.monotonic()
+        now, tokens_before = time.monotonic(), self.metrics.prompt_tokens_computed + self.metrics.generation_tokens
         in_place = self.move_accepted(batch, verdict)
         outputs = []
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
@@ -61,9 +62,12 @@ class Committer:
                 outputs.append(self.fail(span.request, decided.fault))
             else:
                 self.scheduler.settle(span, 0)
+                self.metrics.prompt_tokens_computed += span.known
                 if decided.prompt_logprobs:
                     span.request.num_prompt_scored += len(decided.prompt_logprobs)
                     outputs.append(RequestOutput(span.request.id, (), prompt_logprobs=decided.prompt_logprobs))
+        tokens = self.metrics.prompt_tokens_computed + self.metrics.generation_tokens
+        self.metrics.iteration_tokens.add(tokens - tokens_before)
         return outputs
 
     def append(self, span: Span, decided: SpanVerdict, now: float, in_place: bool) -> RequestOutput:
@@ -72,7 +76,9 @@ class Committer:
         request.tokens += tokens
         fault = self.commit_to_processors(request, tokens) if request.processors else None
         self.scheduler.settle(span, accepted if in_place else num_leading_in_place(decided.path))
-        self.count_tokens(request, len(tokens), now)
+        if is_first:
+            self.metrics.prompt_tokens_computed += span.known
+        count_tokens(self.metrics, request, len(tokens), now)
         if decided.prompt_logprobs:
             request.num_prompt_scored += len(decided.prompt_logprobs)
         reason = decided.finish_reason if fault is None else "error"
@@ -105,8 +111,7 @@ class Committer:
 
     def end(self, request: Request, reason: FinishReason, now: float) -> None:
         request.finish_reason = reason
-        self.metrics.request_success[reason] += 1
-        self.metrics.e2e_request_latency.add(now - request.arrival)
+        count_end(self.metrics, request, reason, now)
         self.scheduler.remove(request)
         self.on_end(request)
 
@@ -148,18 +153,6 @@ class Committer:
             self.metrics.faults.count(plugin, part, error, "; accepted guesses are computed again")
             return False
         return True
-
-    def count_tokens(self, request: Request, count: int, now: float) -> None:
-        metrics = self.metrics
-        if request.last_token is None:
-            metrics.prompt_tokens += request.prompt_len
-            metrics.time_to_first_token.add(now - request.arrival)
-            if count > 1:
-                metrics.inter_token_latency.add(0.0, count - 1)
-        else:
-            metrics.inter_token_latency.add((now - request.last_token) / count, count)
-        request.last_token = now
-        metrics.generation_tokens += count
 
     def count_speculation(self, span: Span, decided: SpanVerdict) -> None:
         request, accepted, metrics = span.request, len(decided.path), self.metrics

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.host_memory import HUGE_PAGE_SETTING, has_huge_pages
+from specserve.metrics import AdapterUse, CacheInfo
+from specserve.namespaces import adapter_name
 from specserve.plugins.loaded_plugin import BUILTIN
 
 if TYPE_CHECKING:
@@ -66,6 +68,20 @@ def describe_planner(engine: Engine) -> JsonObject:
     tell = getattr(engine.planner, "describe", None)
     told = None if tell is None else tell()
     return {} if told is None else {"planner": told}
+
+
+def cache_info(config: EngineConfig, cache: KVCache) -> CacheInfo:
+    dtype = str(cache.data.dtype).removeprefix("torch.")
+    return CacheInfo(cache.block_size, cache.num_blocks, dtype, config.prefix_cache)
+
+
+def adapter_use(engine: Engine) -> AdapterUse | None:
+    """None where no plugin serves adapters. Any thread may ask."""
+    if engine.parts.max_adapters is None:
+        return None
+    queues = engine.scheduler.running, engine.scheduler.waiting
+    running, waiting = ({adapter_name(request.namespace) for request in list(queue)} - {""} for queue in queues)
+    return AdapterUse(engine.parts.max_adapters, tuple(sorted(running)), tuple(sorted(waiting)))
 
 
 def describe_kernels(config: EngineConfig, host: PluginHost, owned: OwnedKernels) -> str:

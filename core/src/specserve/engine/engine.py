@@ -58,6 +58,8 @@ class EngineParts(NamedTuple):
     blame: Blame = Blame()
     check_device: Callable[[], object] = bool
     """Raises when the device is lost."""
+    max_adapters: int | None = None
+    """None: no plugin serves adapters. Otherwise as in `AdapterUse`."""
 
     @property
     def observers(self) -> list[Observer | OutputObserver]:
@@ -134,12 +136,12 @@ class Engine:
             self.forget(request)
             self.update_gauges()
 
-    def forget(self, request: Request) -> None:
-        del self.requests[request.id]
     def reset_prefix_cache(self) -> None:
         """Forget every cached prefix that no running request uses. Between steps only."""
         self.scheduler.prefix_cache.reset()
 
+    def forget(self, request: Request) -> None:
+        del self.requests[request.id]
         self.drafting.stop(request)
         if request.finish_reason != "error":
             for part in request.processor_parts:

@@ -66,6 +66,8 @@ class OwnedLoraPlanner(NamedTuple):
     owner: str
     planner: LoraPlanner | None
     plan: Callable[[Batch], LoraPlan | None]
+    max_adapters: int | None
+    """None without a plugin's planner."""
 
 
 def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
@@ -174,11 +176,13 @@ def make_lora_planner(config: EngineConfig, host: PluginHost) -> OwnedLoraPlanne
     """A plugin's planner, guarded; without one, no batch has a plan."""
     answer = host.single("make_lora_planner", config=config)
     if answer is None:
-        return OwnedLoraPlanner(BUILTIN, None, no_lora)
+        return OwnedLoraPlanner(BUILTIN, None, no_lora, None)
     owner, planner = answer
     check_members(owner, gave("make_lora_planner", planner), planner, "LoraPlanner", methods=("plan",))
     guarded = GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner", code=planner.plan))
-    return OwnedLoraPlanner(owner, planner, guarded.plan)
+    max_adapters = getattr(planner, "max_adapters", 0)
+    check_type(owner, "its LoRA planner's max_adapters", max_adapters, int)
+    return OwnedLoraPlanner(owner, planner, guarded.plan, max_adapters)
 
 
 def request_checks(host: PluginHost) -> list[GuardedRequestCheck]:

@@ -33,7 +33,7 @@ from specserve.protocols.draft_model import (
     TargetCosts,
 )
 from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
-from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
+from specserve.protocols.lowrank import AdapterWeights, BoundedLoraPlanner, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection, QuantisedKernels
 from specserve.protocols.quantised import QuantisedWeight
 from specserve.protocols.sampling import (
@@ -79,6 +79,7 @@ __all__ = [
     "AttentionFactory",
     "AttentionNeeds",
     "AttentionSpec",
+    "BoundedLoraPlanner",
     "CertainDrafter",
     "ChainPass",
     "ContinuingDrafter",

@@ -39,3 +39,9 @@ class LoraPlanner(Protocol):
         raise.
         """
         ...
+
+
+class BoundedLoraPlanner(LoraPlanner, Protocol):
+    """A planner that says how many adapters may be in use at once: `max_lora` in /metrics."""
+
+    max_adapters: int

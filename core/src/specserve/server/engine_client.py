@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from specserve.json_types import JsonObject, JsonValue
-    from specserve.metrics import EngineMetrics
+    from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
     from specserve.protocols import Metric, TextStream
     from specserve.types import GenerateRequest, RequestOutput
 
@@ -91,6 +91,14 @@ class EngineClient(Protocol):
         ...
 
     @property
+    def cache_info(self) -> CacheInfo: ...
+
+    @property
+    def num_requests(self) -> int:
+        """Requests that were submitted and have not ended: they run or wait."""
+        ...
+
+    @property
     def created(self) -> int:
         """When the engine was loaded, in seconds since the epoch."""
         ...
@@ -113,6 +121,14 @@ class EngineClient(Protocol):
     def describe(self) -> Mapping[str, JsonValue]: ...
 
     def observer_metrics(self) -> Iterable[Metric]: ...
+
+    def adapter_use(self) -> AdapterUse | None:
+        """None where no plugin serves adapters."""
+        ...
+
+    async def reset_prefix_cache(self) -> None:
+        """Forget every cached prefix that no running request uses."""
+        ...
 
     async def stop(self, drain_seconds: float = 0.0) -> None: ...
 

@@ -8,7 +8,8 @@ GAUGES = {
     "vllm:kv_cache_usage_perc": ("kv_cache_usage", "KV cache in use; 1 means all of it"),
 }
 COUNTERS = {
-    "vllm:prompt_tokens": ("prompt_tokens", "Prompt tokens computed"),
+    "vllm:prompt_tokens": ("prompt_tokens", "Prompt tokens, computed or cached"),
+    "vllm:prompt_tokens_cached": ("prompt_tokens_cached", "Prompt tokens that the prefix cache served"),
     "vllm:generation_tokens": ("generation_tokens", "Tokens generated"),
     "vllm:num_preemptions": ("num_preemptions", "Requests preempted and recomputed"),
     "vllm:prefix_cache_queries": ("prefix_cache_queries", "Tokens looked up in the prefix cache"),
@@ -27,4 +28,18 @@ HISTOGRAMS = {
     "vllm:inter_token_latency_seconds": ("inter_token_latency", "Between tokens of one request"),
     "vllm:e2e_request_latency_seconds": ("e2e_request_latency", "From arrival to the last token"),
     "vllm:request_queue_time_seconds": ("request_queue_time", "From arrival to the first scheduling"),
+    "vllm:request_prefill_time_seconds": ("request_prefill_time", "From the first scheduling to the first token"),
+    "vllm:request_decode_time_seconds": ("request_decode_time", "From the first token to the last one"),
+    "vllm:request_inference_time_seconds": ("request_inference_time", "From the first scheduling to the last token"),
+    "vllm:request_time_per_output_token_seconds": (
+        "request_time_per_output_token",
+        "Of a request: the mean time between its tokens",
+    ),
+    "vllm:iteration_tokens_total": ("iteration_tokens", "Of a step: prompt tokens computed and tokens generated"),
 }
+TOKEN_HISTOGRAMS = {
+    "vllm:request_prompt_tokens": ("request_prompt_tokens", "Prompt tokens of a request"),
+    "vllm:request_generation_tokens": ("request_generation_tokens", "Tokens generated for a request"),
+    "vllm:request_params_max_tokens": ("request_params_max_tokens", "The parameter max_tokens of a request"),
+}
+"""Their buckets end at the context's length."""

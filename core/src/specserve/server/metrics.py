@@ -1,122 +1,134 @@
-"""GET /metrics: the engine's metrics and those of plugins' observers, in Prometheus text.
+"""GET /metrics: the engine's metrics, those of plugins' observers and of the process, in Prometheus text or in
+OpenMetrics.
 
 Reads plain metrics when it is scraped; counts nothing itself. No global registry.
 """
 
 from __future__ import annotations
 
-from itertools import accumulate
-from typing import TYPE_CHECKING
+import time
+from functools import partial
+from typing import TYPE_CHECKING, get_args
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from specserve.metrics import SECONDS
-from specserve.server.metric_names import COUNTERS, COUNTERS_BY_DRAFTER, GAUGES, HISTOGRAMS
-from specserve.server.state import loaded_engine, served_model_name
+from specserve.server.metric_families import EngineFamilies, disabled_gauge, observer_families
+from specserve.server.metric_names import COUNTERS, COUNTERS_BY_DRAFTER, GAUGES, HISTOGRAMS, TOKEN_HISTOGRAMS
+from specserve.server.state import loaded_engine, served_model_name, state_of
+from specserve.types import FinishReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from prometheus_client.metrics_core import Metric as MetricFamily
 
-    from specserve.metrics import EngineMetrics, Histogram
-    from specserve.protocols import Metric
+    from specserve.metrics import EngineMetrics
     from specserve.server.engine_client import EngineClient
-
-MODEL = "model_name"
+    from specserve.server.group_metrics import GroupMetrics
 
 
 class EngineCollector(Collector):
     """Turns the metrics of an engine into families at each scrape."""
 
-    def __init__(self, engine: EngineClient, model: str) -> None:
-        self._engine = engine
-        self._model = model
+    def __init__(self, engine: EngineClient, groups: GroupMetrics, model: str) -> None:
+        self.engine, self.groups, self.make = engine, groups, EngineFamilies(model)
 
     def collect(self) -> Iterator[MetricFamily]:
-        metrics = self._engine.metrics
-        observer_metrics = list(self._engine.observer_metrics())  # first: its faults are counted below
+        metrics, make = self.engine.metrics, self.make
+        observer_metrics = list(self.engine.observer_metrics())  # first: its faults are counted below
         for name, (field, help) in GAUGES.items():
-            gauge = GaugeMetricFamily(name, help, labels=[MODEL])
-            gauge.add_metric([self._model], getattr(metrics, field))
-            yield gauge
+            yield make.gauge(name, help, getattr(metrics, field))
         for name, (field, help) in COUNTERS.items():
-            yield self._counter(name, help, (), [((), getattr(metrics, field))])
+            yield make.counter(name, help, (), [((), getattr(metrics, field))])
         for name, (field, help) in HISTOGRAMS.items():
-            yield self._histogram(name, help, getattr(metrics, field))
-        yield from self._labelled(metrics)
+            yield make.histogram(name, help, getattr(metrics, field))
+        yield from self.of_requests(metrics)
+        yield from self.of_speculation(metrics)
+        yield from self.of_faults(metrics)
+        yield from self.of_graphs(metrics)
+        yield from self.infos()
         yield from observer_families(observer_metrics)
 
-    def _labelled(self, metrics: EngineMetrics) -> Iterator[MetricFamily]:
+    def of_requests(self, metrics: EngineMetrics) -> Iterator[MetricFamily]:
+        make, most = self.make, self.engine.max_model_len
+        success = [((reason,), metrics.request_success[reason]) for reason in get_args(FinishReason)]
+        yield make.counter("vllm:request_success", "Requests ended, by reason", ("finished_reason",), success)
+        for name, (field, help) in TOKEN_HISTOGRAMS.items():
+            yield make.histogram(name, help, getattr(metrics, field), most)
+        longest = self.groups.max_num_generation_tokens
+        help = "Tokens generated for the longest choice of a prompt"
+        yield make.histogram("vllm:request_max_num_generation_tokens", help, longest, most)
+        yield make.histogram("vllm:request_params_n", "The parameter n, by prompt", self.groups.n)
+
+    def of_speculation(self, metrics: EngineMetrics) -> Iterator[MetricFamily]:
         # The step thread may add a key meanwhile: copy before iterating.
-        success = [((reason,), count) for reason, count in list(metrics.request_success.items())]
-        yield self._counter("vllm:request_success", "Requests ended, by reason", ("finished_reason",), success)
-        positions = [((str(depth),), count) for depth, count in sorted(metrics.accepted_per_position.copy().items())]
-        yield self._counter(
-            "vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted draft tokens by depth", ("position",), positions
-        )
+        accepted = metrics.accepted_per_position.copy()
+        positions = [((str(depth),), accepted[depth]) for depth in range(max(accepted, default=0) + 1)]
+        name, help = "vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted draft tokens by depth"
+        yield self.make.counter(name, help, ("position",), positions)
         for name, (field, help) in COUNTERS_BY_DRAFTER.items():
             counts = [((drafter,), count) for drafter, count in list(getattr(metrics, field).items())]
-            yield self._counter(name, help, ("drafter",), counts)
+            yield self.make.counter(name, help, ("drafter",), counts)
+
+    def of_faults(self, metrics: EngineMetrics) -> Iterator[MetricFamily]:
         faults = list(metrics.drafter_faults.items())
-        yield self._counter("specserve_drafter_faults", "Faults of drafters", ("drafter", "reason"), faults)
+        yield self.make.counter("specserve_drafter_faults", "Faults of drafters", ("drafter", "reason"), faults)
         drafters = [(drafter,) for drafter in sorted(metrics.drafters_disabled.copy())]
         yield disabled_gauge("specserve_drafter_disabled", ("drafter",), drafters)
         part_faults = list(metrics.faults.counts.items())
         help = "Faults of plugins' parts, and of requests"
-        yield self._counter("specserve_plugin_faults", help, ("plugin", "part", "reason"), part_faults)
+        yield self.make.counter("specserve_plugin_faults", help, ("plugin", "part", "reason"), part_faults)
         parts = sorted(metrics.faults.disabled.copy())
         yield disabled_gauge("specserve_plugin_part_disabled", ("plugin", "part"), parts)
-        by_use = ("mode", "reason")
+
+    def of_graphs(self, metrics: EngineMetrics) -> Iterator[MetricFamily]:
+        labels = ("mode", "reason")
         steps, passes = list(metrics.graph_steps.items()), list(metrics.graph_draft_passes.items())
-        yield self._counter("specserve_graph_steps", "Steps by graph mode and reason", by_use, steps)
-        yield self._counter(
-            "specserve_graph_draft_passes", "Draft model passes by graph mode and reason", by_use, passes
-        )
+        yield self.make.counter("specserve_graph_steps", "Steps by graph mode and reason", labels, steps)
+        help = "Draft model passes by graph mode and reason"
+        yield self.make.counter("specserve_graph_draft_passes", help, labels, passes)
 
-    def _counter(
-        self, name: str, help: str, labels: tuple[str, ...], samples: Iterable[tuple[tuple[str, ...], float]]
-    ) -> MetricFamily:
-        family = CounterMetricFamily(name, help, labels=[MODEL, *labels])
-        for values, count in samples:
-            family.add_metric([self._model, *values], count)
-        return family
-
-    def _histogram(self, name: str, help: str, histogram: Histogram) -> MetricFamily:
-        family = HistogramMetricFamily(name, help, labels=[MODEL])
-        bounds = [*map(str, SECONDS), "+Inf"]
-        buckets = list(zip(bounds, accumulate(histogram.counts), strict=True))
-        family.add_metric([self._model], buckets, histogram.total)
-        return family
-
-
-def disabled_gauge(name: str, labels: tuple[str, ...], disabled: Iterable[tuple[str, ...]]) -> MetricFamily:
-    gauge = GaugeMetricFamily(name, "1: switched off after faults", labels=list(labels))
-    for values in disabled:
-        gauge.add_metric(values, 1)
-    return gauge
-
-
-def observer_families(metrics: Iterable[Metric]) -> Iterator[MetricFamily]:
-    """Samples of one name are one family; its label names are those of the first sample."""
-    families: dict[str, MetricFamily] = {}
-    for metric in metrics:
-        names, values = [name for name, _ in metric.labels], [value for _, value in metric.labels]
-        family = families.get(metric.name)
-        if family is None:
-            make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
-            family = families[metric.name] = make(metric.name, metric.help, labels=names)
-        assert isinstance(family, CounterMetricFamily | GaugeMetricFamily)
-        family.add_metric(values, metric.value)
-    yield from families.values()
+    def infos(self) -> Iterator[MetricFamily]:
+        """Gauges whose labels are what they tell."""
+        cache, use = self.engine.cache_info, self.engine.adapter_use()
+        labels = {
+            "block_size": str(cache.block_size),
+            "num_gpu_blocks": str(cache.num_blocks),
+            "cache_dtype": cache.dtype,
+            "enable_prefix_caching": str(cache.prefix_cache),
+        }
+        yield self.make.gauge("vllm:cache_config_info", "The KV cache; 1", 1.0, labels)
+        if use is not None:
+            labels = {
+                "max_lora": str(use.max_adapters),
+                "running_lora_adapters": ",".join(use.running),
+                "waiting_lora_adapters": ",".join(use.waiting),
+            }
+            yield self.make.gauge("vllm:lora_requests_info", "Adapters in use, at this time", time.time(), labels)
 
 
 async def metrics(request: web.Request) -> web.Response:
     """A registry per scrape costs microseconds and shares nothing between applications."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(EngineCollector(loaded_engine(request), served_model_name(request)))
-    return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+    engine, groups = loaded_engine(request), state_of(request).groups
+    registry.register(EngineCollector(engine, groups, served_model_name(request)))
+    for of_process in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
+        registry.register(of_process)
+    encode, content_type = encoder_of(",".join(request.headers.getall("Accept", ())))
+    return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+
+def encoder_of(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """Plain text, unless the Accept header asks for OpenMetrics."""
+    try:
+        _, content_type = choose_encoder(accept)
+    except TypeError:  # a version that is no number
+        content_type = CONTENT_TYPE_PLAIN_0_0_4
+    if content_type.startswith("application/openmetrics-text"):
+        # No name needs escaping. The library's default replaces the colon of vLLM's names, which is legal.
+        return partial(openmetrics.generate_latest, escaping=openmetrics.ALLOWUTF8), openmetrics.CONTENT_TYPE_LATEST
+    return generate_latest, CONTENT_TYPE_PLAIN_0_0_4

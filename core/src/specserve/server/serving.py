@@ -19,7 +19,7 @@ from specserve.server.model_lookup import pinned_model
 from specserve.server.output_streams import stream_outputs
 from specserve.server.request_bodies import SamplingBody
 from specserve.server.sse import EventStream
-from specserve.server.state import ready_engine, served_model_name
+from specserve.server.state import ready_engine, served_model_name, state_of
 from specserve.server.usage import speculation_metrics, usage
 
 if TYPE_CHECKING:
@@ -54,12 +54,16 @@ async def serve_generation(
 
 
 async def send_response(request: web.Request, engine: EngineClient, prepared: PreparedRequest) -> web.StreamResponse:
+    groups, n = state_of(request).groups, prepared.body.num_choices
     if not prepared.body.stream:
-        return json_response(await full_response(engine, prepared))
+        body = await full_response(engine, prepared)
+        groups.count(prepared.choices, n)
+        return json_response(body)
     events = EventStream(request)
     with suppress(ConnectionResetError):  # the client has disconnected: its requests are aborted by now
         async with events:
             await stream_response(events, engine, prepared)
+    groups.count(prepared.choices, n)
     return events.response
 
 

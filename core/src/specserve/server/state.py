@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from specserve.errors import EngineDeadError
 from specserve.server.errors import UnavailableError
+from specserve.server.group_metrics import GroupMetrics
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,6 +31,7 @@ class ServerState:
     plugin_routes: PluginRoutes | None = None
     """Serves the routes that plugins add; None until the engine is loaded."""
     draining: bool = False
+    groups: GroupMetrics = field(default_factory=GroupMetrics)
 
     @property
     def status(self) -> str:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class SegmentPlanner:
-    """`specserve.protocols.LoraPlanner`. `find` gives a namespace's adapter, or None where it is not loaded."""
+    """`specserve.protocols.BoundedLoraPlanner`. `find` gives a namespace's adapter, or None where it is not loaded."""
 
-    def __init__(self, find: Callable[[str], LoadedAdapter | None]) -> None:
-        self.find = find
+    def __init__(self, find: Callable[[str], LoadedAdapter | None], max_adapters: int) -> None:
+        self.find, self.max_adapters = find, max_adapters
 
     def plan(self, batch: Batch) -> LoraPlan | None:
         """None where every row is the base model's."""

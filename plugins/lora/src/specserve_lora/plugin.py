@@ -78,7 +78,7 @@ class LoraPlugin:
 
     @hookimpl
     def make_lora_planner(self) -> SegmentPlanner:
-        return SegmentPlanner(self.store.of_namespace)
+        return SegmentPlanner(self.store.of_namespace, self.store.limits.max_loaded)
 
     @hookimpl
     def make_observer(self) -> LoraObserver:
