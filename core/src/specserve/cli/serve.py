@@ -31,7 +31,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     group = parser.add_argument_group("server")
     group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
     group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
-    group.add_argument("--api-key", help="clients must send it as a bearer token; /health needs none")
+    group.add_argument("--api-key", help="clients must send it as a bearer token; /health and /ping need none")
     group.add_argument("--served-model-name", help="the model's name in the API")
     group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
     group.add_argument("--max-body-bytes", type=int, help="maximum size of a request body")

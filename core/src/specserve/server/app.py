@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from specserve.server.info import get_model, health, models, openapi, plugins, version
+from specserve.server.info import get_model, health, load, models, openapi, plugins, version
 from specserve.server.metrics import metrics
 from specserve.server.middlewares import auth_middleware, errors_middleware, plugin_routes_middleware
+from specserve.server.operations import reset_prefix_cache
 from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
@@ -39,8 +40,11 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
     app.add_routes(
         [
             web.get("/health", health),
+            web.get("/ping", health),
+            web.post("/ping", health),
             web.get("/version", version),
             web.get("/metrics", metrics),
+            web.get("/load", load),
             web.get("/openapi.json", openapi),
             web.get("/v1/models", models),
             web.get("/v1/models/{name:.+}", get_model),
@@ -49,6 +53,7 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
             web.post("/v1/chat/completions", chat_completions),
             web.post("/tokenize", tokenize),
             web.post("/detokenize", detokenize),
+            web.post("/reset_prefix_cache", reset_prefix_cache),
         ]
     )
 

@@ -1,4 +1,4 @@
-"""The routes that describe the server: health, version, models, plugins, the OpenAPI document."""
+"""The routes that describe the server: health, load, version, models, plugins, the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 async def health(request: web.Request) -> web.Response:
     status = state_of(request).status
     return json_response({"status": status}, status=200 if status == "ready" else 503)
+
+
+async def load(request: web.Request) -> web.Response:
+    return json_response({"server_load": loaded_engine(request).num_requests})
 
 
 async def version(request: web.Request) -> web.Response:

@@ -14,7 +14,7 @@ from specserve.server.state import state_of
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-PUBLIC_PATHS = ("/health",)
+PUBLIC_PATHS = ("/health", "/ping")
 """Served without an API key."""
 
 

@@ -21,6 +21,8 @@ POST_BODIES = {
 }
 GET_SUMMARIES = {
     "/health": "200 when ready, 503 while loading, draining or dead",
+    "/ping": "As /health",
+    "/load": "How many requests run or wait",
     "/version": "The server's version",
     "/metrics": "Prometheus metrics",
     "/v1/models": "The models and adapters that are served",
@@ -28,6 +30,11 @@ GET_SUMMARIES = {
     "/v1/plugins": "Enabled plugins and the effective configuration",
     "/openapi.json": "This document",
 }
+POST_SUMMARIES = {
+    "/ping": "As /health",
+    "/reset_prefix_cache": "Forgets every cached prefix that no running request uses",
+}
+"""Of operations without a body."""
 RESPONSES = {"200": {"description": "OK"}}
 
 
@@ -36,8 +43,10 @@ def openapi_document() -> JsonObject:
     schemas, components = msgspec.json.schema_components(
         list(POST_BODIES.values()), ref_template="#/components/schemas/{name}"
     )
-    paths: JsonObject = {path: get_operation(path, summary) for path, summary in GET_SUMMARIES.items()}
+    paths: dict[str, JsonObject] = {path: get_operation(path, summary) for path, summary in GET_SUMMARIES.items()}
     paths |= {path: post_operation(schema) for path, schema in zip(POST_BODIES, schemas, strict=True)}
+    for path, summary in POST_SUMMARIES.items():
+        paths.setdefault(path, {})["post"] = {"summary": summary, "responses": RESPONSES}
     return {
         "openapi": "3.1.0",
         "info": {"title": "specserve", "version": __version__},
