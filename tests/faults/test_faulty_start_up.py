@@ -60,6 +60,13 @@ class WithoutLearn:
         return [None] * len(requests)
 
 
+class VaguePlanner:
+    max_adapters = "many"
+
+    def plan(self, batch):
+        return None
+
+
 class WithoutMetrics:
     def observe(self, batch, verdict):
         pass
@@ -91,6 +98,9 @@ class Backend:
 PARTIAL = {
     "a planner without learn": ("make_draft_planner", lambda: WithoutLearn(), "is no DraftPlanner: it lacks learn"),
     "a LoRA planner without plan": ("make_lora_planner", lambda: WithoutLearn(), "is no LoraPlanner: it lacks plan"),
+    "a LoRA planner's limit": (
+        "make_lora_planner", lambda: VaguePlanner(), "max_adapters must be a int; got str 'many'",
+    ),
     "an observer without metrics": ("make_observer", lambda: WithoutMetrics(), "is no Observer: it lacks metrics"),
     "an unknown kind": ("make_observer", lambda: Telling(Metric("a", "b", "summary", 1.0)), "none of counter, gauge"),
     "a bad name": ("make_observer", lambda: Telling(Metric("a b", "b", "gauge", 1.0)), "a name that Prometheus does"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specserve.namespaces import adapter_namespace, add_salt, is_model_namespace, strip_salt
+from specserve.namespaces import adapter_name, adapter_namespace, add_salt, is_model_namespace, strip_salt
 
 names = st.text(st.sampled_from("a@1"), min_size=1, max_size=4)
 versions = st.text(st.sampled_from("a1"), min_size=1, max_size=3)
@@ -24,6 +24,13 @@ def test_two_versions_of_adapters_have_two_namespaces(one: tuple[str, str], othe
 def test_two_salts_of_a_model_have_two_namespaces(one: tuple[str, str | None], other: tuple[str, str | None]) -> None:
     assert (add_salt(*one) == add_salt(*other)) == (one == other)
     assert strip_salt(add_salt(*one)) == one[0]
+
+
+@given(name=names, version=versions, salt=salts)
+def test_a_namespace_tells_its_adapter(name: str, version: str, salt: str | None) -> None:
+    assert adapter_name(add_salt(adapter_namespace(name, version), salt)) == name
+    assert adapter_name(add_salt("", salt)) == ""
+    assert adapter_name(add_salt("of another form", salt)) == "of another form"
 
 
 def test_the_base_model_without_a_salt_has_the_empty_namespace() -> None:
