@@ -28,6 +28,13 @@ class SpeculationParams(msgspec.Struct, frozen=True, kw_only=True):
     """At most this many draft tokens per verify step; None leaves it to the planner."""
 
 
+class Reasoning(msgspec.Struct, frozen=True):
+    """Free text that comes before the text with a form, between these marks. `begin`: "" where the prompt has it."""
+
+    begin: str
+    end: str
+
+
 class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True):
     """The form that the text of a request must have. A plugin's logits processor enforces it."""
 
@@ -35,6 +42,12 @@ class StructuredOutput(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """A JSON schema, a regular expression, a JSON list of texts, a grammar, or a structural tag in JSON; "" for
     json_object."""
+    whitespace: Literal["", "fixed", "flexible"] = ""
+    """Between the parts of JSON; "": as the plugin is set."""
+    closed_objects: bool | None = None
+    """Whether objects whose schema names properties have no others; None: as the plugin is set."""
+    reasoning: Reasoning | None = None
+    """What may come before."""
     param: str = "structured_outputs"
     """The client's name for it, in messages."""
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import msgspec
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from specserve.errors import ConfigError
@@ -40,12 +41,13 @@ class Grammars:
 
     def __init__(self, tokenizer: LLTokenizer, options: GrammarOptions) -> None:
         self.tokenizer, self.options = tokenizer, options
-        self.compiled: OrderedDict[tuple[str, str], LLMatcher] = OrderedDict()
+        self.compiled: OrderedDict[StructuredOutput, LLMatcher] = OrderedDict()
+        """By what was asked for, whatever the client called it."""
         self.lock = Lock()
 
     def matcher(self, wanted: StructuredOutput) -> LLMatcher:
         """At the start of the text. Raises RequestError where the grammar is refused."""
-        key = wanted.kind, wanted.text
+        key = key_of(wanted)
         with self.lock:
             found = self.compiled.get(key)
             if found is not None:
@@ -61,7 +63,7 @@ class Grammars:
     def check(self, wanted: StructuredOutput) -> None:
         """Compile it unless it is compiled. Raises RequestError."""
         with self.lock:
-            if (wanted.kind, wanted.text) in self.compiled:
+            if key_of(wanted) in self.compiled:
                 return
         self.matcher(wanted)
 
@@ -72,6 +74,10 @@ class Grammars:
             reason = first_line(matcher.get_error())
             refuse(wanted.param, f"the {wanted.kind} cannot be served: {reason}{hint(reason)}")
         return matcher
+
+
+def key_of(wanted: StructuredOutput) -> StructuredOutput:
+    return msgspec.structs.replace(wanted, param="")
 
 
 def hint(reason: str) -> str:

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from llguidance import LLMatcher, grammar_from
 
+from specserve.types import StructuredOutput
+from specserve_grammar.composing import behind_reasoning, composed
 from specserve_grammar.errors import refuse
 from specserve_grammar.json_schema import parse_schema
-from specserve_grammar.structural_tags import tag_grammar
+from specserve_grammar.structural_tags import read_tag, tag_rules
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
-    from specserve.types import StructuredOutput
     from specserve_grammar.options import GrammarOptions
 
 KINDS = frozenset({"json_object", "json_schema", "regex", "choice", "grammar", "structural_tag"})
@@ -31,6 +33,20 @@ def grammar_text(wanted: StructuredOutput, options: GrammarOptions, tokenizer: L
     if size > options.max_bytes:
         allowed = f"{options.max_bytes} are allowed (--set grammar.max_bytes=N)"
         refuse(wanted.param, f"the {wanted.kind} has {size} bytes; {allowed}")
+    body = body_grammar(wanted, options_for(wanted, options), tokenizer)
+    return body if wanted.reasoning is None else behind_reasoning(body, wanted.reasoning, tokenizer)
+
+
+def options_for(wanted: StructuredOutput, options: GrammarOptions) -> GrammarOptions:
+    """What a request says about JSON goes before the server's options."""
+    if wanted.whitespace:
+        options = msgspec.structs.replace(options, whitespace=wanted.whitespace)
+    if wanted.closed_objects is not None:
+        options = msgspec.structs.replace(options, closed_objects=wanted.closed_objects)
+    return options
+
+
+def body_grammar(wanted: StructuredOutput, options: GrammarOptions, tokenizer: LLTokenizer) -> str:
     if wanted.kind == "json_object":
         return json_grammar({"type": "object"}, options)
     if wanted.kind == "json_schema":
@@ -40,11 +56,20 @@ def grammar_text(wanted: StructuredOutput, options: GrammarOptions, tokenizer: L
     if wanted.kind == "choice":
         return choice_grammar(wanted, options)
     if wanted.kind == "structural_tag":
-        return tag_grammar(wanted, options, json_settings(options), tokenizer)
+        return tag_grammar(wanted, options, tokenizer)
     try:
         return grammar_from("grammar", wanted.text)
     except ValueError as error:
         refuse(wanted.param, str(error))
+
+
+def tag_grammar(wanted: StructuredOutput, options: GrammarOptions, tokenizer: LLTokenizer) -> str:
+    tag = read_tag(wanted)
+    rules = tag_rules(tag, wanted, options, json_settings(options), tokenizer)
+    if tag.answer is None:
+        return composed(rules)
+    answer = StructuredOutput(kind=tag.answer.kind, text=tag.answer.text, param=wanted.param)
+    return composed(rules, answer=body_grammar(answer, options, tokenizer))
 
 
 def json_settings(options: GrammarOptions) -> dict[str, Any]:

@@ -2,18 +2,19 @@
 
 The form is vLLM's and SGLang's: {"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}. More fields, with
 XGrammar's names: `at_least_one` (the text begins with a tag, and nothing else comes), `stop_after_first`, `separator`.
+And one of ours: with `answer` the text is tags, and nothing else, or an answer of another kind.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-from llguidance import LLMatcher
 
 from specserve_grammar.errors import refuse
 from specserve_grammar.json_schema import parse_schema
+from specserve_grammar.marks import mark_of
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -30,19 +31,26 @@ class Structure(msgspec.Struct, frozen=True):
     end: str = ""
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """As in `specserve.types.StructuredOutput`."""
+
+    kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
+    text: str = ""
+
+
 class Tag(msgspec.Struct, frozen=True):
     structures: list[Structure]
     triggers: list[str]
     at_least_one: bool = False
     stop_after_first: bool = False
     separator: str = ""
+    answer: Answer | None = None
 
 
-def tag_grammar(
-    wanted: StructuredOutput, options: GrammarOptions, settings: dict[str, Any], tokenizer: LLTokenizer
+def tag_rules(
+    tag: Tag, wanted: StructuredOutput, options: GrammarOptions, settings: dict[str, Any], tokenizer: LLTokenizer
 ) -> str:
-    """Raises RequestError."""
-    tag = read_tag(wanted)
+    """In Lark; an answer is `@answer` there. Raises RequestError."""
     numbers = range(len(tag.structures))
     lines = []
     for i, structure in zip(numbers, tag.structures, strict=True):
@@ -60,16 +68,17 @@ def tag_grammar(
             lines += [f"trigger_{i}[lazy]: TEXT {mark}", f"found_{i}: trigger_{i} {body}"]
     tags, found = (" | ".join(f"{name}_{i}" for i in numbers) for name in ("tag", "found"))
     lines += ["TEXT: /(.|\\n)*/", *start_of(tag, tags, found)]
-    return LLMatcher.grammar_from_lark("%llguidance {}\n" + "\n".join(lines))
+    return "\n".join(lines)
 
 
 def start_of(tag: Tag, tags: str, found: str) -> list[str]:
     """The rule that everything begins with."""
-    if not tag.at_least_one:
+    if tag.answer is None and not tag.at_least_one:
         return [f"start: ({found}) | TEXT" if tag.stop_after_first else f"start: ({found})* TEXT"]
+    start = "start: calls" if tag.answer is None else "start: calls | @answer"
     if tag.stop_after_first:
-        return [f"start: {tags}"]
-    return [f"start: ({tags}) more*", f"more: {' '.join(literal(tag.separator))} ({tags})"]
+        return [start, f"calls: {tags}"]
+    return [start, f"calls: ({tags}) more*", f"more: {' '.join(literal(tag.separator))} ({tags})"]
 
 
 def read_tag(wanted: StructuredOutput) -> Tag:
@@ -83,14 +92,6 @@ def read_tag(wanted: StructuredOutput) -> Tag:
     if len(tag.structures) > MAX_TAGS:
         refuse(wanted.param, f"it has {len(tag.structures)} structures; {MAX_TAGS} are allowed")
     return tag
-
-
-def mark_of(trigger: str, tokenizer: LLTokenizer) -> str:
-    """In the grammar's language: a special token by its number, since text never spells one; else a literal."""
-    ids = tokenizer.tokenize_str(trigger, parse_special=True)
-    if len(ids) == 1 and tokenizer.is_special_token(ids[0]):
-        return f"<[{ids[0]}]>"
-    return json.dumps(trigger, ensure_ascii=False)
 
 
 def literal(text: str) -> list[str]:
