@@ -67,8 +67,8 @@ def test_a_value_out_of_range_is_refused_by_name_with_what_is_allowed(param, par
     ([], "no tokens; give at least one", None),
     ([320], "between 0 and 319; got 320", None),
     ([-1], "between 0 and 319; got -1", None),
-    ([1] * 100, "it has 100 tokens; the context holds 100", "context_length_exceeded"),
-    ([1] * 80, "it has 80 tokens; the KV cache holds 80", "context_length_exceeded"),
+    ([1] * 100, "This model's maximum context length is 100 tokens. The prompt has 100", "context_length_exceeded"),
+    ([1] * 80, "length is 80 tokens, as many as the KV cache holds. The prompt has 80", "context_length_exceeded"),
 ])  # fmt: skip
 def test_a_prompt_that_cannot_be_served_is_refused_with_its_length(prompt, message, code):
     with pytest.raises(RequestError) as refusal:
@@ -100,7 +100,7 @@ def test_the_longest_prompt_of_a_context_gets_its_one_token(toy_model):
     engine = make_engine(toy_model, max_model_len=50).engine
     outcome = run_requests(engine, [toy_request("r", [1] * 49, ignore_eos=True)])
     assert (len(outcome.outputs["r"].tokens), outcome.outputs["r"].finish_reason) == (1, "length")
-    with pytest.raises(RequestError, match="the context holds 50"):
+    with pytest.raises(RequestError, match="maximum context length is 50 tokens"):
         engine.check(toy_request("r", [1] * 50))
 
 
@@ -110,7 +110,7 @@ def test_the_longest_prompt_of_a_cache_gets_its_one_token(toy_model):
     assert size < 100
     outcome = run_requests(engine, [toy_request("r", [1] * (size - 1), ignore_eos=True)])
     assert (len(outcome.outputs["r"].tokens), outcome.outputs["r"].finish_reason) == (1, "length")
-    with pytest.raises(RequestError, match=f"the KV cache holds {size}"):
+    with pytest.raises(RequestError, match=f"maximum context length is {size} tokens, as many as the KV cache"):
         engine.check(toy_request("r", [1] * size))
 
 

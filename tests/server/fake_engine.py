@@ -75,7 +75,8 @@ class FakeEngine:
 
     def check(self, request: GenerateRequest) -> None:
         if len(request.prompt_token_ids) >= self.max_model_len:
-            raise RequestError("the prompt is too long.", param="prompt", code="context_length_exceeded")
+            text = f"prompt: This model's maximum context length is {self.max_model_len} tokens."
+            raise RequestError(text, param="prompt", code="context_length_exceeded")
 
     def describe(self) -> dict[str, Any]:
         return {"model": self.model_name, "verifier": "drafter-invariant", "lossless": True}

@@ -49,23 +49,24 @@ def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
         refuse("prompt", "it has no tokens; give at least one")
     ids_in_range("prompt", prompt, limits.vocab_size)
     if len(prompt) >= limits.max_model_len:
-        refuse(
-            "prompt",
-            f"it has {len(prompt)} tokens; the context holds {limits.max_model_len}, one of them for the "
-            "answer. Shorten it or pass truncate_prompt_tokens",
-            code="context_length_exceeded",
-        )
+        too_long(len(prompt), f"{limits.max_model_len} tokens", "or have the server truncate it")
     if len(prompt) >= limits.cache_tokens:
-        refuse(
-            "prompt",
-            f"it has {len(prompt)} tokens; the KV cache holds {limits.cache_tokens}. Shorten it, or start the "
-            "server with more --kv-memory",
-            code="context_length_exceeded",
-        )
+        most = f"{limits.cache_tokens} tokens, as many as the KV cache holds"
+        too_long(len(prompt), most, "or start the server with more --kv-memory")
     check_sampling(request.params, limits)
     most = request.speculation.max_draft_tokens
     if most is not None and most < 0:
         refuse("speculation.max_draft_tokens", f"must be at least 0; got {most}")
+
+
+def too_long(count: int, most: str, advice: str) -> None:
+    """The first sentence is OpenAI's: clients look for it."""
+    refuse(
+        "prompt",
+        f"This model's maximum context length is {most}. The prompt has {count} tokens, and the answer needs one. "
+        f"Shorten the prompt, {advice}",
+        code="context_length_exceeded",
+    )
 
 
 def queue_full(max_waiting: int) -> str:
