@@ -34,8 +34,21 @@ class CallPiece:
 
 @dataclass(slots=True)
 class Parsed:
-    text: str = ""
-    calls: list[CallPiece] = field(default_factory=list)
+    """`pieces`: text and calls in their order."""
+
+    pieces: list[str | CallPiece] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(piece for piece in self.pieces if isinstance(piece, str))
+
+    @property
+    def calls(self) -> list[CallPiece]:
+        return [piece for piece in self.pieces if isinstance(piece, CallPiece)]
+
+    def add_text(self, text: str) -> None:
+        if text:
+            self.pieces.append(text)
 
 
 class JsonValue:
@@ -95,7 +108,7 @@ class ToolCallStream:
         while self.state(parsed, final):
             pass
         if final and self.state in (self.beginning, self.head):
-            parsed.text += self.raw + self.held
+            parsed.add_text(self.raw + self.held)
             self.held = self.raw = ""
         return parsed
 
@@ -111,19 +124,19 @@ class ToolCallStream:
         return True
 
     def rest(self, parsed: Parsed, final: bool) -> bool:
-        parsed.text += self.raw + self.held
+        parsed.add_text(self.raw + self.held)
         self.raw = self.held = ""
         return False
 
     def text(self, parsed: Parsed, final: bool) -> bool:
         before, trigger, after = self.held.partition(self.form.trigger)
         if trigger:
-            parsed.text += before
+            parsed.add_text(before)
             self.raw, self.held, self.state = trigger, after, self.head
             return True
         keep = 0 if final else partial_match_length((self.form.trigger,), self.held)
         shown = len(self.held) - keep
-        parsed.text += self.held[:shown]
+        parsed.add_text(self.held[:shown])
         self.held = self.held[shown:]
         return False
 
@@ -131,19 +144,19 @@ class ToolCallStream:
         inner = self.held.lstrip(" \n\t[") if self.form.is_list else self.held.lstrip()
         match = HEAD.match(inner)
         if match is not None:
-            parsed.calls.append(CallPiece(self.num_calls, match[1]))
+            parsed.pieces.append(CallPiece(self.num_calls, match[1]))
             self.held, self.raw, self.value, self.state = inner[match.end() :], "", JsonValue(), self.arguments
             return True
         whole = whole_call(inner)
         if whole is not None:
             name, arguments, rest = whole
-            parsed.calls.append(CallPiece(self.num_calls, name, arguments))
+            parsed.pieces.append(CallPiece(self.num_calls, name, arguments))
             self.num_calls += 1
             self.held, self.raw, self.state = rest, "", self.after
             return True
         ended = self.form.end and self.form.end.strip() in self.held
         if ended or len(self.held) > MAX_HEAD or (inner and not inner.startswith("{")):
-            parsed.text += self.raw
+            parsed.add_text(self.raw)
             self.raw, self.state = "", self.text if self.form.trigger else self.rest
             return True
         return False
@@ -151,7 +164,7 @@ class ToolCallStream:
     def arguments(self, parsed: Parsed, final: bool) -> bool:
         count = self.value.take(self.held)
         if count:
-            parsed.calls.append(CallPiece(self.num_calls, None, self.held[:count]))
+            parsed.pieces.append(CallPiece(self.num_calls, None, self.held[:count]))
         self.held = self.held[count:]
         if self.value.done:
             self.num_calls += 1
