@@ -36,6 +36,7 @@ class ChatFormatter:
         fields: JsonObject = {
             "logprobs": chat_logprobs(self.tokenizer, output.logprobs) if self.body.logprobs else None,
             "finish_reason": output.finish_reason,
+            "stop_reason": output.stop_reason,
         }
         if self.body.return_token_ids:
             fields["token_ids"] = output.token_ids

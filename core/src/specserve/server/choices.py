@@ -27,6 +27,8 @@ class CompletionOutput(NamedTuple):
     text_offsets: list[int]
     logprobs: tuple[TokenLogprobs, ...]
     finish_reason: str | None
+    stop_reason: str | int | None
+    """The stop string, or the token of stop_token_ids, that ended the text."""
 
 
 @dataclass(slots=True)
@@ -44,6 +46,7 @@ class Choice:
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()
     figures: SpeculationFigures | None = None
     finish_reason: str | None = None
+    stop_reason: str | int | None = None
 
     def update(self, output: RequestOutput) -> CompletionOutput | None:
         """None while there is nothing to show: the prompt is being computed."""
@@ -53,19 +56,33 @@ class Choice:
         self.prompt_logprobs += output.prompt_logprobs or ()
         self.figures = output.figures or self.figures
         self.finish_reason = output.finish_reason
+        self.stop_reason = self.reason_of(output)
         if not output.tokens and output.finish_reason is None:
             return None
         text, offsets = self.detokenizer.push(
             output.tokens, finish_reason=output.finish_reason, stop_string=output.stop_string
         )
         if self.discard_output:
-            return CompletionOutput("", (), (), (), [], (), output.finish_reason)
+            return CompletionOutput("", (), (), (), [], (), output.finish_reason, self.stop_reason)
         self.num_tokens += len(output.tokens)
         logprobs = output.logprobs or ()
         drafted_by = tuple(name or None for name in output.drafted_by)
         return CompletionOutput(
-            text, output.tokens, output.accepted, drafted_by, offsets, logprobs, output.finish_reason
+            text,
+            output.tokens,
+            output.accepted,
+            drafted_by,
+            offsets,
+            logprobs,
+            output.finish_reason,
+            self.stop_reason,
         )
+
+    def reason_of(self, output: RequestOutput) -> str | int | None:
+        if output.finish_reason != "stop" or output.stop_string is not None:
+            return output.stop_string
+        last = output.tokens[-1] if output.tokens else None
+        return last if last in self.request.params.stop_token_ids else None
 
     def full_output(self) -> CompletionOutput:
         """All outputs as one."""
@@ -77,6 +94,7 @@ class Choice:
             [offset for output in self.outputs for offset in output.text_offsets],
             tuple(entry for output in self.outputs for entry in output.logprobs),
             self.finish_reason,
+            self.stop_reason,
         )
 
 

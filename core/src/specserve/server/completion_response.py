@@ -32,6 +32,7 @@ class CompletionFormatter:
             "text": (choice.echo_text if first else "") + output.text,
             "logprobs": self.logprobs(choice, output, first),
             "finish_reason": output.finish_reason,
+            "stop_reason": output.stop_reason,
         }
         prompt_ids = choice.request.prompt_token_ids
         if self.body.return_token_ids:
