@@ -31,7 +31,8 @@ async def test_a_string_prompt_gives_text_and_usage(client: Any, engine: FakeEng
     assert body["model"] == "fake-model"
     assert body["id"].startswith("cmpl-")
     (choice,) = body["choices"]
-    assert choice == {"index": 0, "text": engine.text, "logprobs": None, "finish_reason": "length"}
+    text = {"index": 0, "text": engine.text, "logprobs": None}
+    assert choice == {**text, "finish_reason": "length", "stop_reason": None}
     generated = len(engine.tokenizer.encode(engine.text))
     prompt = len(engine.tokenizer.encode("def add("))
     assert body["usage"] == {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from specserve.server.fingerprint import system_fingerprint
 from specserve.server.info import get_model, health, load, models, openapi, plugins, version
 from specserve.server.metrics import metrics
 from specserve.server.middlewares import auth_middleware, errors_middleware, plugin_routes_middleware
@@ -85,6 +86,7 @@ async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners
     plugin_runners.append(runner)
     assert runner.server is not None
     state.plugin_routes = runner.server.request_handler
+    state.fingerprint = system_fingerprint(engine)
     state.engine = engine
 
 

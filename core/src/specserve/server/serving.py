@@ -1,14 +1,14 @@
 """From an HTTP request to its generated response: one JSON body, or a stream of events.
 
-Owns what completions and chat have in common. Closing the engine's streams on every way out aborts the requests of a
-client that disconnects.
+Owns what completions and chat have in common; `prepared_request` serves all APIs. Closing the engine's streams on every
+way out aborts the requests of a client that disconnects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from specserve.namespaces import add_salt
@@ -23,57 +23,84 @@ from specserve.server.state import ready_engine, served_model_name, state_of
 from specserve.server.usage import speculation_metrics, usage
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aiohttp import web
 
     from specserve.json_types import JsonObject
     from specserve.server.choices import Choice, CompletionOutput
     from specserve.server.engine_client import EngineClient
     from specserve.server.prepared_request import PreparedRequest
+SERVICE_TIER = "default"
+"""The only one: whatever a body asks for."""
+
+
+class ModelBody(Protocol):
+    """A body that names a model."""
+
+    @property
+    def model(self) -> str | None: ...
+
+    @property
+    def cache_salt(self) -> str | None: ...
 
 
 B = TypeVar("B", bound=SamplingBody)
-B_contra = TypeVar("B_contra", bound=SamplingBody, contravariant=True)
+M_contra = TypeVar("M_contra", bound=ModelBody, contravariant=True)
+M = TypeVar("M", bound=ModelBody)
+P = TypeVar("P")
+P_co = TypeVar("P_co", covariant=True)
 
 
-class PrepareRequest(Protocol[B_contra]):
+class Prepare(Protocol[M_contra, P_co]):
     """From a body, the model's name and the namespace to a request; raises RequestError where the body is wrong."""
 
-    def __call__(self, engine: EngineClient, body: B_contra, model: str, namespace: str, /) -> PreparedRequest: ...
+    def __call__(self, engine: EngineClient, body: M_contra, model: str, namespace: str, /) -> P_co: ...
 
 
 async def serve_generation(
-    request: web.Request, body_type: type[B], prepare_request: PrepareRequest[B]
+    request: web.Request, body_type: type[B], prepare: Prepare[B, PreparedRequest]
 ) -> web.StreamResponse:
-    """Read the body, pin its model, prepare the request in a thread (it tokenizes), generate and respond."""
+    """Read the body, prepare its request, generate and respond."""
     engine = ready_engine(request)
     body = decode_body(await request.read(), body_type)
+    async with prepared_request(request, engine, body, prepare) as prepared:
+        return await send_response(request, engine, prepared)
+
+
+@asynccontextmanager
+async def prepared_request(
+    request: web.Request, engine: EngineClient, body: M, prepare: Prepare[M, P]
+) -> AsyncIterator[P]:
+    """Pin the body's model for the block, and prepare the request in a thread: it tokenizes."""
     async with pinned_model(engine, body.model, served_model_name(request)) as model:
         namespace = add_salt(model.namespace, body.cache_salt)
-        prepared = await asyncio.to_thread(prepare_request, engine, body, model.name, namespace)
-        return await send_response(request, engine, prepared)
+        yield await asyncio.to_thread(prepare, engine, body, model.name, namespace)
 
 
 async def send_response(request: web.Request, engine: EngineClient, prepared: PreparedRequest) -> web.StreamResponse:
     groups, n = state_of(request).groups, prepared.body.num_choices
+    fixed: JsonObject = {"system_fingerprint": state_of(request).fingerprint, "service_tier": SERVICE_TIER}
     if not prepared.body.stream:
-        body = await full_response(engine, prepared)
+        body = await full_response(engine, prepared, fixed)
         groups.count(prepared.choices, n)
         return json_response(body)
     events = EventStream(request)
     with suppress(ConnectionResetError):  # the client has disconnected: its requests are aborted by now
         async with events:
-            await stream_response(events, engine, prepared)
+            await stream_response(events, engine, prepared, fixed)
     groups.count(prepared.choices, n)
     return events.response
 
 
-async def full_response(engine: EngineClient, prepared: PreparedRequest) -> JsonObject:
+async def full_response(engine: EngineClient, prepared: PreparedRequest, fixed: JsonObject) -> JsonObject:
     async with aclosing(stream_outputs(engine, prepared.choices)) as outputs:
         async for choice, output in outputs:
             choice.outputs.append(output)
     formatter, choices = prepared.formatter, prepared.choices
     return {
         **prepared.common_fields(formatter.object_type, int(time.time())),
+        **fixed,
         "choices": [formatter.full_choice(choice, choice.full_output()) for choice in choices],
         "usage": usage(choices, prepared.body.num_choices),
         **formatter.extra_fields(choices[0]),
@@ -81,11 +108,13 @@ async def full_response(engine: EngineClient, prepared: PreparedRequest) -> Json
     }
 
 
-async def stream_response(events: EventStream, engine: EngineClient, prepared: PreparedRequest) -> None:
+async def stream_response(
+    events: EventStream, engine: EngineClient, prepared: PreparedRequest, fixed: JsonObject
+) -> None:
     """Chunks, then usage where requested. An error becomes an event; one that precedes the first event, such as a full
     queue, is raised and has a status of its own."""
     try:
-        await send_chunks(events, engine, prepared)
+        await send_chunks(events, engine, prepared, fixed)
     except ConnectionResetError:
         raise
     except Exception as error:  # the status 200 is sent already
@@ -94,13 +123,13 @@ async def stream_response(events: EventStream, engine: EngineClient, prepared: P
         await events.send(create_error_response(error).body)
 
 
-async def send_chunks(events: EventStream, engine: EngineClient, prepared: PreparedRequest) -> None:
+async def send_chunks(events: EventStream, engine: EngineClient, prepared: PreparedRequest, fixed: JsonObject) -> None:
     """One event per output that has something to show."""
     formatter, choices, n = prepared.formatter, prepared.choices, prepared.body.num_choices
     options = prepared.body.stream_options
     include_usage = options is not None and bool(options.include_usage)
     continuous_usage = include_usage and options is not None and bool(options.continuous_usage_stats)
-    common = prepared.common_fields(formatter.chunk_object_type, int(time.time()))
+    common = {**prepared.common_fields(formatter.chunk_object_type, int(time.time())), **fixed}
     started: set[int] = set()
     async with aclosing(stream_outputs(engine, choices)) as outputs:
         async for choice, output in outputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -18,9 +18,13 @@ from specserve.server.serving import serve_generation
 from specserve.server.tools.calling import tool_calling
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aiohttp import web
 
+    from specserve.server.choices import Choice
     from specserve.server.engine_client import EngineClient
+    from specserve.server.tools.calling import ToolCalling
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
@@ -29,6 +33,19 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 
 def prepare_request(engine: EngineClient, body: ChatBody, model: str, namespace: str) -> PreparedRequest:
     """Slow: renders the template, tokenizes and checks."""
+    id = new_id("chatcmpl")
+    choices, calling = prepare_choices(engine, body, id, namespace)
+    formatter = calling.formatter(ChatFormatter(engine.tokenizer, body))
+    return PreparedRequest(id=id, model=model, body=body, formatter=formatter, choices=choices)
+
+
+class PreparedChoices(NamedTuple):
+    choices: Sequence[Choice]
+    calling: ToolCalling
+
+
+def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: str) -> PreparedChoices:
+    """What every API of messages has in common: they are translated to a `ChatBody`."""
     refuse_unsupported(body)
     tokenizer = engine.tokenizer
     calling = tool_calling(engine, body)
@@ -52,12 +69,9 @@ def prepare_request(engine: EngineClient, body: ChatBody, model: str, namespace:
     )
     if calling.shows_special_tokens:
         params = msgspec.structs.replace(params, skip_special_tokens=False)
-    id = new_id("chatcmpl")
     requests = make_requests(id, [(prompt, params)], body, namespace)
     check_requests(engine, requests, body)
-    choices = [make_choice(i, one, tokenizer) for i, one in enumerate(requests)]
-    formatter = calling.formatter(ChatFormatter(tokenizer, body))
-    return PreparedRequest(id=id, model=model, body=body, formatter=formatter, choices=choices)
+    return PreparedChoices([make_choice(i, one, tokenizer) for i, one in enumerate(requests)], calling)
 
 
 def requested_max_tokens(body: ChatBody) -> int | None:

@@ -1,6 +1,6 @@
-"""Server-sent events as OpenAI's clients read them: `data: JSON`, blank line; `data: [DONE]` at the end.
+"""Server-sent events, one write per event, no comments: some clients decode every line.
 
-No comments and no event names: some clients decode every line. One write per event.
+Completions and chat: `data: JSON`, blank line; `data: [DONE]` at the end. Other APIs name their events and end without.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": 
 
 class EventStream:
     """`async with EventStream(request) as events`. The first event starts the response, so that an error before it has
-    a status of its own; [DONE] is sent on a clean exit only."""
+    a status of its own; a clean exit ends it with [DONE]."""
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
@@ -34,16 +34,29 @@ class EventStream:
         return self.response.prepared
 
     async def send(self, body: JsonObject) -> None:
-        await self._write(msgspec.json.encode(body))
+        await self._write(b"data: " + msgspec.json.encode(body) + b"\n\n")
+
+    async def finish(self) -> None:
+        await self._write(b"data: [DONE]\n\n")
 
     async def _write(self, data: bytes) -> None:
         if not self.started:
             await self.response.prepare(self._request)
-        await self.response.write(b"data: " + data + b"\n\n")
+        await self.response.write(data)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            await self._write(b"[DONE]")
+            await self.finish()
             await self.response.write_eof()
+
+
+class NamedEventStream(EventStream):
+    """Each event has its `type` as its name, and the last one is an event like the others."""
+
+    async def send(self, body: JsonObject) -> None:
+        await self._write(f"event: {body['type']}\ndata: ".encode() + msgspec.json.encode(body) + b"\n\n")
+
+    async def finish(self) -> None:
+        pass

@@ -30,6 +30,8 @@ class ServerState:
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None
     """Serves the routes that plugins add; None until the engine is loaded."""
+    fingerprint: str = ""
+    """Of the loaded engine."""
     draining: bool = False
     groups: GroupMetrics = field(default_factory=GroupMetrics)
 
