@@ -150,6 +150,12 @@ async def test_a_stream_has_the_same_text_and_tokens(client: Any, plain: dict[st
     assert chunks[-1]["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] > 0
 
 
+async def test_the_token_that_stopped_a_text_is_named(client: Any, plain: dict[str, Any]) -> None:
+    third = plain["greedy"]["choices"][0]["token_ids"][2]
+    (choice,) = (await complete(client, **body_of("greedy"), stop_token_ids=[third]))["choices"]
+    assert (choice["finish_reason"], choice["stop_reason"], choice["token_ids"][-1]) == ("stop", third, third)
+
+
 async def test_a_request_may_turn_speculation_off(client: Any, plain: dict[str, Any]) -> None:
     response = await complete(client, **body_of("seeded"), speculation={"enabled": False})
     assert decided(response) == decided(plain["seeded"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.errors import RequestError
+from specserve.errors import CONTEXT_LENGTH_EXCEEDED, RequestError
 from specserve.limits import (
     MAX_ADDITIVE_PENALTY,
     MAX_BAD_WORD_SEQUENCES,
@@ -51,8 +51,8 @@ def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
     if len(prompt) >= limits.max_model_len:
         too_long(len(prompt), f"{limits.max_model_len} tokens", "or have the server truncate it")
     if len(prompt) >= limits.cache_tokens:
-        most = f"{limits.cache_tokens} tokens, as many as the KV cache holds"
-        too_long(len(prompt), most, "or start the server with more --kv-memory")
+        capacity = f"{limits.cache_tokens} tokens, as many as the KV cache holds"
+        too_long(len(prompt), capacity, "or start the server with more --kv-memory")
     check_sampling(request.params, limits)
     most = request.speculation.max_draft_tokens
     if most is not None and most < 0:
@@ -65,7 +65,7 @@ def too_long(count: int, most: str, advice: str) -> None:
         "prompt",
         f"This model's maximum context length is {most}. The prompt has {count} tokens, and the answer needs one. "
         f"Shorten the prompt, {advice}",
-        code="context_length_exceeded",
+        code=CONTEXT_LENGTH_EXCEEDED,
     )
 
 
