@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,19 +13,44 @@ from fake_engine import FakeEngine
 
 from specserve.config import ServerConfig
 from specserve.server.app import make_app
+from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from specserve.text.tokenizer import HfTokenizer
-
 ROOT = Path(__file__).parents[2]
+TOOL_TEMPLATE = """\
+{% for t in tools or [] %}tool: {{ t.function | tojson }}
+{% endfor %}
+{% for m in messages %}
+{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}
+<tool_call>{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</tool_call>
+{%- endfor %}{{ "\\n" }}
+{%- endfor %}
+"""
 sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "tests" / "lora"), str(ROOT / "demo")]
 
 
 @pytest.fixture
 def engine(tokenizer: HfTokenizer) -> FakeEngine:
     return FakeEngine(tokenizer)
+
+
+@pytest.fixture(scope="session")
+def tool_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HfTokenizer:
+    """Of a model that was trained to call tools, in Hermes' form."""
+    from tiny_tokenizer import write_model_dir
+
+    path = tmp_path_factory.mktemp("tool_model")
+    write_model_dir(path)
+    settings = json.loads((path / "tokenizer_config.json").read_text())
+    (path / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TOOL_TEMPLATE}))
+    return HfTokenizer.from_dir(path)
+
+
+@pytest.fixture
+async def tool_engine(tool_tokenizer: HfTokenizer) -> FakeEngine:
+    return FakeEngine(tool_tokenizer, reason="stop", max_model_len=1024)
 
 
 @pytest.fixture

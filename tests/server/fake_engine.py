@@ -56,6 +56,8 @@ class FakeEngine:
     delay: float = 0.0
     error_after: int | None = None
     endless: bool = False
+    reason: str = "length"
+    """Why a text ends that no stop string ended. With "stop" its last token is not shown."""
     model_name: str = "fake-model"
     max_model_len: int = MAX_MODEL_LEN
     output_kinds: frozenset[str] = frozenset()
@@ -148,7 +150,7 @@ class FakeEngine:
             yield RequestOutput(
                 request.request_id,
                 tuple(step),
-                ("stop" if stop is not None else "length") if ends else None,
+                ("stop" if stop is not None else self.reason) if ends else None,
                 logprobs=None if params.logprobs is None else logprobs(step, params.logprobs),
                 accepted=(True,) * (len(step) - 1) + (False,),
                 drafted_by=("fake",) * (len(step) - 1) + ("",),

@@ -129,6 +129,9 @@ async def test_the_openapi_document_names_every_route(client: Any) -> None:
     assert document["openapi"].startswith("3.")
     assert {"/v1/completions", "/metrics"} <= set(document["paths"])
     assert "prompt" in document["components"]["schemas"]["CompletionBody"]["properties"]
+    assert document["paths"]["/v1/responses/{id}"].keys() == {"get", "delete"}
+    assert document["paths"]["/v1/responses/{id}"]["delete"]["parameters"][0]["name"] == "id"
+    assert {"ResponsesBody"} <= document["components"]["schemas"].keys()
 
 
 async def test_version_and_health_are_served(client: Any) -> None:

@@ -6,6 +6,7 @@
     │   └── ModelError         a model directory that cannot be served
     ├── RequestError           this request cannot be served; answers 400 (or `status`)
     │   ├── ModelNotFoundError 404
+    │   ├── ResponseNotFoundError 404
     │   └── QueueFullError     429
     └── EngineDeadError        the step loop died; every request gets this, /health says 503
         └── ShuttingDownError  it was stopped on purpose: a retry may succeed
@@ -14,6 +15,9 @@ A message says who, what, what was got, what is allowed, and what to do.
 """
 
 from __future__ import annotations
+
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+"""The code of a `RequestError` whose prompt is too long."""
 
 
 class SpecserveError(Exception):
@@ -46,6 +50,12 @@ class RequestError(SpecserveError):
 
 class ModelNotFoundError(RequestError):
     """No model, or adapter, of that name is served."""
+
+    status = 404
+
+
+class ResponseNotFoundError(RequestError):
+    """No response of that id is stored, for this client."""
 
     status = 404
 

@@ -35,6 +35,13 @@ MAX_TOOLS = 128
 MAX_TOOL_CALLS = 128
 """Of one message."""
 
+MAX_METADATA = 16
+MAX_METADATA_KEY, MAX_METADATA_VALUE = 64, 512
+"""Of a response: pairs, and characters of each."""
+MAX_STORED_RESPONSES = 1024
+MAX_STORED_BYTES = 64 * 2**20
+"""Of all responses that are kept; the oldest are dropped."""
+
 MAX_TEMPERATURE = 100.0
 MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
 MAX_ADDITIVE_PENALTY = 2.0

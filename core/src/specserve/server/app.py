@@ -17,6 +17,8 @@ from specserve.server.info import get_model, health, load, models, openapi, plug
 from specserve.server.metrics import metrics
 from specserve.server.middlewares import auth_middleware, errors_middleware, plugin_routes_middleware
 from specserve.server.operations import reset_prefix_cache
+from specserve.server.responses.serving import create_response, delete_response, get_response
+from specserve.server.responses.store import RESPONSES, ResponseStore
 from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
@@ -38,6 +40,7 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
         client_max_size=config.max_body_bytes,
     )
     app[STATE] = ServerState(config)
+    app[RESPONSES] = ResponseStore()
     app.add_routes(
         [
             web.get("/health", health),
@@ -52,6 +55,9 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
             web.get("/v1/plugins", plugins),
             web.post("/v1/completions", completions),
             web.post("/v1/chat/completions", chat_completions),
+            web.post("/v1/responses", create_response),
+            web.get("/v1/responses/{id}", get_response),
+            web.delete("/v1/responses/{id}", delete_response),
             web.post("/tokenize", tokenize),
             web.post("/detokenize", detokenize),
             web.post("/reset_prefix_cache", reset_prefix_cache),

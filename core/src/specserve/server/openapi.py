@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import msgspec
 
 from specserve import __version__
 from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from specserve.server.responses.bodies import ResponsesBody
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 POST_BODIES = {
     "/v1/completions": CompletionBody,
     "/v1/chat/completions": ChatBody,
+    "/v1/responses": ResponsesBody,
     "/tokenize": TokenizeBody,
     "/detokenize": DetokenizeBody,
 }
@@ -27,6 +30,7 @@ GET_SUMMARIES = {
     "/metrics": "Prometheus metrics",
     "/v1/models": "The models and adapters that are served",
     "/v1/models/{name}": "One of them",
+    "/v1/responses/{id}": "A response that is stored",
     "/v1/plugins": "Enabled plugins and the effective configuration",
     "/openapi.json": "This document",
 }
@@ -44,6 +48,10 @@ def openapi_document() -> JsonObject:
         list(POST_BODIES.values()), ref_template="#/components/schemas/{name}"
     )
     paths: dict[str, JsonObject] = {path: get_operation(path, summary) for path, summary in GET_SUMMARIES.items()}
+    paths["/v1/responses/{id}"] = {
+        **get_operation("/v1/responses/{id}", GET_SUMMARIES["/v1/responses/{id}"]),
+        "delete": get_operation("/v1/responses/{id}", "Forget it")["get"],
+    }
     paths |= {path: post_operation(schema) for path, schema in zip(POST_BODIES, schemas, strict=True)}
     for path, summary in POST_SUMMARIES.items():
         paths.setdefault(path, {})["post"] = {"summary": summary, "responses": RESPONSES}
@@ -57,8 +65,8 @@ def openapi_document() -> JsonObject:
 
 def get_operation(path: str, summary: str) -> JsonObject:
     operation: JsonObject = {"summary": summary, "responses": RESPONSES}
-    if "{name}" in path:
-        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}]
+    for name in re.findall(r"{(\w+)}", path):
+        operation["parameters"] = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}}]
     return {"get": operation}
 
 

@@ -1,0 +1,86 @@
+"""From a body of the Responses API, and the messages of its conversation, to a chat body."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, Literal
+
+from specserve.server.request_bodies import ChatBody, Message
+from specserve.server.structured_bodies import JsonSchemaFormat, ResponseFormat
+from specserve.server.tools.bodies import ChosenFunction, Function, Tool, ToolChoice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.server.responses.bodies import ResponsesBody, TextFormat
+
+FIELD_NAMES = {
+    "messages": "input",
+    "prompt": "input",
+    "max_tokens": "max_output_tokens",
+    "response_format": "text.format",
+}
+"""Of a chat body, and what this API calls them."""
+
+
+def to_chat_body(body: ResponsesBody, messages: Sequence[Message]) -> ChatBody:
+    return ChatBody(
+        model=body.model,
+        messages=with_instructions(body.instructions, messages),
+        max_tokens=body.max_output_tokens,
+        temperature=body.temperature,
+        top_p=body.top_p,
+        top_k=body.top_k,
+        seed=body.seed,
+        tools=tools_of(body),
+        tool_choice=tool_choice_of(body),
+        parallel_tool_calls=body.parallel_tool_calls,
+        response_format=response_format_of(body.text.format if body.text else None),
+        cache_salt=body.cache_salt,
+        priority=body.priority,
+        speculation=body.speculation,
+    )
+
+
+def num_leading(messages: Sequence[Message]) -> int:
+    """System messages at the beginning."""
+    return len(list(takewhile(lambda message: message.role == "system", messages)))
+
+
+def with_instructions(instructions: str | None, messages: Sequence[Message]) -> list[Message]:
+    """Templates take one system message, the first: the instructions and the system messages at the beginning."""
+    count = num_leading(messages)
+    texts = [*filter(None, [instructions]), *(str(message.content) for message in messages[:count])]
+    system = [Message(role="system", content="\n\n".join(texts))] if texts else []
+    return [*system, *messages[count:]]
+
+
+def tools_of(body: ResponsesBody) -> list[Tool] | None:
+    if body.tools is None:
+        return None
+    return [
+        Tool(
+            type="function",
+            function=Function(
+                name=tool.name or "",
+                description=tool.description,
+                parameters=tool.parameters,
+                strict=tool.strict,
+            ),
+        )
+        for tool in body.tools
+    ]
+
+
+def tool_choice_of(body: ResponsesBody) -> ToolChoice | Literal["none", "auto", "required"] | None:
+    choice = body.tool_choice
+    if choice is None or isinstance(choice, str):
+        return choice
+    return ToolChoice(type="function", function=ChosenFunction(name=choice.name or ""))
+
+
+def response_format_of(given: TextFormat | None) -> ResponseFormat | None:
+    if given is None:
+        return None
+    named = JsonSchemaFormat(name=given.name, description=given.description, schema=given.schema, strict=given.strict)
+    return ResponseFormat(type=given.type, json_schema=named if given.type == "json_schema" else None)

@@ -1,0 +1,113 @@
+"""From input items, and from output items that come back, to the messages of a chat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.errors import RequestError
+from specserve.limits import MAX_MESSAGES
+from specserve.server.request_bodies import Message
+from specserve.server.responses.bodies import InputItem
+from specserve.server.tools.bodies import CalledFunction, ToolCall
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.json_types import JsonValue
+    from specserve.server.responses.bodies import InputPart
+
+ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+"""Of an item, and what chat templates call it."""
+TEXTS = ("input_text", "output_text", "text")
+
+
+def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -> list[Message]:
+    """The conversation so far and what the request adds to it."""
+    if given is None:
+        raise RequestError("input is required: a text, or a list of items.", param="input")
+    items = [InputItem(role="user", content=given)] if isinstance(given, str) else given
+    messages = Conversation(history).add_items(items)
+    if not messages:
+        raise RequestError("input: it has no items; give at least one.", param="input")
+    if len(messages) > MAX_MESSAGES:
+        text = f"the conversation has {len(messages)} messages, and {MAX_MESSAGES} are allowed; begin a new one"
+        raise RequestError(f"input: {text}.", param="input")
+    return messages
+
+
+def add_output(messages: Sequence[Message], output: Sequence[JsonValue]) -> list[Message]:
+    """The conversation with the answer."""
+    return Conversation(messages).add_items(msgspec.convert(output, list[InputItem]))
+
+
+class Conversation:
+    """Messages that items are added to. `where`, in messages of errors, is the item."""
+
+    def __init__(self, history: Sequence[Message]) -> None:
+        self.messages = list(history)
+        self.call_ids = {call.id for message in history for call in message.tool_calls or ()}
+
+    def add_items(self, items: Sequence[InputItem]) -> list[Message]:
+        for i, item in enumerate(items):
+            where = f"input[{i}]"
+            if item.type == "function_call":
+                self.add_call(item, where)
+            elif item.type == "function_call_output":
+                self.add_result(item, where)
+            elif item.type in (None, "message"):
+                self.add_message(item, where)
+            else:
+                kinds = "message, function_call and function_call_output"
+                text = f"items of type {item.type!r} are not served; {kinds} are. Leave it out"
+                raise RequestError(f"{where}: {text}.", param="input")
+        return self.messages
+
+    def add_message(self, item: InputItem, where: str) -> None:
+        """Text behind calls joins their message: templates expect the results right behind it."""
+        role = ROLES.get(item.role or "")
+        if role is None:
+            raise RequestError(f"{where}: role must be one of {', '.join(ROLES)}; got {item.role!r}.", param="input")
+        text = text_of(item.content, where)
+        last = self.messages[-1] if self.messages else None
+        if role == "assistant" and last is not None and last.tool_calls:
+            joined = "\n".join(filter(None, (str(last.content or ""), text)))
+            self.messages[-1] = msgspec.structs.replace(last, content=joined)
+        else:
+            self.messages.append(Message(role=role, content=text))
+
+    def add_call(self, item: InputItem, where: str) -> None:
+        """Calls behind each other, or behind text of the assistant, are one message."""
+        if not item.call_id or not item.name:
+            raise RequestError(f"{where}: a function_call needs call_id and name.", param="input")
+        function = CalledFunction(name=item.name, arguments=item.arguments)
+        call = ToolCall(id=item.call_id, type="function", function=function)
+        self.call_ids.add(item.call_id)
+        last = self.messages[-1] if self.messages else None
+        if last is not None and last.role == "assistant":
+            self.messages[-1] = msgspec.structs.replace(last, tool_calls=[*(last.tool_calls or ()), call])
+        else:
+            self.messages.append(Message(role="assistant", tool_calls=[call]))
+
+    def add_result(self, item: InputItem, where: str) -> None:
+        if item.call_id not in self.call_ids:
+            raise RequestError(f"{where}: no function_call before it has the call_id {item.call_id!r}.", param="input")
+        if item.output is None:
+            raise RequestError(f"{where}: a function_call_output needs an output.", param="input")
+        text = text_of(item.output, where)
+        self.messages.append(Message(role="tool", tool_call_id=item.call_id, content=text))
+
+
+def text_of(content: str | list[InputPart] | None, where: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    for part in content:
+        if part.type not in TEXTS:
+            raise RequestError(
+                f"{where}: content of type {part.type!r} is not served; only text is: {', '.join(TEXTS)}.",
+                param="input",
+            )
+        if part.text is None:
+            raise RequestError(f"{where}: content of type {part.type} needs a text.", param="input")
+    return "\n".join(part.text or "" for part in content)

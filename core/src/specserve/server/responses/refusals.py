@@ -1,0 +1,54 @@
+"""What the Responses API has and this server does not: refused by name where the answer would be another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from specserve.errors import RequestError
+from specserve.server.structured_output import is_null
+
+if TYPE_CHECKING:
+    from specserve.server.responses.bodies import FunctionTool, ResponsesBody
+
+ADVICE = {
+    "conversation": "send previous_response_id, or the whole conversation as input",
+    "prompt": "send its text as instructions and input",
+    "context_management": "send truncation auto, or a shorter input",
+    "moderation": "leave it out",
+}
+EMPTY_INCLUDES = ("reasoning.encrypted_content",)
+"""What an answer of this server has none of."""
+
+
+def refuse_unsupported(body: ResponsesBody) -> None:
+    for name, advice in ADVICE.items():
+        if not is_null(getattr(body, name)):
+            refuse(name, f"is not served; {advice}")
+    if body.background:
+        refuse("background", "is not served; wait for the answer, or read it as a stream")
+    for name in body.include or ():
+        if name not in EMPTY_INCLUDES:
+            refuse("include", f"{name!r} is not served; leave it out")
+    if body.top_logprobs:
+        refuse("top_logprobs", "is not served; log-probabilities come from /v1/chat/completions")
+    if body.reasoning is not None and body.reasoning.effort not in (None, "none"):
+        refuse("reasoning", f"effort {body.reasoning.effort!r} is not served; leave it out")
+    if body.text is not None and body.text.verbosity not in (None, "medium"):
+        refuse("text", f"verbosity {body.text.verbosity!r} is not served; ask for it in the instructions")
+    for i, tool in enumerate(body.tools or ()):
+        refuse_tool(i, tool)
+    choice = body.tool_choice
+    if choice is not None and not isinstance(choice, str) and (choice.type != "function" or choice.name is None):
+        allowed = 'none, auto, required or {"type": "function", "name": ...}'
+        refuse("tool_choice", f"type {choice.type!r} without a function's name is not served; send {allowed}")
+
+
+def refuse_tool(i: int, tool: FunctionTool) -> None:
+    if tool.type != "function":
+        refuse("tools", f"{i} is of type {tool.type!r}, and only functions are served; call it yourself as a function")
+    if tool.name is None:
+        refuse("tools", f"{i} needs a name")
+
+
+def refuse(param: str, text: str) -> NoReturn:
+    raise RequestError(f"{param}: {text}.", param=param)

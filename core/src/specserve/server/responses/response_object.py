@@ -1,0 +1,73 @@
+"""The response object without its output: what the request asked for, and what was chosen for it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from specserve.server.structured_output import is_null
+from specserve.server.usage import usage
+
+if TYPE_CHECKING:
+    from specserve.json_types import JsonObject, JsonValue
+    from specserve.server.choices import Choice
+    from specserve.server.responses.bodies import FunctionTool, ResponsesBody
+
+
+def new_response(id: str, body: ResponsesBody, model: str, choice: Choice) -> JsonObject:
+    params = choice.request.params
+    asked: JsonObject = {
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "metadata": body.metadata or {},
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": body.previous_response_id,
+        "reasoning": {"effort": None, "summary": None},
+        "store": body.store is not False,
+        "temperature": params.temperature,
+        "text": {"format": format_of(body), "verbosity": "medium"},
+        "tool_choice": body.tool_choice or "auto",
+        "tools": [tool_of(tool) for tool in body.tools or ()],
+        "top_p": params.top_p,
+        "truncation": body.truncation or "disabled",
+        "user": body.user,
+    }
+    return {
+        "id": id,
+        "object": "response",
+        "created_at": int(time.time()),
+        "completed_at": None,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "model": model,
+        "service_tier": "default",
+        **asked,
+        "usage": None,
+    }
+
+
+def format_of(body: ResponsesBody) -> JsonObject:
+    given = body.text.format if body.text else None
+    if given is None or given.type != "json_schema":
+        return {"type": "text" if given is None or given.type is None else given.type}
+    named: JsonObject = {"name": given.name, "description": given.description, "schema": given.schema}
+    return {"type": "json_schema", **named, "strict": bool(given.strict)}
+
+
+def tool_of(tool: FunctionTool) -> JsonObject:
+    parameters: JsonValue = None if is_null(tool.parameters) else tool.parameters
+    described: JsonObject = {"description": tool.description, "parameters": parameters, "strict": bool(tool.strict)}
+    return {"type": "function", "name": tool.name, **described}
+
+
+def response_usage(choice: Choice) -> JsonObject:
+    counts = usage([choice], 1)
+    return {
+        "input_tokens": counts["prompt_tokens"],
+        "input_tokens_details": {"cached_tokens": choice.cached_tokens, "cache_write_tokens": 0},
+        "output_tokens": counts["completion_tokens"],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": counts["total_tokens"],
+    }

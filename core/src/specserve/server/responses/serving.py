@@ -1,0 +1,90 @@
+"""POST /v1/responses, GET and DELETE /v1/responses/{id}."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+from aiohttp import web
+
+from specserve.errors import RequestError
+from specserve.server.answers import Answer, AnswerReader, send_answer
+from specserve.server.decode_body import decode_body
+from specserve.server.json_response import json_response
+from specserve.server.renamed_fields import renamed_fields
+from specserve.server.responses.bodies import ResponsesBody
+from specserve.server.responses.chat_bodies import FIELD_NAMES
+from specserve.server.responses.fitting import prepare_fitting
+from specserve.server.responses.input_items import add_input, add_output
+from specserve.server.responses.refusals import refuse_unsupported
+from specserve.server.responses.response_object import new_response
+from specserve.server.responses.store import RESPONSES
+from specserve.server.responses.writer import ResponseWriter
+from specserve.server.serving import prepared_request
+from specserve.server.state import ready_engine, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from specserve.json_types import JsonObject
+    from specserve.server.engine_client import EngineClient
+    from specserve.server.request_bodies import Message
+
+    Keep = Callable[[JsonObject, Sequence[Message]], None]
+
+
+async def create_response(request: web.Request) -> web.StreamResponse:
+    engine = ready_engine(request)
+    body = decode_body(await request.read(), ResponsesBody)
+    store, owner = request.app[RESPONSES], owner_of(request)
+    history: Sequence[Message] = ()
+    if body.previous_response_id is not None:
+        history = store.get(body.previous_response_id, owner, param="previous_response_id").messages
+
+    def keep(response: JsonObject, messages: Sequence[Message]) -> None:
+        if body.store is not False:
+            output = response["output"]
+            assert isinstance(output, list)
+            store.put(str(response["id"]), owner, msgspec.json.encode(response), add_output(messages, output))
+
+    prepare = partial(prepare_answer, history=history, keep=keep)
+    async with prepared_request(request, engine, body, prepare) as answer:
+        return await send_answer(request, engine, answer)
+
+
+def prepare_answer(
+    engine: EngineClient, body: ResponsesBody, model: str, namespace: str, *, history: Sequence[Message], keep: Keep
+) -> Answer:
+    """Slow: renders the template, tokenizes and checks."""
+    refuse_unsupported(body)
+    messages = add_input(history, body.input)
+    id = f"resp_{uuid4().hex}"
+    with renamed_fields(FIELD_NAMES):
+        choices, calling = prepare_fitting(engine, body, messages, id, namespace)
+    response = new_response(id, body, model, choices[0])
+    writer = ResponseWriter(response, choices[0], lambda response: keep(response, messages))
+    return Answer(choices[0], AnswerReader(calling.form), writer, bool(body.stream))
+
+
+async def get_response(request: web.Request) -> web.Response:
+    if request.query.get("stream") == "true":
+        raise RequestError("stream: a stored response is not streamed again; leave it out.", param="stream")
+    found = request.app[RESPONSES].get(request.match_info["id"], owner_of(request))
+    return web.Response(body=found.data, content_type="application/json", charset="utf-8")
+
+
+async def delete_response(request: web.Request) -> web.Response:
+    id = request.match_info["id"]
+    request.app[RESPONSES].delete(id, owner_of(request))
+    return json_response({"id": id, "object": "response", "deleted": True})
+
+
+def owner_of(request: web.Request) -> str:
+    """Of the API key, which `auth_middleware` has checked; "" where the server has none."""
+    if state_of(request).config.api_key is None:
+        return ""
+    _, _, key = request.headers.get("Authorization", "").partition(" ")
+    return hashlib.sha256((key.strip() or request.headers.get("x-api-key", "")).encode(errors="replace")).hexdigest()
