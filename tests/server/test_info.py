@@ -131,7 +131,7 @@ async def test_the_openapi_document_names_every_route(client: Any) -> None:
     assert "prompt" in document["components"]["schemas"]["CompletionBody"]["properties"]
     assert document["paths"]["/v1/responses/{id}"].keys() == {"get", "delete"}
     assert document["paths"]["/v1/responses/{id}"]["delete"]["parameters"][0]["name"] == "id"
-    assert {"ResponsesBody"} <= document["components"]["schemas"].keys()
+    assert {"ResponsesBody", "MessagesBody", "CountTokensBody"} <= document["components"]["schemas"].keys()
 
 
 async def test_version_and_health_are_served(client: Any) -> None:

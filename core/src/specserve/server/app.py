@@ -14,6 +14,7 @@ from aiohttp import web
 
 from specserve.server.fingerprint import system_fingerprint
 from specserve.server.info import get_model, health, load, models, openapi, plugins, version
+from specserve.server.messages.serving import count_tokens, create_message
 from specserve.server.metrics import metrics
 from specserve.server.middlewares import auth_middleware, errors_middleware, plugin_routes_middleware
 from specserve.server.operations import reset_prefix_cache
@@ -58,6 +59,8 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
             web.post("/v1/responses", create_response),
             web.get("/v1/responses/{id}", get_response),
             web.delete("/v1/responses/{id}", delete_response),
+            web.post("/v1/messages", create_message),
+            web.post("/v1/messages/count_tokens", count_tokens),
             web.post("/tokenize", tokenize),
             web.post("/detokenize", detokenize),
             web.post("/reset_prefix_cache", reset_prefix_cache),

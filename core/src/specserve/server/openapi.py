@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve import __version__
+from specserve.server.messages.bodies import CountTokensBody, MessagesBody
 from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from specserve.server.responses.bodies import ResponsesBody
 
@@ -19,6 +20,8 @@ POST_BODIES = {
     "/v1/completions": CompletionBody,
     "/v1/chat/completions": ChatBody,
     "/v1/responses": ResponsesBody,
+    "/v1/messages": MessagesBody,
+    "/v1/messages/count_tokens": CountTokensBody,
     "/tokenize": TokenizeBody,
     "/detokenize": DetokenizeBody,
 }

@@ -1,0 +1,36 @@
+"""What the Messages API has and this server does not: refused by name where the answer would be another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from specserve.errors import RequestError
+from specserve.server.structured_output import is_null
+
+if TYPE_CHECKING:
+    from specserve.server.messages.bodies import CountTokensBody
+
+UNSERVED = ("mcp_servers", "container", "context_management")
+
+
+def refuse_unsupported(body: CountTokensBody) -> None:
+    for name in UNSERVED:
+        value = getattr(body, name)
+        if not is_null(value) and bytes(value) != b"[]":
+            refuse(name, "is not served; leave it out")
+    if body.thinking is not None and body.thinking.type != "disabled":
+        refuse("thinking", f"type {body.thinking.type!r} is not served; leave it out, or send disabled")
+    if body.output_config is not None and body.output_config.effort is not None:
+        refuse("output_config", f"effort {body.output_config.effort!r} is not served; leave it out")
+    for i, tool in enumerate(body.tools or ()):
+        if tool.type not in (None, "custom"):
+            text = f"{i} is of type {tool.type!r}, which is not served; describe it as a tool of your own"
+            refuse("tools", text)
+        if is_null(tool.input_schema):
+            refuse("tools", f"{i} needs an input_schema")
+    if body.tool_choice is not None and (body.tool_choice.type == "tool") != (body.tool_choice.name is not None):
+        refuse("tool_choice", "type tool needs the name of a tool, and no other type has one")
+
+
+def refuse(param: str, text: str) -> NoReturn:
+    raise RequestError(f"{param}: {text}.", param=param)
