@@ -9,18 +9,20 @@ import pytest
 
 from specserve.errors import ResponseNotFoundError
 from specserve.server.request_bodies import Message
+from specserve.server.responses.bodies import InputItem
 from specserve.server.responses.store import RESPONSES, ResponseStore
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
 
 MESSAGES = [Message(role="user", content="a" * 50)]
-SIZE = len(msgspec.json.encode(MESSAGES)) + 100
+OUTPUT = [InputItem(type="message", id="msg_1", role="assistant", content="b")]
+SIZE = len(msgspec.json.encode(MESSAGES)) + len(msgspec.json.encode(OUTPUT)) + 100
 
 
 def filled(store: ResponseStore, count: int) -> list[str]:
     for i in range(count):
-        store.put(str(i), "", bytes(100), MESSAGES)
+        store.put(str(i), "", bytes(100), [msgspec.structs.replace(OUTPUT[0], id=f"msg_{i}")], MESSAGES)
     return list(store.responses)
 
 
@@ -35,19 +37,21 @@ def test_the_oldest_are_dropped_beyond_a_number() -> None:
 def test_the_oldest_are_dropped_beyond_a_size() -> None:
     store = ResponseStore(max_bytes=3 * SIZE + 1)
     assert filled(store, 5) == ["2", "3", "4"]
-    store.put("large", "", bytes(4 * SIZE), MESSAGES)
-    assert (list(store.responses), store.num_bytes) == ([], 0)
+    store.put("large", "", bytes(4 * SIZE), OUTPUT, MESSAGES)
+    assert (store.responses, store.response_ids, store.num_bytes) == ({}, {}, 0)
 
 
 def test_a_response_is_its_owners() -> None:
     store = ResponseStore()
-    store.put("a", "one", b"{}", MESSAGES)
+    store.put("a", "one", b"{}", OUTPUT, MESSAGES)
     for method in (store.get, store.delete):
         with pytest.raises(ResponseNotFoundError, match="no response 'a' is stored"):
             method("a", "other")
-    assert store.get("a", "one").data == b"{}"
+    with pytest.raises(ResponseNotFoundError, match="no item 'msg_1' is stored"):
+        store.output_item("msg_1", "other")
+    assert (store.get("a", "one").data, store.output_item("msg_1", "one")) == (b"{}", OUTPUT[0])
     store.delete("a", "one")
-    assert store.num_bytes == 0
+    assert (store.response_ids, store.num_bytes) == ({}, 0)
 
 
 async def test_a_response_belongs_to_the_key_that_made_it(connect: Any, engine: FakeEngine) -> None:

@@ -127,17 +127,21 @@ async def test_a_response_goes_on_with_results(client: Any, tool_engine: FakeEng
     first = await post(client, RESPONSES, ASK_RESPONSES)
     calls = [item for item in first["output"] if item["type"] == "function_call"]
     results = [{"type": "function_call_output", "call_id": call["call_id"], "output": call["name"]} for call in calls]
+    references = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
     prompts = []
     for body in (
         {"input": results, "previous_response_id": first["id"]},
         {"input": [{"role": "user", "content": "a"}, *first["output"], *results]},
+        {"input": [{"role": "user", "content": "a"}, *references, *results]},
     ):
         await post(client, RESPONSES, body)
         prompts.append(tool_engine.tokenizer.decode(tool_engine.submitted[-1].prompt_token_ids))
-    assert prompts[0] == prompts[1] == f"{CALLED}\ntool: weather\ntool: count\n"
+    assert prompts[0] == prompts[1] == prompts[2] == f"{CALLED}\ntool: weather\ntool: count\n"
     bad = [{**results[0], "call_id": "call_0"}]
     response = await client.post(RESPONSES, json={"input": bad, "previous_response_id": first["id"]})
     assert response.status == 400
+    response = await client.post(RESPONSES, json={"input": [{"type": "item_reference", "id": "msg_0"}]})
+    assert (response.status, (await response.json())["error"]["param"]) == (404, "input")
 
 
 async def test_a_conversation_of_messages_goes_on_with_results(client: Any, tool_engine: FakeEngine) -> None:

@@ -31,9 +31,10 @@ class InputPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A message, a call of a function, or what a function returned: `type` says which."""
+    """A message, a call of a function, what a function returned, or the id of a stored item: `type` says which."""
 
     type: str | None = None
+    id: str | None = None
     role: str | None = None
     content: str | list[InputPart] | None = None
     call_id: str | None = None

@@ -13,9 +13,8 @@ from specserve.server.responses.bodies import InputItem
 from specserve.server.tools.bodies import CalledFunction, ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from specserve.json_types import JsonValue
     from specserve.server.responses.bodies import InputPart
 
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
@@ -37,9 +36,18 @@ def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -
     return messages
 
 
-def add_output(messages: Sequence[Message], output: Sequence[JsonValue]) -> list[Message]:
+def add_output(messages: Sequence[Message], output: Sequence[InputItem]) -> list[Message]:
     """The conversation with the answer."""
-    return Conversation(messages).add_items(msgspec.convert(output, list[InputItem]))
+    return Conversation(messages).add_items(output)
+
+
+def with_references(
+    given: str | list[InputItem] | None, find: Callable[[str | None], InputItem]
+) -> str | list[InputItem] | None:
+    """The input, with stored items in place of references to them."""
+    if not isinstance(given, list):
+        return given
+    return [find(item.id) if item.type == "item_reference" else item for item in given]
 
 
 class Conversation:
@@ -59,7 +67,7 @@ class Conversation:
             elif item.type in (None, "message"):
                 self.add_message(item, where)
             else:
-                kinds = "message, function_call and function_call_output"
+                kinds = "message, function_call, function_call_output and item_reference"
                 text = f"items of type {item.type!r} are not served; {kinds} are. Leave it out"
                 raise RequestError(f"{where}: {text}.", param="input")
         return self.messages

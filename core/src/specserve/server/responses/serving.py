@@ -15,10 +15,10 @@ from specserve.server.answers import Answer, AnswerReader, send_answer
 from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
 from specserve.server.renamed_fields import renamed_fields
-from specserve.server.responses.bodies import ResponsesBody
+from specserve.server.responses.bodies import InputItem, ResponsesBody
 from specserve.server.responses.chat_bodies import FIELD_NAMES
 from specserve.server.responses.fitting import prepare_fitting
-from specserve.server.responses.input_items import add_input, add_output
+from specserve.server.responses.input_items import add_input, add_output, with_references
 from specserve.server.responses.refusals import refuse_unsupported
 from specserve.server.responses.response_object import new_response
 from specserve.server.responses.store import RESPONSES
@@ -46,10 +46,11 @@ async def create_response(request: web.Request) -> web.StreamResponse:
 
     def keep(response: JsonObject, messages: Sequence[Message]) -> None:
         if body.store is not False:
-            output = response["output"]
-            assert isinstance(output, list)
-            store.put(str(response["id"]), owner, msgspec.json.encode(response), add_output(messages, output))
+            output = msgspec.convert(response["output"], list[InputItem])
+            data = msgspec.json.encode(response)
+            store.put(str(response["id"]), owner, data, output, add_output(messages, output))
 
+    body = msgspec.structs.replace(body, input=with_references(body.input, partial(store.output_item, owner=owner)))
     prepare = partial(prepare_answer, history=history, keep=keep)
     async with prepared_request(request, engine, body, prepare) as answer:
         return await send_answer(request, engine, answer)

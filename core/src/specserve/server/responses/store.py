@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.server.request_bodies import Message
+    from specserve.server.responses.bodies import InputItem
 
 
 class StoredResponse(NamedTuple):
-    """`data`: the response as JSON. `messages`: the conversation with its answer, without instructions."""
+    """`data`: the response as JSON. `output`: its items. `messages`: the conversation, with them and without
+    instructions."""
 
     owner: str
     data: bytes
+    output: Sequence[InputItem]
     messages: Sequence[Message]
     num_bytes: int
 
@@ -36,10 +39,13 @@ class ResponseStore:
         self.num_bytes = 0
         self.responses: dict[str, StoredResponse] = {}
         """By id, the oldest first."""
+        self.response_ids: dict[str, str] = {}
+        """By the ids of output items."""
 
-    def put(self, id: str, owner: str, data: bytes, messages: Sequence[Message]) -> None:
-        num_bytes = len(data) + len(msgspec.json.encode(messages))
-        self.responses[id] = StoredResponse(owner, data, messages, num_bytes)
+    def put(self, id: str, owner: str, data: bytes, output: Sequence[InputItem], messages: Sequence[Message]) -> None:
+        num_bytes = len(data) + len(msgspec.json.encode(output)) + len(msgspec.json.encode(messages))
+        self.responses[id] = StoredResponse(owner, data, output, messages, num_bytes)
+        self.response_ids |= {item.id: id for item in output if item.id is not None}
         self.num_bytes += num_bytes
         while len(self.responses) > self.max_responses or self.num_bytes > self.max_bytes:
             self.drop(next(iter(self.responses)))
@@ -60,7 +66,18 @@ class ResponseStore:
         self.drop(id)
 
     def drop(self, id: str) -> None:
-        self.num_bytes -= self.responses.pop(id).num_bytes
+        dropped = self.responses.pop(id)
+        self.num_bytes -= dropped.num_bytes
+        for item in dropped.output:
+            self.response_ids.pop(item.id or "", None)
+
+    def output_item(self, id: str | None, owner: str) -> InputItem:
+        """Of a stored response. Raises ResponseNotFoundError."""
+        found = self.responses.get(self.response_ids.get(id or "", ""))
+        if found is None or found.owner != owner:
+            advice = "send the item itself, and store false if you keep the conversation"
+            raise ResponseNotFoundError(f"input: no item {str(id)[:100]!r} is stored; {advice}.", param="input")
+        return next(item for item in found.output if item.id == id)
 
 
 RESPONSES = web.AppKey("specserve_responses", ResponseStore)
