@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
 import pytest
-from grammar_cases import grammar_engine, structured, wanted
+from grammar_cases import PERSON, grammar_engine, structured, wanted
 from toy_adapters import lora_engine, under, write_adapter
 
 from specserve.testing.drafters import NoisyDrafter, OracleDrafter, WrongDrafter
 from specserve.testing.engines import accepted, assert_lossless, run_requests, verify_everything
 from specserve.testing.requests import STRUCTURED, TOY_VOCAB, structured_requests, varied_requests, without_drafts
+from specserve.types import Reasoning
 from specserve_grammar.sources import KINDS
 
-REQUESTS = [*structured_requests(KINDS), *varied_requests(10)]
+BEHIND = msgspec.structs.replace(wanted("json_schema", PERSON), reasoning=Reasoning("", "e"))
+CALL = {"begin": "[n ", "schema": {"type": "integer", "maximum": 99}, "end": "]"}
+ANSWER = {"kind": "json_schema", "text": json.dumps(PERSON)}
+EITHER = wanted("structural_tag", {"structures": [CALL], "triggers": ["["], "separator": " ", "answer": ANSWER})
+COMPOSED = [
+    structured(f"{name} {seed}", range(seed, seed + 30), form, temperature=0.9, seed=seed, logit_bias={ord("e"): 4.0})
+    for name, form in (("reasons", BEHIND), ("calls or answers", EITHER))
+    for seed in range(3)
+]
+REQUESTS = [*structured_requests(KINDS), *COMPOSED, *varied_requests(10)]
 BESIDE = {
     "adaptive": {},
     "cpu": {},

@@ -16,7 +16,15 @@ from jsonschema import Draft202012Validator
 
 from specserve.config import EngineConfig, ServerConfig
 from specserve.engine.async_engine import AsyncEngine
+from specserve.errors import RequestError
 from specserve.server.app import make_app
+from specserve.server.decode_body import decode_body
+from specserve.server.request_bodies import SamplingBody
+from specserve.server.structured_output import structured_output
+from specserve.testing.requests import TOY_VOCAB
+from specserve.testing.toy_tokenizer import EOS_ID
+from specserve_grammar.grammars import Grammars, load_tokenizer
+from specserve_grammar.options import GrammarOptions
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 MESSAGES = [{"role": "user", "content": "the author of this file"}]
@@ -160,3 +168,36 @@ async def test_no_possible_token_is_a_stated_end(client):
     assert response.status == 500
     assert "left no token to choose from" in (await response.json())["error"]["message"]
     assert await text_of(client, COMPLETIONS, guided_choice=["hello"]) == "hello"
+
+
+OPEN = {"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}, "required": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "whitespace", "closed"),
+    [({}, "", None), ({"disable_any_whitespace": True}, "fixed", None),
+     ({"disable_additional_properties": True, "disable_any_whitespace": False}, "", True)],
+)  # fmt: skip
+def test_a_request_says_how_json_is_written(asked, whitespace, closed, toy_model):
+    asked = {"json": OPEN, **asked}
+    body = decode_body(json.dumps({"prompt": "x", "structured_outputs": asked}).encode(), SamplingBody)
+        json.dumps({"prompt": "x", "structured_outputs": {"json": OPEN, **asked}}).encode(), SamplingBody
+    )
+    form = structured_output(body)
+    assert (form.whitespace, form.closed_objects) == (whitespace, closed)
+    tokenizer = load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,))
+    grammars = Grammars(tokenizer, GrammarOptions(whitespace="flexible", closed_objects=False))
+    for text, is_allowed in (
+        ('{"a": 1, "b": 2}', True),
+        ('{ "a":1,"b" : 2}', whitespace != "fixed"),
+        ('{"a": 1, "b": 2, "c": 3}', not closed),
+    ):
+        matcher = grammars.matcher(form)
+        tokens = tokenizer.tokenize_str(text)
+        assert (matcher.try_consume_tokens(tokens) == len(tokens)) == is_allowed, text
+
+
+def test_a_pattern_of_whitespace_is_refused():
+    body = decode_body(b'{"prompt": "x", "structured_outputs": {"json": {}, "whitespace_pattern": " "}}', SamplingBody)
+    with pytest.raises(RequestError, match="whitespace_pattern is not served"):
+        structured_output(body)

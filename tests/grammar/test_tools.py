@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import openai
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
@@ -16,11 +17,13 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve.server.app import make_app
 from specserve.server.decode_body import decode_body
 from specserve.server.request_bodies import ChatBody
+from specserve.server.structured_output import structured_output
 from specserve.server.tools.formats import HERMES
 from specserve.server.tools.structure import call_structure, offered_tools
 from specserve.testing.requests import TOY_VOCAB
 from specserve.testing.toy import write_checkpoint
 from specserve.testing.toy_tokenizer import EOS_ID
+from specserve.types import Reasoning
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
 
@@ -168,7 +171,7 @@ WRONG = (
     ({"tool_choice": {"type": "function", "function": {"name": "nope"}}}, "tool_choice", "no tool is called 'nope'"),
     ({"tool_choice": "perhaps"}, "tool_choice", "perhaps"),
     ({"tools": [], "tool_choice": "required"}, "tool_choice", "required needs tools"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "not beside tools"),
+    ({"extra_body": {"structured_outputs": {"structural_tag": {"a": 1}}}}, "structured_outputs", "no structural_tag"),
     ({"tools": [tool("f", {"type": "x"}, strict=True)]}, "tools", "Invalid type: x"),
     ({"tools": [tool("f", {"type": "x"})], "tool_choice": "required"}, "tool_choice", "Invalid type: x"),
 )  # fmt: skip
@@ -194,6 +197,7 @@ def called(name: str, arguments: str) -> str:
     return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
 
 
+FORMAT = {"type": "json_schema", "json_schema": {"name": "count", "schema": COUNT}}
 TWO = f"{called('count', '{}')}\n{called('count', '{}')}"
 ALLOWED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("text", {}, "anything <b> at all"),
@@ -203,6 +207,18 @@ ALLOWED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("a strict call", {"tools": [tool("count", COUNT, strict=True)]}, called("count", '{"n": 7}')),
     ("a required call", {"tool_choice": "required"}, called("count", '{"n": 7}')),
     ("two required calls", {"tool_choice": "required", "tools": [tool("count", {"type": "object"})]}, TWO),
+    ("an answer with its form", {"response_format": FORMAT}, '{"n": 7}'),
+    ("calls beside a form", {"response_format": FORMAT}, TWO),
+    ("one call beside a form", {"response_format": FORMAT, "parallel_tool_calls": False}, called("count", "{}")),
+    ("a choice", {"structured_outputs": {"choice": ["yes", "no"]}}, "no"),
+    ("a call beside a regex", {"guided_regex": "[0-9]+"}, called("count", '{"n": 123}')),
+    ("a number", {"guided_regex": "[0-9]+"}, "123"),
+    ("by another grammar", {"structured_outputs": {"grammar": 'start: "a" more*\nmore: "b"'}}, "abb"),
+    (
+        "a required call, where a form was sent",
+        {"response_format": FORMAT, "tool_choice": "required"},
+        called("count", '{"n": 7}'),
+    ),
 )
 ONE = {"parallel_tool_calls": False}
 FORBIDDEN: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -213,6 +229,10 @@ FORBIDDEN: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("text before a required call", {"tool_choice": "required"}, f"x{called('count', '{}')}"),
     ("another than the named", {"tool_choice": NAMED}, called("get_weather", '{"city": "x", "unit": "celsius"}')),
     ("two calls where one is allowed", ONE, TWO),
+    ("an answer without its form", {"response_format": FORMAT}, '{"n": 77}'),
+    ("text before an answer", {"response_format": FORMAT}, 'Well: {"n": 7}'),
+    ("two calls beside a form where one is allowed", {"response_format": FORMAT, **ONE}, TWO),
+    ("an answer where a call is required", {"response_format": FORMAT, "tool_choice": "required"}, '{"n": 7}'),
     ("two calls of the named", {"tool_choice": NAMED, "tools": [tool("count", {"type": "object"})]}, TWO),
 )
 
@@ -220,7 +240,7 @@ FORBIDDEN: tuple[tuple[str, dict[str, Any], str], ...] = (
 @pytest.mark.parametrize(("what", "fields", "text"), [*ALLOWED, *FORBIDDEN], ids=lambda value: str(value)[:40])
 def test_what_may_be_called_where(what, fields, text, toy_model):
     body = decode_body(json.dumps({"tools": TOOLS, **fields}).encode(), ChatBody)
-    structure = call_structure(body, offered_tools(body), HERMES)
+    structure = call_structure(body, offered_tools(body), HERMES, structured_output(body))
     tokenizer = load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,))
     matcher = Grammars(tokenizer, GrammarOptions()).matcher(structure)
     tokens = tokenizer.tokenize_str(text)
@@ -241,3 +261,21 @@ def test_a_trigger_that_is_a_special_token_is_one(toy_model):
     ):
         matcher.reset()
         assert (matcher.try_consume_tokens(tokens) == len(tokens)) == is_allowed
+
+
+@pytest.mark.parametrize("begin", ["<think>", ""])
+def test_a_form_holds_behind_reasoning(begin, toy_model):
+    tokenizer = load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,))
+    form = msgspec.structs.replace(wanted("json_schema", COUNT), reasoning=Reasoning(begin, "</think>"))
+    matcher = Grammars(tokenizer, GrammarOptions()).matcher(form)
+    thought = f'{begin}\nIs it {{"n": 77}}? </thin'
+    for text, is_allowed in (
+        (f'{thought}</think>\n\n{{"n": 7}}', True),
+        (f'{thought}</think>{{"n": 7}}', True),
+        (f'{thought}</think>\n\n{{"n": 77}}', False),
+        (f'{thought}</think>\n\nWell: {{"n": 7}}', False),
+        ('{"n": 7}', bool(begin)),
+    ):
+        matcher.reset()
+        tokens = tokenizer.tokenize_str(text)
+        assert (matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()) == is_allowed, text

@@ -25,12 +25,15 @@ class ChatFormatter:
     chunk_object_type: str = "chat.completion.chunk"
 
     def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject:
-        message: JsonObject = {"role": "assistant", "content": output.text, "refusal": None}
+        message: JsonObject = {"role": "assistant", "content": output.text, "refusal": None, **reasoning_fields(output)}
         return {"index": choice.index, "message": message, **self.other_fields(output)}
 
     def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject:
-        role = {"role": "assistant"} if first else {}
-        return {"index": choice.index, "delta": {**role, "content": output.text}, **self.other_fields(output)}
+        delta: JsonObject = {"role": "assistant"} if first else {}
+        if output.text or not output.reasoning:
+            delta["content"] = output.text
+        delta |= reasoning_fields(output)
+        return {"index": choice.index, "delta": delta, **self.other_fields(output)}
 
     def other_fields(self, output: CompletionOutput) -> JsonObject:
         fields: JsonObject = {
@@ -54,3 +57,10 @@ class ChatFormatter:
             entries, num_logprobs = choice.prompt_logprobs, self.body.prompt_logprobs
             fields["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs)
         return fields
+
+
+def reasoning_fields(output: CompletionOutput) -> JsonObject:
+    """By vLLM's name and by DeepSeek's, of which clients read one. None where there is none."""
+    if not output.reasoning:
+        return {}
+    return {"reasoning": output.reasoning, "reasoning_content": output.reasoning}

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.server.errors import GenerationError
+from specserve.server.reasoning import ReasoningStream
 from specserve.text.detokenizer import IncrementalDetokenizer
 
 if TYPE_CHECKING:
     from specserve.server.engine_client import ServerTokenizer
-    from specserve.types import GenerateRequest, RequestOutput, SpeculationFigures, TokenLogprobs
+    from specserve.types import GenerateRequest, Reasoning, RequestOutput, SpeculationFigures, TokenLogprobs
 
 
 class CompletionOutput(NamedTuple):
@@ -29,6 +30,8 @@ class CompletionOutput(NamedTuple):
     finish_reason: str | None
     stop_reason: str | int | None
     """The stop string, or the token of stop_token_ids, that ended the text."""
+    reasoning: str = ""
+    """Text that precedes the answer, of a model that reasons; not in `text`."""
 
 
 @dataclass(slots=True)
@@ -40,6 +43,8 @@ class Choice:
     """Precedes the generated text: the prompt, where echo asks for it."""
     discard_output: bool = False
     """max_tokens 0: only the prompt is scored, though the engine generates one token."""
+    reasoning: ReasoningStream | None = None
+    """Of a model that reasons before it answers."""
     outputs: list[CompletionOutput] = field(default_factory=list)
     num_tokens: int = 0
     cached_tokens: int = 0
@@ -67,6 +72,9 @@ class Choice:
         self.num_tokens += len(output.tokens)
         logprobs = output.logprobs or ()
         drafted_by = tuple(name or None for name in output.drafted_by)
+        reasoning = ""
+        if self.reasoning is not None:
+            reasoning, text = self.reasoning.push(text, final=output.finish_reason is not None)
         return CompletionOutput(
             text,
             output.tokens,
@@ -76,6 +84,7 @@ class Choice:
             logprobs,
             output.finish_reason,
             self.stop_reason,
+            reasoning,
         )
 
     def reason_of(self, output: RequestOutput) -> str | int | None:
@@ -95,6 +104,7 @@ class Choice:
             tuple(entry for output in self.outputs for entry in output.logprobs),
             self.finish_reason,
             self.stop_reason,
+            "".join(output.reasoning for output in self.outputs),
         )
 
 
@@ -105,8 +115,10 @@ def make_choice(
     *,
     echo_text: str = "",
     discard_output: bool = False,
+    reasoning: Reasoning | None = None,
 ) -> Choice:
     params = request.params
     stream = tokenizer.stream(request.prompt_token_ids, skip_special_tokens=params.skip_special_tokens)
     detokenizer = IncrementalDetokenizer(stream, params.stop, include=params.include_stop_str_in_output)
-    return Choice(index, request, detokenizer, echo_text, discard_output)
+    stream_of_thought = None if reasoning is None else ReasoningStream(reasoning)
+    return Choice(index, request, detokenizer, echo_text, discard_output, stream_of_thought)

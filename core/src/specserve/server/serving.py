@@ -154,6 +154,7 @@ def is_visible(prepared: PreparedRequest, choice: Choice, output: CompletionOutp
     """False while the text waits for the rest of a character or of a possible stop string."""
     return bool(
         output.text
+        or output.reasoning
         or output.finish_reason
         or output.logprobs
         or (output.token_ids and prepared.body.return_token_ids)

@@ -12,6 +12,7 @@ from specserve.server.chat_response import ChatFormatter
 from specserve.server.choices import make_choice
 from specserve.server.engine_requests import check_requests, make_requests, truncate_prompt
 from specserve.server.prepared_request import PreparedRequest, new_id
+from specserve.server.reasoning import reasoning_after
 from specserve.server.request_bodies import ChatBody
 from specserve.server.sampling_params import to_sampling_params
 from specserve.server.serving import serve_generation
@@ -58,6 +59,10 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     prompt = truncate_prompt(ids, body, engine.max_model_len)
     if not prompt:
         raise RequestError("the messages render to an empty prompt.", param="messages")
+    reasoning = reasoning_after(tokenizer, prompt)
+    structure = calling.structure
+    if structure is not None:
+        structure = msgspec.structs.replace(structure, reasoning=reasoning)
     max_tokens = requested_max_tokens(body)
     params = to_sampling_params(
         body,
@@ -65,13 +70,14 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
         max_tokens=max(1, engine.max_model_len - len(prompt)) if max_tokens is None else max_tokens,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         echo_logprobs=None,
-        structure=calling.structure,
+        structure=structure,
     )
-    if calling.shows_special_tokens:
+    if calling.shows_special_tokens or (reasoning is not None and tokenizer.is_special(reasoning.end)):
         params = msgspec.structs.replace(params, skip_special_tokens=False)
     requests = make_requests(id, [(prompt, params)], body, namespace)
     check_requests(engine, requests, body)
-    return PreparedChoices([make_choice(i, one, tokenizer) for i, one in enumerate(requests)], calling)
+    choices = [make_choice(i, one, tokenizer, reasoning=reasoning) for i, one in enumerate(requests)]
+    return PreparedChoices(choices, calling)
 
 
 def requested_max_tokens(body: ChatBody) -> int | None:

@@ -34,7 +34,7 @@ class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True):
-    """vLLM's field: one of these."""
+    """vLLM's field: one of the first six, and how JSON is written."""
 
     json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     json_object: bool | None = None
@@ -42,3 +42,6 @@ class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True):
     choice: Choices | None = None
     grammar: str | None = None
     structural_tag: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    disable_any_whitespace: bool | None = None
+    disable_additional_properties: bool | None = None
+    whitespace_pattern: str | None = None

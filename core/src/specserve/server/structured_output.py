@@ -14,7 +14,7 @@ from specserve.types import StructuredOutput
 
 if TYPE_CHECKING:
     from specserve.server.request_bodies import SamplingBody
-    from specserve.server.structured_bodies import ResponseFormat
+    from specserve.server.structured_bodies import ResponseFormat, StructuredOutputs
 
 Kind: TypeAlias = Literal["json_object", "json_schema", "regex", "choice", "grammar", "structural_tag"]
 
@@ -49,15 +49,28 @@ def of_structured_outputs(body: SamplingBody) -> list[StructuredOutput]:
     given = body.structured_outputs
     if given is None:
         return []
+    if given.whitespace_pattern is not None:
+        raise RequestError(
+            "structured_outputs: whitespace_pattern is not served; leave it out, or send disable_any_whitespace.",
+            param="structured_outputs",
+        )
     found = forms("structured_outputs", given.json, given.regex, given.choice, given.grammar)
     if given.json_object:
         found.append(StructuredOutput(kind="json_object"))
     if not is_null(given.structural_tag):
         found.append(StructuredOutput(kind="structural_tag", text=text_of(given.structural_tag)))
     if not found:
-        allowed = ", ".join(given.__struct_fields__)
+        allowed = "json, json_object, regex, choice, grammar, structural_tag"
         raise RequestError(f"structured_outputs: give one of {allowed}.", param="structured_outputs")
-    return found
+    return [written_as(given, each) for each in found]
+
+
+def written_as(given: StructuredOutputs, wanted: StructuredOutput) -> StructuredOutput:
+    if given.disable_any_whitespace:
+        wanted = msgspec.structs.replace(wanted, whitespace="fixed")
+    if given.disable_additional_properties:
+        wanted = msgspec.structs.replace(wanted, closed_objects=True)
+    return wanted
 
 
 def of_guided(body: SamplingBody) -> list[StructuredOutput]:

@@ -31,4 +31,4 @@ def behind_reasoning(body: str, reasoning: Reasoning, tokenizer: LLTokenizer) ->
     begin, end = (mark_of(text, tokenizer) for text in (reasoning.begin, reasoning.end))
     thought = f"thought: TEXT {end}" if end.startswith("<") else f"thought[lazy]: TEXT {end}"
     start = f"start: {begin} thought BLANKS @body | @body" if reasoning.begin else "start: thought BLANKS @body"
-    return composed(f"{start}\n{thought}\nTEXT: /(.|\\n)*/\nBLANKS: /[ \\n]*/", body=body)
+    return composed(f"{start}\n{thought}\nTEXT: /(.|\\n)*/\nBLANKS: /[ \\n]{{0,8}}/", body=body)

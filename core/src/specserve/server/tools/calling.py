@@ -33,11 +33,13 @@ class ToolCalling:
     structure: StructuredOutput | None = None
     form: ToolFormat | None = None
     is_named: bool = False
+    most_calls: int | None = None
+    """Of a choice; None for any number."""
     shows_special_tokens: bool = False
     """The model marks its calls with special tokens."""
 
     def formatter(self, chat: ChatFormatter) -> ResponseFormatter:
-        return chat if self.form is None else ToolFormatter(chat, self.form, self.is_named)
+        return chat if self.form is None else ToolFormatter(chat, self.form, self.is_named, self.most_calls)
 
 
 def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
@@ -45,9 +47,9 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
     tools, structure = offered_tools(body), structured_output(body)
     if not tools:
         return ToolCalling(structure=structure)
-    if structure is not None:
+    if structure is not None and structure.kind == "structural_tag":
         raise RequestError(
-            f"{structure.param}: not beside tools; send tool_choice none for the answer that has this form.",
+            f"{structure.param}: no structural_tag beside tools, which are one; leave one of them out.",
             param=structure.param,
         )
     form = format_of(engine.tokenizer.chat_template)
@@ -57,12 +59,13 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
             "or describe them in a message and ask for the call with response_format.",
             param="tools",
         )
-    if must_call(body) or "structural_tag" in engine.output_kinds:
-        structure = call_structure(body, tools, form)
+    if structure is not None or must_call(body) or "structural_tag" in engine.output_kinds:
+        structure = call_structure(body, tools, form, structure)
     return ToolCalling(
         tools=body.tools or (),
         structure=structure,
         form=form,
         is_named=isinstance(body.tool_choice, ToolChoice),
+        most_calls=1 if body.parallel_tool_calls is False else None,
         shows_special_tokens=any(map(engine.tokenizer.is_special, (form.trigger, "<|python_tag|>"))),
     )

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from specserve.server.chat_response import reasoning_fields
 from specserve.server.tools.parsing import Parsed, ToolCallStream
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ class ToolFormatter:
     chat: ChatFormatter
     form: ToolFormat
     is_named: bool
+    most_calls: int | None = None
+    """Later calls of a choice are left out, as where the client takes one at a time."""
     object_type: str = "chat.completion"
     chunk_object_type: str = "chat.completion.chunk"
     streams: dict[int, ToolCallStream] = field(default_factory=dict)
 
     def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject:
-        parsed = ToolCallStream(self.form).push(output.text, final=True)
+        parsed = self.limited(ToolCallStream(self.form).push(output.text, final=True))
         calls: list[dict[str, str]] = []
         for piece in parsed.calls:
             if piece.name is not None:
@@ -36,22 +39,30 @@ class ToolFormatter:
             calls[-1]["arguments"] += piece.arguments
         whole = self.chat.full_choice(choice, output)
         message: JsonObject = {"role": "assistant", "content": parsed.text or None, "refusal": None}
+        message |= reasoning_fields(output)
         if calls:
             message["tool_calls"] = [{"id": new_call_id(), "type": "function", "function": call} for call in calls]
         return {**whole, "message": message, "finish_reason": self.finish_reason(output, bool(calls))}
 
     def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject | None:
         stream = self.streams.setdefault(choice.index, ToolCallStream(self.form))
-        parsed = stream.push(output.text, final=output.finish_reason is not None)
-        shown = parsed.text or parsed.calls or output.finish_reason or output.logprobs
+        parsed = self.limited(stream.push(output.text, final=output.finish_reason is not None))
+        shown = parsed.text or parsed.calls or output.reasoning or output.finish_reason or output.logprobs
         if not shown and not self.chat.body.return_token_ids:
             return None
         delta: JsonObject = {"role": "assistant"} if first else {}
         if parsed.text:
             delta["content"] = parsed.text
+        delta |= reasoning_fields(output)
         reason = self.finish_reason(output, bool(stream.num_calls))
         fields = {**self.chat.other_fields(output), "finish_reason": reason}
         return {"index": choice.index, "delta": {**delta, **call_deltas(parsed)}, **fields}
+
+    def limited(self, parsed: Parsed) -> Parsed:
+        if self.most_calls is None:
+            return parsed
+        most = self.most_calls
+        return Parsed([piece for piece in parsed.pieces if isinstance(piece, str) or piece.index < most])
 
     def finish_reason(self, output: CompletionOutput, has_calls: bool) -> str | None:
         is_call = has_calls and not self.is_named and output.finish_reason == "stop"

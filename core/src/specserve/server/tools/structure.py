@@ -1,7 +1,8 @@
 """The form of a text that calls tools, as a structural tag: which calls may come, and whether one must.
 
 Where the model chooses, free text comes before and between calls; arguments of a tool that is strict follow its
-schema, others are a JSON object. Where a call must come, all follow theirs.
+schema, others are a JSON object. Where a call must come, all follow theirs. Where answers have a form, the text is
+either calls or such an answer.
 """
 
 from __future__ import annotations
@@ -43,11 +44,14 @@ def must_call(body: ChatBody) -> bool:
     return isinstance(body.tool_choice, ToolChoice) or body.tool_choice == "required"
 
 
-def call_structure(body: ChatBody, tools: Sequence[Tool], form: ToolFormat) -> StructuredOutput:
+def call_structure(
+    body: ChatBody, tools: Sequence[Tool], form: ToolFormat, answer: StructuredOutput | None
+) -> StructuredOutput:
+    """`answer`: the form of a text that calls no tool; None where it is free."""
     required = must_call(body)
     structures = [structure_of(tool, form, bound=required or bool(tool.function.strict)) for tool in tools]
     one = isinstance(body.tool_choice, ToolChoice) or body.parallel_tool_calls is False or form.is_list
-    tag = {
+    tag: dict[str, object] = {
         "structures": structures,
         "triggers": [form.trigger or '{"name": '],
         "separator": form.separator,
@@ -55,7 +59,11 @@ def call_structure(body: ChatBody, tools: Sequence[Tool], form: ToolFormat) -> S
         "stop_after_first": one,
     }
     param = "tool_choice" if required else "tools"
-    return StructuredOutput(kind="structural_tag", text=msgspec.json.encode(tag).decode(), param=param)
+    wanted = StructuredOutput(kind="structural_tag", param=param)
+    if answer is not None and not required:
+        tag["answer"] = {"kind": answer.kind, "text": answer.text}
+        wanted = msgspec.structs.replace(answer, kind="structural_tag")
+    return msgspec.structs.replace(wanted, text=msgspec.json.encode(tag).decode())
 
 
 def structure_of(tool: Tool, form: ToolFormat, *, bound: bool) -> dict[str, object]:
