@@ -181,8 +181,6 @@ OPEN = {"type": "object", "properties": {"a": {"const": 1}, "b": {"const": 2}}, 
 def test_a_request_says_how_json_is_written(asked, whitespace, closed, toy_model):
     asked = {"json": OPEN, **asked}
     body = decode_body(json.dumps({"prompt": "x", "structured_outputs": asked}).encode(), SamplingBody)
-        json.dumps({"prompt": "x", "structured_outputs": {"json": OPEN, **asked}}).encode(), SamplingBody
-    )
     form = structured_output(body)
     assert (form.whitespace, form.closed_objects) == (whitespace, closed)
     tokenizer = load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,))
