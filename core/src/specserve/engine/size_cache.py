@@ -55,27 +55,35 @@ def make_cache(
 ) -> KVCache:
     """The cache of the target's layers; draft layers take their part of the same memory. Raises ConfigError where
     memory is too small."""
+    free = free_memory(config.device)
+    return allocate(config, shape, num_blocks(config, model.max_model_len, shape, free, drafts), model.device)
+
+
+def num_blocks(
+    config: EngineConfig, max_model_len: int, shape: CacheShape, free: int, drafts: DraftBytes = NO_DRAFT_LAYERS
+) -> int:
+    """How many blocks the cache has where `free` bytes are free. Raises ConfigError where memory is too small."""
     per_block = shape.bytes_per_block(config.block_size) + drafts.per_block
     if config.kv_memory is not None:
-        num_blocks = (parse_bytes(config.kv_memory) - drafts.fixed) // per_block
+        count = (parse_bytes(config.kv_memory) - drafts.fixed) // per_block
     else:
-        wanted = config.max_num_seqs * num_blocks_for(model.max_model_len + config.max_draft_tokens, config.block_size)
-        memory = int(free_memory(config.device) * SHARE_OF_FREE_MEMORY) - drafts.fixed
-        num_blocks = min(wanted, memory // per_block)
-    if num_blocks < 2:
+        wanted = config.max_num_seqs * num_blocks_for(max_model_len + config.max_draft_tokens, config.block_size)
+        count = min(wanted, (int(free * SHARE_OF_FREE_MEMORY) - drafts.fixed) // per_block)
+    if count < 2:
         beside = f", and {drafts.fixed} bytes for draft tokens" if drafts.fixed else ""
         raise ConfigError(
-            f"the KV cache needs at least two blocks of {per_block} bytes{beside}; got room for {max(num_blocks, 0)}. "
+            f"the KV cache needs at least two blocks of {per_block} bytes{beside}; got room for {max(count, 0)}. "
             "Give more with --kv-memory, or choose a smaller --block-size or --max-num-seqs."
         )
-    return allocate(config, shape, num_blocks, model.device)
+    return count
 
 
-def allocate(config: EngineConfig, shape: CacheShape, num_blocks: int, device: torch.device) -> KVCache:
+def allocate(config: EngineConfig, shape: CacheShape, count: int, device: torch.device) -> KVCache:
+    """A cache of `count` blocks."""
     try:
         return KVCache(
             num_layers=shape.num_layers,
-            num_blocks=num_blocks,
+            num_blocks=count,
             block_size=config.block_size,
             num_kv_heads=shape.num_kv_heads,
             head_dim=shape.head_dim,
@@ -83,7 +91,7 @@ def allocate(config: EngineConfig, shape: CacheShape, num_blocks: int, device: t
             device=device,
         )
     except RuntimeError as error:  # what torch's allocators raise
-        wanted = num_blocks * shape.bytes_per_block(config.block_size)
+        wanted = count * shape.bytes_per_block(config.block_size)
         raise ConfigError(
             f"no room for a KV cache of {wanted} bytes; about {free_memory(config.device)} are free. "
             "Choose a smaller --kv-memory."

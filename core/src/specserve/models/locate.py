@@ -24,6 +24,11 @@ def locate_model(name: str) -> Path:
     An offered name wins over a directory of that name (`./demo` means the directory), so that the default
     model does not depend on the working directory.
     """
+    return locate_on_disk(name) or _download(name)
+
+
+def locate_on_disk(name: str) -> Path | None:
+    """As `locate_model`; None for a hub id, which may have to be downloaded."""
     offered = entry_points(group=GROUP)
     if name in offered.names:
         return _offered(offered[name])
@@ -33,7 +38,7 @@ def locate_model(name: str) -> Path:
     if path.exists():
         raise ModelError(f"model {name!r} is a file. Pass the directory that holds it, with its config.json.")
     if HUB_ID.fullmatch(name):
-        return _download(name)
+        return None
     known = ", ".join(sorted(offered.names)) or "none installed"
     raise ModelError(
         f"no model {name!r}: there is no such directory, and no installed package offers the name (known: {known}). "
@@ -75,3 +80,13 @@ def _download(name: str) -> Path:
             f"model {name!r} is not a directory here and cannot be downloaded: {type(error).__name__}: {reason[0]} "
             "Check the name and the network, or pass the directory of a downloaded model."
         ) from error
+
+
+def locate_downloaded(name: str) -> Path | None:
+    """The directory of a hub id whose files were downloaded before; None where they were not. Uses no network."""
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES, local_files_only=True))
+    except Exception:  # it is not installed, or what it raises where files are missing
+        return None

@@ -7,8 +7,6 @@ start-up refuses is an error here, and so is every fault while the requests are 
 from __future__ import annotations
 
 import asyncio
-import logging
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -17,12 +15,13 @@ import msgspec
 
 from specserve.cli.plugins.json_output import print_json
 from specserve.cli.plugins.pairs import engine_config
+from specserve.collected_warnings import collected_warnings
 from specserve.errors import ConfigError, PluginError
 from specserve.plugins.enabling import find
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from specserve.config import EngineConfig
     from specserve.declare import PluginDeclaration
@@ -131,22 +130,3 @@ async def count_tokens(engine: AsyncEngine, request: GenerateRequest, faults: li
         if output.finish_reason == "error" and not faults:
             faults.append(output.error or "a request ended with an error.")
     return count
-
-
-@contextmanager
-def collected_warnings() -> Iterator[list[str]]:
-    """What specserve logs as a warning or worse, as sentences."""
-    found: list[str] = []
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(f"{record.getMessage()}.")
-
-    logger, handler = logging.getLogger("specserve"), Collector(logging.WARNING)
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield found
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagates
