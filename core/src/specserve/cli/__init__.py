@@ -1,4 +1,4 @@
-"""The command line: `specserve serve`, `generate` and `plugins`.
+"""The command line: `specserve serve`, `generate`, `plugins` and `doctor`.
 
 Owns the parser, the exit codes and how errors are printed. Commands register themselves and import heavy modules only
 when they run, so that --help and `plugins` stay fast.
@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from specserve import __version__
-from specserve.cli import generate, plugins, serve
+from specserve.cli import doctor, generate, plugins, serve
 from specserve.errors import ConfigError, RequestError, SpecserveError
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ examples:
   specserve generate "Once upon a time"       one prompt, without a server
   specserve plugins list                      what is installed
   specserve plugins explain ngram lora        whether two plugins work together, and who declares it
+  specserve doctor                            can this machine and this installation serve well?
 """
 
 
@@ -65,6 +66,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"specserve {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (serve, generate, plugins):
+    for command in (serve, generate, plugins, doctor):
         command.register(commands)
     return parser

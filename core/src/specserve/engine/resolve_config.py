@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import msgspec
 import torch
 
 from specserve.errors import ConfigError
+from specserve.host_cores import usable_cores
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
@@ -19,11 +19,6 @@ def resolve_config(config: EngineConfig, checkpoint_dtype: str) -> EngineConfig:
     threads = config.threads or usable_cores()
     dtype = checkpoint_dtype if config.dtype == "auto" else config.dtype
     return msgspec.structs.replace(config, threads=threads, dtype=dtype, graphs=config.graph_mode)
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on, where the system reports them; else all."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def find_device(name: str) -> torch.device:

@@ -76,6 +76,10 @@ class Checkpoint:
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._header(name).get_shape())
 
+    def kind(self, name: str) -> str:
+        """The type of its numbers, as safetensors name it: `BF16`."""
+        return self._header(name).get_dtype()
+
     def check(self, expected: Mapping[str, tuple[int, ...]], kinds: Mapping[str, tuple[str, ...]] = ANY_FLOAT) -> None:
         """Every expected tensor is there, of that shape and, unless `kinds` has others, floating point; further ones
         are reported once."""
