@@ -40,7 +40,9 @@ def test_warnings_of_the_banner_are_rows(install, make_case):
 def test_a_broken_plugin_fails_where_it_is_asked_for_and_warns_elsewhere(install, make_case):
     install("broken", plugin="raise OSError('libmissing.so.1: cannot open')")
     install("misspelt", provides="draft.chian")
-    install("unmarked", plugin="from specserve.hookspecs import hookimpl\n\n@hookimpl\ndef make_drafterr():\n    pass\n")
+    install(
+        "unmarked", plugin="from specserve.hookspecs import hookimpl\n\n@hookimpl\ndef make_drafterr():\n    pass\n"
+    )
     install("sound")
     rows = by_check(plugin_rows(make_case()))
     assert statuses(rows.values()) == {

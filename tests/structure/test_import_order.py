@@ -30,7 +30,7 @@ COMPONENTS = {
     "engine": "attention batch draft_models graphs guards kv models plugins protocols sampling speculation text root",
     "server": "protocols sampling text root",
     "testing": "batch declare engine guards hookspecs models plugins protocols sampling server speculation root",
-    "doctor": "declare engine models plugins protocols testing text root",
+    "doctor": "declare engine models plugins protocols speculation testing text root",
     "cli": "declare doctor engine plugins scaffold server testing text root",
 }
 USED_BY_PLUGINS = {

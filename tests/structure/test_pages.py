@@ -60,7 +60,7 @@ def test_every_module_that_is_named_exists(page):
 
 @each_page
 def test_every_command_that_is_shown_is_understood(page):
-    for command in sorted(found(page, r"(?m)^specserve ((?:serve|generate|plugins) [^\n\\]*)$")):
+    for command in sorted(found(page, r"(?m)^specserve ((?:serve|generate|plugins|doctor) [^\n\\]*)$")):
         words = shlex.split(command, comments=True)
         try:
             build_parser().parse_args(words)

@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,13 +48,19 @@ def run(args: Namespace) -> int:
     from specserve.doctor.examine import SECTIONS, SELF_TEST, examine
 
     sections = examine(Case(*configuration), SECTIONS if args.no_self_test else {**SECTIONS, **SELF_TEST})
-    found = list(sections) if args.json else list(printed(sections))
+    found = quietly(sections) if args.json else list(printed(sections))
     counts = Counter(row.status for section in found for row in section.rows)
     if args.json:
         print_json(found, counts)
     else:
         print(summary(counts))
     return 1 if counts["failed"] else 0
+
+
+def quietly(sections: Iterable[Section]) -> list[Section]:
+    """Standard output is for JSON alone: what plugins print goes to standard error."""
+    with redirect_stdout(sys.stderr):
+        return list(sections)
 
 
 def printed(sections: Iterable[Section]) -> Iterable[Section]:

@@ -24,6 +24,7 @@ from specserve.faults import FAULTS
 from specserve.models.config import read_config
 from specserve.models.loader import resolve_length
 from specserve.models.locate import locate_model
+from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import drafter_plugin, verify_everything
 from specserve.testing.toy import write_checkpoint
@@ -62,12 +63,12 @@ def self_test(case: Case) -> Iterator[Row]:
         host = case.host()
     with TemporaryDirectory(prefix="specserve-doctor-") as folder, collected_warnings() as said:
         tested = choose_model(case, Path(folder))
-        config = small_config(case.engine, tested.model)
+        config = small_config(case.engine, tested)
         plain = Trial(without_drafters(config, host))
         plain.warm_up()
         expected = plain.run_round()
         yield Row("model", "note" if tested.why else "ok", describe(plain, tested))
-        yield from try_test_drafter(without_drafters(config, host), plain, expected)
+        yield from try_test_drafter(without_drafters(config, host), host, plain, expected)
         yield from try_enabled_drafters(config, host, plain, tested)
     for text in dict.fromkeys(said):
         yield Row("warnings", "warning", one_line(text))
@@ -78,7 +79,7 @@ def choose_model(case: Case, folder: Path) -> Tested:
     try:
         size = case.weights().served
         if size <= SMALL:
-            return Tested(case.engine.model, case.engine.model)
+            return Tested(str(case.path()), case.engine.model)  # the directory: a hub id could be downloaded anew
         why = f"{case.engine.model} has {bytes_text(size)} of weights, too many for a short test"
     except FAULTS:
         why = f"{case.engine.model} cannot be served"
@@ -90,12 +91,12 @@ def choose_model(case: Case, folder: Path) -> Tested:
     return Tested(DEMO_MODEL, DEMO_MODEL, why)
 
 
-def small_config(config: EngineConfig, model: str) -> EngineConfig:
+def small_config(config: EngineConfig, tested: Tested) -> EngineConfig:
     """The given configuration, with a cache for a few short requests."""
-    own = config.max_model_len if model == config.model else None
-    length = min(resolve_length(read_config(locate_model(model)), own), MAX_MODEL_LEN)
+    asked_for = None if tested.why else config.max_model_len
+    length = min(resolve_length(read_config(locate_model(tested.model)), asked_for), MAX_MODEL_LEN)
     return msgspec.structs.replace(
-        config, model=model, max_model_len=length, max_num_seqs=MAX_NUM_SEQS, kv_memory=None, graph_warm_up=False
+        config, model=tested.model, max_model_len=length, max_num_seqs=MAX_NUM_SEQS, kv_memory=None, graph_warm_up=False
     )
 
 
@@ -119,15 +120,18 @@ def describe(trial: Trial, tested: Tested) -> str:
     return f"{chosen}; {tested.why}" if tested.why else chosen
 
 
-def try_test_drafter(config: EngineConfig, plain: Trial, expected: Round) -> Iterator[Row]:
+def try_test_drafter(config: EngineConfig, host: PluginHost, plain: Trial, expected: Round) -> Iterator[Row]:
+    """All of its drafts are verified, whatever they cost."""
     drafter = NoisyDrafter({**expected.tokens, WARM_UP: []}, p=RIGHT, max_width=WIDEST, vocab_size=plain.vocab_size)
+    has_planner = bool(host.implementers["make_draft_planner"])
+    plugin = drafter_plugin(lambda: drafter, None if has_planner else VerifyAll(WIDEST))
     allowed = msgspec.structs.replace(config, plugins=(*config.plugins, "drafter"), allow_undeclared=True)
     try:
-        trial = Trial(allowed, {"drafter": drafter_plugin(lambda: drafter)})
+        trial = Trial(allowed, {"drafter": plugin})
     except ConfigError as error:
         yield Row("test drafter", "note", f"does not run with this configuration: {one_line(str(error))}")
         return
-    verify_everything(trial.engine, config.max_draft_tokens)
+    verify_everything(trial.engine, WIDEST)
     for _ in rounds():
         trial.run_round(expected)
     yield compared("test drafter", plain, trial)
