@@ -63,6 +63,16 @@ def test_the_kernels_are_those_that_the_plugins_choose(make_case):
     assert statuses(processor_rows(refused))["kernels"] == "failed"
 
 
+def test_threads_of_torch_that_spin_are_noted(make_case, monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME"):
+        monkeypatch.delenv(name, raising=False)
+    assert statuses(processor_rows(make_case(threads=2, **TORCH_ONLY)))["waiting threads"] == "note"
+    assert "waiting threads" not in statuses(processor_rows(make_case(threads=1, **TORCH_ONLY)))
+    assert "waiting threads" not in statuses(processor_rows(make_case(threads=2)))
+    monkeypatch.setenv("GOMP_SPINCOUNT", "100")
+    assert "waiting threads" not in statuses(processor_rows(make_case(threads=2, **TORCH_ONLY)))
+
+
 QUOTAS = {
     "none": ({}, None),
     "version 2, its own": ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "250000 100000\n"}, 2.5),

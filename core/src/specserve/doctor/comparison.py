@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from specserve.doctor.trial import Round, Trial
 
 SLOWER = 0.8
+FEW = 32
+"""Tokens that prove little."""
 REPORT = "this must not happen: report it with the output of specserve doctor --json"
 
 
 def speed_without_drafts(plain: Trial) -> Row:
-    found, figures = f"{plain.tokens_per_second:.0f} tokens/s", {"tokens_per_second": plain.tokens_per_second}
+    found, figures = speed_text(plain), {"tokens_per_second": plain.tokens_per_second}
     if again := difference(plain.rounds[0], plain):
         return Row("without drafts", "failed", f"not the same tokens each time: {again}", REPORT, figures)
     return Row("without drafts", "ok", found, figures=figures)
@@ -22,12 +24,17 @@ def speed_without_drafts(plain: Trial) -> Row:
 
 def speed_with_drafts(plain: Trial, trial: Trial) -> Row:
     ratio = trial.tokens_per_second / max(plain.tokens_per_second, 1e-9)
-    found = f"{trial.tokens_per_second:.0f} tokens/s, {ratio:.2f} times the speed without"
+    found = f"{speed_text(trial)}, {ratio:.2f} times the speed without"
     figures = {"tokens_per_second": trial.tokens_per_second, "ratio": ratio}
     if ratio < SLOWER:
         advice = "drafts cost more than they gain on these few texts: measure with your own"
         return Row("with drafts", "note", found, advice, figures)
     return Row("with drafts", "ok", found, figures=figures)
+
+
+def speed_text(trial: Trial) -> str:
+    digits = 0 if trial.tokens_per_second >= 10 else 1
+    return f"{trial.tokens_per_second:.{digits}f} tokens/s"
 
 
 def compared(check: str, plain: Trial, trial: Trial) -> Row:
@@ -40,9 +47,9 @@ def compared(check: str, plain: Trial, trial: Trial) -> Row:
         if reason := no_guarantee(plain, trial):
             return Row(check, "warning", f"{found}; {reason}", figures=figures)
         return Row(check, "failed", found, REPORT, figures)
-    found = f"{trial.drafters}: {count} tokens are the same; {accepted} of {drafted} draft tokens accepted"
-    if not count or not accepted:
-        return Row(check, "note", found, "too few were accepted here to prove anything", figures)
+    found = f"{trial.drafters}: the same {count} tokens; {accepted} of {drafted} draft tokens accepted"
+    if count < FEW or not accepted:
+        return Row(check, "note", found, "too few in the time of this test to prove much", figures)
     return Row(check, "ok", found, figures=figures)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import TYPE_CHECKING
 
 from specserve.doctor.needed import needed
 from specserve.doctor.rows import Row, rows_of
+from specserve.doctor.torch_build import SPIN_SETTINGS
 from specserve.plugins.loaded_plugin import BUILTIN
 
 if TYPE_CHECKING:
@@ -67,7 +69,15 @@ def kernels(case: Case) -> Iterator[Row]:
     if config.device == "cpu" and owned.owner == BUILTIN:
         advice = "torch's kernels are slow at few requests: install specserve-plugin-cpu, and leave it on"
         yield Row("kernels", "warning", found, advice)
+        yield from waiting_threads(config.threads or 1)
     elif "portable" in owned.kernels.name.split("-"):
         yield Row("kernels", "warning", found, "there are no kernels for this processor's vector instructions: slow")
     else:
         yield Row("kernels", "ok", found)
+
+
+def waiting_threads(threads: int) -> Iterator[Row]:
+    """Threads of torch that spin while they wait take the cores from whatever else runs."""
+    if threads > 1 and not any(name in os.environ for name in SPIN_SETTINGS):
+        advice = "where other programs use the cores, set GOMP_SPINCOUNT=20000 before the start"
+        yield Row("waiting threads", "note", "torch's threads spin while they wait for each other", advice)

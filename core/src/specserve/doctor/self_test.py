@@ -42,7 +42,7 @@ SMALL = 2**30
 MAX_MODEL_LEN, MAX_NUM_SEQS = 1024, 4
 RIGHT, WIDEST = 0.7, 12
 """Of the test drafter: how often a guess is right, and its largest draft."""
-SECONDS, ROUNDS = 3.0, 6
+SECONDS, ROUNDS = 2.0, 6
 """Of the rounds of one comparison: at least one."""
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specserve.text.tokenizer import HfTokenizer
     from specserve.types import RequestOutput
 
-ROUND_SECONDS = 2.0
+ROUND_SECONDS, WARM_UP_SECONDS = 1.0, 0.5
 MAX_TOKENS = 64
 WARM_UP, WARM_UP_TOKENS = "warm-up", 16
 SAMPLED = {"temperature": 0.8, "seed": 1}
@@ -92,7 +92,7 @@ class Trial:
         request = GenerateRequest(
             request_id=WARM_UP, prompt_token_ids=ids, params=params, namespace=add_salt("", WARM_UP)
         )
-        run_until(self.engine, [request], time.perf_counter() + ROUND_SECONDS)
+        run_until(self.engine, [request], time.perf_counter() + WARM_UP_SECONDS)
 
     def run_round(self, like: Round | None = None) -> Round:
         """`like`: ask for as many tokens as this round gave. Raises SpecserveError where a request fails."""
