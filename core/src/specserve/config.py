@@ -1,4 +1,4 @@
-"""Frozen configuration of the engine and the server.
+"""Frozen configuration of the engine, and how the file is read; `ServerConfig` has a module of its own.
 
 Owns names, defaults, bounds and their errors; imports no torch. A plugin's own options are its own Struct,
 filled from `plugin_options[NAME]`; the core knows none of them.
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from specserve.config_checks import at_least, choose
 from specserve.errors import ConfigError
+from specserve.server_config import ServerConfig as ServerConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,36 +97,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.graphs != "auto":
             return self.graphs
         return "full" if self.device == "cuda" else "none"
-
-
-class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The HTTP side."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    api_key: str | None = None
-    served_model_name: str | None = None
-    max_body_bytes: int = 16 * 2**20
-    drain_seconds: float = 30.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise ConfigError(f"port must be between 0 and 65535 (0 picks a free one); got {self.port}.")
-        at_least("max_body_bytes", self.max_body_bytes, 1)
-        if not self.drain_seconds >= 0:  # also false for NaN
-            raise ConfigError(f"drain_seconds must be at least 0; got {self.drain_seconds:g}.")
-        if self.api_key is not None and self.api_key != (self.api_key.strip() or None):
-            raise ConfigError("api_key must not be empty or have blanks around it. Leave it out to serve everybody.")
-
-
-def choose(name: str, got: str, allowed: tuple[str, ...]) -> None:
-    if got not in allowed:
-        raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {got!r}.")
-
-
-def at_least(name: str, got: int, least: int) -> None:
-    if got < least:
-        raise ConfigError(f"{name} must be at least {least}; got {got}.")
 
 
 def check_buckets(buckets: tuple[int, ...], most_rows: int) -> None:

@@ -1,0 +1,28 @@
+"""Frozen configuration of the HTTP server: names, defaults and bounds of [server], and their errors."""
+
+from __future__ import annotations
+
+import msgspec
+
+from specserve.config_checks import at_least
+from specserve.errors import ConfigError
+
+
+class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The HTTP side."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_key: str | None = None
+    served_model_name: str | None = None
+    max_body_bytes: int = 16 * 2**20
+    drain_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise ConfigError(f"port must be between 0 and 65535 (0 picks a free one); got {self.port}.")
+        at_least("max_body_bytes", self.max_body_bytes, 1)
+        if not self.drain_seconds >= 0:  # also false for NaN
+            raise ConfigError(f"drain_seconds must be at least 0; got {self.drain_seconds:g}.")
+        if self.api_key is not None and self.api_key != (self.api_key.strip() or None):
+            raise ConfigError("api_key must not be empty or have blanks around it. Leave it out to serve everybody.")
