@@ -14,7 +14,9 @@ from aiohttp import web
 
 from specserve.server.info import get_model, health, models, openapi, plugins, version
 from specserve.server.metrics import metrics
-from specserve.server.middlewares import auth_middleware, errors_middleware, plugin_routes_middleware
+from specserve.server.middlewares.authentication import auth_middleware
+from specserve.server.middlewares.errors import errors_middleware
+from specserve.server.middlewares.plugin_routes import plugin_routes_middleware
 from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
