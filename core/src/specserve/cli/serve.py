@@ -11,6 +11,8 @@ import msgspec
 from specserve.cli.flags import add_engine_flags
 from specserve.cli.layers import load_configuration
 from specserve.cli.progress import report_progress
+from specserve.cli.server_flags import add_server_flags
+from specserve.config import ServerConfig
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -20,27 +22,19 @@ if TYPE_CHECKING:
     from specserve.engine.async_engine import AsyncEngine
     from specserve.json_types import JsonValue
 
-SERVER_FIELDS = ("host", "port", "api_key", "served_model_name", "drain_seconds", "max_body_bytes")
-
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser = subparsers.add_parser("serve", help="serve a model over HTTP", description="Serve a model over HTTP.")
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="a directory, a known name or a hub id; default: demo"
     )
-    group = parser.add_argument_group("server")
-    group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
-    group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
-    group.add_argument("--api-key", help="clients must send it as a bearer token; /health needs none")
-    group.add_argument("--served-model-name", help="the model's name in the API")
-    group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
-    group.add_argument("--max-body-bytes", type=int, help="maximum size of a request body")
+    add_server_flags(parser)
     add_engine_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: Namespace) -> int:
-    configuration = load_configuration(args, SERVER_FIELDS)
+    configuration = load_configuration(args, ServerConfig.__struct_fields__)
     from specserve.server.run import serve  # aiohttp: not for --help
 
     return asyncio.run(serve(lambda: start_engine(configuration.engine), configuration.server))

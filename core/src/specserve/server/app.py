@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from specserve.server.api_keys import ApiKeys
 from specserve.server.info import get_model, health, models, openapi, plugins, version
 from specserve.server.metrics import metrics
 from specserve.server.middlewares.authentication import auth_middleware
@@ -32,12 +33,13 @@ if TYPE_CHECKING:
 
 
 def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.Application:
-    """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends."""
+    """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends. Raises
+    ConfigError where a file that the configuration names is wrong."""
     app = web.Application(
         middlewares=[errors_middleware, auth_middleware, plugin_routes_middleware],
         client_max_size=config.max_body_bytes,
     )
-    app[STATE] = ServerState(config)
+    app[STATE] = ServerState(config, ApiKeys(config))
     app.add_routes(
         [
             web.get("/health", health),

@@ -13,6 +13,7 @@ from aiohttp import web
 from specserve.errors import ConfigError
 from specserve.server import http_log
 from specserve.server.app import make_app
+from specserve.server.reloading import ReloadedFile, reloaded_on_hangup
 from specserve.server.signals import Signals, wait_for_first
 from specserve.server.state import STATE, ServerState
 
@@ -31,12 +32,19 @@ async def serve(start: EngineStarter, config: ServerConfig) -> int:
     app = make_app(start, config)
     runner = make_runner(app)
     try:
-        with Signals() as signals:
+        with Signals() as signals, reloaded_on_hangup(reloaded_files(app[STATE])):
             await runner.setup()
             await listen(runner, config)
             return await run_until_stopped(app[STATE], signals, ready_line(runner, config))
     finally:
         await runner.cleanup()
+
+
+def reloaded_files(state: ServerState) -> list[ReloadedFile]:
+    files = []
+    if state.config.api_key_file is not None:
+        files.append(ReloadedFile("the API keys", state.keys.reload))
+    return files
 
 
 def make_runner(app: web.Application) -> web.AppRunner:

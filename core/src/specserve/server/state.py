@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from specserve.config import ServerConfig
+    from specserve.server.api_keys import ApiKeys
     from specserve.server.engine_client import EngineClient
 
     PluginRoutes = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -25,6 +26,7 @@ class ServerState:
     """`loading` is the task that loads the engine; `engine` is None until it has, and where it failed."""
 
     config: ServerConfig
+    keys: ApiKeys
     engine: EngineClient | None = None
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None

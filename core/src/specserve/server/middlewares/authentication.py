@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -11,19 +10,33 @@ from specserve.server.errors import UnauthorizedError
 from specserve.server.state import state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from aiohttp.typedefs import Handler
 
 PUBLIC_PATHS = ("/health",)
 """Served without an API key."""
+KEY_NAME = web.RequestKey("specserve_key_name", str)
+"""The name of the key that a request came with; missing where no key is required."""
 
 
 @web.middleware
 async def auth_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """`Authorization: Bearer KEY`, compared in constant time."""
-    key = state_of(request).config.api_key
-    if key is not None and request.path not in PUBLIC_PATHS:
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        matches = hmac.compare_digest(given.strip().encode(errors="surrogateescape"), key.encode())
-        if scheme.lower() != "bearer" or not matches:
-            raise UnauthorizedError("the API key is missing or wrong; send Authorization: Bearer KEY.")
+    """`Authorization: Bearer KEY`, or `x-api-key: KEY`, which clients of Anthropic's API send."""
+    keys = state_of(request).keys
+    if keys.required and request.path not in PUBLIC_PATHS:
+        names = [name for given in given_keys(request) if (name := keys.name_of(given)) is not None]
+        if not names:
+            raise UnauthorizedError(
+                "the API key is missing or wrong; send Authorization: Bearer KEY, or x-api-key: KEY."
+            )
+        request[KEY_NAME] = names[0]
     return await handler(request)
+
+
+def given_keys(request: web.Request) -> Iterator[str]:
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        yield given.strip()
+    if "x-api-key" in request.headers:
+        yield request.headers["x-api-key"].strip()

@@ -1,0 +1,38 @@
+"""The flags of `serve` that are fields of ServerConfig, by subject. Each has the name of its field."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+def add_server_flags(parser: ArgumentParser) -> None:
+    add_network_flags(parser)
+    add_security_flags(parser)
+    add_limit_flags(parser)
+
+
+def add_network_flags(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("network")
+    group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
+    group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
+    group.add_argument("--served-model-name", help="the model's name in the API")
+    group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
+
+
+def add_security_flags(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("security")
+    group.add_argument(
+        "--api-key", action="append", metavar="KEY",
+        help="clients must send it as a bearer token or as x-api-key; /health needs none; may be repeated",
+    )  # fmt: skip
+    group.add_argument(
+        "--api-key-file", metavar="FILE", help="lines of KEY or NAME KEY; read again when the server gets SIGHUP"
+    )
+
+
+def add_limit_flags(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("limits")
+    group.add_argument("--max-body-bytes", type=int, help="maximum size of a request body")
