@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from serve_task import Server
+from serve_task import Server, stop
 
 from specserve.config import ServerConfig
 from specserve.errors import ConfigError
@@ -114,8 +114,7 @@ async def test_a_hangup_reads_the_file_again_and_a_broken_file_changes_nothing(
     assert await statuses_after("three words here\n") == [200, 401, 200]
     assert "the API keys stay as they were: api_key_file: line 1" in caplog.text
     assert await statuses_after("old\nnew\n") == [200, 200, 200]
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert await server.task == 0
+    await stop(server)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
 
 
@@ -125,5 +124,4 @@ async def test_without_a_file_a_hangup_keeps_its_default_effect(
     server = Server(engine, capsys, api_key="k")
     await server.url()
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert await server.task == 0
+    await stop(server)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from serve_task import Server, starter
+from serve_task import Server, interrupt, starter
 
 from specserve.config import ServerConfig
 from specserve.errors import ConfigError, EngineDeadError, ModelError
@@ -18,10 +16,6 @@ from specserve.server.run import serve
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
-
-
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def status_of(url: str) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from specserve.config_checks import at_least
+from specserve.config_checks import at_least, choose
 from specserve.errors import ConfigError
+
+ACCESS_LOGS = ("none", "text", "json")
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -20,10 +22,13 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     served_model_name: str | None = None
     max_body_bytes: int = 16 * 2**20
     drain_seconds: float = 30.0
+    access_log: str = "none"
+    """The form of a line for each request on standard error."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port must be between 0 and 65535 (0 picks a free one); got {self.port}.")
+        choose("access_log", self.access_log, ACCESS_LOGS)
         at_least("max_body_bytes", self.max_body_bytes, 1)
         if not self.drain_seconds >= 0:  # also false for NaN
             raise ConfigError(f"drain_seconds must be at least 0; got {self.drain_seconds:g}.")

@@ -35,8 +35,10 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
 
 def run(args: Namespace) -> int:
     configuration = load_configuration(args, ServerConfig.__struct_fields__)
-    from specserve.server.run import serve  # aiohttp: not for --help
+    from specserve.server.log_lines import log_to_stderr  # aiohttp: not for --help
+    from specserve.server.run import serve
 
+    log_to_stderr()
     return asyncio.run(serve(lambda: start_engine(configuration.engine), configuration.server))
 
 

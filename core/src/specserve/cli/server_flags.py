@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.server_config import ACCESS_LOGS
+
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
@@ -12,6 +14,10 @@ def add_server_flags(parser: ArgumentParser) -> None:
     add_network_flags(parser)
     add_security_flags(parser)
     add_limit_flags(parser)
+    logging = parser.add_argument_group("logging")
+    logging.add_argument(
+        "--access-log", choices=ACCESS_LOGS, help="a line for each request on standard error; default: none"
+    )
 
 
 def add_network_flags(parser: ArgumentParser) -> None:

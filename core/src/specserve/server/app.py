@@ -15,9 +15,12 @@ from aiohttp import web
 from specserve.server.api_keys import ApiKeys
 from specserve.server.info import get_model, health, models, openapi, plugins, version
 from specserve.server.metrics import metrics
+from specserve.server.middlewares.access_log import access_log_middleware
 from specserve.server.middlewares.authentication import auth_middleware
 from specserve.server.middlewares.errors import errors_middleware
 from specserve.server.middlewares.plugin_routes import plugin_routes_middleware
+from specserve.server.middlewares.records import records_middleware
+from specserve.server.request_record import add_headers
 from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
@@ -25,6 +28,8 @@ from specserve.server.tokenization import detokenize, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from aiohttp.typedefs import Middleware
 
     from specserve.config import ServerConfig
     from specserve.server.engine_client import EngineClient
@@ -36,9 +41,10 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
     """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends. Raises
     ConfigError where a file that the configuration names is wrong."""
     app = web.Application(
-        middlewares=[errors_middleware, auth_middleware, plugin_routes_middleware],
+        middlewares=make_middlewares(config),
         client_max_size=config.max_body_bytes,
     )
+    app.on_response_prepare.append(add_headers)
     app[STATE] = ServerState(config, ApiKeys(config))
     app.add_routes(
         [
@@ -70,6 +76,12 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
     return app
 
 
+def make_middlewares(config: ServerConfig) -> list[Middleware]:
+    """The outermost first."""
+    access_log = [] if config.access_log == "none" else [access_log_middleware]
+    return [records_middleware, *access_log, errors_middleware, auth_middleware, plugin_routes_middleware]
+
+
 async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: list[web.AppRunner]) -> None:
     await attach_engine(state, await start(), plugin_runners)
 
@@ -77,6 +89,7 @@ async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: 
 async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners: list[web.AppRunner]) -> None:
     """The routes of plugins first, so that a server that reports ready has them."""
     app = web.Application()
+    app.on_response_prepare.append(add_headers)  # of streams that a plugin's handler begins
     for _ in engine.plugins.collect("add_routes", app=app, engine=engine):
         pass
     runner = web.AppRunner(app)

@@ -6,12 +6,14 @@ The first signal turns /health to 503 and drains for a limited time; a second on
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from specserve.errors import ConfigError
 from specserve.server import http_log
+from specserve.server.access_log import access_log_on_stderr
 from specserve.server.app import make_app
 from specserve.server.reloading import ReloadedFile, reloaded_on_hangup
 from specserve.server.signals import Signals, wait_for_first
@@ -31,13 +33,14 @@ async def serve(start: EngineStarter, config: ServerConfig) -> int:
     """The exit code: 0 after a signal, 1 when the engine died. ConfigError when it cannot start."""
     app = make_app(start, config)
     runner = make_runner(app)
-    try:
-        with Signals() as signals, reloaded_on_hangup(reloaded_files(app[STATE])):
-            await runner.setup()
-            await listen(runner, config)
-            return await run_until_stopped(app[STATE], signals, ready_line(runner, config))
-    finally:
-        await runner.cleanup()
+    with nullcontext() if config.access_log == "none" else access_log_on_stderr():
+        try:
+            with Signals() as signals, reloaded_on_hangup(reloaded_files(app[STATE])):
+                await runner.setup()
+                await listen(runner, config)
+                return await run_until_stopped(app[STATE], signals, ready_line(runner, config))
+        finally:
+            await runner.cleanup()
 
 
 def reloaded_files(state: ServerState) -> list[ReloadedFile]:

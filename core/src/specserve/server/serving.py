@@ -18,6 +18,7 @@ from specserve.server.json_response import json_response
 from specserve.server.model_lookup import pinned_model
 from specserve.server.output_streams import stream_outputs
 from specserve.server.request_bodies import SamplingBody
+from specserve.server.request_record import RECORD
 from specserve.server.sse import EventStream
 from specserve.server.state import ready_engine, served_model_name
 from specserve.server.usage import speculation_metrics, usage
@@ -54,6 +55,7 @@ async def serve_generation(
 
 
 async def send_response(request: web.Request, engine: EngineClient, prepared: PreparedRequest) -> web.StreamResponse:
+    request[RECORD].prepared = prepared
     if not prepared.body.stream:
         return json_response(await full_response(engine, prepared))
     events = EventStream(request)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from specserve.server.errors import UnauthorizedError
+from specserve.server.request_record import RECORD
 from specserve.server.state import state_of
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 PUBLIC_PATHS = ("/health",)
 """Served without an API key."""
-KEY_NAME = web.RequestKey("specserve_key_name", str)
-"""The name of the key that a request came with; missing where no key is required."""
 
 
 @web.middleware
@@ -30,7 +29,7 @@ async def auth_middleware(request: web.Request, handler: Handler) -> web.StreamR
             raise UnauthorizedError(
                 "the API key is missing or wrong; send Authorization: Bearer KEY, or x-api-key: KEY."
             )
-        request[KEY_NAME] = names[0]
+        request[RECORD].key_name = names[0]
     return await handler(request)
 
 
