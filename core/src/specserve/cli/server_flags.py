@@ -24,6 +24,13 @@ def add_network_flags(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("network")
     group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
     group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
+    group.add_argument("--uds", metavar="PATH", help="listen on a unix socket instead of host and port")
+    group.add_argument("--uds-mode", metavar="MODE", help="permissions of the socket, in octal; default: 600")
+    group.add_argument("--root-path", metavar="/PREFIX", help="the prefix of all paths behind a proxy")
+    group.add_argument(
+        "--cors-origin", action="append", metavar="ORIGIN",
+        help="pages of this origin may use the server from a browser; * for all; may be repeated",
+    )  # fmt: skip
     group.add_argument("--served-model-name", help="the model's name in the API")
     group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
 
@@ -37,6 +44,9 @@ def add_security_flags(parser: ArgumentParser) -> None:
     group.add_argument(
         "--api-key-file", metavar="FILE", help="lines of KEY or NAME KEY; read again when the server gets SIGHUP"
     )
+    group.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate, in PEM form")
+    group.add_argument("--tls-key", metavar="FILE", help="its key; default: in the file of --tls-cert")
+    group.add_argument("--tls-ca", metavar="FILE", help="clients need a certificate that one of these signed")
 
 
 def add_limit_flags(parser: ArgumentParser) -> None:

@@ -17,10 +17,12 @@ from specserve.server.info import get_model, health, models, openapi, plugins, v
 from specserve.server.metrics import metrics
 from specserve.server.middlewares.access_log import access_log_middleware
 from specserve.server.middlewares.authentication import auth_middleware
+from specserve.server.middlewares.cors import cors_middleware
 from specserve.server.middlewares.errors import errors_middleware
 from specserve.server.middlewares.plugin_routes import plugin_routes_middleware
 from specserve.server.middlewares.records import records_middleware
 from specserve.server.request_record import add_headers
+from specserve.server.root_path import with_prefix
 from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
@@ -37,6 +39,21 @@ if TYPE_CHECKING:
     EngineStarter = Callable[[], Awaitable[EngineClient]]
 
 
+ROUTES = (
+    web.get("/health", health),
+    web.get("/version", version),
+    web.get("/metrics", metrics),
+    web.get("/openapi.json", openapi),
+    web.get("/v1/models", models),
+    web.get("/v1/models/{name:.+}", get_model),
+    web.get("/v1/plugins", plugins),
+    web.post("/v1/completions", completions),
+    web.post("/v1/chat/completions", chat_completions),
+    web.post("/tokenize", tokenize),
+    web.post("/detokenize", detokenize),
+)
+
+
 def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.Application:
     """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends. Raises
     ConfigError where a file that the configuration names is wrong."""
@@ -46,21 +63,7 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
     )
     app.on_response_prepare.append(add_headers)
     app[STATE] = ServerState(config, ApiKeys(config))
-    app.add_routes(
-        [
-            web.get("/health", health),
-            web.get("/version", version),
-            web.get("/metrics", metrics),
-            web.get("/openapi.json", openapi),
-            web.get("/v1/models", models),
-            web.get("/v1/models/{name:.+}", get_model),
-            web.get("/v1/plugins", plugins),
-            web.post("/v1/completions", completions),
-            web.post("/v1/chat/completions", chat_completions),
-            web.post("/tokenize", tokenize),
-            web.post("/detokenize", detokenize),
-        ]
-    )
+    app.add_routes(with_prefix(ROUTES, config.root_path))
 
     async def run_engine(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
@@ -79,7 +82,8 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
 def make_middlewares(config: ServerConfig) -> list[Middleware]:
     """The outermost first."""
     access_log = [] if config.access_log == "none" else [access_log_middleware]
-    return [records_middleware, *access_log, errors_middleware, auth_middleware, plugin_routes_middleware]
+    cors = [cors_middleware] if config.cors_origins else []
+    return [records_middleware, *access_log, errors_middleware, *cors, auth_middleware, plugin_routes_middleware]
 
 
 async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: list[web.AppRunner]) -> None:

@@ -42,4 +42,4 @@ async def plugins(request: web.Request) -> web.Response:
 
 
 async def openapi(request: web.Request) -> web.Response:
-    return json_response(openapi_document())
+    return json_response(openapi_document(state_of(request).config.root_path))

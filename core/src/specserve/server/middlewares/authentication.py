@@ -8,6 +8,7 @@ from aiohttp import web
 
 from specserve.server.errors import UnauthorizedError
 from specserve.server.request_record import RECORD
+from specserve.server.root_path import without_prefix
 from specserve.server.state import state_of
 
 if TYPE_CHECKING:
@@ -22,8 +23,9 @@ PUBLIC_PATHS = ("/health",)
 @web.middleware
 async def auth_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """`Authorization: Bearer KEY`, or `x-api-key: KEY`, which clients of Anthropic's API send."""
-    keys = state_of(request).keys
-    if keys.required and request.path not in PUBLIC_PATHS:
+    state = state_of(request)
+    keys = state.keys
+    if keys.required and without_prefix(request.path, state.config.root_path) not in PUBLIC_PATHS:
         names = [name for given in given_keys(request) if (name := keys.name_of(given)) is not None]
         if not names:
             raise UnauthorizedError(

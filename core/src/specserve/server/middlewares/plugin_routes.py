@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from specserve.server.errors import UnavailableError
+from specserve.server.root_path import without_prefix
 from specserve.server.state import state_of
 
 if TYPE_CHECKING:
@@ -25,4 +26,6 @@ async def plugin_routes_middleware(request: web.Request, handler: Handler) -> we
             raise UnavailableError(f"the server is {state.status}.") from None
         if state.plugin_routes is None:
             raise
-    return await state.plugin_routes(request.clone())
+    path = without_prefix(request.rel_url.raw_path, state.config.root_path)
+    url = request.rel_url.with_path(path, encoded=True, keep_query=True)
+    return await state.plugin_routes(request.clone(rel_url=url))
