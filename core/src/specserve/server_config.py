@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from specserve.config_checks import at_least, choose
+from specserve.config_checks import above_zero, at_least, choose
 from specserve.errors import ConfigError
 
 ROOT_PATH = re.compile(r"(/[\w.~-]+)+")
@@ -38,6 +38,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """More keys, one per line; read again at SIGHUP."""
     served_model_name: str | None = None
     max_body_bytes: int = 16 * 2**20
+    sse_keep_alive: float | None = None
+    """Seconds without an event after which a stream sends a comment; None: never."""
     drain_seconds: float = 30.0
     access_log: str = "none"
     """The form of a line for each request on standard error."""
@@ -60,6 +62,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         self.check_tls()
         choose("access_log", self.access_log, ACCESS_LOGS)
         at_least("max_body_bytes", self.max_body_bytes, 1)
+        above_zero("sse_keep_alive", self.sse_keep_alive)
         if not self.drain_seconds >= 0:  # also false for NaN
             raise ConfigError(f"drain_seconds must be at least 0; got {self.drain_seconds:g}.")
         if self.api_key == () or any(key != (key.strip() or None) for key in self.api_keys):

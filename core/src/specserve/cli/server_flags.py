@@ -32,6 +32,10 @@ def add_network_flags(parser: ArgumentParser) -> None:
         help="pages of this origin may use the server from a browser; * for all; may be repeated",
     )  # fmt: skip
     group.add_argument("--served-model-name", help="the model's name in the API")
+    group.add_argument(
+        "--sse-keep-alive", type=float, metavar="SECONDS",
+        help="send a comment in a stream after so many seconds without an event; default: never",
+    )  # fmt: skip
     group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
 
 
