@@ -72,6 +72,24 @@ def test_a_key_comes_from_the_environment_unless_a_file_or_a_flag_has_one(
         parse()
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("none", "none"), ('{"temperature": 0.6, "top_k": 20}', {"temperature": 0.6, "top_k": 20})],
+)
+def test_sampling_defaults_are_a_word_or_json_or_a_table(tmp_path: Path, text: str, expected: Any) -> None:
+    assert parse("--generation-config", text).engine.generation_config == expected
+    file = tmp_path / "serve.toml"
+    file.write_text("[engine.generation_config]\ntop_p = 0.9\n")
+    assert parse("--config", str(file)).engine.generation_config == {"top_p": 0.9}
+    assert parse("--config", str(file), "--generation-config", text).engine.generation_config == expected
+
+
+def test_sampling_defaults_that_are_no_json_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "--generation-config", '{"temperature": hot}'])
+    assert "--generation-config: invalid defaults value" in capsys.readouterr().err
+
+
 def test_flags_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "serve.toml"
     file.write_text(

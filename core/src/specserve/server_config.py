@@ -36,7 +36,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Each of them is accepted."""
     api_key_file: str | None = None
     """More keys, one per line; read again at SIGHUP."""
-    served_model_name: str | None = None
+    served_model_name: str | tuple[str, ...] | None = None
+    """Names of the model in the API; the first is that of the metrics. None: the model's own."""
     max_body_bytes: int = 16 * 2**20
     sse_keep_alive: float | None = None
     """Seconds without an event after which a stream sends a comment; None: never."""
@@ -59,6 +60,9 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
                     f"cors_origin must be * or a scheme, a host and perhaps a port, such as https://chat.example; "
                     f"got {origin!r}."
                 )
+        names = self.served_model_names
+        if self.served_model_name == () or any(name != (name.strip() or None) for name in names):
+            raise ConfigError("served_model_name must not be empty or have blanks around it.")
         self.check_tls()
         choose("access_log", self.access_log, ACCESS_LOGS)
         at_least("max_body_bytes", self.max_body_bytes, 1)
@@ -80,6 +84,11 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def cors_origins(self) -> tuple[str, ...]:
         return as_tuple(self.cors_origin)
+
+    @property
+    def served_model_names(self) -> tuple[str, ...]:
+        """Each once. Empty where the model's own name is used."""
+        return tuple(dict.fromkeys(as_tuple(self.served_model_name)))
 
     @property
     def socket_mode(self) -> int:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.config import DEVICES, DTYPES, GRAPHS, EngineConfig
+from specserve.limits import MAX_LOGPROBS
 from specserve.tracing import FORMS, TOPICS
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup
+    from collections.abc import Callable
 
 PLUGIN_FIELDS = ("plugins", "no_plugins", "plugin_options", "default_plugins", "allow_undeclared")
 """Fields of EngineConfig that have flags of other names."""
@@ -35,6 +39,12 @@ HELP = {
     "graph_warm_up": "record graphs at start-up instead of when a step first needs them",
     "draft_fault_limit": "consecutive faulty steps after which a drafter is switched off",
     "fault_limit": "consecutive faulty calls after which another part of a plugin is switched off",
+    "tokenizer": "directory of another tokenizer than the model's",
+    "chat_template": "file of another chat template than the tokenizer's",
+    "generation_config": "defaults of temperature, top_k, top_p, min_p and repetition_penalty: auto (the model's), "
+    'none, or a JSON object such as {"temperature": 0.6}, over the model\'s',
+    "seed": "makes requests without a seed of their own reproducible, in order of arrival",
+    "max_logprobs": f"the largest logprobs of a request; default: {MAX_LOGPROBS}",
     "prefix_cache": "reuse the KV blocks of equal prefixes",
     "chunked_prefill": "split long prompts over several steps",
 }
@@ -69,12 +79,28 @@ def add_flag(group: _ArgumentGroup, name: str) -> None:
     if name in OPT_INS:
         group.add_argument(flag, dest=name, action="store_true", default=None, help=HELP[name])
         return
-    is_int = isinstance(getattr(EngineConfig(), name), int) or name in ("threads", "max_model_len")
-    parse = buckets if name == "graph_buckets" else int if is_int else str
-    metavar = "N,N,..." if name == "graph_buckets" else None
+    is_int = isinstance(getattr(EngineConfig(), name), int) or name in ("threads", "max_model_len", "seed")
+    parse = PARSED.get(name, int if is_int else str)
+    metavar = METAVARS.get(name)
     group.add_argument(flag, dest=name, type=parse, choices=CHOICES.get(name), help=HELP.get(name), metavar=metavar)
+
+
+def defaults(text: str) -> str | dict[str, float]:
+    """`auto`, `none` or a JSON object. argparse names this function in its error."""
+    return msgspec.json.decode(text, type=dict[str, float]) if text.startswith("{") else text
 
 
 def buckets(text: str) -> tuple[int, ...]:
     """`"1,2,4"`. argparse names this function in its error."""
     return tuple(int(number) for number in text.split(","))
+
+
+PARSED: dict[str, Callable[[str], object]] = {"graph_buckets": buckets, "generation_config": defaults}
+METAVARS = {
+    "graph_buckets": "N,N,...",
+    "tokenizer": "DIR",
+    "chat_template": "FILE",
+    "generation_config": "DEFAULTS",
+    "max_logprobs": "N",
+    "seed": "N",
+}

@@ -31,7 +31,10 @@ def add_network_flags(parser: ArgumentParser) -> None:
         "--cors-origin", action="append", metavar="ORIGIN",
         help="pages of this origin may use the server from a browser; * for all; may be repeated",
     )  # fmt: skip
-    group.add_argument("--served-model-name", help="the model's name in the API")
+    group.add_argument(
+        "--served-model-name", action="append", metavar="NAME",
+        help="the model's name in the API; may be repeated: the first is used in metrics",
+    )  # fmt: skip
     group.add_argument(
         "--sse-keep-alive", type=float, metavar="SECONDS",
         help="send a comment in a stream after so many seconds without an event; default: never",

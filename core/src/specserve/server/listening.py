@@ -26,8 +26,9 @@ async def listening(runner: web.AppRunner, config: ServerConfig, tls: Tls | None
             await web.SockSite(runner, bound).start()
             yield f"unix:{config.uds}{config.root_path}"
         return
+    ssl_context = None if tls is None else tls.context
     try:
-        await web.TCPSite(runner, config.host, config.port, ssl_context=tls and tls.context).start()
+        await web.TCPSite(runner, config.host, config.port, ssl_context=ssl_context).start()
     except OSError as error:
         raise ConfigError(
             f"cannot listen on {config.host}:{config.port}: {error.strerror or error}. Choose another --host or --port."

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from specserve.metrics import SECONDS
 from specserve.server.metric_names import COUNTERS, COUNTERS_BY_DRAFTER, GAUGES, HISTOGRAMS
-from specserve.server.state import loaded_engine, served_model_name
+from specserve.server.state import loaded_engine, served_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -118,5 +118,5 @@ def observer_families(metrics: Iterable[Metric]) -> Iterator[MetricFamily]:
 async def metrics(request: web.Request) -> web.Response:
     """A registry per scrape costs microseconds and shares nothing between applications."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(EngineCollector(loaded_engine(request), served_model_name(request)))
+    registry.register(EngineCollector(loaded_engine(request), served_model_names(request)[0]))
     return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})

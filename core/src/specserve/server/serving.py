@@ -20,7 +20,7 @@ from specserve.server.output_streams import stream_outputs
 from specserve.server.request_bodies import SamplingBody
 from specserve.server.request_record import RECORD
 from specserve.server.sse import EventStream
-from specserve.server.state import ready_engine, served_model_name
+from specserve.server.state import ready_engine, served_model_names
 from specserve.server.usage import speculation_metrics, usage
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ async def serve_generation(
     """Read the body, pin its model, prepare the request in a thread (it tokenizes), generate and respond."""
     engine = ready_engine(request)
     body = decode_body(await request.read(), body_type)
-    async with pinned_model(engine, body.model, served_model_name(request)) as model:
+    async with pinned_model(engine, body.model, served_model_names(request)) as model:
         namespace = add_salt(model.namespace, body.cache_salt)
         prepared = await asyncio.to_thread(prepare_request, engine, body, model.name, namespace)
         return await send_response(request, engine, prepared)

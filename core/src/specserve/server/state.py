@@ -69,7 +69,6 @@ def loaded_engine(request: web.Request) -> EngineClient:
     return state.engine
 
 
-def served_model_name(request: web.Request) -> str:
-    """The name by which clients know the base model."""
-    state = state_of(request)
-    return state.config.served_model_name or loaded_engine(request).model_name
+def served_model_names(request: web.Request) -> tuple[str, ...]:
+    """The names by which clients know the base model; the first is the one for metrics and for what has no name."""
+    return state_of(request).config.served_model_names or (loaded_engine(request).model_name,)
