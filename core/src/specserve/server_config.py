@@ -41,6 +41,12 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_body_bytes: int = 16 * 2**20
     sse_keep_alive: float | None = None
     """Seconds without an event after which a stream sends a comment; None: never."""
+    request_timeout: float | None = None
+    """Seconds after which a request that still runs is aborted with an error."""
+    max_requests_per_minute: int | None = None
+    """Of one API key, or without keys of one client address."""
+    max_concurrent_requests_per_key: int | None = None
+    """Without keys: of one client address."""
     drain_seconds: float = 30.0
     access_log: str = "none"
     """The form of a line for each request on standard error."""
@@ -67,6 +73,10 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         choose("access_log", self.access_log, ACCESS_LOGS)
         at_least("max_body_bytes", self.max_body_bytes, 1)
         above_zero("sse_keep_alive", self.sse_keep_alive)
+        above_zero("request_timeout", self.request_timeout)
+        for name in ("max_requests_per_minute", "max_concurrent_requests_per_key"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
         if not self.drain_seconds >= 0:  # also false for NaN
             raise ConfigError(f"drain_seconds must be at least 0; got {self.drain_seconds:g}.")
         if self.api_key == () or any(key != (key.strip() or None) for key in self.api_keys):

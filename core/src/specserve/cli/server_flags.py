@@ -59,3 +59,14 @@ def add_security_flags(parser: ArgumentParser) -> None:
 def add_limit_flags(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("limits")
     group.add_argument("--max-body-bytes", type=int, help="maximum size of a request body")
+    group.add_argument(
+        "--request-timeout", type=float, metavar="SECONDS", help="abort requests that run longer; default: never"
+    )
+    group.add_argument(
+        "--max-requests-per-minute", type=int, metavar="N",
+        help="POST requests of one API key, or without keys of one client address; more are answered 429",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-concurrent-requests-per-key", type=int, metavar="N",
+        help="the same for requests that run at once; default of both: no limit",
+    )  # fmt: skip

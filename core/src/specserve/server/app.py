@@ -20,12 +20,15 @@ from specserve.server.middlewares.authentication import auth_middleware
 from specserve.server.middlewares.cors import cors_middleware
 from specserve.server.middlewares.errors import errors_middleware
 from specserve.server.middlewares.plugin_routes import plugin_routes_middleware
+from specserve.server.middlewares.rate_limits import rate_limits_middleware
 from specserve.server.middlewares.records import records_middleware
+from specserve.server.rate_limits import RateLimits
 from specserve.server.request_record import add_headers
 from specserve.server.root_path import with_prefix
 from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
+from specserve.server.time_limit import time_limited
 from specserve.server.tokenization import detokenize, tokenize
 
 if TYPE_CHECKING:
@@ -62,7 +65,11 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
         client_max_size=config.max_body_bytes,
     )
     app.on_response_prepare.append(add_headers)
-    app[STATE] = ServerState(config, ApiKeys(config))
+    app[STATE] = ServerState(
+        config,
+        ApiKeys(config),
+        RateLimits(config.max_requests_per_minute, config.max_concurrent_requests_per_key),
+    )
     app.add_routes(with_prefix(ROUTES, config.root_path))
 
     async def run_engine(app: web.Application) -> AsyncIterator[None]:
@@ -83,7 +90,10 @@ def make_middlewares(config: ServerConfig) -> list[Middleware]:
     """The outermost first."""
     access_log = [] if config.access_log == "none" else [access_log_middleware]
     cors = [cors_middleware] if config.cors_origins else []
-    return [records_middleware, *access_log, errors_middleware, *cors, auth_middleware, plugin_routes_middleware]
+    limited = config.max_requests_per_minute or config.max_concurrent_requests_per_key
+    limits = [rate_limits_middleware] if limited else []
+    inner = [auth_middleware, *limits, plugin_routes_middleware]
+    return [records_middleware, *access_log, errors_middleware, *cors, *inner]
 
 
 async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: list[web.AppRunner]) -> None:
@@ -92,6 +102,7 @@ async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: 
 
 async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners: list[web.AppRunner]) -> None:
     """The routes of plugins first, so that a server that reports ready has them."""
+    engine = time_limited(engine, state.config.request_timeout)
     app = web.Application()
     app.on_response_prepare.append(add_headers)  # of streams that a plugin's handler begins
     for _ in engine.plugins.collect("add_routes", app=app, engine=engine):

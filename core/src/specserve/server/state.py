@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from specserve.config import ServerConfig
     from specserve.server.api_keys import ApiKeys
     from specserve.server.engine_client import EngineClient
+    from specserve.server.rate_limits import RateLimits
 
     PluginRoutes = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -27,6 +28,7 @@ class ServerState:
 
     config: ServerConfig
     keys: ApiKeys
+    limits: RateLimits
     engine: EngineClient | None = None
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None

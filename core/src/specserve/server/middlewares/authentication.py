@@ -23,9 +23,8 @@ PUBLIC_PATHS = ("/health",)
 @web.middleware
 async def auth_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """`Authorization: Bearer KEY`, or `x-api-key: KEY`, which clients of Anthropic's API send."""
-    state = state_of(request)
-    keys = state.keys
-    if keys.required and without_prefix(request.path, state.config.root_path) not in PUBLIC_PATHS:
+    keys = state_of(request).keys
+    if keys.required and not is_public(request):
         names = [name for given in given_keys(request) if (name := keys.name_of(given)) is not None]
         if not names:
             raise UnauthorizedError(
@@ -33,6 +32,10 @@ async def auth_middleware(request: web.Request, handler: Handler) -> web.StreamR
             )
         request[RECORD].key_name = names[0]
     return await handler(request)
+
+
+def is_public(request: web.Request) -> bool:
+    return without_prefix(request.path, state_of(request).config.root_path) in PUBLIC_PATHS
 
 
 def given_keys(request: web.Request) -> Iterator[str]:
