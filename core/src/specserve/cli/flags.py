@@ -1,4 +1,4 @@
-"""Flags that `serve` and `generate` share: one per field of EngineConfig, and those of plugins."""
+"""Flags that `serve` and `generate` share: one per field of EngineConfig, and those of tracing and plugins."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from specserve.cli.flag_groups import FlagGroups
 from specserve.config import DEVICES, DTYPES, GRAPHS, EngineConfig
 from specserve.limits import MAX_LOGPROBS
 from specserve.tracing import FORMS, TOPICS
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 PLUGIN_FIELDS = ("plugins", "no_plugins", "plugin_options", "default_plugins", "allow_undeclared")
 """Fields of EngineConfig that have flags of other names."""
+MODEL_FIELDS = ("max_model_len", "tokenizer", "chat_template", "generation_config")
+"""What --help shows as the model's."""
+LIMIT_FIELDS = ("max_waiting", "max_logprobs")
 ENGINE_FIELDS = tuple(name for name in EngineConfig.__struct_fields__ if name not in PLUGIN_FIELDS)
 SWITCHES = ("prefix_cache", "chunked_prefill")
 OPT_INS = ("graph_warm_up",)
@@ -52,19 +56,26 @@ HELP = {
 
 def add_engine_flags(parser: ArgumentParser) -> None:
     """The model is a positional argument of the command."""
-    group = parser.add_argument_group("engine")
-    group.add_argument("--config", type=Path, metavar="FILE.toml", help="tables [engine], [server], [plugins.NAME]")
+    add_grouped_engine_flags(FlagGroups(parser))
+
+
+def add_grouped_engine_flags(groups: FlagGroups) -> None:
+    groups["engine"].add_argument(
+        "--config", type=Path, metavar="FILE.toml", help="tables [engine], [server], [plugins.NAME]"
+    )
     for name in ENGINE_FIELDS:
+        group = groups["model" if name in MODEL_FIELDS else "limits" if name in LIMIT_FIELDS else "engine"]
         if name in SWITCHES:
             group.add_argument(f"--no-{name.replace('_', '-')}", dest=name, action="store_false", default=None,
                                help=f"do not {HELP[name]}")  # fmt: skip
         elif name != "model":
             add_flag(group, name)
-    group.add_argument(
+    logging = groups["logging"]
+    logging.add_argument(
         "--trace", metavar="TOPIC,...", help=f"print every event of {' or '.join(TOPICS)} on standard error"
     )
-    group.add_argument("--trace-format", choices=FORMS, default="text", help="default: text")
-    plugins = parser.add_argument_group("plugins")
+    logging.add_argument("--trace-format", choices=FORMS, default="text", help="default: text")
+    plugins = groups["plugins"]
     plugins.add_argument("--plugin", action="append", default=[], metavar="NAME", help="enable an installed plugin")
     plugins.add_argument("--no-plugin", action="append", default=[], metavar="NAME", help="disable a plugin")
     plugins.add_argument("--no-default-plugins", action="store_true", help="enable only what --plugin names")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.cli.flags import add_engine_flags
+from specserve.cli.flag_groups import FlagGroups
+from specserve.cli.flags import add_grouped_engine_flags
 from specserve.cli.layers import load_configuration
 from specserve.cli.progress import report_progress
 from specserve.cli.server_flags import add_server_flags
@@ -23,13 +24,20 @@ if TYPE_CHECKING:
     from specserve.json_types import JsonValue
 
 
+GROUPS = ("network", "security", "limits", "logging", "model", "engine", "plugins")
+"""The subjects of flags, in the order of --help."""
+
+
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser = subparsers.add_parser("serve", help="serve a model over HTTP", description="Serve a model over HTTP.")
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="a directory, a known name or a hub id; default: demo"
     )
-    add_server_flags(parser)
-    add_engine_flags(parser)
+    groups = FlagGroups(parser)
+    for title in GROUPS:
+        groups[title]
+    add_server_flags(groups)
+    add_grouped_engine_flags(groups)
     parser.set_defaults(run=run)
 
 

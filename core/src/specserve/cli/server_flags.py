@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING
 from specserve.server_config import ACCESS_LOGS
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
+    from specserve.cli.flag_groups import FlagGroups
 
 
-def add_server_flags(parser: ArgumentParser) -> None:
-    add_network_flags(parser)
-    add_security_flags(parser)
-    add_limit_flags(parser)
-    logging = parser.add_argument_group("logging")
-    logging.add_argument(
+def add_server_flags(groups: FlagGroups) -> None:
+    add_network_flags(groups)
+    add_security_flags(groups)
+    add_limit_flags(groups)
+    groups["logging"].add_argument(
         "--access-log", choices=ACCESS_LOGS, help="a line for each request on standard error; default: none"
     )
+    groups["model"].add_argument(
+        "--served-model-name", action="append", metavar="NAME",
+        help="the model's name in the API; may be repeated: the first is used in metrics",
+    )  # fmt: skip
 
 
-def add_network_flags(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("network")
+def add_network_flags(groups: FlagGroups) -> None:
+    group = groups["network"]
     group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
     group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
     group.add_argument("--uds", metavar="PATH", help="listen on a unix socket instead of host and port")
@@ -32,18 +35,13 @@ def add_network_flags(parser: ArgumentParser) -> None:
         help="pages of this origin may use the server from a browser; * for all; may be repeated",
     )  # fmt: skip
     group.add_argument(
-        "--served-model-name", action="append", metavar="NAME",
-        help="the model's name in the API; may be repeated: the first is used in metrics",
-    )  # fmt: skip
-    group.add_argument(
         "--sse-keep-alive", type=float, metavar="SECONDS",
         help="send a comment in a stream after so many seconds without an event; default: never",
     )  # fmt: skip
-    group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
 
 
-def add_security_flags(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("security")
+def add_security_flags(groups: FlagGroups) -> None:
+    group = groups["security"]
     group.add_argument(
         "--api-key", action="append", metavar="KEY",
         help="clients must send it as a bearer token or as x-api-key; /health needs none; may be repeated",
@@ -56,9 +54,14 @@ def add_security_flags(parser: ArgumentParser) -> None:
     group.add_argument("--tls-ca", metavar="FILE", help="clients need a certificate that one of these signed")
 
 
-def add_limit_flags(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("limits")
-    group.add_argument("--max-body-bytes", type=int, help="maximum size of a request body")
+def add_limit_flags(groups: FlagGroups) -> None:
+    group = groups["limits"]
+    group.add_argument(
+        "--drain-seconds", type=float, metavar="SECONDS", help="how long requests may run after SIGTERM; default: 30"
+    )
+    group.add_argument(
+        "--max-body-bytes", type=int, metavar="BYTES", help="maximum size of a request body; default: 16 MiB"
+    )
     group.add_argument(
         "--request-timeout", type=float, metavar="SECONDS", help="abort requests that run longer; default: never"
     )
