@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from specserve.config import ServerConfig
+from specserve.config import EngineConfig, ServerConfig
+from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
 from specserve.server.errors import TimeLimitError
 from specserve.server.time_limit import time_limited
+from specserve.testing.engines import DEFAULTS
 from specserve.testing.requests import toy_request
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fake_engine import FakeEngine
 
 TOO_LONG = {"code": "request_timeout", "type": "timeout_error", "param": None}
@@ -77,6 +81,26 @@ async def test_a_caller_that_waits_for_its_client_does_not_keep_the_request_aliv
         assert engine.aborted == ["r"]
         with pytest.raises(TimeLimitError):
             await anext(outputs)
+
+
+async def test_a_real_engine_has_its_blocks_back(toy_model: Path) -> None:
+    engine = await AsyncEngine.start(EngineConfig(model=str(toy_model), **DEFAULTS))
+    pool = engine.engine.scheduler.pool
+    request = toy_request("r", [1, 2], max_tokens=2000, ignore_eos=True)
+    used = []
+
+    async def read() -> None:
+        async for _ in time_limited(engine, 0.05).submit(request):
+            used.append(pool.usage)
+
+    with pytest.raises(TimeLimitError):
+        await read()
+    assert min(used) > 0
+    async with asyncio.timeout(5):
+        while engine.engine.has_work:
+            await asyncio.sleep(0.005)
+    assert pool.usage == 0
+    await engine.stop()
 
 
 async def test_an_answer_that_was_complete_in_time_is_no_error_when_it_is_read_late(engine: FakeEngine) -> None:
