@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import re
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage
 from serve_task import Server, stop
 
-from specserve.server.log_lines import RequestIdFilter
+from specserve.server import http_log
+from specserve.server.log_lines import RequestIdFilter, make_handler
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
@@ -78,6 +81,25 @@ async def test_what_a_request_logs_has_its_id(
     assert [(one.getMessage(), vars(one)["request"]) for one in caplog.records] == [
         ("a request failed", " [mine]"),
         ("outside of requests", ""),
+    ]
+
+
+def test_lines_have_time_level_and_module_and_malformed_http_is_too_little_for_one() -> None:
+    printed = io.StringIO()
+    handler = make_handler(printed)
+    for logger in (logging.getLogger("specserve.test"), http_log.logger):
+        logger.addHandler(handler)
+        try:
+            logger.warning("it is %d", 3)
+            logger.error("malformed", exc_info=BadHttpMessage("rubbish"))
+        finally:
+            logger.removeHandler(handler)
+    lines = [line.partition(" ") for line in printed.getvalue().splitlines() if " specserve." in line]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", time) for time, _, _ in lines)
+    assert [rest for _, _, rest in lines] == [
+        "WARNING specserve.test: it is 3",
+        "ERROR specserve.test: malformed",
+        "WARNING specserve.server.http: it is 3",
     ]
 
 

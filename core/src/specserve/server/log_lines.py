@@ -5,8 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from specserve.server.request_record import CURRENT
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 
 class RequestIdFilter(logging.Filter):
@@ -20,9 +24,14 @@ class RequestIdFilter(logging.Filter):
 
 def log_to_stderr() -> None:
     """Unless the root logger has handlers already."""
-    handler = logging.StreamHandler(sys.stderr)
+    logging.basicConfig(handlers=[make_handler(sys.stderr)], level=logging.WARNING)
+
+
+def make_handler(stream: TextIO) -> logging.Handler:
+    handler = logging.StreamHandler(stream)
+    handler.setLevel(logging.WARNING)  # also for records that a filter has lowered, such as those of malformed HTTP
     formatter = logging.Formatter("%(asctime)sZ %(levelname)s %(name)s%(request)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     handler.addFilter(RequestIdFilter())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    return handler
