@@ -69,6 +69,11 @@ async def test_another_file_and_a_path_that_cannot_be_are_errors(engine: FakeEng
     assert file.read_text() == "precious"
 
 
+def test_an_empty_path_is_refused() -> None:
+    with pytest.raises(ConfigError, match="uds must be the path of a socket"):
+        ServerConfig(uds="")
+
+
 @pytest.mark.parametrize("mode", ["", "7777", "rw-", "680"])
 def test_a_mode_that_is_not_octal_is_refused(mode: str) -> None:
     with pytest.raises(ConfigError, match="uds_mode must be three octal digits"):

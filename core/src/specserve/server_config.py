@@ -9,7 +9,7 @@ import msgspec
 from specserve.config_checks import above_zero, at_least, choose
 from specserve.errors import ConfigError
 
-ROOT_PATH = re.compile(r"(/[\w.~-]+)+")
+ROOT_PATH = re.compile(r"(/[A-Za-z0-9_.~-]+)+")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@]+")
 ACCESS_LOGS = ("none", "text", "json")
 
@@ -54,6 +54,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"port must be between 0 and 65535 (0 picks a free one); got {self.port}.")
+        if self.uds == "":
+            raise ConfigError("uds must be the path of a socket. Leave it out to listen on host and port.")
         if not re.fullmatch("[0-7]{3}", self.uds_mode):
             raise ConfigError(f"uds_mode must be three octal digits, such as 660; got {self.uds_mode!r}.")
         if self.root_path and not ROOT_PATH.fullmatch(self.root_path):

@@ -10,7 +10,7 @@ from specserve.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-NAME = re.compile(r"[\w.-]{1,64}")
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class NamedKey(NamedTuple):
