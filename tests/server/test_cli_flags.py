@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,8 +18,6 @@ from specserve.config import EngineConfig, ServerConfig
 from specserve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fake_engine import FakeEngine
 
 
@@ -26,7 +26,7 @@ def parse(*argv: str) -> layers.Configuration:
     subparsers = parser.add_subparsers()
     serve.register(subparsers)
     generate.register(subparsers)
-    return layers.load_configuration(parser.parse_args(["serve", *argv]), serve.SERVER_FIELDS)
+    return layers.load_configuration(parser.parse_args(["serve", *argv]), ServerConfig.__struct_fields__)
 
 
 def test_without_flags_the_configuration_is_the_defaults() -> None:
@@ -43,7 +43,51 @@ def test_flags_reach_their_fields() -> None:
     assert (engine.max_model_len, engine.kv_memory, engine.prefix_cache) == (100, "1G", False)
     assert (engine.allow_undeclared, engine.default_plugins) == (True, False)
     assert engine.plugin_options == {"ngram": {"width": "8"}}
-    assert (server.port, server.api_key, server.host) == (0, "k", "127.0.0.1")
+    assert (server.port, server.api_key, server.host) == (0, ("k",), "127.0.0.1")
+
+
+def test_every_option_of_the_server_has_a_flag_and_is_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+    table = page.partition("### Options of the server")[2].partition("\n## ")[0]
+    on_the_page = re.findall(r"(?m)^\| `--([a-z-]+)", table)
+    parser = argparse.ArgumentParser()
+    serve.register(parser.add_subparsers())
+    flags = vars(parser.parse_args(["serve"]))
+    assert sorted(name.replace("-", "_") for name in on_the_page) == sorted(ServerConfig.__struct_fields__)
+    for name in ServerConfig.__struct_fields__:
+        assert flags[name] is None, "a flag that is not given changes nothing"
+
+
+def test_a_key_comes_from_the_environment_unless_a_file_or_a_flag_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECSERVE_API_KEY", "from-environment")
+    file = tmp_path / "serve.toml"
+    file.write_text('[server]\napi_key = ["one", "two"]\n')
+    assert parse().server.api_keys == ("from-environment",)
+    assert parse("--config", str(file)).server.api_keys == ("one", "two")
+    assert parse("--config", str(file), "--api-key", "a", "--api-key", "b").server.api_keys == ("a", "b")
+    monkeypatch.setenv("SPECSERVE_API_KEY", "")
+    with pytest.raises(ConfigError, match="SPECSERVE_API_KEY"):
+        parse()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("none", "none"), ('{"temperature": 0.6, "top_k": 20}', {"temperature": 0.6, "top_k": 20})],
+)
+def test_sampling_defaults_are_a_word_or_json_or_a_table(tmp_path: Path, text: str, expected: Any) -> None:
+    assert parse("--generation-config", text).engine.generation_config == expected
+    file = tmp_path / "serve.toml"
+    file.write_text("[engine.generation_config]\ntop_p = 0.9\n")
+    assert parse("--config", str(file)).engine.generation_config == {"top_p": 0.9}
+    assert parse("--config", str(file), "--generation-config", text).engine.generation_config == expected
+
+
+def test_sampling_defaults_that_are_no_json_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["serve", "--generation-config", '{"temperature": hot}'])
+    assert "--generation-config: invalid defaults value" in capsys.readouterr().err
 
 
 def test_flags_override_the_file(tmp_path: Path) -> None:

@@ -30,6 +30,28 @@ async def test_models_have_adapters_with_their_parent(connect: Any, engine: Fake
     assert (adapter["id"], adapter["parent"], adapter["max_model_len"]) == ("sql", "public", engine.max_model_len)
 
 
+async def test_each_name_of_the_model_is_served_and_the_first_is_in_metrics(connect: Any, engine: FakeEngine) -> None:
+    sql = ResolvedModel("sql", None, "sql@1")
+    engine.plugins.answers |= {"list_models": [sql], "resolve_model": lambda name: sql if name == "sql" else None}
+    client = await connect(engine, served_model_name=("qwen:7b", "gpt-4", "qwen:7b"))
+    cards = (await get(client, "/v1/models"))["data"]
+    assert [(card["id"], card["parent"]) for card in cards] == [("qwen:7b", None), ("gpt-4", None), ("sql", "qwen:7b")]
+    assert (await get(client, "/v1/models/gpt-4"))["root"] == "fake-model"
+    for asked, answered in {
+        None: "qwen:7b",
+        "qwen:7b": "qwen:7b",
+        "gpt-4": "gpt-4",
+        "fake-model": "qwen:7b",
+        "gpt-4:sql": "sql",
+        "qwen:7b:sql": "sql",
+    }.items():
+        response = await client.post("/v1/completions", json={"model": asked, "prompt": "a"})
+        assert (await response.json())["model"] == answered
+    for unknown in ("qwen", "gpt-4:no", "gpt-4:"):
+        assert (await client.post("/v1/completions", json={"model": unknown, "prompt": "a"})).status == 404
+    assert 'model_name="qwen:7b"' in await (await client.get("/metrics")).text()
+
+
 async def test_an_adapter_is_pinned_until_the_request_ends(client: Any, engine: FakeEngine) -> None:
     released: list[str] = []
 
@@ -58,7 +80,7 @@ async def test_a_client_that_leaves_while_its_model_is_found_leaves_no_pin(engin
     engine.plugins.answers["resolve_model"] = resolve
 
     async def wait_for_model() -> None:
-        async with pinned_model(engine, "slow", "base"):
+        async with pinned_model(engine, "slow", ("base",)):
             pytest.fail("the client has left")
 
     client = asyncio.create_task(wait_for_model())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from serve_task import Server, interrupt, starter
 
 from specserve.config import ServerConfig
 from specserve.errors import ConfigError, EngineDeadError, ModelError
@@ -17,32 +16,6 @@ from specserve.server.run import serve
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
-
-
-def starter(engine: FakeEngine) -> Any:
-    async def start() -> FakeEngine:
-        return engine
-
-    return start
-
-
-class Server:
-    """`serve` in a task, with what it printed."""
-
-    def __init__(self, engine: FakeEngine, capsys: pytest.CaptureFixture[str], **options: Any) -> None:
-        self.capsys = capsys
-        self.task = asyncio.create_task(serve(starter(engine), ServerConfig(port=0, **options)))
-
-    async def url(self) -> str:
-        async with asyncio.timeout(5):
-            while not (line := self.capsys.readouterr().out):
-                await asyncio.sleep(0.005)
-        assert line.startswith("specserve: ready on http://127.0.0.1:")
-        return line.split()[-1]
-
-
-def interrupt() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def status_of(url: str) -> int:

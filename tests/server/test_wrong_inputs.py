@@ -38,7 +38,7 @@ WRONG: list[tuple[str, dict[str, Any], str | None]] = [
     (COMPLETIONS, {"prompt": "a", "stop": ["x"] * 99}, "stop"),
     (COMPLETIONS, {"prompt": "a", "stop": ""}, "stop"),
     (COMPLETIONS, {"prompt": "a", "stop": "x" * 10**5}, "stop"),
-    (COMPLETIONS, {"prompt": "a", "logprobs": 500}, "logprobs"),
+    (COMPLETIONS, {"prompt": "a", "logprobs": 1001}, "logprobs"),
     (COMPLETIONS, {"prompt": "a", "logit_bias": {"x": 1}}, "logit_bias"),
     (COMPLETIONS, {"prompt": "a", "logit_bias": {"5": 1, "05": 2}}, "logit_bias"),
     (COMPLETIONS, {"prompt": "a", "logit_bias": {" 5": 1}}, "logit_bias"),

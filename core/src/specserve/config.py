@@ -1,4 +1,4 @@
-"""Frozen configuration of the engine and the server.
+"""Frozen configuration of the engine, and how the file is read; `ServerConfig` has a module of its own.
 
 Owns names, defaults, bounds and their errors; imports no torch. A plugin's own options are its own Struct,
 filled from `plugin_options[NAME]`; the core knows none of them.
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from specserve.config_checks import at_least, choose
 from specserve.errors import ConfigError
+from specserve.limits import MAX_CONFIGURED_LOGPROBS, MAX_LOGPROBS, MAX_SEED, MIN_SEED
+from specserve.server_config import ServerConfig as ServerConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +27,8 @@ BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64)
 MAX_THREADS = 1024
 """Torch crashes where the system cannot give it the threads."""
 DEMO_MODEL = "demo"
+SAMPLING_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+"""The sampling parameters that a model may have defaults for."""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,6 +50,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kv_memory: str | None = None
     """Bytes for the KV cache, with K, M or G; None: what max_num_seqs full contexts need, at most a quarter of
     free memory."""
+    tokenizer: str | None = None
+    """A directory with a tokenizer.json; None: the model's."""
+    chat_template: str | None = None
+    """A file; None: the template of the tokenizer's directory."""
+    generation_config: str | dict[str, float] = "auto"
+    """Defaults of sampling parameters. auto: the model's generation_config.json; none: no defaults of the model; a
+    table: these over the model's."""
+    seed: int | None = None
+    """From which the seeds of requests without one are derived, in order of arrival; None: at random."""
+    max_logprobs: int = MAX_LOGPROBS
+    """The largest `logprobs`, `top_logprobs` and `prompt_logprobs` of a request."""
     prefix_cache: bool = True
     chunked_prefill: bool = True
     max_draft_tokens: int = 32
@@ -73,6 +89,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         choose("dtype", self.dtype, DTYPES)
         choose("device", self.device, DEVICES)
         choose("graphs", self.graphs, GRAPHS)
+        check_generation_config(self.generation_config)
+        if self.seed is not None and not MIN_SEED <= self.seed <= MAX_SEED:
+            raise ConfigError(f"seed must be between {MIN_SEED} and {MAX_SEED}; got {self.seed}.")
+        if not 0 <= self.max_logprobs <= MAX_CONFIGURED_LOGPROBS:
+            raise ConfigError(f"max_logprobs must be between 0 and {MAX_CONFIGURED_LOGPROBS}; got {self.max_logprobs}.")
         if self.graph_buckets is not None:
             check_buckets(self.graph_buckets, self.max_num_batched_tokens)
         if self.block_size not in BLOCK_SIZES:
@@ -97,34 +118,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return "full" if self.device == "cuda" else "none"
 
 
-class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The HTTP side."""
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    api_key: str | None = None
-    served_model_name: str | None = None
-    max_body_bytes: int = 16 * 2**20
-    drain_seconds: float = 30.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise ConfigError(f"port must be between 0 and 65535 (0 picks a free one); got {self.port}.")
-        at_least("max_body_bytes", self.max_body_bytes, 1)
-        if not self.drain_seconds >= 0:  # also false for NaN
-            raise ConfigError(f"drain_seconds must be at least 0; got {self.drain_seconds:g}.")
-        if self.api_key is not None and self.api_key != (self.api_key.strip() or None):
-            raise ConfigError("api_key must not be empty or have blanks around it. Leave it out to serve everybody.")
-
-
-def choose(name: str, got: str, allowed: tuple[str, ...]) -> None:
-    if got not in allowed:
-        raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {got!r}.")
-
-
-def at_least(name: str, got: int, least: int) -> None:
-    if got < least:
-        raise ConfigError(f"{name} must be at least {least}; got {got}.")
+def check_generation_config(setting: str | dict[str, float]) -> None:
+    if isinstance(setting, str):
+        choose("generation_config", setting, ("auto", "none"))
+        return
+    for name in setting:
+        if name not in SAMPLING_DEFAULTS:
+            raise ConfigError(f"generation_config has {', '.join(SAMPLING_DEFAULTS)}; got {name!r}.")
 
 
 def check_buckets(buckets: tuple[int, ...], most_rows: int) -> None:

@@ -19,6 +19,9 @@ MAX_DRAFT_TOKENS = 4096
 """Of `speculation.max_draft_tokens`; the configured max_draft_tokens bounds a draft, too."""
 
 MAX_LOGPROBS = 20
+"""Of `logprobs`, `top_logprobs` and `prompt_logprobs`, unless max_logprobs is configured."""
+MAX_CONFIGURED_LOGPROBS = 1000
+"""The largest max_logprobs."""
 MAX_STOP_STRINGS = 16
 MAX_STOP_TOKEN_IDS = 1024
 MAX_LOGIT_BIASES = 1024

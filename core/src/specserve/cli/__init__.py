@@ -1,4 +1,4 @@
-"""The command line: `specserve serve`, `generate`, `plugins` and `doctor`.
+"""The command line: `specserve serve`, `generate`, `plugins`, `doctor` and `completion`.
 
 Owns the parser, the exit codes and how errors are printed. Commands register themselves and import heavy modules only
 when they run, so that --help and `plugins` stay fast.
@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from specserve import __version__
-from specserve.cli import doctor, generate, plugins, serve
+from specserve.cli import completion, doctor, generate, plugins, serve
 from specserve.errors import ConfigError, RequestError, SpecserveError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
+    parser: argparse.ArgumentParser = Parser(
         prog="specserve",
         description="Serve a language model with speculative decoding. Plugins add the features.",
         epilog=EPILOG,
@@ -68,4 +68,5 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (serve, generate, plugins, doctor):
         command.register(commands)
+    completion.register(commands, parser)
     return parser

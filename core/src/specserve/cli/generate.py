@@ -15,7 +15,7 @@ from specserve.cli.flags import add_engine_flags
 from specserve.cli.generation_stats import GenerationStats
 from specserve.cli.layers import load_configuration
 from specserve.cli.progress import report_progress
-from specserve.engine.admission import EngineLimits, check_sampling
+from specserve.engine.admission import NO_LIMITS, check_sampling
 from specserve.errors import RequestError, SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
 
-NO_LIMITS = EngineLimits(vocab_size=2**31, max_model_len=2**31, cache_tokens=2**31)
-"""The model is not loaded yet."""
-
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser = subparsers.add_parser(
@@ -37,7 +34,6 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser.add_argument("words", nargs="+", metavar="[MODEL] PROMPT", help="a prompt, or a model and a prompt")
     parser.add_argument("--max-tokens", type=int, default=128, help="default: 128")
     parser.add_argument("--temperature", type=float, help="default: the model's own, else 1; 0 is greedy")
-    parser.add_argument("--seed", type=int, help="makes sampling reproducible")
     parser.add_argument("--explain", action="store_true", help="print every step: drafted by whom, verified, accepted")
     add_engine_flags(parser)
     parser.set_defaults(run=run, parser=parser)

@@ -1,4 +1,4 @@
-"""The layers of configuration: defaults, then the TOML file of --config, then flags.
+"""The layers of configuration: defaults, then SPECSERVE_API_KEY, then the TOML file of --config, then flags.
 
 The file has the tables [engine], [server] and [plugins.NAME]; a flag that is not given changes nothing.
 """
@@ -48,8 +48,14 @@ def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Co
     if args.allow_undeclared:
         engine["allow_undeclared"] = True
     engine["plugin_options"] = merge(table(file, "plugins"), parse_settings(args.set))
-    server = {**table(file, "server"), **given_flags(args, server_fields)}
+    server = {**environment_key(), **table(file, "server"), **given_flags(args, server_fields)}
     return Configuration(convert("engine", engine, EngineConfig), convert("server", server, ServerConfig))
+
+
+def environment_key() -> dict[str, object]:
+    """The API key that shows neither in the process list nor in a file; the layers above replace it."""
+    key = os.environ.get("SPECSERVE_API_KEY")
+    return {} if key is None else {"api_key": key}
 
 
 def table(file: Mapping[str, object], name: str) -> dict[str, object]:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.cli.flags import add_engine_flags
+from specserve.cli.flag_groups import FlagGroups
+from specserve.cli.flags import add_grouped_engine_flags
 from specserve.cli.layers import load_configuration
 from specserve.cli.progress import report_progress
+from specserve.cli.server_flags import add_server_flags
+from specserve.config import ServerConfig
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -20,7 +23,9 @@ if TYPE_CHECKING:
     from specserve.engine.async_engine import AsyncEngine
     from specserve.json_types import JsonValue
 
-SERVER_FIELDS = ("host", "port", "api_key", "served_model_name", "drain_seconds", "max_body_bytes")
+
+GROUPS = ("network", "security", "limits", "logging", "model", "engine", "plugins")
+"""The subjects of flags, in the order of --help."""
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
@@ -28,21 +33,20 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser.add_argument(
         "model", nargs="?", metavar="MODEL", help="a directory, a known name or a hub id; default: demo"
     )
-    group = parser.add_argument_group("server")
-    group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
-    group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
-    group.add_argument("--api-key", help="clients must send it as a bearer token; /health and /ping need none")
-    group.add_argument("--served-model-name", help="the model's name in the API")
-    group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
-    group.add_argument("--max-body-bytes", type=int, help="maximum size of a request body")
-    add_engine_flags(parser)
+    groups = FlagGroups(parser)
+    for title in GROUPS:
+        groups[title]
+    add_server_flags(groups)
+    add_grouped_engine_flags(groups)
     parser.set_defaults(run=run)
 
 
 def run(args: Namespace) -> int:
-    configuration = load_configuration(args, SERVER_FIELDS)
-    from specserve.server.run import serve  # aiohttp: not for --help
+    configuration = load_configuration(args, ServerConfig.__struct_fields__)
+    from specserve.server.log_lines import log_to_stderr  # aiohttp: not for --help
+    from specserve.server.run import serve
 
+    log_to_stderr()
     return asyncio.run(serve(lambda: start_engine(configuration.engine), configuration.server))
 
 

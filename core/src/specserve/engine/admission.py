@@ -13,6 +13,7 @@ from specserve.limits import (
     MAX_ADDITIVE_PENALTY,
     MAX_BAD_WORD_SEQUENCES,
     MAX_BAD_WORDS,
+    MAX_CONFIGURED_LOGPROBS,
     MAX_DERIVED_SEED,
     MAX_INT32,
     MAX_LOGIT_BIAS,
@@ -40,6 +41,13 @@ class EngineLimits(NamedTuple):
     eos_token_ids: tuple[int, ...] = ()
     output_kinds: frozenset[str] = frozenset()
     """The kinds of structured output that a processor enforces."""
+    max_logprobs: int = MAX_LOGPROBS
+
+
+NO_LIMITS = EngineLimits(
+    vocab_size=2**31, max_model_len=2**31, cache_tokens=2**31, max_logprobs=MAX_CONFIGURED_LOGPROBS
+)
+"""For checks before a model is loaded."""
 
 
 def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
@@ -88,7 +96,7 @@ def check_sampling(p: SamplingParams, limits: EngineLimits) -> None:
         within("seed", p.seed, MIN_SEED, MAX_DERIVED_SEED)
     for name, count in (("logprobs", p.logprobs), ("prompt_logprobs", p.prompt_logprobs)):
         if count is not None:
-            within(name, count, 0, MAX_LOGPROBS)
+            within(name, count, 0, limits.max_logprobs)
     check_token_lists(p, limits)
 
 

@@ -25,6 +25,7 @@ from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.graph_runner import GraphRunner
 from specserve.engine.make_runner import draft_graphs_of, make_runner
+from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
 from specserve.engine.measure_costs import CostProbe
 from specserve.engine.planning_runtime import EnginePlanningRuntime
 from specserve.engine.resolve_config import find_device, resolve_config
@@ -52,10 +53,10 @@ from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
+from specserve.sampling.seeds import arrival_seed, random_seed
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import StepCosts
 from specserve.speculation.planning import CostPlanner, VerifyAll
-from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, DraftPlanner, KernelSet, SurvivalEstimates, TargetCosts
+    from specserve.text.tokenizer import HfTokenizer
     from specserve.types import Draft
 
 
@@ -121,7 +123,7 @@ def load_components(
     torch.set_num_threads(config.threads or 1)
     keep_freed_memory()
     device = find_device(config.device)
-    tokenizer = HfTokenizer.from_dir(path)
+    tokenizer = make_tokenizer(config, path)
     kernels = make_kernels(config, host)
     model = load_model(
         path,
@@ -132,6 +134,7 @@ def load_components(
         on_progress=None if on_progress is None else partial(on_progress, "loading"),
     )
     config = msgspec.structs.replace(config, max_model_len=model.max_model_len)
+    check_vocabulary(config, tokenizer, model.vocab_size)
     host.collect("adapt_model", model=model, config=config)
     pack_weights(model, kernels.kernels, on_progress)
     drafters = make_drafters(config, host, model)
@@ -183,6 +186,7 @@ def make_parts(c: Components) -> EngineParts:
         limits=limits_of(c, processors),
         max_waiting=config.max_waiting,
         max_adapters=lora.max_adapters,
+        draw_seed=random_seed if config.seed is None else partial(arrival_seed, config.seed),
         checks=request_checks(host),
         blame=Blame([*step_roles(c.kernels, c.attention, verifier, lora), *host.roles()], host.packages()),
         check_device=torch.cuda.synchronize if config.device == "cuda" else bool,
@@ -192,7 +196,14 @@ def make_parts(c: Components) -> EngineParts:
 def limits_of(c: Components, processors: Sequence[GuardedProcessor]) -> EngineLimits:
     cache_tokens = c.cache.num_blocks * c.cache.block_size
     kinds = frozenset(kind for processor in processors for kind in processor.output_kinds)
-    return EngineLimits(c.model.vocab_size, c.model.max_model_len, cache_tokens, c.tokenizer.eos_token_ids, kinds)
+    return EngineLimits(
+        c.model.vocab_size,
+        c.model.max_model_len,
+        cache_tokens,
+        c.tokenizer.eos_token_ids,
+        kinds,
+        c.config.max_logprobs,
+    )
 
 
 def arithmetic_of(c: Components) -> Arithmetic:

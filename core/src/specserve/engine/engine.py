@@ -53,6 +53,8 @@ class EngineParts(NamedTuple):
     metrics: EngineMetrics
     limits: EngineLimits
     max_waiting: int
+    draw_seed: Callable[[int], int] = random_seed
+    """The seed of a request that has none; its argument counts the requests before it."""
     checks: Sequence[Callable[[GenerateRequest], object]] = ()
     """Checks of plugins before a request is taken: each may raise a RequestError."""
     blame: Blame = Blame()
@@ -97,7 +99,7 @@ class Engine:
         longest = min(len(wire.prompt_token_ids) + params.max_tokens, limits.max_model_len, limits.cache_tokens)
         request = Request.admit(
             wire,
-            seed=random_seed() if params.seed is None else params.seed,
+            seed=self.parts.draw_seed(self.num_added) if params.seed is None else params.seed,
             arrival=time.monotonic(),
             order=self.num_added,
             max_len=longest,

@@ -9,8 +9,12 @@ from __future__ import annotations
 import re
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from specserve.errors import ModelError
+from specserve.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
 
 GROUP = "specserve.models"
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
@@ -44,6 +48,16 @@ def locate_on_disk(name: str) -> Path | None:
         f"no model {name!r}: there is no such directory, and no installed package offers the name (known: {known}). "
         "Pass a directory in Hugging Face format, a known name, or a hub id such as org/name."
     )
+
+
+def locate_tokenizer(config: EngineConfig) -> Path:
+    """The directory of the tokenizer: the model's, unless another one is configured."""
+    if config.tokenizer is None:
+        return locate_model(config.model)
+    path = Path(config.tokenizer).expanduser()
+    if not path.is_dir():
+        raise ConfigError(f"tokenizer: there is no directory {path}. Pass one with a tokenizer.json, or leave it out.")
+    return path
 
 
 def _offered(entry: EntryPoint) -> Path:

@@ -33,5 +33,11 @@ def row_key(seed: int, index: int) -> int:
     return mix64(mix64(seed) + (index + 1) * GAMMA)
 
 
-def random_seed() -> int:
+def random_seed(arrival: int = 0) -> int:
+    """Another one at each call."""
     return secrets.randbits(64)
+
+
+def arrival_seed(seed: int, arrival: int) -> int:
+    """Of the request that is number `arrival`, 0 first: the same after each start with this seed."""
+    return mix64(mix64(seed) + (arrival + 1) * GAMMA)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from specserve.server.errors import create_error_response
 from specserve.server.json_response import json_response
 from specserve.server.output_streams import stream_outputs
+from specserve.server.request_record import RECORD, Generation
 from specserve.server.sse import NamedEventStream
 from specserve.server.tools.parsing import ToolCallStream
 
@@ -78,6 +79,8 @@ class AnswerReader:
 class Answer(NamedTuple):
     """A prepared request whose answer is to be sent."""
 
+    id: str
+    model: str
     choice: Choice
     reader: AnswerReader
     writer: AnswerWriter
@@ -85,6 +88,7 @@ class Answer(NamedTuple):
 
 
 async def send_answer(request: web.Request, engine: EngineClient, answer: Answer) -> web.StreamResponse:
+    request[RECORD].generation = Generation(answer.id, answer.model, [answer.choice])
     if not answer.is_stream:
         async with aclosing(answer_events(engine, answer)) as events:
             async for _ in events:

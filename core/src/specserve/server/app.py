@@ -12,21 +12,34 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from specserve.server.api_keys import ApiKeys
 from specserve.server.fingerprint import system_fingerprint
 from specserve.server.info import get_model, health, load, models, openapi, plugins, version
 from specserve.server.messages.serving import count_tokens, create_message
 from specserve.server.metrics import metrics
-from specserve.server.middlewares import auth_middleware, errors_middleware, plugin_routes_middleware
+from specserve.server.middlewares.access_log import access_log_middleware
+from specserve.server.middlewares.authentication import auth_middleware
+from specserve.server.middlewares.cors import cors_middleware
+from specserve.server.middlewares.errors import errors_middleware
+from specserve.server.middlewares.plugin_routes import plugin_routes_middleware
+from specserve.server.middlewares.rate_limits import rate_limits_middleware
+from specserve.server.middlewares.records import records_middleware
 from specserve.server.operations import reset_prefix_cache
+from specserve.server.rate_limits import RateLimits
+from specserve.server.request_record import add_headers
 from specserve.server.responses.serving import create_response, delete_response, get_response
 from specserve.server.responses.store import RESPONSES, ResponseStore
+from specserve.server.root_path import with_prefix
 from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
+from specserve.server.time_limit import time_limited
 from specserve.server.tokenization import detokenize, tokenize
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from aiohttp.typedefs import Middleware
 
     from specserve.config import ServerConfig
     from specserve.server.engine_client import EngineClient
@@ -34,38 +47,45 @@ if TYPE_CHECKING:
     EngineStarter = Callable[[], Awaitable[EngineClient]]
 
 
+ROUTES = (
+    web.get("/health", health),
+    web.get("/ping", health),
+    web.post("/ping", health),
+    web.get("/version", version),
+    web.get("/metrics", metrics),
+    web.get("/load", load),
+    web.get("/openapi.json", openapi),
+    web.get("/v1/models", models),
+    web.get("/v1/models/{name:.+}", get_model),
+    web.get("/v1/plugins", plugins),
+    web.post("/v1/completions", completions),
+    web.post("/v1/chat/completions", chat_completions),
+    web.post("/v1/responses", create_response),
+    web.get("/v1/responses/{id}", get_response),
+    web.delete("/v1/responses/{id}", delete_response),
+    web.post("/v1/messages", create_message),
+    web.post("/v1/messages/count_tokens", count_tokens),
+    web.post("/tokenize", tokenize),
+    web.post("/detokenize", detokenize),
+    web.post("/reset_prefix_cache", reset_prefix_cache),
+)
+
+
 def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.Application:
-    """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends."""
+    """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends. Raises
+    ConfigError where a file that the configuration names is wrong."""
     app = web.Application(
-        middlewares=[errors_middleware, auth_middleware, plugin_routes_middleware],
+        middlewares=make_middlewares(config),
         client_max_size=config.max_body_bytes,
     )
-    app[STATE] = ServerState(config)
-    app[RESPONSES] = ResponseStore()
-    app.add_routes(
-        [
-            web.get("/health", health),
-            web.get("/ping", health),
-            web.post("/ping", health),
-            web.get("/version", version),
-            web.get("/metrics", metrics),
-            web.get("/load", load),
-            web.get("/openapi.json", openapi),
-            web.get("/v1/models", models),
-            web.get("/v1/models/{name:.+}", get_model),
-            web.get("/v1/plugins", plugins),
-            web.post("/v1/completions", completions),
-            web.post("/v1/chat/completions", chat_completions),
-            web.post("/v1/responses", create_response),
-            web.get("/v1/responses/{id}", get_response),
-            web.delete("/v1/responses/{id}", delete_response),
-            web.post("/v1/messages", create_message),
-            web.post("/v1/messages/count_tokens", count_tokens),
-            web.post("/tokenize", tokenize),
-            web.post("/detokenize", detokenize),
-            web.post("/reset_prefix_cache", reset_prefix_cache),
-        ]
+    app.on_response_prepare.append(add_headers)
+    app[STATE] = ServerState(
+        config,
+        ApiKeys(config),
+        RateLimits(config.max_requests_per_minute, config.max_concurrent_requests_per_key),
     )
+    app[RESPONSES] = ResponseStore()
+    app.add_routes(with_prefix(ROUTES, config.root_path))
 
     async def run_engine(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
@@ -81,13 +101,25 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
     return app
 
 
+def make_middlewares(config: ServerConfig) -> list[Middleware]:
+    """The outermost first."""
+    access_log = [] if config.access_log == "none" else [access_log_middleware]
+    cors = [cors_middleware] if config.cors_origins else []
+    limited = config.max_requests_per_minute or config.max_concurrent_requests_per_key
+    limits = [rate_limits_middleware] if limited else []
+    inner = [auth_middleware, *limits, plugin_routes_middleware]
+    return [records_middleware, *access_log, errors_middleware, *cors, *inner]
+
+
 async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: list[web.AppRunner]) -> None:
     await attach_engine(state, await start(), plugin_runners)
 
 
 async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners: list[web.AppRunner]) -> None:
     """The routes of plugins first, so that a server that reports ready has them."""
+    engine = time_limited(engine, state.config.request_timeout)
     app = web.Application()
+    app.on_response_prepare.append(add_headers)  # of streams that a plugin's handler begins
     for _ in engine.plugins.collect("add_routes", app=app, engine=engine):
         pass
     runner = web.AppRunner(app)

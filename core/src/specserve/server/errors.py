@@ -33,6 +33,21 @@ class UnauthorizedError(Exception):
     """The API key is missing or wrong: 401."""
 
 
+class RateLimitError(RequestError):
+    """This client asks more than it may: 429, try again after `retry_after` seconds."""
+
+    status = 429
+    type = "rate_limit_error"
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message, code="rate_limit_exceeded")
+        self.retry_after = retry_after
+
+
+class TimeLimitError(Exception):
+    """The request ran for too long and was aborted: 504."""
+
+
 class ErrorResponse(NamedTuple):
     status: int
     body: JsonObject
@@ -41,7 +56,7 @@ class ErrorResponse(NamedTuple):
 
 def create_error_response(error: BaseException) -> ErrorResponse:
     if isinstance(error, RequestError):
-        headers = {"Retry-After": str(error.retry_after)} if isinstance(error, QueueFullError) else {}
+        headers = {"Retry-After": str(error.retry_after)} if isinstance(error, QueueFullError | RateLimitError) else {}
         return ErrorResponse(
             error.status, error_body(str(error), error.type, param=error.param, code=error.code), headers
         )
@@ -68,6 +83,8 @@ def create_server_error_response(error: BaseException) -> ErrorResponse:
         return ErrorResponse(503, error_body(message, "server_error", code="engine_dead"), NO_RETRY)
     if isinstance(error, GenerationError):
         return ErrorResponse(500, error_body(str(error), "server_error", code="generation_failed"), NO_RETRY)
+    if isinstance(error, TimeLimitError):
+        return ErrorResponse(504, error_body(str(error), "timeout_error", code="request_timeout"), NO_RETRY)
     logger.error("a request failed", exc_info=error)
     return ErrorResponse(500, error_body("internal error; the server's log has the details.", "server_error"), NO_RETRY)
 

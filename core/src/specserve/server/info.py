@@ -9,7 +9,7 @@ from specserve.errors import ModelNotFoundError
 from specserve.server.json_response import json_response
 from specserve.server.model_cards import list_models
 from specserve.server.openapi import openapi_document
-from specserve.server.state import loaded_engine, served_model_name, state_of
+from specserve.server.state import loaded_engine, served_model_names, state_of
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -29,12 +29,12 @@ async def version(request: web.Request) -> web.Response:
 
 
 async def models(request: web.Request) -> web.Response:
-    return json_response({"object": "list", "data": list_models(loaded_engine(request), served_model_name(request))})
+    return json_response({"object": "list", "data": list_models(loaded_engine(request), served_model_names(request))})
 
 
 async def get_model(request: web.Request) -> web.Response:
     name = request.match_info["name"]
-    for card in list_models(loaded_engine(request), served_model_name(request)):
+    for card in list_models(loaded_engine(request), served_model_names(request)):
         if card["id"] == name:
             return json_response(card)
     raise ModelNotFoundError(f"no model {name!r} is served; /v1/models lists them.", param="model")
@@ -46,4 +46,4 @@ async def plugins(request: web.Request) -> web.Response:
 
 
 async def openapi(request: web.Request) -> web.Response:
-    return json_response(openapi_document())
+    return json_response(openapi_document(state_of(request).config.root_path))

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 
 from specserve.server.metric_families import EngineFamilies, disabled_gauge, observer_families
 from specserve.server.metric_names import COUNTERS, COUNTERS_BY_DRAFTER, GAUGES, HISTOGRAMS, TOKEN_HISTOGRAMS
-from specserve.server.state import loaded_engine, served_model_name, state_of
+from specserve.server.state import loaded_engine, served_model_names, state_of
 from specserve.types import FinishReason
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def metrics(request: web.Request) -> web.Response:
     """A registry per scrape costs microseconds and shares nothing between applications."""
     registry = CollectorRegistry(auto_describe=False)
     engine, groups = loaded_engine(request), state_of(request).groups
-    registry.register(EngineCollector(engine, groups, served_model_name(request)))
+    registry.register(EngineCollector(engine, groups, served_model_names(request)[0]))
     for of_process in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(of_process)
     encode, content_type = encoder_of(",".join(request.headers.getall("Accept", ())))

@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 from specserve.server.resolved_models import check_resolved_models
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specserve.json_types import JsonObject
     from specserve.server.engine_client import EngineClient
 
 OWNER = "specserve"
 
 
-def list_models(engine: EngineClient, base: str) -> list[JsonObject]:
-    cards = [model_card(engine, base, engine.model_name, None)]
+def list_models(engine: EngineClient, names: Sequence[str]) -> list[JsonObject]:
+    """`names` of the base model; the first is the parent of adapters."""
+    cards = [model_card(engine, name, engine.model_name, None) for name in names]
     results, _ = engine.plugins.try_collect("list_models", check_resolved_models)
     for _, models in results:
-        cards += [model_card(engine, model.name, model.name, model.parent or base) for model in models]
+        cards += [model_card(engine, model.name, model.name, model.parent or names[0]) for model in models]
     return cards
 
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def pinned_model(engine: EngineClient, name: str | None, base: str) -> AsyncIterator[ResolvedModel]:
+async def pinned_model(engine: EngineClient, name: str | None, names: tuple[str, ...]) -> AsyncIterator[ResolvedModel]:
     """The model of that name, pinned until the engine has forgotten every request that was submitted within the block.
-    None and the base's names are the base model, `base:adapter` is the adapter. Raises ModelNotFoundError."""
-    if name is None or name in (base, engine.model_name):
-        yield ResolvedModel(base, None, "")
+    None and the base's `names` are the base model, `base:adapter` is the adapter. Raises ModelNotFoundError."""
+    if name is None or name in (*names, engine.model_name):
+        yield ResolvedModel(name if name in names else names[0], None, "")
         return
     # in a thread: a plugin may have to read the adapter from disk
-    lookup = asyncio.ensure_future(asyncio.to_thread(find_model, engine, name, base))
+    lookup = asyncio.ensure_future(asyncio.to_thread(find_model, engine, name, names))
     try:
         model = await asyncio.shield(lookup)
     except asyncio.CancelledError:
@@ -51,11 +51,11 @@ def release_unused(lookup: asyncio.Future[ResolvedModel]) -> None:
             model.release()
 
 
-def find_model(engine: EngineClient, name: str, base: str) -> ResolvedModel:
-    """Looks up the name, then what follows `base:`."""
-    prefix, _, rest = name.partition(":")
+def find_model(engine: EngineClient, name: str, names: tuple[str, ...]) -> ResolvedModel:
+    """Looks up the name, then what follows `base:` of one of the base's names."""
     failed: list[str] = []
-    for known in (name, rest if prefix in (base, engine.model_name) else ""):
+    bases = (f"{base}:" for base in dict.fromkeys((*names, engine.model_name)))
+    for known in (name, *(name.removeprefix(base) for base in bases if name.startswith(base))):
         model = ask_plugins(engine, known, failed) if known else None
         if model is not None:
             return model

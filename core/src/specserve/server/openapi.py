@@ -46,7 +46,7 @@ RESPONSES = {"200": {"description": "OK"}}
 
 
 @cache
-def openapi_document() -> JsonObject:
+def openapi_document(root_path: str = "") -> JsonObject:
     schemas, components = msgspec.json.schema_components(
         list(POST_BODIES.values()), ref_template="#/components/schemas/{name}"
     )
@@ -61,6 +61,7 @@ def openapi_document() -> JsonObject:
     return {
         "openapi": "3.1.0",
         "info": {"title": "specserve", "version": __version__},
+        "servers": [{"url": root_path or "/"}],
         "paths": paths,
         "components": {"schemas": components},
     }

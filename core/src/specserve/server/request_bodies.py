@@ -14,10 +14,10 @@ from msgspec import Meta
 from specserve.limits import (
     MAX_BAD_WORDS,
     MAX_CACHE_SALT_LENGTH,
+    MAX_CONFIGURED_LOGPROBS,
     MAX_DRAFT_TOKENS,
     MAX_INT32,
     MAX_LOGIT_BIASES,
-    MAX_LOGPROBS,
     MAX_MESSAGES,
     MAX_N,
     MAX_SEED,
@@ -30,7 +30,7 @@ from specserve.server.structured_bodies import Choices, ResponseFormat, Structur
 from specserve.server.tools.bodies import ToolCalls, ToolChoice, Tools
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INT32)]
-Logprobs = Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)]
+Logprobs = Annotated[int, Meta(ge=0, le=MAX_CONFIGURED_LOGPROBS)]
 TokenIds = list[Count]
 Text = Annotated[str, Meta(max_length=MAX_STRING_LENGTH)]
 Texts = Annotated[list[Text], Meta(max_length=MAX_STOP_STRINGS)]

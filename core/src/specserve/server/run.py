@@ -6,15 +6,19 @@ The first signal turns /health to 503 and drains for a limited time; a second on
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from specserve.errors import ConfigError
 from specserve.server import http_log
+from specserve.server.access_log import access_log_on_stderr
 from specserve.server.app import make_app
+from specserve.server.listening import listening
+from specserve.server.reloading import ReloadedFile, reloaded_on_hangup
 from specserve.server.signals import Signals, wait_for_first
 from specserve.server.state import STATE, ServerState
+from specserve.server.tls import Tls
 
 if TYPE_CHECKING:
     from specserve.config import ServerConfig
@@ -30,13 +34,24 @@ async def serve(start: EngineStarter, config: ServerConfig) -> int:
     """The exit code: 0 after a signal, 1 when the engine died. ConfigError when it cannot start."""
     app = make_app(start, config)
     runner = make_runner(app)
-    try:
-        with Signals() as signals:
-            await runner.setup()
-            await listen(runner, config)
-            return await run_until_stopped(app[STATE], signals, ready_line(runner, config))
-    finally:
-        await runner.cleanup()
+    tls = None if config.tls_cert is None else Tls(config)
+    with nullcontext() if config.access_log == "none" else access_log_on_stderr():
+        try:
+            with Signals() as signals, reloaded_on_hangup(reloaded_files(app[STATE], tls)):
+                await runner.setup()
+                async with listening(runner, config, tls) as address:
+                    return await run_until_stopped(app[STATE], signals, f"specserve: ready on {address}")
+        finally:
+            await runner.cleanup()
+
+
+def reloaded_files(state: ServerState, tls: Tls | None) -> list[ReloadedFile]:
+    files = []
+    if state.config.api_key_file is not None:
+        files.append(ReloadedFile("the API keys", state.keys.reload))
+    if tls is not None:
+        files.append(ReloadedFile("the TLS certificate and its key", tls.reload))
+    return files
 
 
 def make_runner(app: web.Application) -> web.AppRunner:
@@ -48,21 +63,6 @@ def make_runner(app: web.Application) -> web.AppRunner:
         access_log=None,
         logger=http_log.logger,
     )
-
-
-async def listen(runner: web.AppRunner, config: ServerConfig) -> None:
-    try:
-        await web.TCPSite(runner, config.host, config.port).start()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {config.host}:{config.port}: {error.strerror or error}. Choose another --host or --port."
-        ) from error
-
-
-def ready_line(runner: web.AppRunner, config: ServerConfig) -> str:
-    """Names the port that the system has chosen for port 0."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
-    return f"specserve: ready on http://{host}:{runner.addresses[0][1]}"
 
 
 async def run_until_stopped(state: ServerState, signals: Signals, ready: str) -> int:

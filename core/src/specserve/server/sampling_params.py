@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from specserve.config import SAMPLING_DEFAULTS
 from specserve.errors import RequestError
 from specserve.types import SamplingParams, StructuredOutput
 
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
     from specserve.server.engine_client import ServerTokenizer
     from specserve.server.request_bodies import SamplingBody
 
-MODEL_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 COMMON_FIELDS = (
     "min_tokens",
-    *MODEL_DEFAULTS,
+    *SAMPLING_DEFAULTS,
     "presence_penalty",
     "frequency_penalty",
     "include_stop_str_in_output",
@@ -44,7 +44,7 @@ def to_sampling_params(
 ) -> SamplingParams:
     """`echo_logprobs` scores the prompt for echo, where the body's own prompt_logprobs asks for less. `structure`: the
     form of the text."""
-    values = {name: tokenizer.sampling_defaults[name] for name in MODEL_DEFAULTS if name in tokenizer.sampling_defaults}
+    values = dict(tokenizer.sampling_defaults)
     values |= {name: value for name in COMMON_FIELDS if (value := getattr(body, name)) is not None}
     if values.get("top_k") == -1:
         values["top_k"] = 0  # both mean all tokens

@@ -18,8 +18,9 @@ from specserve.server.json_response import json_response
 from specserve.server.model_lookup import pinned_model
 from specserve.server.output_streams import stream_outputs
 from specserve.server.request_bodies import SamplingBody
+from specserve.server.request_record import RECORD, Generation
 from specserve.server.sse import EventStream
-from specserve.server.state import ready_engine, served_model_name, state_of
+from specserve.server.state import ready_engine, served_model_names, state_of
 from specserve.server.usage import speculation_metrics, usage
 
 if TYPE_CHECKING:
@@ -73,13 +74,14 @@ async def prepared_request(
     request: web.Request, engine: EngineClient, body: M, prepare: Prepare[M, P]
 ) -> AsyncIterator[P]:
     """Pin the body's model for the block, and prepare the request in a thread: it tokenizes."""
-    async with pinned_model(engine, body.model, served_model_name(request)) as model:
+    async with pinned_model(engine, body.model, served_model_names(request)) as model:
         namespace = add_salt(model.namespace, body.cache_salt)
         yield await asyncio.to_thread(prepare, engine, body, model.name, namespace)
 
 
 async def send_response(request: web.Request, engine: EngineClient, prepared: PreparedRequest) -> web.StreamResponse:
     groups, n = state_of(request).groups, prepared.body.num_choices
+    request[RECORD].generation = Generation(prepared.id, prepared.model, prepared.choices, n)
     fixed: JsonObject = {"system_fingerprint": state_of(request).fingerprint, "service_tier": SERVICE_TIER}
     if not prepared.body.stream:
         body = await full_response(engine, prepared, fixed)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from specserve.config import ServerConfig
+    from specserve.server.api_keys import ApiKeys
     from specserve.server.engine_client import EngineClient
+    from specserve.server.rate_limits import RateLimits
 
     PluginRoutes = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -26,6 +28,8 @@ class ServerState:
     """`loading` is the task that loads the engine; `engine` is None until it has, and where it failed."""
 
     config: ServerConfig
+    keys: ApiKeys
+    limits: RateLimits
     engine: EngineClient | None = None
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None
@@ -71,7 +75,6 @@ def loaded_engine(request: web.Request) -> EngineClient:
     return state.engine
 
 
-def served_model_name(request: web.Request) -> str:
-    """The name by which clients know the base model."""
-    state = state_of(request)
-    return state.config.served_model_name or loaded_engine(request).model_name
+def served_model_names(request: web.Request) -> tuple[str, ...]:
+    """The names by which clients know the base model; the first is the one for metrics and for what has no name."""
+    return state_of(request).config.served_model_names or (loaded_engine(request).model_name,)

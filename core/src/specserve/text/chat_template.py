@@ -61,12 +61,13 @@ class ChatTemplate:
             raise RequestError(message, param="messages") from error
 
 
-def find_chat_template(path: Path, settings: Mapping[str, object]) -> ChatTemplate | None:
-    """chat_template.jinja, else `chat_template` of tokenizer_config.json: a string or a list of named ones."""
+def find_chat_template(path: Path, settings: Mapping[str, object], given: Path | None = None) -> ChatTemplate | None:
+    """The given file, else chat_template.jinja, else `chat_template` of tokenizer_config.json: a string or a list of
+    named ones."""
     contents = {name: token_content(settings.get(name)) for name in SPECIAL_TOKENS}
     special_tokens = {name: content for name, content in contents.items() if content is not None}
-    file = path / "chat_template.jinja"
-    if file.is_file():
+    file = given or path / "chat_template.jinja"
+    if given is not None or file.is_file():
         try:
             return ChatTemplate(file.read_text(encoding="utf-8"), special_tokens)
         except (OSError, UnicodeDecodeError) as error:

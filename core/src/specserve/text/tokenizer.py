@@ -14,6 +14,7 @@ from specserve.model_files import read_optional_json
 from specserve.text.byte_level import bytes_of_token
 from specserve.text.chat_template import find_chat_template
 from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
+from specserve.text.sampling_defaults import sampling_defaults
 from specserve.text.text_stream import REPLACEMENT, HfTextStream
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from specserve.text.chat_template import ChatTemplate
 
-SAMPLING_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 NOT_UNICODE = "the text is not valid Unicode: it holds half of a surrogate pair."
 LONG_TEXT = 4096
 """Texts with more characters are encoded without the interpreter's lock."""
@@ -49,11 +49,20 @@ class HfTokenizer:
         self.eos_token_ids = eos_token_ids
         self.vocab_size: int = rust.get_vocab_size(with_added_tokens=True)
         self.sampling_defaults: Mapping[str, float] = dict(sampling_defaults or {})
-        """Of generation_config.json: temperature, top_k, top_p, min_p, repetition_penalty, where it has them."""
+        """Of temperature, top_k, top_p, min_p and repetition_penalty those that have a default."""
 
     @classmethod
-    def from_dir(cls, path: Path) -> HfTokenizer:
-        """Read tokenizer.json, tokenizer_config.json, generation_config.json, config.json and the chat template."""
+    def from_dir(
+        cls,
+        path: Path,
+        *,
+        model: Path | None = None,
+        chat_template: Path | None = None,
+        defaults: str | Mapping[str, float] = "auto",
+    ) -> HfTokenizer:
+        """Read tokenizer.json, tokenizer_config.json and the chat template, unless that has a file of its own, and
+        from `model`, by default the same directory, generation_config.json and config.json. `defaults`: as
+        EngineConfig.generation_config."""
         file = path / "tokenizer.json"
         if not file.is_file():
             raise ModelError(
@@ -65,14 +74,15 @@ class HfTokenizer:
         except Exception as error:  # the library raises plain Exception
             raise ModelError(f"{file} is not a valid tokenizer: {error}.") from error
         settings = read_optional_json(path / "tokenizer_config.json")
-        generation = read_optional_json(path / "generation_config.json")
-        config = read_optional_json(path / "config.json")
-        eos_ids = configured_eos_ids(path, generation, config) or tokenizer_eos_ids(rust, settings)
+        model = model or path
+        generation = read_optional_json(model / "generation_config.json")
+        config = read_optional_json(model / "config.json")
+        eos_ids = configured_eos_ids(model, generation, config) or tokenizer_eos_ids(rust, settings)
         return cls(
             rust,
-            eos_token_ids=drop_beyond_vocab(path, eos_ids, config.get("vocab_size")),
-            chat_template=find_chat_template(path, settings),
-            sampling_defaults=sampling_defaults(generation),
+            eos_token_ids=drop_beyond_vocab(model, eos_ids, config.get("vocab_size")),
+            chat_template=find_chat_template(path, settings, chat_template),
+            sampling_defaults=sampling_defaults(defaults, generation),
         )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
@@ -147,10 +157,3 @@ class HfTokenizer:
                 param="messages",
             )
         return self._chat_template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
-
-
-def sampling_defaults(generation: Mapping[str, object]) -> dict[str, float]:
-    values = {name: generation.get(name) for name in SAMPLING_DEFAULTS}
-    return {
-        name: value for name, value in values.items() if isinstance(value, int | float) and not isinstance(value, bool)
-    }

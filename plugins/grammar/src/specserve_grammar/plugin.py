@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specserve.hookspecs import hookimpl
-from specserve.models.locate import locate_model
+from specserve.models.locate import locate_model, locate_tokenizer
 from specserve.text.tokenizer import HfTokenizer
 from specserve_grammar.drafter import GrammarDrafter
 from specserve_grammar.grammars import Grammars, load_tokenizer
@@ -42,8 +42,8 @@ class GrammarPlugin:
     def make_drafter(
         self, model: AdaptableModel, config: EngineConfig, options: GrammarOptions
     ) -> GrammarDrafter | None:
-        path = locate_model(config.model)
-        ends = HfTokenizer.from_dir(path).eos_token_ids
+        path = locate_tokenizer(config)
+        ends = HfTokenizer.from_dir(path, model=locate_model(config.model)).eos_token_ids
         tokenizer = load_tokenizer(path, model.vocab_size, ends)
         self.parts = Parts(Grammars(tokenizer, options), frozenset(ends))
         return GrammarDrafter(tokenizer, options.max_draft_tokens) if options.forced_drafts else None

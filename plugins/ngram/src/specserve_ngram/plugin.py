@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from specserve.confine import find_root
 from specserve.errors import ConfigError, RequestError
 from specserve.hookspecs import hookimpl
-from specserve.models.locate import locate_model
+from specserve.models.locate import locate_tokenizer
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram._native import Corpus, Index
 from specserve_ngram.corpora.loading import Limits
@@ -57,7 +57,7 @@ class NgramPlugin:
         corpora = CorpusStore(index, make_corpus, limits, max_corpora=options.max_corpora)
         self.parts = Parts(index, corpora, find_root(ROOT, options.corpus_root))
         if options.corpora:
-            load_corpora(corpora, options.corpora, config.model)
+            load_corpora(corpora, options.corpora, locate_tokenizer(config))
         return NgramDrafter(index, options.max_draft_tokens)
 
     @hookimpl
@@ -89,9 +89,9 @@ def make_index(options: NgramOptions) -> Index:
     )
 
 
-def load_corpora(store: CorpusStore, corpora: dict[str, str], model: str) -> None:
+def load_corpora(store: CorpusStore, corpora: dict[str, str], tokenizer_path: Path) -> None:
     """Start loading. ConfigError for a path that is no corpus."""
-    tokenizer = HfTokenizer.from_dir(locate_model(model))
+    tokenizer = HfTokenizer.from_dir(tokenizer_path)
     for name, path in corpora.items():
         try:
             store.add(name, operator_source(path), tokenizer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -15,6 +14,7 @@ from specserve.server.answers import Answer, AnswerReader, send_answer
 from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
 from specserve.server.renamed_fields import renamed_fields
+from specserve.server.request_record import RECORD
 from specserve.server.responses.bodies import InputItem, ResponsesBody
 from specserve.server.responses.chat_bodies import FIELD_NAMES
 from specserve.server.responses.fitting import prepare_fitting
@@ -24,7 +24,7 @@ from specserve.server.responses.response_object import new_response
 from specserve.server.responses.store import RESPONSES
 from specserve.server.responses.writer import ResponseWriter
 from specserve.server.serving import prepared_request
-from specserve.server.state import ready_engine, state_of
+from specserve.server.state import ready_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def prepare_answer(
         choices, calling = prepare_fitting(engine, body, messages, id, namespace)
     response = new_response(id, body, model, choices[0])
     writer = ResponseWriter(response, choices[0], lambda response: keep(response, messages))
-    return Answer(choices[0], AnswerReader(calling.form), writer, bool(body.stream))
+    return Answer(id, model, choices[0], AnswerReader(calling.form), writer, bool(body.stream))
 
 
 async def get_response(request: web.Request) -> web.Response:
@@ -84,8 +84,5 @@ async def delete_response(request: web.Request) -> web.Response:
 
 
 def owner_of(request: web.Request) -> str:
-    """Of the API key, which `auth_middleware` has checked; "" where the server has none."""
-    if state_of(request).config.api_key is None:
-        return ""
-    _, _, key = request.headers.get("Authorization", "").partition(" ")
-    return hashlib.sha256((key.strip() or request.headers.get("x-api-key", "")).encode(errors="replace")).hexdigest()
+    """The name of the API key; "" where the server has none."""
+    return request[RECORD].key_name or ""

@@ -1,0 +1,46 @@
+"""The tokenizer of an engine: the model's, with what the configuration puts in place of its parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.engine.admission import NO_LIMITS, check_sampling
+from specserve.errors import ConfigError, RequestError
+from specserve.models.locate import locate_tokenizer
+from specserve.text.tokenizer import HfTokenizer
+from specserve.types import SamplingParams
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+
+
+def make_tokenizer(config: EngineConfig, model: Path) -> HfTokenizer:
+    """Raises ConfigError and its kind."""
+    if not isinstance(config.generation_config, str):
+        check_sampling_defaults(config.generation_config)
+    return HfTokenizer.from_dir(
+        locate_tokenizer(config),
+        model=model,
+        chat_template=None if config.chat_template is None else Path(config.chat_template).expanduser(),
+        defaults=config.generation_config,
+    )
+
+
+def check_sampling_defaults(defaults: dict[str, float]) -> None:
+    """Else every request without these parameters would have the error."""
+    try:
+        check_sampling(msgspec.convert(defaults, SamplingParams), NO_LIMITS)
+    except (RequestError, msgspec.ValidationError) as error:
+        raise ConfigError(f"generation_config: {str(error).rstrip('.')}.") from None
+
+
+def check_vocabulary(config: EngineConfig, tokenizer: HfTokenizer, vocab_size: int) -> None:
+    """A model's own tokenizer may have tokens that the model lacks, which are rare ones; another's would be wrong."""
+    if config.tokenizer is not None and tokenizer.vocab_size > vocab_size:
+        raise ConfigError(
+            f"tokenizer: {config.tokenizer} has {tokenizer.vocab_size} tokens, and the model {vocab_size}. "
+            "Pass the tokenizer that the model was trained with."
+        )
