@@ -13,6 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from triton_runs import needs_triton
 
 ROOT = Path(__file__).parents[2]
@@ -20,8 +22,11 @@ HERE = Path(__file__).parent
 GPU_TESTS = sorted((ROOT / "tests" / "gpu").glob("test_*.py"))
 
 
+LONG = "graphs_and_drafts or demo_model"
+"""Tables and whole generations of the demo model, which call nothing that others do not."""
 RUNS = {
-    "gpu": (GPU_TESTS, ("-m", "gpu")),
+    "gpu": (GPU_TESTS, ("-m", "gpu", "-k", f"not ({LONG})")),
+    "long": (GPU_TESTS, ("-m", "gpu", "-k", LONG)),
     "facts": ([HERE / "facts_of_binaries.py", HERE / "recorded_steps.py"], ("-m", "")),
 }
 
@@ -44,8 +49,9 @@ def outcome_of(name, report):
 
 
 @needs_triton
-def test_every_test_for_a_device_passes_but_for_what_only_a_device_has(tmp_path):
-    text = outcome_of("gpu", tmp_path / "report.json")
+@pytest.mark.parametrize("run", ["gpu", pytest.param("long", marks=pytest.mark.sweep)])
+def test_every_test_for_a_device_passes_but_for_what_only_a_device_has(run, tmp_path):
+    text = outcome_of(run, tmp_path / "report.json")
     report = json.loads((tmp_path / "report.json").read_text())
     skipped = [line for line in text.splitlines() if line.startswith("SKIPPED")]
     expected = ("flashinfer", "cupy", "there is no device to trace")

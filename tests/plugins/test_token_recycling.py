@@ -155,6 +155,7 @@ def test_beside_another_drafter_exactly_the_right_draft_tokens_of_both_are_accep
     assert sum(accepted for _, accepted in counts.values()) > 10
 
 
+@pytest.mark.sweep
 def test_it_passes_the_conformance_kit_alone_and_beside_every_plugin(tmp_path, toy_model):
     install_page(tmp_path, PAGE)
     settings = (f"eagle.model={toy_model}", "eagle.steps=3")

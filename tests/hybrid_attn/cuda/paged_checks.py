@@ -139,7 +139,7 @@ def check_launches_of_few_programs_change_nothing(make, device="cpu"):
 def check_padding_reads_no_key_and_stores_no_row(make, device="cpu"):
     """A plan in memory that is larger than it, as captured graphs have it."""
     world = World(Shape(heads=4, kv_heads=2), device)
-    spans, backend = world.ragged(), short_splits(world, make)
+    spans, backend = [world.tree(40, TREE), world.prompt(0, 7), world.prompt(70, 1)], short_splits(world, make)
     q, k, v = world.rows(sum(span.length for span in spans))
     batch = world.builder.build(spans)
     expected = backend.forward(0, q, k, v, backend.plan(batch))
@@ -147,7 +147,8 @@ def check_padding_reads_no_key_and_stores_no_row(make, device="cpu"):
     padded = rows.padded(num_rows, batch.block_size)
     graph_plan = backend.graph_plan(padded, len(spans))
     padding = torch.full((3, *q.shape[1:]), float("nan"), dtype=q.dtype, device=q.device)
-    for programs in (1, 3, 500):  # fewer than work items, and more
+    num_items = sum(len(launch.items) for launch in backend.plan(batch).launches)
+    for programs in (3, num_items + 9):  # fewer than work items, and more
         graph_plan.plan.launches[0] = graph_plan.plan.launches[0]._replace(programs=programs)
         assert graph_plan.load(batch) == ""
         rows.load(batch.host_rows, num_rows)
