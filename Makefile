@@ -2,6 +2,7 @@
 #   make demo       the demo model streams completions from the REST endpoint, with and without drafts
 #   make serve      the same server, left running on port 8000
 #   make test       all tests (under 15 minutes on 2 cores); make test-all adds the long sweeps
+#   make test-clients  SDKs and frameworks, unmodified, against a server; CLIENTS="openai llm" for some (docs/testing.md)
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
 #   make lint       ruff, mypy --strict and clang-format
 #   make pages      the pages of docs/ that are generated; make proofs runs the conformance kit before
@@ -20,7 +21,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all fuzz lint pages proofs wheels bench bench-peers gpu-check native-where-possible clean
+.PHONY: demo serve test test-all test-clients fuzz lint pages proofs wheels bench bench-peers gpu-check native-where-possible clean
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
@@ -39,6 +40,10 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(PYTEST) -m "not gpu"
+
+# Each client is installed once, into an environment of its own under build/clients.
+test-clients: $(VENV)/.dev
+	@$(BIN)/python tests/clients/run.py $(CLIENTS)
 
 # One thread unless a trial sets more: its models are tiny.
 SECONDS ?= 600

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+collect_ignore = ["clients"]
+"""They import clients that `make test-clients` installs elsewhere."""
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What plugins keep across starts is not the user's."""
