@@ -106,6 +106,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     served_model_name: str | None = None
     max_body_bytes: int = 16 * 2**20
     drain_seconds: float = 30.0
+    strict_fields: bool = False
+    """Refuse fields of requests that nobody defines."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

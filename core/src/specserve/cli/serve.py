@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from specserve.engine.async_engine import AsyncEngine
     from specserve.json_types import JsonValue
 
-SERVER_FIELDS = ("host", "port", "api_key", "served_model_name", "drain_seconds", "max_body_bytes")
+SERVER_FIELDS = ("host", "port", "api_key", "served_model_name", "drain_seconds", "max_body_bytes", "strict_fields")
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
@@ -35,6 +35,9 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     group.add_argument("--served-model-name", help="the model's name in the API")
     group.add_argument("--drain-seconds", type=float, help="how long running requests may continue after SIGTERM")
     group.add_argument("--max-body-bytes", type=int, help="maximum size of a request body")
+    group.add_argument(
+        "--strict-fields", action="store_true", default=None, help="refuse fields of requests that nobody defines"
+    )
     add_engine_flags(parser)
     parser.set_defaults(run=run)
 

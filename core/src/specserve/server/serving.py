@@ -12,11 +12,11 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from specserve.namespaces import add_salt
-from specserve.server.decode_body import decode_body
 from specserve.server.errors import create_error_response
 from specserve.server.json_response import json_response
 from specserve.server.model_lookup import pinned_model
 from specserve.server.output_streams import stream_outputs
+from specserve.server.read_body import read_body
 from specserve.server.request_bodies import SamplingBody
 from specserve.server.sse import EventStream
 from specserve.server.state import ready_engine, served_model_name, state_of
@@ -46,7 +46,7 @@ async def serve_generation(
 ) -> web.StreamResponse:
     """Read the body, pin its model, prepare the request in a thread (it tokenizes), generate and respond."""
     engine = ready_engine(request)
-    body = decode_body(await request.read(), body_type)
+    body = await read_body(request, body_type)
     async with pinned_model(engine, body.model, served_model_name(request)) as model:
         namespace = add_salt(model.namespace, body.cache_salt)
         prepared = await asyncio.to_thread(prepare_request, engine, body, model.name, namespace)

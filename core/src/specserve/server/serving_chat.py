@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.server.chat_prompt import encode_messages
+from specserve.server.chat_prompt import encode_chat
 from specserve.server.chat_response import ChatFormatter
 from specserve.server.choices import make_choice
 from specserve.server.engine_requests import check_requests, make_requests, truncate_prompt
-from specserve.server.prepared_request import PreparedRequest, new_id
+from specserve.server.prepared_request import PreparedRequest, new_id, response_id
 from specserve.server.request_bodies import ChatBody
-from specserve.server.sampling_params import to_sampling_params
+from specserve.server.sampling_params import requested_max_tokens, to_sampling_params
 from specserve.server.serving import serve_generation
 from specserve.server.tools.calling import tool_calling
 
@@ -32,16 +32,11 @@ def prepare_request(engine: EngineClient, body: ChatBody, model: str, namespace:
     refuse_unsupported(body)
     tokenizer = engine.tokenizer
     calling = tool_calling(engine, body)
-    ids = encode_messages(
-        tokenizer,
-        body.messages,
-        tools=calling.tools,
-        add_generation_prompt=body.add_generation_prompt is not False,
-    )
+    ids = encode_chat(tokenizer, body, calling.tools)
     prompt = truncate_prompt(ids, body, engine.max_model_len)
     if not prompt:
         raise RequestError("the messages render to an empty prompt.", param="messages")
-    max_tokens = requested_max_tokens(body)
+    max_tokens = checked_max_tokens(body)
     params = to_sampling_params(
         body,
         tokenizer,
@@ -57,13 +52,11 @@ def prepare_request(engine: EngineClient, body: ChatBody, model: str, namespace:
     check_requests(engine, requests, body)
     choices = [make_choice(i, one, tokenizer) for i, one in enumerate(requests)]
     formatter = calling.formatter(ChatFormatter(tokenizer, body))
-    return PreparedRequest(id=id, model=model, body=body, formatter=formatter, choices=choices)
+    return PreparedRequest(id=response_id(id, body), model=model, body=body, formatter=formatter, choices=choices)
 
 
-def requested_max_tokens(body: ChatBody) -> int | None:
-    """`max_completion_tokens`, or its older name `max_tokens`."""
-    old = body.max_completion_tokens is None
-    name, max_tokens = ("max_tokens", body.max_tokens) if old else ("max_completion_tokens", body.max_completion_tokens)
+def checked_max_tokens(body: ChatBody) -> int | None:
+    name, max_tokens = requested_max_tokens(body)
     if max_tokens == 0:
         raise RequestError(f"{name} must be at least 1.", param=name)
     return max_tokens
