@@ -56,10 +56,13 @@ token_id = st.sampled_from([0, VOCAB_SIZE - 1]) | st.integers(0, VOCAB_SIZE - 1)
 ids = st.lists(token_id, min_size=1, max_size=30)
 long_ids = st.integers(MAX_MODEL_LEN - 20, MAX_MODEL_LEN - 1).map(lambda size: [i % 200 for i in range(size)])
 flag = one_of_values(True, False, None)
+model = one_of_values("toy", ADAPTER, f"toy:{ADAPTER}", None)
 top = jsons(st.none() | st.integers(0, 20))
 
 SAMPLING_FIELDS: dict[str, SearchStrategy[str]] = {
-    "model": one_of_values("toy", ADAPTER, f"toy:{ADAPTER}", None),
+    "model": model,
+    "request_id": jsons(text),
+    "best_of": one_of_values(None, 0, 1),
     "n": one_of_values(1, 2, 3, None),
     "stream": flag,
     "stream_options": jsons(
@@ -98,7 +101,6 @@ SAMPLING_FIELDS: dict[str, SearchStrategy[str]] = {
     "metadata": jsons(st.dictionaries(text, text, max_size=2)),
 }
 COMPLETION_FIELDS: dict[str, SearchStrategy[str]] = SAMPLING_FIELDS | {
-    "best_of": one_of_values(None, 0, 1),
     "echo": flag,
     "logprobs": top,
     "suffix": one_of_values(None, ""),
@@ -108,6 +110,11 @@ CHAT_FIELDS: dict[str, SearchStrategy[str]] = SAMPLING_FIELDS | {
     "logprobs": one_of_values(True),
     "top_logprobs": one_of_values(None, 0),
     "add_generation_prompt": flag,
+    "continue_final_message": one_of_values(None, False),
+    "chat_template_kwargs": one_of_values(None, {}),
+    "documents": one_of_values(None, []),
+    "reasoning_effort": one_of_values(None, "none"),
+    "verbosity": one_of_values(None, "medium"),
     "tools": one_of_values(None, []),
     "tool_choice": one_of_values(None, "none", "auto"),
     "parallel_tool_calls": flag,
@@ -126,7 +133,7 @@ message = st.fixed_dictionaries(
 messages = jsons(st.lists(message, min_size=1, max_size=3))
 max_tokens = jsons(st.integers(2, 6))
 TOKENIZE_FIELDS: dict[str, SearchStrategy[str]] = {
-    "model": jsons(text), "add_special_tokens": flag, "add_generation_prompt": flag, "return_token_strs": flag
+    "model": model, "add_special_tokens": flag, "add_generation_prompt": flag, "return_token_strs": flag
 }  # fmt: skip
 prompt = jsons(text | st.lists(text | ids, min_size=1, max_size=3) | ids | long_ids)
 REQUIRED: dict[str, dict[str, SearchStrategy[str]]] = {
@@ -139,7 +146,7 @@ OPTIONAL = {
     COMPLETIONS: COMPLETION_FIELDS,
     CHAT: CHAT_FIELDS,
     TOKENIZE: TOKENIZE_FIELDS,
-    DETOKENIZE: {"model": jsons(text)},
+    DETOKENIZE: {"model": model},
 }
 
 LITERALS = (

@@ -37,13 +37,13 @@ def test_flags_reach_their_fields() -> None:
     engine, server = parse(
         *("some/model", "--plugin", "ngram", "--plugin", "lora", "--no-plugin", "cpu", "--set", "ngram.width=8"),
         *("--max-model-len", "100", "--kv-memory", "1G", "--no-prefix-cache", "--allow-undeclared"),
-        *("--port", "0", "--api-key", "k", "--no-default-plugins"),
+        *("--port", "0", "--api-key", "k", "--strict-fields", "--no-default-plugins"),
     )
     assert (engine.model, engine.plugins, engine.no_plugins) == ("some/model", ("ngram", "lora"), ("cpu",))
     assert (engine.max_model_len, engine.kv_memory, engine.prefix_cache) == (100, "1G", False)
     assert (engine.allow_undeclared, engine.default_plugins) == (True, False)
     assert engine.plugin_options == {"ngram": {"width": "8"}}
-    assert (server.port, server.api_key, server.host) == (0, ("k",), "127.0.0.1")
+    assert (server.port, server.api_key, server.host, server.strict_fields) == (0, ("k",), "127.0.0.1", True)
 
 
 def test_every_option_of_the_server_has_a_flag_and_is_on_the_page() -> None:

@@ -17,7 +17,9 @@ from specserve.testing.requests import toy_request
 
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 TABLE = dict(
-    re.findall(r"^\| (`.*`) \| (.*) \|$", PAGE.partition("### Limits")[2].partition("\n## ")[0], flags=re.MULTILINE)
+    re.findall(
+        r"^\| (`.*`|strings .*) \| (.*) \|$", PAGE.partition("### Limits")[2].partition("\n## ")[0], flags=re.MULTILINE
+    )
 )
 DOCUMENTED = {
     "`n`": [limits.MAX_N],
@@ -28,8 +30,11 @@ DOCUMENTED = {
     "`stop_token_ids`": [limits.MAX_STOP_TOKEN_IDS],
     "`logit_bias`": [limits.MAX_LOGIT_BIASES, -limits.MAX_LOGIT_BIAS, limits.MAX_LOGIT_BIAS],
     "`bad_words`": [limits.MAX_BAD_WORDS, limits.MAX_STRING_LENGTH, limits.MAX_BAD_WORD_SEQUENCES],
-    "`cache_salt`": [limits.MAX_CACHE_SALT_LENGTH],
+    "`documents`": [limits.MAX_DOCUMENTS],
+    "`chat_template_kwargs`": [limits.MAX_TEMPLATE_KWARGS_BYTES, limits.MAX_TEMPLATE_KWARGS_DEPTH],
+    "`cache_salt`, `request_id`": [limits.MAX_CACHE_SALT_LENGTH],
     "`speculation.max_draft_tokens`": [limits.MAX_DRAFT_TOKENS],
+    "strings of the body, keys among them; its lists and objects": [limits.MAX_BODY_VALUES],
     "`temperature`": [limits.MAX_TEMPERATURE],
     "`repetition_penalty`": [limits.MAX_REPETITION_PENALTY, limits.MIN_REPETITION_PENALTY],
     "`presence_penalty`, `frequency_penalty`": [limits.MAX_ADDITIVE_PENALTY, -limits.MAX_ADDITIVE_PENALTY],

@@ -14,7 +14,14 @@ MAX_PROMPTS = 1024
 MAX_SEQUENCES = MAX_PROMPTS
 """Prompts times n."""
 MAX_MESSAGES = 4096
+MAX_DOCUMENTS = 1024
+MAX_TEMPLATE_KWARGS_BYTES = 65536
+"""Of `chat_template_kwargs`, as JSON."""
+MAX_TEMPLATE_KWARGS_DEPTH = 16
+MAX_BODY_VALUES = 200_000
+"""Strings of a body, keys among them; also its lists and objects."""
 MAX_CACHE_SALT_LENGTH = 256
+MAX_REQUEST_ID_LENGTH = 256
 MAX_DRAFT_TOKENS = 4096
 """Of `speculation.max_draft_tokens`; the configured max_draft_tokens bounds a draft, too."""
 

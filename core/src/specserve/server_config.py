@@ -48,6 +48,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_concurrent_requests_per_key: int | None = None
     """Without keys: of one client address."""
     drain_seconds: float = 30.0
+    strict_fields: bool = False
+    """Refuse fields of requests that nobody defines."""
     access_log: str = "none"
     """The form of a line for each request on standard error."""
 

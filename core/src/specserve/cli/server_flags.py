@@ -63,6 +63,9 @@ def add_limit_flags(groups: FlagGroups) -> None:
         "--max-body-bytes", type=int, metavar="BYTES", help="maximum size of a request body; default: 16 MiB"
     )
     group.add_argument(
+        "--strict-fields", action="store_true", default=None, help="refuse fields of requests that nobody defines"
+    )
+    group.add_argument(
         "--request-timeout", type=float, metavar="SECONDS", help="abort requests that run longer; default: never"
     )
     group.add_argument(

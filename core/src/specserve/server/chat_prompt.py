@@ -1,12 +1,14 @@
-"""From the messages of a chat to the token ids of its prompt."""
+"""From the messages of a chat, and what its body sets of the template, to the token ids of its prompt."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from specserve.errors import RequestError
+from specserve.server.continued_message import check_continued, cut_at_mark, new_mark
+from specserve.server.template_variables import TemplateBody, template_variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,26 +18,59 @@ if TYPE_CHECKING:
     from specserve.server.tools.bodies import Tool, ToolCall
 
 
-def encode_messages(
-    tokenizer: ServerTokenizer,
-    messages: list[Message] | None,
-    *,
-    tools: Sequence[Tool] = (),
-    add_generation_prompt: bool,
-) -> list[int]:
-    """The template writes the special tokens itself."""
-    if not messages:
+class MessagesBody(TemplateBody, Protocol):
+    @property
+    def messages(self) -> list[Message] | None: ...
+
+    @property
+    def add_generation_prompt(self) -> bool | None: ...
+
+    @property
+    def continue_final_message(self) -> bool | None: ...
+
+    @property
+    def add_special_tokens(self) -> bool | None: ...
+
+
+def encode_chat(tokenizer: ServerTokenizer, body: MessagesBody, tools: Sequence[Tool]) -> list[int]:
+    """The prompt of a conversation. `tools`: those that the model may call. The template writes the special tokens
+    itself."""
+    if not body.messages:
         raise RequestError("messages is required: a list of {role, content}.", param="messages")
+    mark = ""
+    if body.continue_final_message:
+        check_continued(body.messages, body.add_generation_prompt)
+        mark = new_mark()
+    messages = [template_message(message) for message in body.messages]
+    messages[-1]["content"] = f"{messages[-1]['content']}{mark}"
     rendered = tokenizer.render_chat(
-        [template_message(message) for message in messages],
+        messages,
         tools=[template_tool(tool) for tool in tools],
-        add_generation_prompt=add_generation_prompt,
+        add_generation_prompt=body.add_generation_prompt is not False and not mark,
+        variables=template_variables(tokenizer, body),
     )
-    return tokenizer.encode(rendered, add_special_tokens=False)
+    prompt = cut_at_mark(rendered, mark) if mark else rendered
+    return tokenizer.encode(prompt, add_special_tokens=bool(body.add_special_tokens))
 
 
 def template_message(message: Message) -> dict[str, object]:
     """A message as chat templates read it; text parts are joined, and the arguments of tool calls are objects."""
+    refuse_message_fields(message)
+    found: dict[str, object] = {"role": message.role, "content": text_content(message)}
+    if message.name is not None:
+        found["name"] = message.name
+    if message.tool_call_id is not None:
+        found["tool_call_id"] = message.tool_call_id
+    if message.tool_calls:
+        found["tool_calls"] = [template_call(call) for call in message.tool_calls]
+    reasoning = message.reasoning_content if message.reasoning is None else message.reasoning
+    if reasoning is not None:
+        found["reasoning"] = found["reasoning_content"] = reasoning
+    return found
+
+
+def text_content(message: Message) -> str:
+    """What the assistant refused with is its text, too."""
     content = message.content
     if isinstance(content, list):
         for part in content:
@@ -44,14 +79,21 @@ def template_message(message: Message) -> dict[str, object]:
             if part.text is None:
                 raise RequestError("a content part of type text needs a text.", param="messages")
         content = "\n".join(part.text or "" for part in content)
-    found: dict[str, object] = {"role": message.role, "content": content or ""}
-    if message.name is not None:
-        found["name"] = message.name
-    if message.tool_call_id is not None:
-        found["tool_call_id"] = message.tool_call_id
-    if message.tool_calls:
-        found["tool_calls"] = [template_call(call) for call in message.tool_calls]
-    return found
+    return content or message.refusal or ""
+
+
+def refuse_message_fields(message: Message) -> None:
+    """Fields of OpenAI's and other APIs without which the prompt would be another one."""
+    if message.role == "function" or bytes(message.function_call) not in (b"", b"null"):
+        text = "functions are not served; send tool_calls, and their results with the role tool"
+        raise RequestError(f"messages: {text}.", param="messages")
+    if bytes(message.audio) not in (b"", b"null"):
+        raise RequestError("messages: audio is not served; send its text as content.", param="messages")
+    if message.prefix or message.partial:
+        name = "prefix" if message.prefix else "partial"
+        raise RequestError(f"messages: {name} is not served; send continue_final_message.", param="messages")
+    if message.content and message.refusal:
+        raise RequestError("messages: a message has either content or a refusal; got both.", param="messages")
 
 
 def template_call(call: ToolCall) -> dict[str, object]:

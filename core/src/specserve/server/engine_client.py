@@ -40,6 +40,11 @@ class ServerTokenizer(Protocol):
     @property
     def chat_template(self) -> str: ...
 
+    @property
+    def template_variables(self) -> frozenset[str]:
+        """What the chat template reads."""
+        ...
+
     def is_special(self, text: str) -> bool: ...
 
     def render_chat(
@@ -48,6 +53,7 @@ class ServerTokenizer(Protocol):
         *,
         tools: Sequence[Mapping[str, object]] = (),
         add_generation_prompt: bool = True,
+        variables: Mapping[str, object] | None = None,
     ) -> str: ...
 
 

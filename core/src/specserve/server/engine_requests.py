@@ -35,6 +35,8 @@ def make_requests(
 ) -> list[GenerateRequest]:
     """n requests per prompt, prompt after prompt."""
     n = body.num_choices
+    if body.best_of is not None and body.best_of > n:
+        raise RequestError(f"best_of above n is not served; got {body.best_of} with n {n}.", param="best_of")
     if len(prompts) * n > MAX_SEQUENCES:
         raise RequestError(f"prompts times n must be at most {MAX_SEQUENCES}; got {len(prompts)} x {n}.", param="n")
     return [

@@ -48,3 +48,9 @@ class PreparedRequest:
 
 def new_id(prefix: str) -> str:
     return f"{prefix}-{uuid.uuid4().hex}"
+
+
+def response_id(id: str, body: SamplingBody) -> str:
+    """What the client calls the response, where it does. The engine's own id stays another: clients may send the same
+    twice at once."""
+    return id if body.request_id is None else f"{id.partition('-')[0]}-{body.request_id}"

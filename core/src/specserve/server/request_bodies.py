@@ -1,7 +1,7 @@
 """The bodies of requests, as msgspec Structs: name, type and limit of every field.
 
-Every field may be missing or null, and unknown ones are ignored. Ranges that depend on the model are checked by the
-engine. The names and docstrings of the Structs are part of /openapi.json.
+Every field may be missing or null; `read_body` decides about fields that the Structs lack. Ranges that depend on the
+model are checked by the engine. The names and docstrings of the Structs are part of /openapi.json.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from specserve.limits import (
     MAX_BAD_WORDS,
     MAX_CACHE_SALT_LENGTH,
     MAX_CONFIGURED_LOGPROBS,
+    MAX_DOCUMENTS,
     MAX_DRAFT_TOKENS,
     MAX_INT32,
     MAX_LOGIT_BIASES,
     MAX_MESSAGES,
     MAX_N,
+    MAX_REQUEST_ID_LENGTH,
     MAX_SEED,
     MAX_STOP_STRINGS,
     MAX_STOP_TOKEN_IDS,
@@ -52,10 +54,13 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     """What completions and chat share."""
 
     model: str | None = None
+    request_id: Annotated[str, Meta(min_length=1, max_length=MAX_REQUEST_ID_LENGTH)] | None = None
     n: Annotated[int, Meta(ge=1, le=MAX_N)] | None = None
+    best_of: Count | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None
     min_tokens: Count | None = None
     temperature: float | None = None
     top_k: Annotated[int, Meta(ge=-1, le=MAX_INT32)] | None = None
@@ -97,10 +102,8 @@ class CompletionBody(SamplingBody, frozen=True, kw_only=True):
     """POST /v1/completions."""
 
     prompt: str | list[str | Count | TokenIds] | None = None
-    best_of: Count | None = None
     echo: bool | None = None
     logprobs: Logprobs | None = None
-    suffix: str | None = None
 
 
 class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,21 +112,40 @@ class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """`function_call`, `audio`, `prefix` and `partial` are refused."""
+
     role: str
     content: str | list[ContentPart] | None = None
     name: str | None = None
     tool_calls: ToolCalls | None = None
     tool_call_id: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+    refusal: str | None = None
+    function_call: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    audio: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    prefix: bool | None = None
+    partial: bool | None = None
+
+
+Messages = Annotated[list[Message], Meta(max_length=MAX_MESSAGES)]
+Documents = Annotated[list[dict[str, str]], Meta(max_length=MAX_DOCUMENTS)]
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+Verbosity = Literal["low", "medium", "high"]
 
 
 class ChatBody(SamplingBody, frozen=True, kw_only=True):
     """POST /v1/chat/completions."""
 
-    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)] | None = None
-    max_completion_tokens: Count | None = None
+    messages: Messages | None = None
     logprobs: bool | None = None
     top_logprobs: Logprobs | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    documents: Documents | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    verbosity: Verbosity | None = None
     tools: Tools | None = None
     tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -134,9 +156,16 @@ class TokenizeBody(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | None = None
     prompt: str | None = None
-    messages: Annotated[list[Message], Meta(max_length=MAX_MESSAGES)] | None = None
+    messages: Messages | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    documents: Documents | None = None
+    reasoning_effort: ReasoningEffort | None = None
+    verbosity: Verbosity | None = None
+    tools: Tools | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
     return_token_strs: bool | None = None
 
 

@@ -69,6 +69,13 @@ def to_sampling_params(
         raise RequestError(f"sampling parameters: {error}.") from None
 
 
+def requested_max_tokens(body: SamplingBody) -> tuple[str, int | None]:
+    """Its name, for messages, and its value: `max_completion_tokens`, or the older `max_tokens`."""
+    if body.max_completion_tokens is not None:
+        return "max_completion_tokens", body.max_completion_tokens
+    return "max_tokens", body.max_tokens
+
+
 def stop_strings(body: SamplingBody) -> tuple[str, ...]:
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if not all(stops):

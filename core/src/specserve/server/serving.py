@@ -12,11 +12,11 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from specserve.namespaces import add_salt
-from specserve.server.decode_body import decode_body
 from specserve.server.errors import create_error_response
 from specserve.server.json_response import json_response
 from specserve.server.model_lookup import pinned_model
 from specserve.server.output_streams import stream_outputs
+from specserve.server.read_body import read_body
 from specserve.server.request_bodies import SamplingBody
 from specserve.server.request_record import RECORD, Generation
 from specserve.server.sse import EventStream
@@ -64,7 +64,7 @@ async def serve_generation(
 ) -> web.StreamResponse:
     """Read the body, prepare its request, generate and respond."""
     engine = ready_engine(request)
-    body = decode_body(await request.read(), body_type)
+    body = await read_body(request, body_type)
     async with prepared_request(request, engine, body, prepare) as prepared:
         return await send_response(request, engine, prepared)
 

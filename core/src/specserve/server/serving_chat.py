@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.server.chat_prompt import encode_messages
+from specserve.server.chat_prompt import encode_chat
 from specserve.server.chat_response import ChatFormatter
 from specserve.server.choices import make_choice
 from specserve.server.engine_requests import check_requests, make_requests, truncate_prompt
-from specserve.server.prepared_request import PreparedRequest, new_id
+from specserve.server.prepared_request import PreparedRequest, new_id, response_id
 from specserve.server.reasoning import reasoning_after
 from specserve.server.request_bodies import ChatBody
-from specserve.server.sampling_params import to_sampling_params
+from specserve.server.sampling_params import requested_max_tokens, to_sampling_params
 from specserve.server.serving import serve_generation
 from specserve.server.tools.calling import tool_calling
 
@@ -37,7 +37,7 @@ def prepare_request(engine: EngineClient, body: ChatBody, model: str, namespace:
     id = new_id("chatcmpl")
     choices, calling = prepare_choices(engine, body, id, namespace)
     formatter = calling.formatter(ChatFormatter(engine.tokenizer, body))
-    return PreparedRequest(id=id, model=model, body=body, formatter=formatter, choices=choices)
+    return PreparedRequest(id=response_id(id, body), model=model, body=body, formatter=formatter, choices=choices)
 
 
 class PreparedChoices(NamedTuple):
@@ -50,12 +50,7 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     refuse_unsupported(body)
     tokenizer = engine.tokenizer
     calling = tool_calling(engine, body)
-    ids = encode_messages(
-        tokenizer,
-        body.messages,
-        tools=calling.tools,
-        add_generation_prompt=body.add_generation_prompt is not False,
-    )
+    ids = encode_chat(tokenizer, body, calling.tools)
     prompt = truncate_prompt(ids, body, engine.max_model_len)
     if not prompt:
         raise RequestError("the messages render to an empty prompt.", param="messages")
@@ -63,7 +58,7 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     structure = calling.structure
     if structure is not None:
         structure = msgspec.structs.replace(structure, reasoning=reasoning)
-    max_tokens = requested_max_tokens(body)
+    max_tokens = checked_max_tokens(body)
     params = to_sampling_params(
         body,
         tokenizer,
@@ -80,10 +75,8 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     return PreparedChoices(choices, calling)
 
 
-def requested_max_tokens(body: ChatBody) -> int | None:
-    """`max_completion_tokens`, or its older name `max_tokens`."""
-    old = body.max_completion_tokens is None
-    name, max_tokens = ("max_tokens", body.max_tokens) if old else ("max_completion_tokens", body.max_completion_tokens)
+def checked_max_tokens(body: ChatBody) -> int | None:
+    name, max_tokens = requested_max_tokens(body)
     if max_tokens == 0:
         raise RequestError(f"{name} must be at least 1.", param=name)
     return max_tokens

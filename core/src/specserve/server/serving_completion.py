@@ -9,9 +9,9 @@ from specserve.server.choices import make_choice
 from specserve.server.completion_prompt import encode_prompts
 from specserve.server.completion_response import CompletionFormatter
 from specserve.server.engine_requests import check_requests, make_requests
-from specserve.server.prepared_request import PreparedRequest, new_id
+from specserve.server.prepared_request import PreparedRequest, new_id, response_id
 from specserve.server.request_bodies import CompletionBody
-from specserve.server.sampling_params import to_sampling_params
+from specserve.server.sampling_params import requested_max_tokens, to_sampling_params
 from specserve.server.serving import serve_generation
 from specserve.server.structured_output import structured_output
 
@@ -29,8 +29,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
 
 def prepare_request(engine: EngineClient, body: CompletionBody, model: str, namespace: str) -> PreparedRequest:
     """Slow: tokenizes and checks."""
-    refuse_unsupported(body)
-    max_tokens = requested_max_tokens(body)
+    max_tokens = checked_max_tokens(body)
     tokenizer = engine.tokenizer
     prompts = encode_prompts(engine, body)
     params = to_sampling_params(
@@ -51,21 +50,12 @@ def prepare_request(engine: EngineClient, body: CompletionBody, model: str, name
         for i, (one, text) in enumerate(zip(requests, texts, strict=True))
     ]
     formatter = CompletionFormatter(tokenizer, body)
-    return PreparedRequest(id=id, model=model, body=body, formatter=formatter, choices=choices)
+    return PreparedRequest(id=response_id(id, body), model=model, body=body, formatter=formatter, choices=choices)
 
 
-def requested_max_tokens(body: CompletionBody) -> int:
+def checked_max_tokens(body: CompletionBody) -> int:
     """0 scores the prompt only."""
-    max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+    name, max_tokens = requested_max_tokens(body)
     if max_tokens == 0 and not body.echo and body.prompt_logprobs is None:
-        raise RequestError("max_tokens must be at least 1, or 0 with echo or prompt_logprobs.", param="max_tokens")
-    return max_tokens
-
-
-def refuse_unsupported(body: CompletionBody) -> None:
-    if body.suffix:
-        raise RequestError("suffix is not supported.", param="suffix")
-    if body.best_of is not None and body.best_of > body.num_choices:
-        raise RequestError(
-            f"best_of above n is not supported; got {body.best_of} with n {body.num_choices}.", param="best_of"
-        )
+        raise RequestError(f"{name} must be at least 1, or 0 with echo or prompt_logprobs.", param=name)
+    return DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens

@@ -5,24 +5,41 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.errors import RequestError
-from specserve.server.chat_prompt import encode_messages
-from specserve.server.decode_body import decode_body
+from specserve.server.chat_prompt import encode_chat
 from specserve.server.json_response import json_response
+from specserve.server.model_lookup import pinned_model
+from specserve.server.read_body import read_body
 from specserve.server.request_bodies import DetokenizeBody, TokenizeBody
-from specserve.server.state import ready_engine
+from specserve.server.state import ready_engine, served_model_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aiohttp import web
 
     from specserve.json_types import JsonObject
     from specserve.server.engine_client import EngineClient, ServerTokenizer
+    from specserve.server.tools.bodies import Tool
+
+MESSAGES_FIELDS = (
+    "continue_final_message",
+    "chat_template_kwargs",
+    "documents",
+    "reasoning_effort",
+    "verbosity",
+    "tools",
+)
+EMPTY_VALUES: tuple[object, ...] = (None, False, msgspec.Raw(), msgspec.Raw(b"null"), [])
 
 
 async def tokenize(request: web.Request) -> web.Response:
     engine = ready_engine(request)
-    body = decode_body(await request.read(), TokenizeBody)
-    return json_response(await asyncio.to_thread(tokenize_response, engine, body))
+    body = await read_body(request, TokenizeBody)
+    async with pinned_model(engine, body.model, served_model_names(request)):
+        return json_response(await asyncio.to_thread(tokenize_response, engine, body))
 
 
 def tokenize_response(engine: EngineClient, body: TokenizeBody) -> JsonObject:
@@ -34,16 +51,29 @@ def tokenize_response(engine: EngineClient, body: TokenizeBody) -> JsonObject:
 
 def encode(tokenizer: ServerTokenizer, body: TokenizeBody) -> list[int]:
     if body.prompt is None:
-        return encode_messages(tokenizer, body.messages, add_generation_prompt=body.add_generation_prompt is not False)
+        return encode_chat(tokenizer, body, offered_tools(tokenizer, body))
     if body.messages is not None:
         raise RequestError("give either prompt or messages, not both.", param="messages")
+    for name in MESSAGES_FIELDS:
+        if getattr(body, name) not in EMPTY_VALUES:
+            raise RequestError(f"{name}: it belongs to messages; a prompt is tokenized as it is.", param=name)
     return tokenizer.encode(body.prompt, add_special_tokens=body.add_special_tokens is not False)
+
+
+def offered_tools(tokenizer: ServerTokenizer, body: TokenizeBody) -> Sequence[Tool]:
+    """As in chat: none where the model may call none."""
+    if not body.tools or body.tool_choice == "none":
+        return ()
+    if "tools" not in tokenizer.template_variables:
+        raise RequestError("tools: the chat template of this model has no place for them.", param="tools")
+    return body.tools
 
 
 async def detokenize(request: web.Request) -> web.Response:
     engine = ready_engine(request)
-    body = decode_body(await request.read(), DetokenizeBody)
+    body = await read_body(request, DetokenizeBody)
     if body.tokens is None:
         raise RequestError("tokens is required: a list of token ids.", param="tokens")
-    text = await asyncio.to_thread(engine.tokenizer.decode, body.tokens, skip_special_tokens=False)
+    async with pinned_model(engine, body.model, served_model_names(request)):
+        text = await asyncio.to_thread(engine.tokenizer.decode, body.tokens, skip_special_tokens=False)
     return json_response({"prompt": text})

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import jinja2
+from jinja2 import meta
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -34,6 +35,8 @@ class ChatTemplate:
         self.source = source
         try:
             self._template = ENVIRONMENT.from_string(source)
+            self.variables = frozenset(meta.find_undeclared_variables(ENVIRONMENT.parse(source)))
+            """Names that it reads and does not set itself."""
         except jinja2.TemplateError as error:
             raise ModelError(f"the model's chat template is not valid: {error}.") from error
         self._special_tokens = dict(special_tokens or {})
@@ -44,9 +47,12 @@ class ChatTemplate:
         *,
         tools: Sequence[Mapping[str, object]] = (),
         add_generation_prompt: bool = True,
+        variables: Mapping[str, object] | None = None,
     ) -> str:
-        """`tools`: as OpenAI's API describes functions; templates see None where there are none."""
+        """`tools`: as OpenAI's API describes functions; templates see None where there are none. `variables`: others
+        that the template reads."""
         values = {
+            **(variables or {}),
             "add_generation_prompt": add_generation_prompt,
             **self._special_tokens,
             "messages": messages,
@@ -108,3 +114,7 @@ def strftime_now(form: str) -> str:
 
 
 ENVIRONMENT = make_environment()
+OWN_VARIABLES = frozenset(
+    {"messages", "tools", "add_generation_prompt", "continue_final_message", *SPECIAL_TOKENS, *ENVIRONMENT.globals}
+)
+"""What no request may set: the server sets it, or it is the environment's."""

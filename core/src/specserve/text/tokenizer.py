@@ -139,6 +139,11 @@ class HfTokenizer:
         """Its source; "" where the model has none."""
         return "" if self._chat_template is None else self._chat_template.source
 
+    @property
+    def template_variables(self) -> frozenset[str]:
+        """What the chat template reads."""
+        return frozenset() if self._chat_template is None else self._chat_template.variables
+
     def is_special(self, text: str) -> bool:
         """Whether the text is one special token."""
         return self._rust.token_to_id(text) in self._special
@@ -149,6 +154,7 @@ class HfTokenizer:
         *,
         tools: Sequence[Mapping[str, object]] = (),
         add_generation_prompt: bool = True,
+        variables: Mapping[str, object] | None = None,
     ) -> str:
         """The prompt of a conversation. RequestError when the template refuses it or the model has none."""
         if self._chat_template is None:
@@ -156,4 +162,6 @@ class HfTokenizer:
                 "this model has no chat template; use /v1/completions, or add chat_template.jinja to its directory.",
                 param="messages",
             )
-        return self._chat_template.render(messages, tools=tools, add_generation_prompt=add_generation_prompt)
+        return self._chat_template.render(
+            messages, tools=tools, add_generation_prompt=add_generation_prompt, variables=variables
+        )

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from specserve.errors import RequestError
 from specserve.server.answers import Answer, AnswerReader, send_answer
-from specserve.server.chat_prompt import encode_messages
+from specserve.server.chat_prompt import encode_chat
 from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
 from specserve.server.messages.bodies import CountTokensBody, MessagesBody
@@ -17,6 +17,7 @@ from specserve.server.messages.refusals import refuse_unsupported
 from specserve.server.messages.turns import messages_of
 from specserve.server.messages.writer import MessageWriter
 from specserve.server.renamed_fields import renamed_fields
+from specserve.server.request_bodies import ChatBody
 from specserve.server.serving import prepared_request
 from specserve.server.serving_chat import prepare_choices
 from specserve.server.state import ready_engine
@@ -56,4 +57,4 @@ async def count_tokens(request: web.Request) -> web.Response:
 def count_prompt(engine: EngineClient, body: CountTokensBody) -> int:
     refuse_unsupported(body)
     tools = tools_of(body) or ()
-    return len(encode_messages(engine.tokenizer, messages_of(body), tools=tools, add_generation_prompt=True))
+    return len(encode_chat(engine.tokenizer, ChatBody(messages=messages_of(body)), tools))
