@@ -75,7 +75,7 @@ async def test_requests_that_are_quick_enough_are_whole(connect: Any, engine: Fa
 
 async def test_a_caller_that_waits_for_its_client_does_not_keep_the_request_alive(engine: FakeEngine) -> None:
     engine.endless = True
-    async with aclosing(time_limited(engine, 0.4).submit(toy_request("r", [1]))) as outputs:
+    async with aclosing(time_limited(engine, 0.05).submit(toy_request("r", [1]))) as outputs:
         await anext(outputs)
         await asyncio.sleep(0.1)
         assert engine.aborted == ["r"]
