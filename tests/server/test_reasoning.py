@@ -76,6 +76,15 @@ def test_the_end_of_the_prompt_tells_whether_the_model_reasons(
     assert reasoning_after(reasoning_tokenizer, prompt) == expected
 
 
+@pytest.mark.parametrize(
+    ("continued", "expected"), [("<think>hm", INSIDE), ("<think>hm</think>Well", None), ("Well", None)]
+)
+def test_a_message_that_is_continued_may_have_begun_to_reason(
+    reasoning_tokenizer: HfTokenizer, continued: str, expected: Reasoning | None
+) -> None:
+    assert reasoning_after(reasoning_tokenizer, reasoning_tokenizer.encode(continued), continued) == expected
+
+
 def test_a_template_without_marks_is_that_of_a_model_that_does_not_reason(tokenizer: HfTokenizer) -> None:
     assert reasoning_after(tokenizer, tokenizer.encode("<think>")) is None
 

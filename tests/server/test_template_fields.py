@@ -45,6 +45,7 @@ async def test_kwargs_are_the_templates_variables(prompt_of: Any) -> None:
     kwargs = {"enable_thinking": False, "mode": "x", "level": [1, {"a": None}]}
     assert await prompt_of(SHOWN, chat_template_kwargs=kwargs) == "False x [1, {'a': None}]"
     assert await prompt_of(CHAT, chat_template_kwargs={}) == "user: a<|end|>assistant: "
+    assert await prompt_of(CHAT, chat_template_kwargs={"enable_thinking": False}) == "user: a<|end|>assistant: "
     assert await prompt_of(CHAT, chat_template_kwargs=None) == "user: a<|end|>assistant: "
 
 

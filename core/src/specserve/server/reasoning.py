@@ -20,11 +20,14 @@ TAIL = 16
 """Tokens at the prompt's end, which may be such a mark and blanks."""
 
 
-def reasoning_after(tokenizer: ServerTokenizer, prompt: Sequence[int]) -> Reasoning | None:
-    """None where the answer begins at once. `begin` is "" where the prompt has begun to reason."""
+def reasoning_after(tokenizer: ServerTokenizer, prompt: Sequence[int], continued: str = "") -> Reasoning | None:
+    """None where the answer begins at once. `begin` is "" where the prompt has begun to reason. `continued`: the text
+    of the assistant that the prompt ends with, if it is one."""
     marks = next((marks for marks in MARKS if marks.end in tokenizer.chat_template), None)
     if marks is None:
         return None
+    if continued:
+        return Reasoning("", marks.end) if continued.rfind(marks.begin) > continued.rfind(marks.end) else None
     end = tokenizer.decode(prompt[-TAIL:], skip_special_tokens=False).rstrip()
     if end.endswith(marks.end):
         return None

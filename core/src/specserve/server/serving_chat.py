@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.server.chat_prompt import encode_chat
+from specserve.server.chat_prompt import encode_chat, text_content
 from specserve.server.chat_response import ChatFormatter
 from specserve.server.choices import make_choice
 from specserve.server.engine_requests import check_requests, make_requests, truncate_prompt
@@ -54,7 +54,8 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     prompt = truncate_prompt(ids, body, engine.max_model_len)
     if not prompt:
         raise RequestError("the messages render to an empty prompt.", param="messages")
-    reasoning = reasoning_after(tokenizer, prompt)
+    continued = text_content(body.messages[-1]) if body.messages and body.continue_final_message else ""
+    reasoning = reasoning_after(tokenizer, prompt, continued)
     structure = calling.structure
     if structure is not None:
         structure = msgspec.structs.replace(structure, reasoning=reasoning)

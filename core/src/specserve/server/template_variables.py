@@ -44,11 +44,16 @@ class TemplateBody(Protocol):
 def template_variables(tokenizer: ServerTokenizer, body: TemplateBody) -> dict[str, object]:
     """By name, for `render_chat`. Raises RequestError for what the template does not read."""
     kwargs = decode_kwargs(bytes(body.chat_template_kwargs))
-    for name in kwargs:
-        if name not in tokenizer.template_variables:
+    for name, value in kwargs.items():
+        if name not in tokenizer.template_variables and not turns_off_what_is_off(tokenizer, name, value):
             refuse_kwarg(name, tokenizer.template_variables)
     given = {**documents(tokenizer, body), **reasoning(tokenizer, body), **verbosity(tokenizer, body)}
     return {**given, **kwargs}
+
+
+def turns_off_what_is_off(tokenizer: ServerTokenizer, name: str, value: object) -> bool:
+    """Clients send it to every model, and one whose template knows no reasoning does what they want."""
+    return name in THINKING_SWITCHES and value is False and "think" not in tokenizer.chat_template
 
 
 def decode_kwargs(text: bytes) -> dict[str, object]:
