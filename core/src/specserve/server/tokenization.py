@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize."""
+"""POST /tokenize and /detokenize, GET /tokenizer_info."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specserve.server.chat_prompt import encode_messages
 from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
 from specserve.server.request_bodies import DetokenizeBody, TokenizeBody
-from specserve.server.state import ready_engine
+from specserve.server.state import loaded_engine, ready_engine
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -47,3 +47,14 @@ async def detokenize(request: web.Request) -> web.Response:
         raise RequestError("tokens is required: a list of token ids.", param="tokens")
     text = await asyncio.to_thread(engine.tokenizer.decode, body.tokens, skip_special_tokens=False)
     return json_response({"prompt": text})
+
+
+async def tokenizer_info(request: web.Request) -> web.Response:
+    tokenizer = loaded_engine(request).tokenizer
+    return json_response(
+        {
+            "tokenizer_class": tokenizer.tokenizer_class,
+            "special_tokens": tokenizer.special_tokens,
+            "chat_template": tokenizer.chat_template or None,
+        }
+    )
