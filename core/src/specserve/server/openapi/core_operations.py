@@ -62,9 +62,7 @@ SERVER_OPERATIONS = {
         )
     },
     "/load": {"get": Operation(summary="How many requests run or wait", tag="server", answers=json_answer(Load))},
-    "/openapi.json": {
-        "get": Operation(summary="This document", tag="server", answers=json_answer(dict[str, Raw]))
-    },
+    "/openapi.json": {"get": Operation(summary="This document", tag="server", answers=json_answer(dict[str, Raw]))},
     "/docs": {
         "get": Operation(
             summary="This document, as a page",

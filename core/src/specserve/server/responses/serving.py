@@ -73,8 +73,9 @@ def prepare_answer(
 async def get_response(request: web.Request) -> web.Response:
     streamed = request.query.getall("stream", [])
     if streamed not in ([], ["false"]):
-        text = f"a stored response is not streamed again; leave it out, or send false. Got {', '.join(streamed)[:100]!r}"
-        raise RequestError(f"stream: {text}.", param="stream")
+        got = ", ".join(streamed)[:100]
+        text = f"stream: a stored response is not streamed again; leave it out, or send false. Got {got!r}."
+        raise RequestError(text, param="stream")
     found = request.app[RESPONSES].get(request.match_info["id"], owner_of(request))
     return web.Response(body=found.data, content_type="application/json", charset="utf-8")
 

@@ -98,9 +98,7 @@ class CorpusRoutes:
         return json_response({"object": "list", "data": self.store.all()})
 
     @describe(
-        Operation(
-            summary="One of them", tag="corpora", answers=(Answer(content={JSON: CorpusStatus}),), errors=(404,)
-        )
+        Operation(summary="One of them", tag="corpora", answers=(Answer(content={JSON: CorpusStatus}),), errors=(404,))
     )
     async def show(self, request: web.Request) -> web.Response:
         return json_response(self.store.get(request.match_info["name"]))
