@@ -13,7 +13,7 @@ from specserve.server.openapi.schemas import Schemas
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject, JsonValue
     from specserve.server.openapi.operation import Operation
-    from specserve.server.openapi.schemas import Operations
+    from specserve.server.openapi.schemas import Operations, Schema
 UNDESCRIBED = (Answer(content={}, status="default", description="Not described"),)
 REQUEST_ID: JsonObject = {"description": "The request's id, also in the log", "schema": {"type": "string"}}
 RETRY_AFTER: JsonObject = {"description": "Seconds after which a retry may succeed", "schema": {"type": "integer"}}
@@ -69,8 +69,8 @@ def describe_operation(
     return described
 
 
-def describe_body(schemas: Schemas, operation: Operation) -> JsonObject:
-    example = {} if operation.example is None else {"example": operation.example}
+def describe_body(schemas: Schemas, operation: Operation) -> Schema:
+    example: Schema = {} if operation.example is None else {"example": operation.example}
     return {"required": True, "content": {JSON: {"schema": schemas.of(operation.body), **example}}}
 
 

@@ -6,10 +6,9 @@ Method and path are the route's own. Knows nothing about HTTP libraries or about
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
-
 
 H = TypeVar("H", bound=Callable[..., object])
 ATTRIBUTE = "specserve_operation"
@@ -46,7 +45,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """Exactly one of these fields of the body must be there."""
     query: Mapping[str, object] = {}
     """Optional parameters, with their types."""
-    example: dict[str, Any] | None = None
+    example: Mapping[str, object] | None = None
     """A body."""
     answers: tuple[Answer, ...] = ()
     """None: they are not described."""
