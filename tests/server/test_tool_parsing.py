@@ -29,6 +29,13 @@ TEXTS = {
     ),
     "hermes, no call": (HERMES, "<tool_call>hello</tool_call> x", "<tool_call>hello</tool_call> x", []),
     "hermes, unfinished": (HERMES, '<tool_call>{"name": "f", "arguments": {"a', "", [("f", '{"a')]),
+    "hermes, only calls, cut off": (
+        HERMES._replace(is_all=True),
+        f'{HERMES_CALL}\n<tool_call>\n{{"na',
+        "",
+        [("weather", ARGUMENTS)],
+    ),
+    "hermes, only calls, just begun": (HERMES._replace(is_all=True), "<tool_ca", "", []),
     "hermes, just begun": (HERMES, 'x <tool_call>{"na', 'x <tool_call>{"na', []),
     "hermes, nearly a trigger": (HERMES, "a < b and <tool_ca", "a < b and <tool_ca", []),
     "mistral": (MISTRAL, f'[TOOL_CALLS][{{"name": "w", "arguments": {ARGUMENTS}}}]', "", [("w", ARGUMENTS)]),

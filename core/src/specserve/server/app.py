@@ -14,7 +14,7 @@ from aiohttp import web
 
 from specserve.server.api_keys import ApiKeys
 from specserve.server.fingerprint import system_fingerprint
-from specserve.server.info import get_model, health, load, models, openapi, plugins, version
+from specserve.server.info import get_model, health, load, models, plugins, version
 from specserve.server.messages.serving import count_tokens, create_message
 from specserve.server.metrics import metrics
 from specserve.server.middlewares.access_log import access_log_middleware
@@ -24,6 +24,8 @@ from specserve.server.middlewares.errors import errors_middleware
 from specserve.server.middlewares.plugin_routes import plugin_routes_middleware
 from specserve.server.middlewares.rate_limits import rate_limits_middleware
 from specserve.server.middlewares.records import records_middleware
+from specserve.server.openapi.plugin_operations import plugin_operations
+from specserve.server.openapi.serving import docs, openapi
 from specserve.server.operations import reset_prefix_cache
 from specserve.server.rate_limits import RateLimits
 from specserve.server.request_record import add_headers
@@ -34,7 +36,7 @@ from specserve.server.serving_chat import chat_completions
 from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
 from specserve.server.time_limit import time_limited
-from specserve.server.tokenization import detokenize, tokenize
+from specserve.server.tokenization import detokenize, tokenize, tokenizer_info
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -55,6 +57,7 @@ ROUTES = (
     web.get("/metrics", metrics),
     web.get("/load", load),
     web.get("/openapi.json", openapi),
+    web.get("/docs", docs),
     web.get("/v1/models", models),
     web.get("/v1/models/{name:.+}", get_model),
     web.get("/v1/plugins", plugins),
@@ -67,6 +70,7 @@ ROUTES = (
     web.post("/v1/messages/count_tokens", count_tokens),
     web.post("/tokenize", tokenize),
     web.post("/detokenize", detokenize),
+    web.get("/tokenizer_info", tokenizer_info),
     web.post("/reset_prefix_cache", reset_prefix_cache),
 )
 
@@ -126,6 +130,7 @@ async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners
     await runner.setup()
     plugin_runners.append(runner)
     assert runner.server is not None
+    state.plugin_operations = plugin_operations(app)
     state.plugin_routes = runner.server.request_handler
     state.fingerprint = system_fingerprint(engine)
     state.engine = engine

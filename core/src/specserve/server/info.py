@@ -1,4 +1,4 @@
-"""The routes that describe the server: health, load, version, models, plugins, the OpenAPI document."""
+"""The routes that describe the server: health, load, version, models, plugins."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from specserve import __version__
 from specserve.errors import ModelNotFoundError
 from specserve.server.json_response import json_response
 from specserve.server.model_cards import list_models
-from specserve.server.openapi import openapi_document
 from specserve.server.state import loaded_engine, served_model_names, state_of
 
 if TYPE_CHECKING:
@@ -43,7 +42,3 @@ async def get_model(request: web.Request) -> web.Response:
 async def plugins(request: web.Request) -> web.Response:
     engine = loaded_engine(request)
     return json_response({"object": "list", "data": engine.plugins.describe(), "engine": engine.describe()})
-
-
-async def openapi(request: web.Request) -> web.Response:
-    return json_response(openapi_document(state_of(request).config.root_path))

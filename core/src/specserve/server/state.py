@@ -13,11 +13,12 @@ from specserve.server.group_metrics import GroupMetrics
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from specserve.config import ServerConfig
     from specserve.server.api_keys import ApiKeys
     from specserve.server.engine_client import EngineClient
+    from specserve.server.openapi.operation import Operation
     from specserve.server.rate_limits import RateLimits
 
     PluginRoutes = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -34,6 +35,8 @@ class ServerState:
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None
     """Serves the routes that plugins add; None until the engine is loaded."""
+    plugin_operations: Mapping[str, Mapping[str, Operation]] = field(default_factory=dict)
+    """What these routes take and answer, by path and method."""
     fingerprint: str = ""
     """Of the loaded engine."""
     draining: bool = False

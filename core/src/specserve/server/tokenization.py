@@ -1,4 +1,4 @@
-"""POST /tokenize and /detokenize."""
+"""POST /tokenize and /detokenize, GET /tokenizer_info."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specserve.server.json_response import json_response
 from specserve.server.model_lookup import pinned_model
 from specserve.server.read_body import read_body
 from specserve.server.request_bodies import DetokenizeBody, TokenizeBody
-from specserve.server.state import ready_engine, served_model_names
+from specserve.server.state import loaded_engine, ready_engine, served_model_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,3 +77,14 @@ async def detokenize(request: web.Request) -> web.Response:
     async with pinned_model(engine, body.model, served_model_names(request)):
         text = await asyncio.to_thread(engine.tokenizer.decode, body.tokens, skip_special_tokens=False)
     return json_response({"prompt": text})
+
+
+async def tokenizer_info(request: web.Request) -> web.Response:
+    tokenizer = loaded_engine(request).tokenizer
+    return json_response(
+        {
+            "tokenizer_class": tokenizer.tokenizer_class,
+            "special_tokens": tokenizer.special_tokens,
+            "chat_template": tokenizer.chat_template or None,
+        }
+    )

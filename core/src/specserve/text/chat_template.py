@@ -70,19 +70,23 @@ class ChatTemplate:
 def find_chat_template(path: Path, settings: Mapping[str, object], given: Path | None = None) -> ChatTemplate | None:
     """The given file, else chat_template.jinja, else `chat_template` of tokenizer_config.json: a string or a list of
     named ones."""
-    contents = {name: token_content(settings.get(name)) for name in SPECIAL_TOKENS}
-    special_tokens = {name: content for name, content in contents.items() if content is not None}
     file = given or path / "chat_template.jinja"
     if given is not None or file.is_file():
         try:
-            return ChatTemplate(file.read_text(encoding="utf-8"), special_tokens)
+            return ChatTemplate(file.read_text(encoding="utf-8"), special_tokens(settings))
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(f"{file} is not readable: {error}.") from error
     source = settings.get("chat_template")
     if isinstance(source, list):
         named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
         source = named.get("default")
-    return ChatTemplate(source, special_tokens) if isinstance(source, str) else None
+    return ChatTemplate(source, special_tokens(settings)) if isinstance(source, str) else None
+
+
+def special_tokens(settings: Mapping[str, object]) -> dict[str, str]:
+    """Of tokenizer_config.json, by name."""
+    contents = {name: token_content(settings.get(name)) for name in SPECIAL_TOKENS}
+    return {name: content for name, content in contents.items() if content is not None}
 
 
 def token_content(token: object) -> str | None:

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as RustTokenizer
 from specserve.errors import ModelError, RequestError
 from specserve.model_files import read_optional_json
 from specserve.text.byte_level import bytes_of_token
-from specserve.text.chat_template import find_chat_template
+from specserve.text.chat_template import find_chat_template, special_tokens
 from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
 from specserve.text.sampling_defaults import sampling_defaults
 from specserve.text.text_stream import REPLACEMENT, HfTextStream
@@ -38,11 +38,16 @@ class HfTokenizer:
         eos_token_ids: tuple[int, ...] = (),
         chat_template: ChatTemplate | None = None,
         sampling_defaults: Mapping[str, float] | None = None,
+        tokenizer_class: str | None = None,
+        special_tokens: Mapping[str, str] | None = None,
     ) -> None:
         rust.no_truncation()
         rust.no_padding()
         self._rust = rust
         self._chat_template = chat_template
+        self.tokenizer_class = tokenizer_class
+        self.special_tokens: Mapping[str, str] = dict(special_tokens or {})
+        """By name, such as eos_token: as tokenizer_config.json has them."""
         self._texts: dict[int, str] = {}
         """The text of single tokens: a cache."""
         self._special = frozenset(id for id, token in rust.get_added_tokens_decoder().items() if token.special)
@@ -78,11 +83,14 @@ class HfTokenizer:
         generation = read_optional_json(model / "generation_config.json")
         config = read_optional_json(model / "config.json")
         eos_ids = configured_eos_ids(model, generation, config) or tokenizer_eos_ids(rust, settings)
+        class_name = settings.get("tokenizer_class")
         return cls(
             rust,
             eos_token_ids=drop_beyond_vocab(model, eos_ids, config.get("vocab_size")),
             chat_template=find_chat_template(path, settings, chat_template),
             sampling_defaults=sampling_defaults(defaults, generation),
+            tokenizer_class=class_name if isinstance(class_name, str) else None,
+            special_tokens=special_tokens(settings),
         )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:

@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from specserve.server.decode_body import decode_body
+from specserve.server.openapi.operation import TEXT, Answer, Operation, describe
 from specserve_lora.adapter_dir import confined_dir, require_root
 from specserve_lora.errors import AdapterError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from specserve_lora.store import AdapterStore
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
+CHANGED = (Answer(content={TEXT: str}, description="A sentence that says so"),)
 ABORT_TIMEOUT_SECONDS = 10.0
 """How long an unload waits for the engine to drop aborted requests."""
 
@@ -49,6 +51,16 @@ class AdapterRoutes:
     def add_to(self, app: web.Application) -> None:
         app.add_routes([web.post(LOAD, self.load), web.post(UNLOAD, self.unload)])
 
+    @describe(
+        Operation(
+            summary="Load an adapter, or replace one",
+            tag="adapters",
+            body=LoadBody,
+            required=("lora_name", "lora_path"),
+            answers=CHANGED,
+            errors=(403, 409),
+        )
+    )
     async def load(self, request: web.Request) -> web.Response:
         require_root(self.root)
         body = decode_body(await request.read(), LoadBody)
@@ -59,6 +71,16 @@ class AdapterRoutes:
     def load_from(self, name: str, path: str, replace: bool) -> None:
         self.store.load(name, confined_dir(path, self.root), replace=replace)
 
+    @describe(
+        Operation(
+            summary="Unload an adapter that no request uses",
+            tag="adapters",
+            body=UnloadBody,
+            required=("lora_name",),
+            answers=CHANGED,
+            errors=(403, 404, 409),
+        )
+    )
     async def unload(self, request: web.Request) -> web.Response:
         require_root(self.root)
         name = required(decode_body(await request.read(), UnloadBody).lora_name, "lora_name")

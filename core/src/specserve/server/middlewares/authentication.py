@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
-PUBLIC_PATHS = ("/health", "/ping")
-"""Served without an API key."""
+PUBLIC_PATHS = ("/health", "/ping", "/docs")
+"""Served without an API key. A browser sends none for /docs, which holds nothing of this server."""
 
 
 @web.middleware

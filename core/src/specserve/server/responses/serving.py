@@ -71,8 +71,11 @@ def prepare_answer(
 
 
 async def get_response(request: web.Request) -> web.Response:
-    if request.query.get("stream") == "true":
-        raise RequestError("stream: a stored response is not streamed again; leave it out.", param="stream")
+    streamed = request.query.getall("stream", [])
+    if streamed not in ([], ["false"]):
+        got = ", ".join(streamed)[:100]
+        text = f"stream: a stored response is not streamed again; leave it out, or send false. Got {got!r}."
+        raise RequestError(text, param="stream")
     found = request.app[RESPONSES].get(request.match_info["id"], owner_of(request))
     return web.Response(body=found.data, content_type="application/json", charset="utf-8")
 

@@ -64,7 +64,7 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
     return ToolCalling(
         tools=body.tools or (),
         structure=structure,
-        form=form,
+        form=form._replace(is_all=must_call(body)),
         is_named=isinstance(body.tool_choice, ToolChoice),
         most_calls=1 if body.parallel_tool_calls is False else None,
         shows_special_tokens=any(map(engine.tokenizer.is_special, (form.trigger, "<|python_tag|>"))),

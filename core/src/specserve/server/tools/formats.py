@@ -22,6 +22,8 @@ class ToolFormat(NamedTuple):
     separator: str = ""
     """Between two calls."""
     is_list: bool = False
+    is_all: bool = False
+    """The text is calls and nothing else: the beginning of one that is cut off is no text."""
 
 
 HERMES = ToolFormat("hermes", "<tool_call>", "arguments", before="\n", end="\n</tool_call>", separator="\n")

@@ -110,7 +110,7 @@ class ToolCallStream:
         if final and self.state in (self.beginning, self.head):
             parsed.add_text(self.raw + self.held)
             self.held = self.raw = ""
-        return parsed
+        return Parsed([*parsed.calls]) if self.form.is_all else parsed
 
     # Each state reads what it can of `held` and tells whether another state is to go on.
 

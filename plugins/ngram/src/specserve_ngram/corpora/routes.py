@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from aiohttp import web
 
 from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
+from specserve.server.openapi.operation import JSON, Answer, Operation, describe
 from specserve_ngram.corpora.documents import Documents
 from specserve_ngram.corpora.errors import CorpusError
 from specserve_ngram.corpora.paths import client_source
+from specserve_ngram.corpora.store import CorpusStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +31,16 @@ class CorpusBody(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     path: str | None = None
     documents: list[str] | None = None
+
+
+class CorpusList(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["list"]
+    data: list[CorpusStatus]
+
+
+class CorpusDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    deleted: bool
 
 
 class CorpusRoutes:
@@ -48,6 +60,18 @@ class CorpusRoutes:
         )
         app.on_cleanup.append(self.close)
 
+    @describe(
+        Operation(
+            summary="Begin to load a corpus",
+            tag="corpora",
+            body=CorpusBody,
+            required=("name",),
+            one_of=("path", "documents"),
+            example={"name": "letters", "documents": ["Dear Sir or Madam, "]},
+            answers=(Answer(content={JSON: CorpusStatus}, status=202, description="It is being loaded"),),
+            errors=(403, 409),
+        )
+    )
     async def create(self, request: web.Request) -> web.Response:
         body = decode_body(await request.read(), CorpusBody)
         if body.name is None:
@@ -67,12 +91,21 @@ class CorpusRoutes:
             raise CorpusError("documents has no text.", param="documents")
         return Documents(body.documents)
 
+    @describe(
+        Operation(summary="The corpora and their states", tag="corpora", answers=(Answer(content={JSON: CorpusList}),))
+    )
     async def show_all(self, request: web.Request) -> web.Response:
         return json_response({"object": "list", "data": self.store.all()})
 
+    @describe(
+        Operation(summary="One of them", tag="corpora", answers=(Answer(content={JSON: CorpusStatus}),), errors=(404,))
+    )
     async def show(self, request: web.Request) -> web.Response:
         return json_response(self.store.get(request.match_info["name"]))
 
+    @describe(
+        Operation(summary="Forget it", tag="corpora", answers=(Answer(content={JSON: CorpusDeleted}),), errors=(404,))
+    )
     async def delete(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         await asyncio.to_thread(self.store.remove, name)

@@ -1,0 +1,80 @@
+"""The answers of the routes that generate nothing."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import Raw
+
+
+class Health(msgspec.Struct):
+    status: Literal["loading", "ready", "draining", "dead"]
+
+
+class Load(msgspec.Struct):
+    """Requests that run or wait."""
+
+    server_load: int
+
+
+class Version(msgspec.Struct):
+    version: str
+
+
+class ModelCard(msgspec.Struct):
+    """`root`: the model's own name. `parent`: of an adapter, the model that it changes."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    root: str
+    parent: str | None
+    max_model_len: int
+
+
+class ModelList(msgspec.Struct):
+    object: Literal["list"]
+    data: list[ModelCard]
+
+
+class PluginList(msgspec.Struct):
+    """`engine`: what was chosen, and the effective configuration."""
+
+    object: Literal["list"]
+    data: list[dict[str, Raw]]
+    engine: dict[str, Raw]
+
+
+class Tokens(msgspec.Struct):
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class TokenText(msgspec.Struct):
+    prompt: str
+
+
+class TokenizerInfo(msgspec.Struct):
+    """`chat_template`: null where the model has none."""
+
+    tokenizer_class: str | None
+    special_tokens: dict[str, str]
+    chat_template: str | None
+
+
+class CacheReset(msgspec.Struct):
+    success: bool
+
+
+class TokenCount(msgspec.Struct):
+    input_tokens: int
+
+
+class ResponseDeleted(msgspec.Struct):
+    id: str
+    object: Literal["response"]
+    deleted: bool
