@@ -7,9 +7,13 @@ import asyncio
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from soak.campaign import Table, soak
 from soak.setting import demo_setting, toy_setting
+
+if TYPE_CHECKING:
+    from soak.setting import Setting
 
 
 def main() -> int:
@@ -26,7 +30,7 @@ def main() -> int:
     return asyncio.run(run(setting, arguments.seed, arguments.minutes * 60))
 
 
-async def run(setting, seed: int, seconds: float) -> int:
+async def run(setting: Setting, seed: int, seconds: float) -> int:
     print(f"== {setting.num_cases} references", flush=True)
     table = await Table.make(setting, seed)
     print(f"== {seconds:.0f} seconds of {setting.num_clients} clients, seed {seed}", flush=True)

@@ -106,7 +106,9 @@ def entries(logprobs: Any) -> list[Any]:
         return []
     if "content" in logprobs:
         return list(logprobs["content"] or [])
-    columns = [logprobs[key] or [None] * len(logprobs["tokens"]) for key in ("tokens", "token_logprobs", "top_logprobs")]
+    columns = [
+        logprobs[key] or [None] * len(logprobs["tokens"]) for key in ("tokens", "token_logprobs", "top_logprobs")
+    ]
     return [list(entry) for entry in zip(*columns, strict=True)]
 
 

@@ -15,6 +15,7 @@ from soak.http import is_idle
 from soak.leaks import MOST_GROWTH, State, growth, leaks, not_reached, state_of
 from soak.ledger import Ledger
 from soak.operators import change_adapters, change_corpora, read_the_metrics, reset_the_cache
+from soak.references import reference_answers
 from soak.report import Report
 from soak.server_process import ServerProcess
 
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
 
 WARM_SHARE, MOST_WARM_SECONDS = 0.25, 60.0
 """The state at the end is compared with that after this part of the run."""
+
+OPERATORS = (change_adapters, change_corpora, reset_the_cache)
+SETTLE_SECONDS = 0.5
+"""Connections that clients have closed are closed here, too, and pins of adapters are given back."""
+
+
+class Table:
+    """The cases of a seed and what they answer."""
+
+    def __init__(self, cases: list[Case], expected: dict[str, list[Answer]]) -> None:
+        self.cases, self.expected = cases, expected
+
+    @classmethod
+    async def make(cls, setting: Setting, seed: int) -> Table:
+        cases = draw_cases(seed, setting.num_cases)
+        return cls(cases, await reference_answers(setting, cases))
 
 
 async def soak(setting: Setting, seed: int, seconds: float, table: Table) -> Report:
@@ -49,20 +66,6 @@ async def soak(setting: Setting, seed: int, seconds: float, table: Table) -> Rep
     return Report(ledger, rate, seconds, memory, after)
 
 
-class Table:
-    """The cases of a seed and what they answer."""
-
-    def __init__(self, cases: list[Case], expected: dict[str, list[Answer]]) -> None:
-        self.cases, self.expected = cases, expected
-
-    @classmethod
-    async def make(cls, setting: Setting, seed: int) -> Table:
-        from soak.references import reference_answers
-
-        cases = draw_cases(seed, setting.num_cases)
-        return cls(cases, await reference_answers(setting, cases))
-
-
 async def serve(
     setting: Setting, server: ServerProcess, table: Table, ledger: Ledger, seed: str, seconds: float
 ) -> State | None:
@@ -77,20 +80,20 @@ async def serve(
         for error in results:
             if isinstance(error, BaseException):
                 ledger.fail("lost", f"a client ended with {type(error).__name__}: {error}")
-    if server.has_ended:
-        ledger.fail("exit", f"the server ended with exit code {server.process.returncode}")
-        return None
-    async with aiohttp.ClientSession(server.url) as session:
-        if not await is_idle(session, PATIENCE_SECONDS):
-            ledger.fail("leaked", "requests still run or wait although no client is there")
-            return None
-        await asyncio.sleep(SETTLE_SECONDS)
-        return await state_of(session, server)
+    return await idle_state(server, ledger)
 
 
-OPERATORS = (change_adapters, change_corpora, reset_the_cache)
-SETTLE_SECONDS = 0.5
-"""Connections that clients have closed are closed here, too, and pins of adapters are given back."""
+async def idle_state(server: ServerProcess, ledger: Ledger) -> State | None:
+    """None where the server is gone, or does not become idle."""
+    try:
+        async with aiohttp.ClientSession(server.url) as session:
+            if await is_idle(session, PATIENCE_SECONDS):
+                await asyncio.sleep(SETTLE_SECONDS)
+                return await state_of(session, server)
+        ledger.fail("leaked", "requests still run or wait although no client is there")
+    except aiohttp.ClientError as error:
+        ledger.fail("exit", f"the server does not answer any more: {error}")
+    return None
 
 
 def judge(ledger: Ledger, server: ServerProcess, before: State | None, after: State | None, memory: list[int]) -> None:

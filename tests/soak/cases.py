@@ -18,10 +18,14 @@ MOVING, VERSIONS = "moving", ("one", "two", "three")
 """A name that is loaded, replaced and unloaded all the time, and the adapters that it may stand for."""
 SCHEMA = {
     "type": "object",
-    "properties": {"kind": {"enum": ["file", "folder"]}, "name": {"type": "string", "maxLength": 12}, "ok": {"type": "boolean"}},
+    "properties": {
+        "kind": {"enum": ["file", "folder"]},
+        "name": {"type": "string", "maxLength": 12},
+        "ok": {"type": "boolean"},
+    },
     "required": ["kind", "name", "ok"],
     "additionalProperties": False,
-}  # fmt: skip
+}
 TOOLS = [
     {"type": "function", "function": {"name": name, "strict": True, "parameters": {
         "type": "object", "properties": {"path": {"type": "string", "maxLength": 8}, "deep": {"type": "boolean"}},

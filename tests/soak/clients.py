@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from contextlib import aclosing
 from dataclasses import dataclass
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from soak.answers import Answer
     from soak.cases import Case
     from soak.ledger import Ledger
+
+    Way = Callable[["Run", random.Random, Case, dict[str, Any]], Awaitable[str]]
 
 PATIENCE_SECONDS = 120
 """What takes longer is lost."""
@@ -52,11 +56,12 @@ async def client(run: Run, seed: str) -> None:
             await asyncio.sleep(rng.random() * 0.2)
 
 
-async def one(run: Run, rng: random.Random, way: Callable[[Run, random.Random, Case, dict[str, Any]], Awaitable[str]]) -> None:
+async def one(run: Run, rng: random.Random, way: Way) -> None:
     """Sends a case; everything that may become of it is counted."""
     case = rng.choice(run.cases)
     body = case.body | neutral_fields(rng)
-    run.ledger.requests[f"{case.kind}" if way not in CASELESS else NAMES[way]] += 1
+    run.ledger.requests[case.kind if way not in CASELESS else NAMES[way]] += 1
+    run.ledger.ways[NAMES[way]] += 1
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             run.ledger.outcomes[await way(run, rng, case, body)] += 1
@@ -68,8 +73,11 @@ async def one(run: Run, rng: random.Random, way: Callable[[Run, random.Random, C
     except (BrokenOff, TimeoutError, aiohttp.ClientError, OSError) as error:
         message = f"{case.name} ({case.kind}, {NAMES[way]}): {type(error).__name__}: {error}"
         run.ledger.fail("lost", message, path=case.path, body=body)
+        await asyncio.sleep(0.2)  # it may have ended
     except Exception as error:  # an answer that cannot be read
-        run.ledger.fail("wrong", f"{case.name} ({NAMES[way]}): {type(error).__name__}: {error}", path=case.path, body=body)
+        run.ledger.fail(
+            "wrong", f"{case.name} ({NAMES[way]}): {type(error).__name__}: {error}", path=case.path, body=body
+        )
 
 
 def is_documented(error: Refused, case: Case) -> bool:
@@ -172,8 +180,8 @@ async def unseeded(run: Run, rng: random.Random, case: Case, body: dict[str, Any
 
 async def send_wrong_body(run: Run, rng: random.Random, case: Case, body: dict[str, Any]) -> str:
     path, wrong, status = rng.choice(WRONG)
-    data = {"data": wrong} if isinstance(wrong, bytes) else {"json": wrong}
-    async with run.session.post(path, **data) as answer:  # type: ignore[arg-type]
+    data = BytesIO(wrong if isinstance(wrong, bytes) else json.dumps(wrong).encode())
+    async with run.session.post(path, data=data, headers={"Content-Type": "application/json"}) as answer:
         error = await answer.json()
         if answer.status != status or not error["error"]["message"]:
             run.ledger.fail("refusal", f"POST {path}: {answer.status} in place of {status}", body=wrong, got=error)

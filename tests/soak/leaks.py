@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from soak.server_process import Resources, ServerProcess
 
-SAME = (
+SAME = ("specserve_lora_known", "vllm:cache_config_info")
+"""Series that are as they were."""
+ZERO = (
     "vllm:num_requests_running",
     "vllm:num_requests_waiting",
     "vllm:kv_cache_usage_perc",
@@ -23,17 +25,14 @@ SAME = (
     'specserve_ngram_corpora{state="loading"}',
     'specserve_ngram_corpora{state="ready"}',
     "specserve_ngram_corpus_tokens",
-    "specserve_lora_known",
     "specserve_lora_requests",
-)
-"""Series that are as they were."""
-NEVER = (
     "specserve_drafter_faults_total",
     "specserve_drafter_disabled",
     "specserve_plugin_faults_total",
     "specserve_plugin_part_disabled",
+    'vllm:request_success_total{finished_reason="error"}',
 )
-"""Counters of faults: none."""
+"""What an idle server has none of, and faults."""
 REACHED = {
     "preemptions": "vllm:num_preemptions_total",
     "tokens from the prefix cache": "vllm:prefix_cache_hits_total",
@@ -78,9 +77,7 @@ def leaks(before: State, after: State) -> list[str]:
         for name in SAME
         if after.metrics[name] != before.metrics[name]
     ]
-    found += [f"{name} is {after.metrics[name]:g}" for name in NEVER if after.metrics[name]]
-    if (errors := after.metrics['vllm:request_success_total{finished_reason="error"}']) > 0:
-        found.append(f"{errors:g} requests ended with an error")
+    found += [f"{name} is {after.metrics[name]:g}" for name in ZERO if after.metrics[name]]
     if after.resources.threads > before.resources.threads + MORE_THREADS:
         found.append(f"{after.resources.threads} threads, {before.resources.threads} before")
     if more := Counter(after.resources.descriptors) - Counter(before.resources.descriptors):

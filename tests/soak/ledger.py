@@ -12,16 +12,18 @@ if TYPE_CHECKING:
     from soak.answers import Answer
     from soak.cases import Case
 
-MOST_SAVED = 20
-"""Failures that are saved and told one by one."""
+MOST_SAVED = 8
+"""Failures of a kind that are saved and told one by one."""
 
 
 class Ledger:
-    """`requests` by kind of case and way of asking; `outcomes` by what became of them; `failures` by kind."""
+    """`requests` by kind of case or by route, `ways` by how a client asked and left; `outcomes` by what became of them;
+    `failures` by kind."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.requests: Counter[str] = Counter()
+        self.ways: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
         self.refused: Counter[int] = Counter()
         self.failures: Counter[str] = Counter()
@@ -29,7 +31,7 @@ class Ledger:
 
     def fail(self, kind: str, message: str, **details: Any) -> None:
         self.failures[kind] += 1
-        if len(self.told) < MOST_SAVED:
+        if self.failures[kind] <= MOST_SAVED:
             file = self.folder / f"failure-{len(self.told)}.json"
             file.write_text(json.dumps({"kind": kind, "message": message, **details}, indent=1, default=repr) + "\n")
             self.told.append(f"FAILED: {kind}: {message} ({file})")

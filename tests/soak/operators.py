@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import TYPE_CHECKING, Any
 
 from soak.cases import MOVING, VERSIONS
@@ -11,6 +10,8 @@ from soak.metrics import read_metrics
 from soak.words import text
 
 if TYPE_CHECKING:
+    import random
+
     from soak.clients import Run
 
 LOAD, UNLOAD, CORPORA = "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/ngram/corpora"

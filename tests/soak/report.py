@@ -24,8 +24,12 @@ class Report(NamedTuple):
 
     def lines(self) -> list[str]:
         ledger = self.ledger
-        rows = [("requests", ledger.requests.total()), *((f"  {kind}", n) for kind, n in sorted(ledger.requests.items()))]
-        rows += [(what, n) for what, n in sorted(ledger.outcomes.items())]
+        rows = [
+            ("requests", ledger.requests.total()),
+            *((f"  {kind}", n) for kind, n in sorted(ledger.requests.items())),
+        ]
+        rows += [("ways of asking", ledger.ways.total()), *((f"  {way}", n) for way, n in sorted(ledger.ways.items()))]
+        rows += sorted(ledger.outcomes.items())
         rows += [(f"refused with {status}", n) for status, n in sorted(ledger.refused.items())]
         if self.after is not None:
             rows += [(what, int(self.after.metrics[name])) for what, name in REACHED.items()]

@@ -64,12 +64,16 @@ class ServerProcess:
     def resources(self) -> Resources:
         folder = Path(f"/proc/{self.process.pid}")
         status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-        return Resources(int(status["VmRSS"].split()[0]) * 1024, int(status["Threads"]), tuple(open_files(folder / "fd")))
+        return Resources(
+            int(status["VmRSS"].split()[0]) * 1024, int(status["Threads"]), tuple(open_files(folder / "fd"))
+        )
 
     def errors(self) -> list[str]:
         """Lines of the log at level ERROR or CRITICAL, and tracebacks."""
         marks = (" ERROR ", " CRITICAL ", "Traceback ")
-        return [line for line in self.log.read_text(errors="replace").splitlines() if any(mark in line for mark in marks)]
+        return [
+            line for line in self.log.read_text(errors="replace").splitlines() if any(mark in line for mark in marks)
+        ]
 
 
 def open_files(folder: Path) -> list[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fuzz.adapter_files import write_adapter
 from soak.cases import FIXED_ADAPTERS, VERSIONS
 from soak.wrong_bodies import MAX_BODY_BYTES
-
 from specserve.models.locate import locate_model
 from specserve.testing.toy import write_checkpoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOT_DRAFTING = ("--plugin", "lora", "--plugin", "grammar", "--plugin", "hybrid_attn", "--plugin", "cpu")
 DRAFTING = ("--plugin", "ngram", "--plugin", "eagle", "--plugin", "adaptive")
@@ -47,7 +48,14 @@ class Setting(NamedTuple):
         known = [f"lora.adapters.{name}={self.folder / 'adapters' / name}" for name in VERSIONS]
         settings = [f"lora.root={self.folder / 'adapters'}", *known[: len(FIXED_ADAPTERS)]]
         flags = [flag for one in settings for flag in ("--set", one)]
-        return [*flags, "--served-model-name", "base", "--chat-template", str(self.folder / "template.jinja"), *NOT_DRAFTING]
+        return [
+            *flags,
+            "--served-model-name",
+            "base",
+            "--chat-template",
+            str(self.folder / "template.jinja"),
+            *NOT_DRAFTING,
+        ]
 
     @property
     def reference_flags(self) -> list[str]:

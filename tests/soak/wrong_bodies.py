@@ -51,5 +51,9 @@ WRONG: tuple[tuple[str, dict[str, Any] | bytes, int], ...] = (
 )
 MAX_BODY_BYTES = 500_000
 """What the server is started with."""
-MALFORMED = (b"NONSENSE\r\n\r\n", b"GET / HTTP/1.1\r\nA\x00: b\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n")
+MALFORMED = (
+    b"NONSENSE\r\n\r\n",
+    b"GET / HTTP/1.1\r\nA\x00: b\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+)
 """Bytes that are no HTTP: 400, or a closed connection."""
