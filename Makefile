@@ -4,6 +4,8 @@
 #   make test       all tests (under 15 minutes on 2 cores); make test-all adds the long sweeps
 #   make test-clients  SDKs and frameworks, unmodified, against a server; CLIENTS="openai llm" for some (docs/testing.md)
 #   make fuzz       random combinations for SECONDS=600 from SEED=1; CASE=file replays a failure (docs/testing.md)
+#   make soak       a server with all plugins under mixed clients for MINUTES=30, SEED=1; exit code 1 where anything is
+#                   lost, wrong or left (docs/testing.md)
 #   make lint       ruff, mypy --strict and clang-format
 #   make pages      the pages of docs/ that are generated; make proofs runs the conformance kit before
 #   make wheels     sdists and wheels of every distribution into dist/, installed and used in a fresh environment
@@ -21,7 +23,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # short enough that two pools on the same cores do not stall each other.
 export GOMP_SPINCOUNT ?= 20000
 
-.PHONY: demo serve test test-all test-clients fuzz lint pages proofs wheels bench bench-peers gpu-check native-where-possible clean
+.PHONY: demo serve test test-all test-clients fuzz soak lint pages proofs wheels bench bench-peers gpu-check \
+	native-where-possible clean
 
 # The demo and the server run without the native plugins where these cannot be built; the tests need them.
 WITH_NGRAM = $$(test ! -e $(VENV)/.ngram || echo --plugin ngram)
@@ -52,6 +55,12 @@ fuzz: export OMP_NUM_THREADS := 1
 fuzz: export PYTHONPATH := tests:$(PYTHONPATH)
 fuzz: $(VENV)/.dev
 	@$(BIN)/python -m fuzz $(if $(CASE),--replay $(CASE),--seconds $(SECONDS) --seed $(SEED))
+
+# One thread in either server: the clients share the cores.
+MINUTES ?= 30
+soak: export PYTHONPATH := tests:$(PYTHONPATH)
+soak: $(VENV)/.dev
+	@$(BIN)/python -m soak --minutes $(MINUTES) --seed $(SEED)
 
 NATIVE_SOURCES = $(shell find plugins/*/native -name '*.[ch]pp')
 lint: $(VENV)/.dev

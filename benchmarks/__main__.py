@@ -22,6 +22,7 @@ CASES = {
     "single": "one request against transformers' generate: throughput, TTFT, TPOT",
     "batch": "throughput of 32 concurrent requests against one",
     "http": "throughput of 32 streaming HTTP clients against the engine alone",
+    "limits": "time between tokens of 8 streams beside idle connections, slow readers and a flood",
     "latency": "TTFT, and inter-token latency while a long prompt joins",
     "startup": "seconds until `plugins list` ends, and until a server is ready",
     "bitrule": "prefill with and without batch invariance",
