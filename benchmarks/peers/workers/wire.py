@@ -11,7 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import TypedDict
+from functools import partial
+from typing import Any, TypedDict
 
 
 class EngineSetup(TypedDict):
@@ -36,11 +37,27 @@ class Job(TypedDict):
     temperature: float
 
 
+class StructuredSetup(EngineSetup):
+    """What an engine that serves structured jobs is loaded with."""
+
+    grammar: dict[str, str]
+    """Options of specserve's plugin grammar."""
+
+
+class StructuredJob(Job):
+    """Under a schema, a request ends where its text is complete, and after `num_tokens` at the latest."""
+
+    schema: str
+    """JSON; empty: free text of exactly `num_tokens` tokens."""
+
+
 class Reply(TypedDict, total=False):
     """`error` alone, or the others; the first reply is empty and says that the engine is loaded."""
 
     seconds: float
     num_tokens: int
+    outputs: list[list[int]]
+    """The tokens of every request, of structured jobs only."""
     error: str
 
 
@@ -49,14 +66,19 @@ Serve = Callable[[Job], int]
 
 
 def run_worker(load: Callable[[EngineSetup], Serve]) -> None:
-    """Load the engine, then serve jobs until stdin ends. What libraries print to stdout goes to stderr."""
+    """Serve jobs; timed is the whole of each."""
+    answer_jobs(lambda setup: partial(timed, load(setup)))
+
+
+def answer_jobs(load: Callable[[Any], Callable[[Any], Reply]]) -> None:
+    """Load the engine, then answer jobs until stdin ends. What libraries print to stdout goes to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     try:
-        serve = load(json.loads(sys.argv[1]))
+        answer = load(json.loads(sys.argv[1]))
         replies.write("{}\n")
         for line in sys.stdin:
-            replies.write(json.dumps(timed(serve, json.loads(line))) + "\n")
+            replies.write(json.dumps(answer(json.loads(line))) + "\n")
     except Exception as error:
         replies.write(json.dumps({"error": first_line(error)}) + "\n")
         raise
