@@ -60,8 +60,8 @@ class EngineProcess:
             raise CrashedError(f"{reply['num_tokens']} tokens instead of {expected}")
         return reply["num_tokens"] / reply["seconds"]
 
-    def answer(self, job: Mapping[str, object]) -> Reply:
-        """Raises CrashedError."""
+    def answer(self, job: Mapping[str, object] | None) -> Reply:
+        """The first reply to a job; with None, the next one. Raises CrashedError."""
         process = self.process or self.load()
         with self.closed_on_crash(process), resumed(process):
             assert process.stdin is not None

@@ -1,11 +1,12 @@
 """Structured output in specserve and vLLM: the engines that take part, and their answers to a job.
 
-Owns how each is set up, how fast an answer was and which of its texts are valid. Knows no rounds and no tables.
+Owns how each is set up, how they take turns, how fast an answer was and which of its texts are valid. Knows no tables.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,8 @@ from benchmarks.peers.make_peers import PEERS
 from specserve.models.locate import locate_model
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarks.peers.workers.wire import Reply, StructuredJob, StructuredSetup
     from specserve.protocols import Tokenizer
 
@@ -64,13 +67,12 @@ class Texts(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """One round of one engine."""
+    """One engine's answer to one job."""
 
-    free: float
-    """Tokens per second without a schema."""
-    structured: float
-    """Under the schema."""
+    throughput: float
+    """Tokens per second, where all requests decode."""
     texts: Texts
+    """Of a job with a schema."""
 
 
 class Engines:
@@ -82,17 +84,28 @@ class Engines:
         self.errors: dict[str, str] = {}
         """By engine, why it crashed."""
 
-    def answers(self, prompts: list[list[int]], temperature: float) -> dict[str, Answered]:
-        """By engine, one after the other."""
-        answered: dict[str, Answered] = {}
-        for name, engine in self.running.items():
-            if name in self.errors:
-                continue
-            try:
-                answered[name] = ask(engine, prompts, temperature, self.tokenizer)
-            except CrashedError as error:
-                self.errors[name] = f"{error} ({len(prompts)} requests at temperature {temperature:g})"
-        return answered
+    def answers(self, job: StructuredJob) -> dict[str, Answered]:
+        """By engine that did not crash. They take turns, a slice each."""
+        running = {name: slices(engine, job) for name, engine in self.running.items() if name not in self.errors}
+        parts: dict[str, list[Reply]] = {name: [] for name in running}
+        while running:
+            for name in list(running):
+                try:
+                    parts[name].append(next(running[name]))
+                except StopIteration:
+                    del running[name]
+                except CrashedError as error:
+                    self.errors[name] = (
+                        f"{error} ({len(job['prompts'])} requests at temperature {job['temperature']:g})"
+                    )
+                    del running[name], parts[name]
+        return {name: self.answered(job, of_engine) for name, of_engine in parts.items()}
+
+    def answered(self, job: StructuredJob, parts: list[Reply]) -> Answered:
+        *timed, last = parts
+        seconds, num_tokens = sum(one["seconds"] for one in timed), sum(one["num_tokens"] for one in timed)
+        texts = judged(last["outputs"], self.tokenizer) if job["schema"] else Texts()
+        return Answered(num_tokens / seconds if seconds else math.nan, texts)
 
     def close(self) -> None:
         for engine in self.running.values():
@@ -115,16 +128,19 @@ def make_engine(name: str, settings: Settings) -> EngineProcess:
     return EngineProcess(program(f"{worker}_structured", log_name, python, env), setup)
 
 
-def ask(engine: EngineProcess, prompts: list[list[int]], temperature: float, tokenizer: Tokenizer) -> Answered:
-    """The same prompts without and under the schema. Raises CrashedError."""
+def slices(engine: EngineProcess, job: StructuredJob) -> Iterator[Reply]:
+    """The replies to a job; the engine stands still between them. Raises CrashedError."""
+    reply = engine.answer(job)
+    yield reply
+    while "outputs" not in reply:
+        reply = engine.answer(None)
+        yield reply
+
+
+def jobs_of(prompts: list[list[int]], temperature: float) -> tuple[StructuredJob, StructuredJob]:
+    """The same prompts without and under the schema."""
     free: StructuredJob = {"prompts": prompts, "num_tokens": FREE_TOKENS, "temperature": temperature, "schema": ""}
-    structured: StructuredJob = {**free, "num_tokens": MAX_TOKENS, "schema": json.dumps(SCHEMA)}
-    reply_free, reply = engine.answer(free), engine.answer(structured)
-    return Answered(rate(reply_free), rate(reply), judged(reply["outputs"], tokenizer))
-
-
-def rate(reply: Reply) -> float:
-    return reply["num_tokens"] / reply["seconds"]
+    return free, {**free, "num_tokens": MAX_TOKENS, "schema": json.dumps(SCHEMA)}
 
 
 def judged(outputs: list[list[int]], tokenizer: Tokenizer) -> Texts:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wire import Reply, StructuredJob, StructuredSetup
 
 
-def load(setup: StructuredSetup) -> Callable[[StructuredJob], Reply]:
+def load(setup: StructuredSetup) -> Callable[[StructuredJob], Iterator[Reply]]:
     config = EngineConfig(
         model=setup["model"],
         dtype=DTYPE,
@@ -35,7 +35,7 @@ def load(setup: StructuredSetup) -> Callable[[StructuredJob], Reply]:
         for output in engine.step():
             yield Emitted(output.request_id, output.tokens, output.finish_reason is not None)
 
-    def answer(job: StructuredJob) -> Reply:
+    def answer(job: StructuredJob) -> Iterator[Reply]:
         params = params_of(job)
         request_ids = [str(i) for i in range(len(job["prompts"]))]
         for request_id, prompt in zip(request_ids, job["prompts"], strict=True):

@@ -1,7 +1,8 @@
-"""An engine that steps until all requests have ended, timed only where all of them run.
+"""An engine that steps until all requests have ended, timed in slices and only where all of them run.
 
 From the step in which the last request gets its first token to the one in which the first request ends: so as many
-requests decode together in all that is timed, however long their texts are. Knows no engine.
+requests decode together in all that is timed, however long their texts are. Slices have as many tokens in every
+engine, so that engines in turns need as many turns, however fast they are. Knows no engine.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from wire import Reply
+
+SLICE_TOKENS = 25
+"""Per request, on average; then other engines run, and the first step after that is not timed."""
 
 
 class Emitted(NamedTuple):
@@ -41,17 +45,19 @@ class Requests:
                 self.running.remove(one.request_id)
 
 
-def decode_together(step: Callable[[], Iterable[Emitted]], request_ids: list[str]) -> Reply:
-    """The requests have been added to the engine that `step` advances."""
+def decode_together(step: Callable[[], Iterable[Emitted]], request_ids: list[str]) -> Iterator[Reply]:
+    """The requests have been added to the engine that `step` advances. First comes an empty slice, after prefill."""
     requests = Requests(request_ids)
     while not all(requests.outputs.values()):
         requests.take(step())
-    before, began = requests.num_tokens, time.perf_counter()
+    yield {"seconds": 0.0, "num_tokens": 0}
     while len(requests.running) == len(request_ids):
         requests.take(step())
-    seconds, num_tokens = time.perf_counter() - began, requests.num_tokens - before
-    if not num_tokens:
-        raise RuntimeError("a request ended before the last one began: nothing can be timed")
+        before, began = requests.num_tokens, time.perf_counter()
+        enough = before + SLICE_TOKENS * len(request_ids)
+        while len(requests.running) == len(request_ids) and requests.num_tokens < enough:
+            requests.take(step())
+        yield {"seconds": time.perf_counter() - began, "num_tokens": requests.num_tokens - before}
     while requests.running:
         requests.take(step())
-    return {"seconds": seconds, "num_tokens": num_tokens, "outputs": list(requests.outputs.values())}
+    yield {"outputs": list(requests.outputs.values())}

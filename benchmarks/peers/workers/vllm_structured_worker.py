@@ -18,7 +18,7 @@ XGRAMMAR = {"backend": "xgrammar", "disable_any_whitespace": True}
 """What it selects by itself for the schema. With any whitespace, the demo model writes blanks to the last token."""
 
 
-def load(setup: StructuredSetup) -> Callable[[StructuredJob], Reply]:
+def load(setup: StructuredSetup) -> Callable[[StructuredJob], Iterator[Reply]]:
     # Imported here: vLLM's engine process imports this file again, and must not import vLLM through it.
     from vllm import LLM, SamplingParams
     from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
@@ -49,7 +49,7 @@ def load(setup: StructuredSetup) -> Callable[[StructuredJob], Reply]:
             output_kind=RequestOutputKind.DELTA,
         )
 
-    def answer(job: StructuredJob) -> Reply:
+    def answer(job: StructuredJob) -> Iterator[Reply]:
         request_ids = [str(i) for i in range(len(job["prompts"]))]
         for request_id, prompt in zip(request_ids, job["prompts"], strict=True):
             engine.add_request(request_id, {"prompt_token_ids": prompt}, params_of(job))

@@ -10,8 +10,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any, TypedDict
 
 
@@ -45,7 +44,10 @@ class StructuredSetup(EngineSetup):
 
 
 class StructuredJob(Job):
-    """Under a schema, a request ends where its text is complete, and after `num_tokens` at the latest."""
+    """Answered in slices, each when it is asked for, and then by `outputs`.
+
+    Under a schema, a request ends where its text is complete, and after `num_tokens` at the latest.
+    """
 
     schema: str
     """JSON; empty: free text of exactly `num_tokens` tokens."""
@@ -57,7 +59,7 @@ class Reply(TypedDict, total=False):
     seconds: float
     num_tokens: int
     outputs: list[list[int]]
-    """The tokens of every request, of structured jobs only."""
+    """The tokens of every request: the last reply to a structured job."""
     error: str
 
 
@@ -67,18 +69,27 @@ Serve = Callable[[Job], int]
 
 def run_worker(load: Callable[[EngineSetup], Serve]) -> None:
     """Serve jobs; timed is the whole of each."""
-    answer_jobs(lambda setup: partial(timed, load(setup)))
+
+    def load_timed(setup: EngineSetup) -> Callable[[Job], Iterator[Reply]]:
+        serve = load(setup)
+        return lambda job: iter([timed(serve, job)])
+
+    answer_jobs(load_timed)
 
 
-def answer_jobs(load: Callable[[Any], Callable[[Any], Reply]]) -> None:
-    """Load the engine, then answer jobs until stdin ends. What libraries print to stdout goes to stderr."""
+def answer_jobs(load: Callable[[Any], Callable[[Any], Iterator[Reply]]]) -> None:
+    """Load the engine, then answer jobs until stdin ends: every line, a job or null, gets the next reply to the last
+    job. What libraries print to stdout goes to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     try:
         answer = load(json.loads(sys.argv[1]))
         replies.write("{}\n")
+        remaining: Iterator[Reply] = iter([])
         for line in sys.stdin:
-            replies.write(json.dumps(answer(json.loads(line))) + "\n")
+            if job := json.loads(line):
+                remaining = answer(job)
+            replies.write(json.dumps(next(remaining)) + "\n")
     except Exception as error:
         replies.write(json.dumps({"error": first_line(error)}) + "\n")
         raise
