@@ -38,14 +38,14 @@ class Row(NamedTuple):
     """All engines at one temperature and number of concurrent requests."""
 
     temperature: float
-    count: int
+    num_requests: int
     free: Answers
     structured: Answers
     """Under the schema."""
 
     @property
     def name(self) -> str:
-        return f"{f'sampled at {self.temperature}' if self.temperature else 'greedy'}, {self.count} concurrent"
+        return f"{f'sampled at {self.temperature}' if self.temperature else 'greedy'}, {self.num_requests} concurrent"
 
     @property
     def ratios(self) -> dict[str, float]:

@@ -151,6 +151,7 @@ def judged(outputs: list[list[int]], tokenizer: Tokenizer) -> Texts:
 
 def is_valid(text: str) -> bool:
     try:
-        return Draft202012Validator(SCHEMA).is_valid(json.loads(text))
+        valid: bool = Draft202012Validator(SCHEMA).is_valid(json.loads(text))
     except ValueError:
         return False
+    return valid

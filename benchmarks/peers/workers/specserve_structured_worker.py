@@ -42,7 +42,7 @@ def load(setup: StructuredSetup) -> Callable[[StructuredJob], Iterator[Reply]]:
             request = GenerateRequest(request_id=request_id, prompt_token_ids=tuple(prompt), params=params)
             engine.check(request)
             engine.add(request)
-        return decode_together(step, request_ids)
+        yield from decode_together(step, request_ids)
 
     return answer
 

@@ -53,7 +53,7 @@ def load(setup: StructuredSetup) -> Callable[[StructuredJob], Iterator[Reply]]:
         request_ids = [str(i) for i in range(len(job["prompts"]))]
         for request_id, prompt in zip(request_ids, job["prompts"], strict=True):
             engine.add_request(request_id, {"prompt_token_ids": prompt}, params_of(job))
-        return decode_together(step, request_ids)
+        yield from decode_together(step, request_ids)
 
     return answer
 
