@@ -92,7 +92,7 @@ bench: $(VENV)/.dev
 
 bench-peers: $(VENV)/.dev
 	@$(BIN)/python -m benchmarks.peers.make_peers || echo "== going on without"
-	@$(BIN)/python -m benchmarks peers
+	@$(BIN)/python -m benchmarks peers grammar_peers
 
 # The GPU machine brings its own Python with a CUDA build of torch and may have no network: use it as it is. What it
 # lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.

@@ -36,6 +36,7 @@ CASES = {
     "grammar": "structured output: masks against none, drafts of forced text against masks alone",
     "adaptive": "fixed draft widths, tiers and ranked where text begins and ends to repeat itself",
     "peers": "throughput against vLLM and OpenVINO GenAI, which `make bench-peers` installs",
+    "grammar_peers": "structured output against vLLM, which `make bench-peers` installs",
     "gpu": "on a CUDA device: the demo model and an 8B shape, plain, drafted and under adapters, against transformers",
     "tiles": "on a CUDA device: the linear kernel by tile against cuBLAS, and whether bits depend on the tile",
     "cudahost": "launches and host time of a CUDA step, without a device",
@@ -53,6 +54,7 @@ FLAGS = {
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",
     "peers": "[--model demo|half-billion|DIR] [--weights auto|int8] [--counts N...] [--workloads NAME...] "
     "[--against PEER...]",
+    "grammar_peers": "[--counts N...] [--temperatures T...] [--rounds N]",
 }
 """Flags that a case parses itself; it must be the only case then."""
 

@@ -15,8 +15,9 @@ import msgspec
 
 from benchmarks.lib.alternating import sums_in_turns
 from benchmarks.lib.decoding import decode_while_all_run
+from benchmarks.lib.records import COUNTS, NUM_TOKENS, SCHEMA, TEMPERATURES
 from benchmarks.lib.report import Check, Options, Result
-from benchmarks.lib.workload import DTYPE, MANY, PROMPT_LEN, demo_engine, prompts, seeded
+from benchmarks.lib.workload import DTYPE, PROMPT_LEN, demo_engine, prompts, seeded
 from specserve.types import StructuredOutput
 
 if TYPE_CHECKING:
@@ -26,26 +27,7 @@ if TYPE_CHECKING:
     from specserve.engine.engine import Engine
     from specserve.types import GenerateRequest
 
-COUNTS, TEMPERATURES = (1, 8, MANY), (0.0, 0.8)
 MASKS_TARGET, DRAFTS_TARGET, STEPS_TARGET = 0.95, 1.4, 0.6
-NUM_TOKENS = 400
-RECORD = {
-    "type": "object",
-    "properties": {
-        "identifier": {"type": "integer", "minimum": 0, "maximum": 9999},
-        "description": {"type": "string", "maxLength": 40},
-        "status": {"enum": ["pending", "running", "finished", "cancelled"]},
-        "is_archived": {"type": "boolean"},
-    },
-    "required": ["identifier", "description", "status", "is_archived"],
-    "additionalProperties": False,
-}
-SCHEMA = {
-    "type": "object",
-    "properties": {"records": {"type": "array", "items": RECORD, "minItems": 8, "maxItems": 8}},
-    "required": ["records"],
-    "additionalProperties": False,
-}
 FORM = StructuredOutput(kind="json_schema", text=json.dumps(SCHEMA))
 FREE, MASKED, FORCED, BESIDE = "no grammar", "masks", "forced drafts", "forced and n-gram drafts"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from benchmarks.peers.workers.wire import EngineSetup, Job, Reply
+    from benchmarks.peers.workers.wire import Job, Reply
 
 REPLY_SECONDS = 900.0
 EXIT_SECONDS = 10.0
@@ -44,7 +44,7 @@ class Program(NamedTuple):
 class EngineProcess:
     """An engine that serves jobs over pipes."""
 
-    def __init__(self, program: Program, setup: EngineSetup) -> None:
+    def __init__(self, program: Program, setup: Mapping[str, object]) -> None:
         self.program = program
         self.argument = json.dumps(setup)
         self.process: subprocess.Popen[str] | None = None
@@ -53,17 +53,22 @@ class EngineProcess:
 
     def throughput(self, job: Job) -> float:
         """Tokens per second from the first request to the last token. Raises CrashedError."""
+        reply = self.answer(job)
+        expected = len(job["prompts"]) * job["num_tokens"]
+        if reply["num_tokens"] != expected:
+            self.close()
+            raise CrashedError(f"{reply['num_tokens']} tokens instead of {expected}")
+        return reply["num_tokens"] / reply["seconds"]
+
+    def answer(self, job: Mapping[str, object] | None) -> Reply:
+        """The first reply to a job; with None, the next one. Raises CrashedError."""
         process = self.process or self.load()
         with self.closed_on_crash(process), resumed(process):
             assert process.stdin is not None
             with suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(job) + "\n")
                 process.stdin.flush()
-            reply = self.reply(process)
-            expected = len(job["prompts"]) * job["num_tokens"]
-            if reply["num_tokens"] != expected:
-                raise CrashedError(f"{reply['num_tokens']} tokens instead of {expected}")
-        return reply["num_tokens"] / reply["seconds"]
+            return self.reply(process)
 
     def load(self) -> subprocess.Popen[str]:
         if self.load_error:

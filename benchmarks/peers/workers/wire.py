@@ -10,8 +10,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
-from typing import TypedDict
+from collections.abc import Callable, Iterator
+from typing import Any, TypedDict
 
 
 class EngineSetup(TypedDict):
@@ -36,11 +36,30 @@ class Job(TypedDict):
     temperature: float
 
 
+class StructuredSetup(EngineSetup):
+    """What an engine that serves structured jobs is loaded with."""
+
+    grammar: dict[str, str]
+    """Options of specserve's plugin grammar."""
+
+
+class StructuredJob(Job):
+    """Answered in slices, each when it is asked for, and then by `outputs`.
+
+    Under a schema, a request ends where its text is complete, and after `num_tokens` at the latest.
+    """
+
+    schema: str
+    """JSON; empty: free text of exactly `num_tokens` tokens."""
+
+
 class Reply(TypedDict, total=False):
     """`error` alone, or the others; the first reply is empty and says that the engine is loaded."""
 
     seconds: float
     num_tokens: int
+    outputs: list[list[int]]
+    """The tokens of every request: the last reply to a structured job."""
     error: str
 
 
@@ -49,14 +68,28 @@ Serve = Callable[[Job], int]
 
 
 def run_worker(load: Callable[[EngineSetup], Serve]) -> None:
-    """Load the engine, then serve jobs until stdin ends. What libraries print to stdout goes to stderr."""
+    """Serve jobs; timed is the whole of each."""
+
+    def load_timed(setup: EngineSetup) -> Callable[[Job], Iterator[Reply]]:
+        serve = load(setup)
+        return lambda job: iter([timed(serve, job)])
+
+    answer_jobs(load_timed)
+
+
+def answer_jobs(load: Callable[[Any], Callable[[Any], Iterator[Reply]]]) -> None:
+    """Load the engine, then answer jobs until stdin ends: every line, a job or null, gets the next reply to the last
+    job. What libraries print to stdout goes to stderr."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     try:
-        serve = load(json.loads(sys.argv[1]))
+        answer = load(json.loads(sys.argv[1]))
         replies.write("{}\n")
+        remaining: Iterator[Reply] = iter([])
         for line in sys.stdin:
-            replies.write(json.dumps(timed(serve, json.loads(line))) + "\n")
+            if job := json.loads(line):
+                remaining = answer(job)
+            replies.write(json.dumps(next(remaining)) + "\n")
     except Exception as error:
         replies.write(json.dumps({"error": first_line(error)}) + "\n")
         raise
