@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from lora_client import LOAD, UNLOAD, Client
+from openapi_checks import Described
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -39,6 +40,24 @@ async def test_what_is_wrong_is_named_and_the_server_is_unharmed(client, body, s
     assert said.lower() in error["message"].lower()
     assert set(client.store.names()) == {"a1"}
     assert await client.text("a1") == before
+
+
+async def test_the_routes_answer_as_openapi_json_says(client: Client) -> None:
+    async with client.http.get("/openapi.json") as answer:
+        document = Described(await answer.json())
+    good = {"lora_name": "x", "lora_path": "one"}
+    for path, body in [
+        (LOAD, good),
+        (LOAD, good),
+        (LOAD, {}),
+        (LOAD, {**good, "lora_path": "/etc"}),
+        (UNLOAD, good),
+        (UNLOAD, good),
+        (UNLOAD, {}),
+    ]:
+        async with client.http.post(path, json=body) as answer:
+            await document.check("post", path, answer)
+    assert sorted(status for _, _, status in document.checked) == [200, 200, 400, 400, 403, 404, 409]
 
 
 async def test_broken_adapters_are_refused_and_the_server_is_unharmed(client: Client, root: Path) -> None:

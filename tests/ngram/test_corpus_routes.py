@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from fake_engine import FakeEngine
+from openapi_checks import Described
 
 from specserve.config import ServerConfig
 from specserve.confine import find_root
@@ -92,6 +93,19 @@ async def test_documents_are_accepted_loaded_listed_and_deleted(client: Any, ind
     assert (answer.status, await answer.json()) == (200, {"name": "docs", "deleted": True})
     assert index.corpora == {}
     assert (await (await client.get(CORPORA)).json())["data"] == []
+
+
+async def test_the_routes_answer_as_openapi_json_says(client: Any) -> None:
+    document = Described(await (await client.get("/openapi.json")).json())
+    one = f"{CORPORA}/docs"
+    for body in ({"name": "docs", "documents": ["def add"]}, {"name": "docs", "documents": ["def add"]}, {}):
+        await document.check("post", CORPORA, await client.post(CORPORA, json=body))
+    await document.check("post", CORPORA, await client.post(CORPORA, json={"name": "a", "path": "/etc/passwd"}))
+    for path in (CORPORA, one, f"{CORPORA}/none"):
+        await document.check("get", path, await client.get(path))
+    for _ in range(2):
+        await document.check("delete", one, await client.delete(one))
+    assert sorted(status for _, _, status in document.checked) == [200, 200, 200, 202, 400, 403, 404, 404, 409]
 
 
 async def test_a_file_in_the_root_is_tokenized_as_the_model_would(
