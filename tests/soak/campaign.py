@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from typing import TYPE_CHECKING
@@ -58,6 +59,7 @@ async def soak(setting: Setting, seed: int, seconds: float, table: Table) -> Rep
         sampling.cancel()
         await asyncio.gather(sampling, return_exceptions=True)
         judge(ledger, server, before, after, memory)
+        (setting.folder / "memory.json").write_text(json.dumps(memory))
         code = server.stop() if not server.has_ended else server.process.returncode
         if code != 0:
             ledger.fail("exit", f"the exit code after SIGTERM is {code}")
