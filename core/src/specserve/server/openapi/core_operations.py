@@ -99,6 +99,7 @@ MODEL_OPERATIONS = {
             one_of=("prompt", "messages"),
             example={"prompt": "Hello"},
             answers=json_answer(Tokens),
+            errors=(404,),
         )
     },
     "/detokenize": {
@@ -109,6 +110,7 @@ MODEL_OPERATIONS = {
             required=("tokens",),
             example={"tokens": [1, 2, 3]},
             answers=json_answer(TokenText),
+            errors=(404,),
         )
     },
     "/tokenizer_info": {
