@@ -45,8 +45,8 @@ def test_only_steps_in_which_all_requests_run_are_timed():
     assert texts == {"outputs": [[1, 2, 3, 4, 5, 6, 7, 8, 9], [10, 11, 12, 13, 14]]}
 
 
-def test_a_slice_ends_after_so_many_tokens_per_request():
-    half = list(range(SLICE_TOKENS // 2 + 1))
+def test_a_slice_ends_after_so_many_tokens():
+    half = list(range(SLICE_TOKENS // 4 + 1))
     step = scripted(*[[("a", half, False), ("b", half, n == 6)] for n in range(7)], [("a", half, True)])
     slices = [part["num_tokens"] for part in decode_together(step, ["a", "b"]) if "num_tokens" in part]
     assert slices == [0, 4 * len(half), 4 * len(half)]

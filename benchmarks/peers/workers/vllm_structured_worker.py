@@ -3,8 +3,12 @@ variables are set by `benchmarks.peers.engines`."""
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import psutil
 from together import Emitted, decode_together
 from vllm_worker import NGRAM
 from wire import answer_jobs
@@ -53,9 +57,24 @@ def load(setup: StructuredSetup) -> Callable[[StructuredJob], Iterator[Reply]]:
         request_ids = [str(i) for i in range(len(job["prompts"]))]
         for request_id, prompt in zip(request_ids, job["prompts"], strict=True):
             engine.add_request(request_id, {"prompt_token_ids": prompt}, params_of(job))
-        yield from decode_together(step, request_ids)
+        yield from stopped_between(decode_together(step, request_ids))
 
     return answer
+
+
+def stopped_between(slices: Iterator[Reply]) -> Iterator[Reply]:
+    """Its own processes would decode on until the benchmark stops them, and the next slice would find their tokens."""
+    children = [child.pid for child in psutil.Process().children(recursive=True)]
+    for reply in slices:
+        send_all(children, signal.SIGSTOP)
+        yield reply
+        send_all(children, signal.SIGCONT)
+
+
+def send_all(processes: list[int], number: signal.Signals) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 if __name__ == "__main__":
