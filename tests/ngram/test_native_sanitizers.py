@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 def built(sanitizers: str, program: Path) -> Path:
     assert COMPILER is not None
     sources = [path for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
-    flags = ["-std=c++17", f"-I{NATIVE}", "-g", "-O1", "-ffp-contract=off", "-fno-omit-frame-pointer"]
+    flags = ["-std=c++17", f"-I{NATIVE}", "-g1", "-O0", "-ffp-contract=off", "-fno-omit-frame-pointer"]
     sanitize = ["-fno-sanitize-recover=all", f"-fsanitize={sanitizers}", "-pthread"]
     command = [COMPILER, *flags, *sanitize, *sources, "-o", program]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
