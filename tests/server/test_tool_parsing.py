@@ -36,6 +36,12 @@ TEXTS = {
         [("weather", ARGUMENTS)],
     ),
     "hermes, only calls, just begun": (HERMES._replace(is_all=True), "<tool_ca", "", []),
+    "hermes, one call at most": (
+        HERMES._replace(most_calls=1),
+        f"A {HERMES_CALL}\n{HERMES_CALL}",
+        "A ",
+        [("weather", ARGUMENTS)],
+    ),
     "hermes, just begun": (HERMES, 'x <tool_call>{"na', 'x <tool_call>{"na', []),
     "hermes, nearly a trigger": (HERMES, "a < b and <tool_ca", "a < b and <tool_ca", []),
     "mistral": (MISTRAL, f'[TOOL_CALLS][{{"name": "w", "arguments": {ARGUMENTS}}}]', "", [("w", ARGUMENTS)]),

@@ -33,13 +33,11 @@ class ToolCalling:
     structure: StructuredOutput | None = None
     form: ToolFormat | None = None
     is_named: bool = False
-    most_calls: int | None = None
-    """Of a choice; None for any number."""
     shows_special_tokens: bool = False
     """The model marks its calls with special tokens."""
 
     def formatter(self, chat: ChatFormatter) -> ResponseFormatter:
-        return chat if self.form is None else ToolFormatter(chat, self.form, self.is_named, self.most_calls)
+        return chat if self.form is None else ToolFormatter(chat, self.form, self.is_named)
 
 
 def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
@@ -64,8 +62,7 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
     return ToolCalling(
         tools=body.tools or (),
         structure=structure,
-        form=form._replace(is_all=must_call(body)),
+        form=form._replace(is_all=must_call(body), most_calls=1 if body.parallel_tool_calls is False else None),
         is_named=isinstance(body.tool_choice, ToolChoice),
-        most_calls=1 if body.parallel_tool_calls is False else None,
         shows_special_tokens=any(map(engine.tokenizer.is_special, (form.trigger, "<|python_tag|>"))),
     )

@@ -22,6 +22,8 @@ class ToolFormat(NamedTuple):
     separator: str = ""
     """Between two calls."""
     is_list: bool = False
+    most_calls: int | None = None
+    """Later calls are left out, for a client that takes one at a time; None for any number."""
     is_all: bool = False
     """The text is calls and nothing else: the beginning of one that is cut off is no text."""
 

@@ -110,7 +110,20 @@ class ToolCallStream:
         if final and self.state in (self.beginning, self.head):
             parsed.add_text(self.raw + self.held)
             self.held = self.raw = ""
-        return Parsed([*parsed.calls]) if self.form.is_all else parsed
+        return self.limited(parsed)
+
+    def limited(self, parsed: Parsed) -> Parsed:
+        """To what the form lets through."""
+        most, is_all = self.form.most_calls, self.form.is_all
+        if most is None and not is_all:
+            return parsed
+        return Parsed(
+            [
+                piece
+                for piece in parsed.pieces
+                if (not is_all if isinstance(piece, str) else most is None or piece.index < most)
+            ]
+        )
 
     # Each state reads what it can of `held` and tells whether another state is to go on.
 

@@ -24,14 +24,12 @@ class ToolFormatter:
     chat: ChatFormatter
     form: ToolFormat
     is_named: bool
-    most_calls: int | None = None
-    """Later calls of a choice are left out, as where the client takes one at a time."""
     object_type: str = "chat.completion"
     chunk_object_type: str = "chat.completion.chunk"
     streams: dict[int, ToolCallStream] = field(default_factory=dict)
 
     def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject:
-        parsed = self.limited(ToolCallStream(self.form).push(output.text, final=True))
+        parsed = ToolCallStream(self.form).push(output.text, final=True)
         calls: list[dict[str, str]] = []
         for piece in parsed.calls:
             if piece.name is not None:
@@ -46,7 +44,7 @@ class ToolFormatter:
 
     def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject | None:
         stream = self.streams.setdefault(choice.index, ToolCallStream(self.form))
-        parsed = self.limited(stream.push(output.text, final=output.finish_reason is not None))
+        parsed = stream.push(output.text, final=output.finish_reason is not None)
         shown = parsed.text or parsed.calls or output.reasoning or output.finish_reason or output.logprobs
         if not shown and not self.chat.body.return_token_ids:
             return None
@@ -57,12 +55,6 @@ class ToolFormatter:
         reason = self.finish_reason(output, bool(stream.num_calls))
         fields = {**self.chat.other_fields(output), "finish_reason": reason}
         return {"index": choice.index, "delta": {**delta, **call_deltas(parsed)}, **fields}
-
-    def limited(self, parsed: Parsed) -> Parsed:
-        if self.most_calls is None:
-            return parsed
-        most = self.most_calls
-        return Parsed([piece for piece in parsed.pieces if isinstance(piece, str) or piece.index < most])
 
     def finish_reason(self, output: CompletionOutput, has_calls: bool) -> str | None:
         is_call = has_calls and not self.is_named and output.finish_reason == "stop"
