@@ -8,12 +8,15 @@ import pytest
 from competing_cases import Clock, plugin
 
 from specserve.batch.drafts import behind, continued
+from specserve.engine.competing import Competition
 from specserve.engine.proposals import Proposal, certain_tokens
+from specserve.speculation.calibration import Calibration
+from specserve.speculation.hit_history import HitHistory
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve.types import Draft
+from specserve.types import Draft, SamplingParams
 
 
 class Knowing(OracleDrafter):
@@ -144,3 +147,20 @@ def test_a_proposal_is_tried_once_all_that_is_certain_came():
     assert proposal.followers([1, 2]) is None
     assert proposal.followers([1, 9, 5]) is None
     assert list(proposal.followers([1, 2, 7])) == [7]
+
+
+@pytest.mark.parametrize(("certain", "asked"), [((), [0]), (((1, 2, 3, 4, 5),), [4])])
+def test_what_lies_behind_certain_tokens_is_worth_asking_for_though_these_are_right(certain, asked):
+    """From the newest token on, two right tokens add nothing to five; behind these they add two."""
+    competition = Competition(Calibration(), None, scores_all=True)
+    competition.step_seconds = 1.0
+    hits, request = HitHistory(), SimpleNamespace(id="a", params=SamplingParams())
+    for _ in range(4):
+        hits.add("a", 2.0, 2)
+    guard = SimpleNamespace(seconds_per_draft=0.01, hits=hits)
+    sure = Draft(tokens=(1, 2, 3, 4, 5), survival=(1.0,) * 5, source="knowing")
+    for _ in range(200):
+        competition.calibration.observe(sure, request, sure.tokens)
+    batch = SimpleNamespace(spans=[SimpleNamespace(request=request)])
+    found = [[Proposal(SimpleNamespace(name="knowing"), sure)]]
+    assert competition.worth_asking(guard, batch, [4], found, certain) == asked
