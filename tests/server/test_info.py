@@ -149,3 +149,10 @@ async def test_each_token_of_a_long_text_is_decoded_once_and_off_the_event_loop(
 async def test_version_and_health_are_served(client: Any) -> None:
     assert (await get(client, "/version"))["version"]
     assert await get(client, "/health") == {"status": "ready"}
+
+
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/audio/speech", "/nowhere"])
+async def test_an_unknown_route_is_404_that_says_where_the_routes_are_listed(client: Any, path: str) -> None:
+    response = await client.post(path, json={})
+    assert response.status == 404
+    assert "/openapi.json lists its routes" in (await response.json())["error"]["message"]

@@ -101,5 +101,5 @@ def http_message(error: web.HTTPException) -> str:
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return f"the body is too large. {error.text}"
     if isinstance(error, web.HTTPNotFound):
-        return "there is no such route."
+        return "there is no such route. This server generates text; /openapi.json lists its routes."
     return error.reason
