@@ -1,54 +1,8 @@
 #include "runtime/packed_weights.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <mutex>
-#include <new>
-#include <utility>
-
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
 
 namespace specserve {
-
-namespace {
-
-constexpr size_t kCacheLine = 64, kHugePage = 2u << 20, kChunk = 8 * kHugePage;
-
-size_t round_up(size_t bytes, size_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
-
-std::shared_ptr<char> allocate_chunk(size_t bytes) {
-    void* memory = std::aligned_alloc(kHugePage, bytes);
-    if (!memory) throw std::bad_alloc();
-#ifdef __linux__
-    madvise(memory, bytes, MADV_HUGEPAGE);
-#endif
-    return {static_cast<char*>(memory), [](char* p) { std::free(p); }};
-}
-
-// Bump allocation from the current chunk. The buffers own the chunk; the arena holds only a weak reference.
-std::shared_ptr<char> allocate(size_t bytes) {
-    static std::mutex mutex;
-    static std::weak_ptr<char> current;
-    static size_t used = 0, size = 0;
-    std::lock_guard<std::mutex> lock(mutex);
-    std::shared_ptr<char> chunk = current.lock();
-    if (!chunk || used + bytes > size) {
-        size = round_up(bytes > kChunk ? bytes : kChunk, kHugePage);
-        used = 0;
-        current = chunk = allocate_chunk(size);
-    }
-    std::shared_ptr<char> buffer(chunk, chunk.get() + used);
-    used += bytes;
-    return buffer;
-}
-
-}  // namespace
-
-HugePageBuffer::HugePageBuffer(size_t bytes) {
-    if (bytes) memory_ = allocate(round_up(bytes, kCacheLine));
-}
 
 namespace {
 

@@ -2,26 +2,12 @@
 #pragma once
 
 #include <cstring>
-#include <memory>
 
 #include "kernels/kernel_table.hpp"
+#include "runtime/huge_page_buffer.hpp"
 #include "runtime/thread_pool.hpp"
 
 namespace specserve {
-
-// Uninitialized memory from an arena of chunks in huge pages, which neighbouring weights share. A chunk is freed
-// with the last buffer in it.
-class HugePageBuffer {
-   public:
-    explicit HugePageBuffer(size_t bytes);
-    template <typename T>
-    T* get() const {
-        return static_cast<T*>(memory_.get());
-    }
-
-   private:
-    std::shared_ptr<void> memory_;
-};
 
 // Weights in rows of integers: weight[out][in] = integers[out][in] * scales[out][in / group_size].
 struct QuantizedRows {
