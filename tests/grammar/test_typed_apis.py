@@ -208,7 +208,7 @@ def test_output_config_gives_a_message_its_form(claude: anthropic.Anthropic) -> 
 
 def test_errors_of_messages_are_exceptions(claude: anthropic.Anthropic) -> None:
     asked: Any = {"model": "toy", "max_tokens": 5}
-    with pytest.raises(anthropic.BadRequestError, match="thinking: type 'enabled' is not served"):
+    with pytest.raises(anthropic.BadRequestError, match="thinking: the chat template of this model knows no reasoning"):
         claude.messages.create(messages=MESSAGES, thinking={"type": "enabled", "budget_tokens": 1024}, **asked)
     with pytest.raises(anthropic.BadRequestError) as refusal:
         claude.messages.create(messages=[{"role": "user", "content": "word " * 9000}], **asked)

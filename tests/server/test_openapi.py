@@ -122,7 +122,7 @@ async def test_errors_are_as_described(connect: Any, engine: FakeEngine, path: s
     client = await connect(engine, api_key="k", max_body_bytes=1000, request_timeout=0.05)
     document = await described(client)
     asked = {COMPLETIONS: {"prompt": "hi"}, RESPONSES: {"input": "hi"}}.get(path, {"messages": HELLO})
-    good = {**asked, "max_tokens": 2}
+    good = {**asked, "max_output_tokens" if path == RESPONSES else "max_tokens": 2}
 
     async def answer(body: dict[str, Any], headers: dict[str, str] = KEY) -> int:
         response = await client.post(path, json=body, headers=headers)

@@ -1,4 +1,4 @@
-"""An answer as text and tool calls in their order, for the APIs whose events are typed.
+"""An answer as reasoning, text and tool calls in their order, for the APIs whose events are typed.
 
 Owns reading and sending it; what the events and the body look like, an `AnswerWriter` knows.
 """
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from specserve.server.tools.formats import ToolFormat
     from specserve.server.tools.parsing import CallPiece
 
-    Piece: TypeAlias = str | CallPiece
+    Piece: TypeAlias = str | CallPiece | "ReasoningPiece"
+
+
+class ReasoningPiece(NamedTuple):
+    """What a model thinks before it answers."""
+
+    text: str
 
 
 class AnswerWriter(Protocol):
@@ -58,7 +64,8 @@ class AnswerReader:
     def push(self, output: CompletionOutput) -> list[Piece]:
         final = output.finish_reason is not None
         pieces = [output.text] if self.calls is None else self.calls.push(output.text, final=final).pieces
-        found = [shown for piece in pieces if (shown := self.read(piece))]
+        found: list[Piece] = [ReasoningPiece(output.reasoning)] if output.reasoning else []
+        found += [shown for piece in pieces if (shown := self.read(piece))]
         if final and self.is_empty and self.blanks:
             found.append(self.blanks)
         return found

@@ -13,6 +13,8 @@ from specserve.server.reasoning import ReasoningStream
 from specserve.text.detokenizer import IncrementalDetokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from specserve.server.engine_client import ServerTokenizer
     from specserve.types import GenerateRequest, Reasoning, RequestOutput, SpeculationFigures, TokenLogprobs
 
@@ -45,6 +47,7 @@ class Choice:
     """max_tokens 0: only the prompt is scored, though the engine generates one token."""
     reasoning: ReasoningStream | None = None
     """Of a model that reasons before it answers."""
+    reasoning_tokens: int = 0
     outputs: list[CompletionOutput] = field(default_factory=list)
     num_tokens: int = 0
     cached_tokens: int = 0
@@ -74,7 +77,10 @@ class Choice:
         drafted_by = tuple(name or None for name in output.drafted_by)
         reasoning = ""
         if self.reasoning is not None:
+            was_open = self.reasoning.end is None
             reasoning, text = self.reasoning.push(text, final=output.finish_reason is not None)
+            if was_open:
+                self.reasoning_tokens = count_before(self.reasoning.end, offsets, self.reasoning_tokens)
         return CompletionOutput(
             text,
             output.tokens,
@@ -106,6 +112,14 @@ class Choice:
             self.stop_reason,
             "".join(output.reasoning for output in self.outputs),
         )
+
+
+def count_before(end: int | None, offsets: Sequence[int], num_earlier: int) -> int:
+    """Tokens of the reasoning. `num_earlier`: those of earlier steps, of which a model may be known only now to have
+    answered at once."""
+    if end == 0:
+        return 0
+    return num_earlier + sum(end is None or offset < end for offset in offsets)
 
 
 def make_choice(

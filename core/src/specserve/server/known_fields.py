@@ -90,7 +90,7 @@ RENAMED: dict[str, str] = {
     **dict.fromkeys(("min_new_tokens", "min_length"), "min_tokens"),
     **dict.fromkeys(("stop_sequences", "stop_strings"), "stop"),
     **dict.fromkeys(("logits_bias", "logit_biases"), "logit_bias"),
-    **dict.fromkeys(("json_schema", "format"), "response_format"),
+    **dict.fromkeys(("json_schema", "format", "output_format"), "response_format"),
     **dict.fromkeys(("regex", "ebnf", "grammar", "guided_decoding"), "structured_outputs"),
     **dict.fromkeys(("system", "system_prompt", "instructions", "input"), "messages or prompt"),
     **dict.fromkeys(("lora_path", "adapter_id"), "model"),
@@ -103,5 +103,15 @@ RENAMED: dict[str, str] = {
 }
 """The name here by the name elsewhere."""
 
+DEFAULTS: dict[str, tuple[JsonValue, ...]] = {
+    **dict.fromkeys(("n", "best_of", "repetition_penalty", "skip_special_tokens", "add_generation_prompt"), (1,)),
+    "parallel_tool_calls": (True,),
+    "reasoning_effort": ("none",),
+    "tool_choice": ("none", "auto"),
+    "truncation": ("disabled",),
+    "verbosity": ("medium",),
+    "text": ({"format": {"type": "text"}},),
+}
+"""Values that change nothing, besides `EMPTY`: of fields that only another route has."""
 EMPTY: tuple[JsonValue, ...] = (False, "", [], {})
 """Values that ask for nothing, besides null: of `RENAMED`, and of fields that only another route has."""

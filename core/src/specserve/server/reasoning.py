@@ -40,15 +40,21 @@ class Split(NamedTuple):
 
 
 class ReasoningStream:
-    """`push` takes the next piece of the text, with `final` the last one. Blanks behind a mark belong to nothing."""
+    """`push` takes the next piece of the text, with `final` the last one. Blanks behind a mark belong to nothing.
+
+    `end`: how many characters of the text precede the answer, marks included; None while this is not known.
+    """
 
     def __init__(self, marks: Reasoning) -> None:
         self.marks = marks
         self.held = ""
+        self.num_pushed = 0
+        self.end: int | None = None
         self.read = self.beginning if marks.begin else self.begun
 
     def push(self, text: str, *, final: bool = False) -> Split:
         self.held += text
+        self.num_pushed += len(text)
         return self.read(final)
 
     # Each state takes what it can of `held`.
@@ -60,7 +66,7 @@ class ReasoningStream:
             return self.begun(final)
         if begin.startswith(begun) and not final:
             return Split("", "")
-        self.read = self.answer
+        self.read, self.end = self.answer, 0
         return self.answer(final)
 
     def begun(self, final: bool) -> Split:
@@ -72,7 +78,7 @@ class ReasoningStream:
     def inside(self, final: bool) -> Split:
         before, end, after = self.held.partition(self.marks.end)
         if end:
-            self.held, self.read = after, self.behind
+            self.held, self.read, self.end = after, self.behind, self.num_pushed - len(after)
             return Split(before, self.behind(final).content)
         keep = 0 if final else partial_match_length((self.marks.end,), self.held)
         shown = len(self.held) - keep

@@ -53,7 +53,11 @@ def template_variables(tokenizer: ServerTokenizer, body: TemplateBody) -> dict[s
 
 def turns_off_what_is_off(tokenizer: ServerTokenizer, name: str, value: object) -> bool:
     """Clients send it to every model, and one whose template knows no reasoning does what they want."""
-    return name in THINKING_SWITCHES and value is False and "think" not in tokenizer.chat_template
+    return name in THINKING_SWITCHES and value is False and not knows_reasoning(tokenizer)
+
+
+def knows_reasoning(tokenizer: ServerTokenizer) -> bool:
+    return "think" in tokenizer.chat_template or "reasoning_effort" in tokenizer.template_variables
 
 
 def decode_kwargs(text: bytes) -> dict[str, object]:
@@ -107,7 +111,7 @@ def reasoning(tokenizer: ServerTokenizer, body: TemplateBody) -> dict[str, objec
     if "reasoning_effort" in read:
         return {"reasoning_effort": effort}
     switches = {name: effort != "none" for name in THINKING_SWITCHES if name in read}
-    if not switches and (effort != "none" or "think" in tokenizer.chat_template):
+    if not switches and (effort != "none" or knows_reasoning(tokenizer)):
         refuse("reasoning_effort", "the chat template of this model cannot set it; leave it out")
     return dict(switches)
 

@@ -19,12 +19,16 @@ def usage(choices: Sequence[Choice], n: int) -> JsonObject:
     firsts = choices[::n]
     prompt_tokens = sum(len(choice.request.prompt_token_ids) for choice in firsts)
     completion_tokens = sum(choice.num_tokens for choice in choices)
-    return {
+    counts: JsonObject = {
         "prompt_tokens": prompt_tokens,
         "completion_tokens": completion_tokens,
         "total_tokens": prompt_tokens + completion_tokens,
         "prompt_tokens_details": {"cached_tokens": sum(choice.cached_tokens for choice in firsts)},
     }
+    if any(choice.reasoning is not None for choice in choices):
+        details: JsonObject = {"reasoning_tokens": sum(choice.reasoning_tokens for choice in choices)}
+        counts["completion_tokens_details"] = details
+    return counts
 
 
 def speculation_metrics(choices: Sequence[Choice]) -> JsonObject:

@@ -11,15 +11,16 @@ import msgspec
 from msgspec import Meta
 
 from specserve.limits import MAX_CACHE_SALT_LENGTH, MAX_INT32, MAX_MESSAGES, MAX_SEED, MAX_TOOLS, MIN_SEED
-from specserve.server.request_bodies import Speculation, Texts
+from specserve.server.request_bodies import ReasoningEffort, Speculation, Texts
 from specserve.server.tools.bodies import Name
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """Text, a use of a tool or its result: `type` says which."""
+    """Text, thoughts, a use of a tool or its result: `type` says which."""
 
     type: str
     text: str | None = None
+    thinking: str | None = None
     id: str | None = None
     name: str | None = None
     input: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -50,7 +51,7 @@ class ChosenTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Thinking(msgspec.Struct, frozen=True, kw_only=True):
-    type: str
+    type: Literal["enabled", "adaptive", "disabled"]
 
 
 class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ class OutputFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
-    effort: str | None = None
+    effort: ReasoningEffort | None = None
     format: OutputFormat | None = None
 
 

@@ -11,12 +11,10 @@ from specserve.server.tools.bodies import ChosenFunction, Function, Tool, ToolCh
 
 if TYPE_CHECKING:
     from specserve.server.messages.bodies import CountTokensBody, MessagesBody
-
-FIELD_NAMES = {"prompt": "messages", "stop": "stop_sequences", "response_format": "output_config.format"}
-"""Of a chat body, and what this API calls them."""
+    from specserve.server.request_bodies import ReasoningEffort
 
 
-def to_chat_body(body: MessagesBody) -> ChatBody:
+def to_chat_body(body: MessagesBody, effort: ReasoningEffort | None) -> ChatBody:
     choice = body.tool_choice
     return ChatBody(
         model=body.model,
@@ -31,6 +29,7 @@ def to_chat_body(body: MessagesBody) -> ChatBody:
         tool_choice=tool_choice_of(body),
         parallel_tool_calls=False if choice is not None and choice.disable_parallel_tool_use else None,
         response_format=response_format_of(body),
+        reasoning_effort=effort,
         cache_salt=body.cache_salt,
         priority=body.priority,
         speculation=body.speculation,

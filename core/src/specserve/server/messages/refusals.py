@@ -18,10 +18,6 @@ def refuse_unsupported(body: CountTokensBody) -> None:
         value = getattr(body, name)
         if not is_null(value) and bytes(value) != b"[]":
             refuse(name, "is not served; leave it out")
-    if body.thinking is not None and body.thinking.type != "disabled":
-        refuse("thinking", f"type {body.thinking.type!r} is not served; leave it out, or send disabled")
-    if body.output_config is not None and body.output_config.effort is not None:
-        refuse("output_config", f"effort {body.output_config.effort!r} is not served; leave it out")
     for i, tool in enumerate(body.tools or ()):
         if tool.type not in (None, "custom"):
             text = f"{i} is of type {tool.type!r}, which is not served; describe it as a tool of your own"

@@ -9,13 +9,15 @@ from uuid import uuid4
 from specserve.errors import RequestError
 from specserve.server.answers import Answer, AnswerReader, send_answer
 from specserve.server.chat_prompt import encode_chat
-from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
 from specserve.server.messages.bodies import CountTokensBody, MessagesBody
-from specserve.server.messages.chat_bodies import FIELD_NAMES, to_chat_body, tools_of
+from specserve.server.messages.chat_bodies import to_chat_body, tools_of
+from specserve.server.messages.field_names import FIELD_NAMES
 from specserve.server.messages.refusals import refuse_unsupported
+from specserve.server.messages.thinking import effort_of
 from specserve.server.messages.turns import messages_of
 from specserve.server.messages.writer import MessageWriter
+from specserve.server.read_body import read_body
 from specserve.server.renamed_fields import renamed_fields
 from specserve.server.request_bodies import ChatBody
 from specserve.server.serving import prepared_request
@@ -23,6 +25,8 @@ from specserve.server.serving_chat import prepare_choices
 from specserve.server.state import ready_engine
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aiohttp import web
 
     from specserve.server.engine_client import EngineClient
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
 async def create_message(request: web.Request) -> web.StreamResponse:
     engine = ready_engine(request)
-    body = decode_body(await request.read(), MessagesBody)
+    body = await read_body(request, MessagesBody)
     async with prepared_request(request, engine, body, prepare_answer) as answer:
         return await send_answer(request, engine, answer)
 
@@ -41,8 +45,8 @@ def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, namespa
     if body.max_tokens is None:
         raise RequestError("max_tokens is required: how many tokens the answer may have.", param="max_tokens")
     id = f"msg_{uuid4().hex}"
-    chat_body = to_chat_body(body)
-    with renamed_fields(FIELD_NAMES):
+    chat_body = to_chat_body(body, effort_of(engine.tokenizer, body))
+    with renamed_fields(names_in(body)):
         choices, calling = prepare_choices(engine, chat_body, id, namespace)
     writer = MessageWriter(id, model, choices[0])
     return Answer(id, model, choices[0], AnswerReader(calling.form), writer, bool(body.stream))
@@ -50,11 +54,18 @@ def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, namespa
 
 async def count_tokens(request: web.Request) -> web.Response:
     engine = ready_engine(request)
-    body = decode_body(await request.read(), CountTokensBody)
+    body = await read_body(request, CountTokensBody)
     return json_response({"input_tokens": await asyncio.to_thread(count_prompt, engine, body)})
 
 
 def count_prompt(engine: EngineClient, body: CountTokensBody) -> int:
     refuse_unsupported(body)
-    tools = tools_of(body) or ()
-    return len(encode_chat(engine.tokenizer, ChatBody(messages=messages_of(body)), tools))
+    tokenizer, tools = engine.tokenizer, tools_of(body) or ()
+    chat_body = ChatBody(messages=messages_of(body), reasoning_effort=effort_of(tokenizer, body))
+    with renamed_fields(names_in(body)):
+        return len(encode_chat(tokenizer, chat_body, tools))
+
+
+def names_in(body: CountTokensBody) -> Mapping[str, str]:
+    """What the body calls fields of a chat; the effort comes from one of two."""
+    return FIELD_NAMES if body.thinking is None else FIELD_NAMES | {"reasoning_effort": "thinking"}

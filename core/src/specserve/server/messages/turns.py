@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 FAILED = "error: "
 """Before the result of a tool that failed: chat templates have no other word for it."""
+THOUGHTS = ("thinking", "redacted_thinking")
+"""Redacted ones, which another server encrypted, cannot be read: the conversation goes on without them."""
 
 
 def messages_of(body: CountTokensBody) -> list[Message]:
@@ -42,8 +44,10 @@ def assistant_message(turn: Turn, where: str) -> Message:
     if isinstance(blocks, str):
         return Message(role="assistant", content=blocks)
     calls = [call_of(block, where) for block in blocks if block.type == "tool_use"]
-    text = text_of([block for block in blocks if block.type != "tool_use"], where)
-    return Message(role="assistant", content=text, tool_calls=calls or None)
+    text = text_of([block for block in blocks if block.type not in ("tool_use", *THOUGHTS)], where)
+    thoughts = [block.thinking or "" for block in blocks if block.type == "thinking"]
+    reasoning = "\n".join(thoughts) if thoughts else None
+    return Message(role="assistant", content=text, tool_calls=calls or None, reasoning=reasoning)
 
 
 def call_of(block: Block, where: str) -> ToolCall:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
+from specserve.server.answers import ReasoningPiece
 from specserve.server.messages.errors import messages_error
 from specserve.server.usage import speculation_metrics
 
@@ -35,9 +36,12 @@ class MessageWriter:
 
     def add(self, piece: Piece, /) -> Iterator[JsonObject]:
         if isinstance(piece, str):
-            if not self.blocks or self.blocks[-1]["type"] != "text":
-                yield from self.open({"type": "text", "text": ""})
+            yield from self.open_unless("text", {"type": "text", "text": ""})
             yield self.delta(piece, {"type": "text_delta", "text": piece})
+            return
+        if isinstance(piece, ReasoningPiece):
+            yield from self.open_unless("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            yield self.delta(piece.text, {"type": "thinking_delta", "thinking": piece.text})
             return
         if piece.name is not None:
             yield from self.open({"type": "tool_use", "id": f"toolu_{uuid4().hex}", "name": piece.name, "input": {}})
@@ -67,6 +71,11 @@ class MessageWriter:
             **speculation_metrics([self.choice]),
         }
 
+    def open_unless(self, type: str, block: JsonObject) -> Iterator[JsonObject]:
+        """Nothing where the open block has this type."""
+        if not self.blocks or self.blocks[-1]["type"] != type:
+            yield from self.open(block)
+
     def open(self, block: JsonObject) -> Iterator[JsonObject]:
         yield from self.close()
         self.blocks.append(block)
@@ -79,6 +88,8 @@ class MessageWriter:
 
     def close(self) -> Iterator[JsonObject]:
         if self.blocks:
+            if self.blocks[-1]["type"] == "thinking":  # clients send only signed thoughts back
+                yield self.delta("", {"type": "signature_delta", "signature": ""})
             yield {"type": "content_block_stop", "index": len(self.blocks) - 1}
 
     def stop_sequence(self) -> str | None:
@@ -105,7 +116,9 @@ class MessageWriter:
 
 
 def whole(block: JsonObject, text: str) -> JsonObject:
-    return {**block, "text": text} if block["type"] == "text" else {**block, "input": input_of(text)}
+    if block["type"] == "tool_use":
+        return {**block, "input": input_of(text)}
+    return {**block, str(block["type"]): text}
 
 
 def input_of(text: str) -> JsonObject:

@@ -14,6 +14,13 @@ class TextBlock(msgspec.Struct, tag="text"):
     text: str
 
 
+class ThinkingBlock(msgspec.Struct, tag="thinking"):
+    """What a model thinks before it answers. `signature` is empty: thoughts are not signed."""
+
+    thinking: str
+    signature: str
+
+
 class ToolUseBlock(msgspec.Struct, tag="tool_use"):
     id: str
     name: str
@@ -40,7 +47,7 @@ class AnthropicMessage(MessageEnd, kw_only=True):
     type: Literal["message"]
     role: Literal["assistant"]
     model: str
-    content: list[TextBlock | ToolUseBlock]
+    content: list[TextBlock | ThinkingBlock | ToolUseBlock]
     usage: MessageUsage
     metrics: Metrics | UnsetType = UNSET
 
@@ -51,11 +58,19 @@ class MessageStart(msgspec.Struct, tag="message_start"):
 
 class BlockStart(msgspec.Struct, tag="content_block_start"):
     index: int
-    content_block: TextBlock | ToolUseBlock
+    content_block: TextBlock | ThinkingBlock | ToolUseBlock
 
 
 class TextDelta(msgspec.Struct, tag="text_delta"):
     text: str
+
+
+class ThinkingDelta(msgspec.Struct, tag="thinking_delta"):
+    thinking: str
+
+
+class SignatureDelta(msgspec.Struct, tag="signature_delta"):
+    signature: str
 
 
 class InputDelta(msgspec.Struct, tag="input_json_delta"):
@@ -64,7 +79,7 @@ class InputDelta(msgspec.Struct, tag="input_json_delta"):
 
 class BlockDelta(msgspec.Struct, tag="content_block_delta"):
     index: int
-    delta: TextDelta | InputDelta
+    delta: TextDelta | ThinkingDelta | SignatureDelta | InputDelta
 
 
 class BlockStop(msgspec.Struct, tag="content_block_stop"):

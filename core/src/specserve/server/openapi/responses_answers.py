@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from specserve.server.openapi.openai_answers import Metrics
+from specserve.server.request_bodies import ReasoningEffort
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
@@ -16,6 +17,19 @@ class OutputText(msgspec.Struct, tag="output_text"):
     text: str
     annotations: list[Raw]
     logprobs: list[Raw]
+
+
+class ReasoningText(msgspec.Struct, tag="reasoning_text"):
+    text: str
+
+
+class OutputReasoning(msgspec.Struct, tag="reasoning"):
+    """What a model thinks before it answers."""
+
+    id: str
+    status: ItemStatus
+    summary: list[Raw]
+    content: list[ReasoningText]
 
 
 class OutputMessage(msgspec.Struct, tag="message"):
@@ -45,7 +59,7 @@ class IncompleteDetails(msgspec.Struct):
 
 
 class AnswerReasoning(msgspec.Struct):
-    effort: None
+    effort: ReasoningEffort | None
     summary: None
 
 
@@ -98,7 +112,7 @@ class Response(msgspec.Struct, kw_only=True):
     top_p: float
     truncation: Literal["auto", "disabled"]
     user: str | None
-    output: list[OutputMessage | OutputCall]
+    output: list[OutputReasoning | OutputMessage | OutputCall]
     usage: ResponseUsage | None
     metrics: Metrics | UnsetType = UNSET
 
@@ -123,7 +137,7 @@ class ResponseEvent(NumberedEvent, kw_only=True):
 class ItemEvent(NumberedEvent, kw_only=True):
     type: Literal["response.output_item.added", "response.output_item.done"]
     output_index: int
-    item: OutputMessage | OutputCall
+    item: OutputReasoning | OutputMessage | OutputCall
 
 
 class PartEvent(NumberedEvent, kw_only=True):
@@ -131,7 +145,23 @@ class PartEvent(NumberedEvent, kw_only=True):
     item_id: str
     output_index: int
     content_index: int
-    part: OutputText
+    part: OutputText | ReasoningText
+
+
+class ReasoningDeltaEvent(NumberedEvent, kw_only=True):
+    type: Literal["response.reasoning_text.delta"]
+    item_id: str
+    output_index: int
+    content_index: int
+    delta: str
+
+
+class ReasoningDoneEvent(NumberedEvent, kw_only=True):
+    type: Literal["response.reasoning_text.done"]
+    item_id: str
+    output_index: int
+    content_index: int
+    text: str
 
 
 class TextDeltaEvent(NumberedEvent, kw_only=True):
@@ -171,6 +201,8 @@ RESPONSE_EVENTS = (
     ResponseEvent,
     ItemEvent,
     PartEvent,
+    ReasoningDeltaEvent,
+    ReasoningDoneEvent,
     TextDeltaEvent,
     TextDoneEvent,
     ArgumentsDeltaEvent,

@@ -21,7 +21,7 @@ from specserve.limits import (
     MAX_TOOLS,
     MIN_SEED,
 )
-from specserve.server.request_bodies import Speculation
+from specserve.server.request_bodies import ReasoningEffort, Speculation, Verbosity
 from specserve.server.tools.bodies import Name
 
 
@@ -31,7 +31,8 @@ class InputPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A message, a call of a function, what a function returned, or the id of a stored item: `type` says which."""
+    """A message, reasoning, a call of a function, what a function returned, or the id of a stored item: `type` says
+    which."""
 
     type: str | None = None
     id: str | None = None
@@ -40,6 +41,7 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    summary: list[InputPart] | None = None
     output: str | list[InputPart] | None = None
 
 
@@ -66,11 +68,11 @@ class TextFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 class TextOptions(msgspec.Struct, frozen=True, kw_only=True):
     format: TextFormat | None = None
-    verbosity: str | None = None
+    verbosity: Verbosity | None = None
 
 
 class Reasoning(msgspec.Struct, frozen=True, kw_only=True):
-    effort: str | None = None
+    effort: ReasoningEffort | None = None
 
 
 MetadataKey = Annotated[str, Meta(max_length=MAX_METADATA_KEY)]

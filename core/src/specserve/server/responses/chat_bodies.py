@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 
     from specserve.server.responses.bodies import ResponsesBody, TextFormat
 
-FIELD_NAMES = {
-    "messages": "input",
-    "prompt": "input",
-    "max_tokens": "max_output_tokens",
-    "response_format": "text.format",
-}
-"""Of a chat body, and what this API calls them."""
-
 
 def to_chat_body(body: ResponsesBody, messages: Sequence[Message]) -> ChatBody:
     return ChatBody(
@@ -36,6 +28,8 @@ def to_chat_body(body: ResponsesBody, messages: Sequence[Message]) -> ChatBody:
         tool_choice=tool_choice_of(body),
         parallel_tool_calls=body.parallel_tool_calls,
         response_format=response_format_of(body.text.format if body.text else None),
+        verbosity=body.text.verbosity if body.text else None,
+        reasoning_effort=body.reasoning.effort if body.reasoning else None,
         cache_salt=body.cache_salt,
         priority=body.priority,
         speculation=body.speculation,

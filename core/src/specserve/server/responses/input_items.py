@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 """Of an item, and what chat templates call it."""
 TEXTS = ("input_text", "output_text", "text")
+REASONING_TEXTS = ("reasoning_text",)
 
 
 def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -> list[Message]:
@@ -55,19 +56,22 @@ class Conversation:
 
     def __init__(self, history: Sequence[Message]) -> None:
         self.messages = list(history)
+        self.reasoning: str | None = None  # of the message of the assistant that comes next
         self.call_ids = {call.id for message in history for call in message.tool_calls or ()}
 
     def add_items(self, items: Sequence[InputItem]) -> list[Message]:
         for i, item in enumerate(items):
             where = f"input[{i}]"
-            if item.type == "function_call":
+            if item.type == "reasoning":
+                self.reasoning = reasoning_of(item, where)
+            elif item.type == "function_call":
                 self.add_call(item, where)
             elif item.type == "function_call_output":
                 self.add_result(item, where)
             elif item.type in (None, "message"):
                 self.add_message(item, where)
             else:
-                kinds = "message, function_call, function_call_output and item_reference"
+                kinds = "message, reasoning, function_call, function_call_output and item_reference"
                 text = f"items of type {item.type!r} are not served; {kinds} are. Leave it out"
                 raise RequestError(f"{where}: {text}.", param="input")
         return self.messages
@@ -82,7 +86,10 @@ class Conversation:
         if role == "assistant" and last is not None and last.tool_calls:
             joined = "\n".join(filter(None, (str(last.content or ""), text)))
             self.messages[-1] = msgspec.structs.replace(last, content=joined)
+        elif role == "assistant":
+            self.messages.append(Message(role=role, content=text, reasoning=self.taken_reasoning()))
         else:
+            self.reasoning = None
             self.messages.append(Message(role=role, content=text))
 
     def add_call(self, item: InputItem, where: str) -> None:
@@ -93,10 +100,14 @@ class Conversation:
         call = ToolCall(id=item.call_id, type="function", function=function)
         self.call_ids.add(item.call_id)
         last = self.messages[-1] if self.messages else None
-        if last is not None and last.role == "assistant":
+        if last is not None and last.role == "assistant" and self.reasoning is None:
             self.messages[-1] = msgspec.structs.replace(last, tool_calls=[*(last.tool_calls or ()), call])
         else:
-            self.messages.append(Message(role="assistant", tool_calls=[call]))
+            self.messages.append(Message(role="assistant", tool_calls=[call], reasoning=self.taken_reasoning()))
+
+    def taken_reasoning(self) -> str | None:
+        taken, self.reasoning = self.reasoning, None
+        return taken
 
     def add_result(self, item: InputItem, where: str) -> None:
         if item.call_id not in self.call_ids:
@@ -107,13 +118,18 @@ class Conversation:
         self.messages.append(Message(role="tool", tool_call_id=item.call_id, content=text))
 
 
-def text_of(content: str | list[InputPart] | None, where: str) -> str:
+def reasoning_of(item: InputItem, where: str) -> str | None:
+    """None for reasoning of another server that came as a summary, or encrypted: it cannot be read."""
+    return text_of(item.content, where, REASONING_TEXTS) or None
+
+
+def text_of(content: str | list[InputPart] | None, where: str, types: Sequence[str] = TEXTS) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     for part in content:
-        if part.type not in TEXTS:
+        if part.type not in types:
             raise RequestError(
-                f"{where}: content of type {part.type!r} is not served; only text is: {', '.join(TEXTS)}.",
+                f"{where}: content of type {part.type!r} is not served; only text is: {', '.join(types)}.",
                 param="input",
             )
         if part.text is None:

@@ -1,4 +1,4 @@
-"""The items of an output while they grow: a message, or a call of a function; and the events between them."""
+"""The items of an output while they grow: reasoning, a message or a call of a function; and the events between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specserve.server.tools.response import new_call_id
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject
 
-OutputItem: TypeAlias = "MessageItem | CallItem"
+OutputItem: TypeAlias = "ReasoningItem | MessageItem | CallItem"
 
 
 class Event(NamedTuple):
@@ -18,6 +18,35 @@ class Event(NamedTuple):
 
     type: str
     fields: JsonObject
+
+
+class ReasoningItem:
+    """The text itself: it is not summarized."""
+
+    def __init__(self) -> None:
+        self.id = f"rs_{uuid4().hex}"
+        self.texts: list[str] = []
+
+    def as_json(self, status: str) -> JsonObject:
+        content = [] if status == "in_progress" else [self.part()]
+        return {"id": self.id, "type": "reasoning", "status": status, "summary": [], "content": content}
+
+    def part(self) -> JsonObject:
+        return {"type": "reasoning_text", "text": "".join(self.texts)}
+
+    def opening(self) -> list[Event]:
+        return [Event("response.content_part.added", {"content_index": 0, "part": self.part()})]
+
+    def add(self, text: str) -> Event:
+        self.texts.append(text)
+        return Event("response.reasoning_text.delta", {"content_index": 0, "delta": text})
+
+    def closing(self) -> list[Event]:
+        part = self.part()
+        return [
+            Event("response.reasoning_text.done", {"content_index": 0, "text": part["text"]}),
+            Event("response.content_part.done", {"content_index": 0, "part": part}),
+        ]
 
 
 class MessageItem:

@@ -17,7 +17,7 @@ ADVICE = {
     "moderation": "leave it out",
 }
 EMPTY_INCLUDES = ("reasoning.encrypted_content",)
-"""What an answer of this server has none of."""
+"""Reasoning comes as it is, and nothing is encrypted."""
 
 
 def refuse_unsupported(body: ResponsesBody) -> None:
@@ -31,10 +31,6 @@ def refuse_unsupported(body: ResponsesBody) -> None:
             refuse("include", f"{name!r} is not served; leave it out")
     if body.top_logprobs:
         refuse("top_logprobs", "is not served; log-probabilities come from /v1/chat/completions")
-    if body.reasoning is not None and body.reasoning.effort not in (None, "none"):
-        refuse("reasoning", f"effort {body.reasoning.effort!r} is not served; leave it out")
-    if body.text is not None and body.text.verbosity not in (None, "medium"):
-        refuse("text", f"verbosity {body.text.verbosity!r} is not served; ask for it in the instructions")
     for i, tool in enumerate(body.tools or ()):
         refuse_tool(i, tool)
     choice = body.tool_choice

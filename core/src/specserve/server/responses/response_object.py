@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from specserve.server.structured_output import is_null
+from specserve.server.template_variables import DEFAULT_VERBOSITY
 from specserve.server.usage import usage
 
 if TYPE_CHECKING:
@@ -22,10 +23,10 @@ def new_response(id: str, body: ResponsesBody, model: str, choice: Choice) -> Js
         "metadata": body.metadata or {},
         "parallel_tool_calls": body.parallel_tool_calls is not False,
         "previous_response_id": body.previous_response_id,
-        "reasoning": {"effort": None, "summary": None},
+        "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
         "store": body.store is not False,
         "temperature": params.temperature,
-        "text": {"format": format_of(body), "verbosity": "medium"},
+        "text": {"format": format_of(body), "verbosity": verbosity_of(body)},
         "tool_choice": body.tool_choice or "auto",
         "tools": [tool_of(tool) for tool in body.tools or ()],
         "top_p": params.top_p,
@@ -56,6 +57,10 @@ def format_of(body: ResponsesBody) -> JsonObject:
     return {"type": "json_schema", **named, "strict": bool(given.strict)}
 
 
+def verbosity_of(body: ResponsesBody) -> str:
+    return (body.text.verbosity if body.text else None) or DEFAULT_VERBOSITY
+
+
 def tool_of(tool: FunctionTool) -> JsonObject:
     parameters: JsonValue = None if is_null(tool.parameters) else tool.parameters
     described: JsonObject = {"description": tool.description, "parameters": parameters, "strict": bool(tool.strict)}
@@ -68,6 +73,6 @@ def response_usage(choice: Choice) -> JsonObject:
         "input_tokens": counts["prompt_tokens"],
         "input_tokens_details": {"cached_tokens": choice.cached_tokens, "cache_write_tokens": 0},
         "output_tokens": counts["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": choice.reasoning_tokens},
         "total_tokens": counts["total_tokens"],
     }

@@ -11,12 +11,12 @@ from aiohttp import web
 
 from specserve.errors import RequestError
 from specserve.server.answers import Answer, AnswerReader, send_answer
-from specserve.server.decode_body import decode_body
 from specserve.server.json_response import json_response
+from specserve.server.read_body import read_body
 from specserve.server.renamed_fields import renamed_fields
 from specserve.server.request_record import RECORD
 from specserve.server.responses.bodies import InputItem, ResponsesBody
-from specserve.server.responses.chat_bodies import FIELD_NAMES
+from specserve.server.responses.field_names import FIELD_NAMES
 from specserve.server.responses.fitting import prepare_fitting
 from specserve.server.responses.input_items import add_input, add_output, with_references
 from specserve.server.responses.refusals import refuse_unsupported
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 async def create_response(request: web.Request) -> web.StreamResponse:
     engine = ready_engine(request)
-    body = decode_body(await request.read(), ResponsesBody)
+    body = await read_body(request, ResponsesBody)
     store, owner = request.app[RESPONSES], owner_of(request)
     history: Sequence[Message] = ()
     if body.previous_response_id is not None:

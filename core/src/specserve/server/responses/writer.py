@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from specserve.server.responses.output_items import CallItem, MessageItem
+from specserve.server.answers import ReasoningPiece
+from specserve.server.responses.output_items import CallItem, MessageItem, ReasoningItem
 from specserve.server.responses.response_object import response_usage
 from specserve.server.usage import speculation_metrics
 
@@ -36,11 +37,12 @@ class ResponseWriter:
         yield self.event("response.in_progress", response=self.body())
 
     def add(self, piece: Piece, /) -> Iterator[JsonObject]:
-        if isinstance(piece, str):
-            if not isinstance(self.item, MessageItem):
+        if isinstance(piece, str | ReasoningPiece):
+            kind, text = (MessageItem, piece) if isinstance(piece, str) else (ReasoningItem, piece.text)
+            if not isinstance(self.item, kind):
                 yield from self.close("completed")
-                yield from self.open(MessageItem())
-            yield self.of_item(piece)
+                yield from self.open(kind())
+            yield self.of_item(text)
             return
         if piece.name is not None:
             yield from self.close("completed")
