@@ -18,7 +18,7 @@ from toy_adapters import lora_options, write_adapter
 from specserve.config import EngineConfig, ServerConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.server.app import make_app
-from specserve.server.run import make_runner
+from specserve.server.http_runner import HttpRunner
 from specserve.testing.engines import DEFAULTS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def start(server: LiveServer, model: Path, adapter: Path, drafts: bool) ->
     )
     server.engine = await AsyncEngine.start(config)
     app = make_app(server.engine, ServerConfig(served_model_name="toy"))
-    runner = make_runner(app)
+    runner = HttpRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     server.address = runner.addresses[0]

@@ -82,7 +82,7 @@ async def test_a_running_request_is_drained(engine: FakeEngine, capsys: pytest.C
 async def test_a_second_signal_aborts_running_requests(
     engine: FakeEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specserve.server.run.SHUTDOWN_TIMEOUT", 0.1)
+    monkeypatch.setattr("specserve.server.http_runner.SHUTDOWN_TIMEOUT", 0.1)
     engine.endless = True
     server = Server(engine, capsys)
     request = asyncio.create_task(complete(await server.url()))

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from specserve.config import ServerConfig
 from specserve.server.app import make_app
-from specserve.server.run import make_runner
+from specserve.server.http_runner import HttpRunner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ BODY = b'{"prompt": "a", "max_tokens": 1}'
 
 @pytest.fixture
 async def runner(engine: FakeEngine) -> AsyncIterator[web.AppRunner]:
-    runner = make_runner(make_app(engine, ServerConfig(max_body_bytes=100_000)))
+    runner = HttpRunner(make_app(engine, ServerConfig(max_body_bytes=100_000)))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     yield runner
@@ -68,7 +68,11 @@ async def exchange(runner: web.AppRunner, data: bytes) -> tuple[int, str, bytes]
 async def test_malformed_http_is_refused_without_a_traceback(
     runner: web.AppRunner, caplog: pytest.LogCaptureFixture, data: bytes
 ) -> None:
-    assert (await exchange(runner, data))[:2] == (400, "text/plain")
+    status, kind, body = await exchange(runner, data)
+    assert (status, kind) == (400, "application/json")
+    error = json.loads(body)["error"]
+    assert error["message"].startswith("this is not valid HTTP: ")
+    assert (error["type"], len(error["message"]) <= 1000) == ("invalid_request_error", True)
     assert [record for record in caplog.records if record.exc_info or record.levelno > logging.INFO] == []
 
 
@@ -78,10 +82,12 @@ async def test_internal_errors_keep_their_tracebacks(caplog: pytest.LogCaptureFi
 
     app = web.Application()
     app.router.add_get("/", fail)
-    runner = make_runner(app)
+    runner = HttpRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    assert (await exchange(runner, request(method=b"GET", path=b"/", body=b"")))[0] == 500
+    status, kind, body = await exchange(runner, request(method=b"GET", path=b"/", body=b""))
+    assert (status, kind) == (500, "application/json")
+    assert json.loads(body)["error"]["type"] == "server_error"
     await runner.cleanup()
     assert "ZeroDivisionError" in caplog.text
 

@@ -9,11 +9,9 @@ import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from specserve.server import http_log
 from specserve.server.access_log import access_log_on_stderr
 from specserve.server.app import make_app
+from specserve.server.http_runner import HttpRunner
 from specserve.server.listening import listening
 from specserve.server.reloading import ReloadedFile, reloaded_on_hangup
 from specserve.server.signals import Signals, wait_for_first
@@ -24,16 +22,11 @@ if TYPE_CHECKING:
     from specserve.config import ServerConfig
     from specserve.server.app import EngineStarter
 
-SHUTDOWN_TIMEOUT = 5.0
-"""Seconds that open connections may take to send what is already generated."""
-LINGERING_TIME = 1.0
-"""Seconds for which the rest of a refused body is still read, so that its client sees the response."""
-
 
 async def serve(start: EngineStarter, config: ServerConfig) -> int:
     """The exit code: 0 after a signal, 1 when the engine died. ConfigError when it cannot start."""
     app = make_app(start, config)
-    runner = make_runner(app)
+    runner = HttpRunner(app)
     tls = None if config.tls_cert is None else Tls(config)
     with nullcontext() if config.access_log == "none" else access_log_on_stderr():
         try:
@@ -52,17 +45,6 @@ def reloaded_files(state: ServerState, tls: Tls | None) -> list[ReloadedFile]:
     if tls is not None:
         files.append(ReloadedFile("the TLS certificate and its key", tls.reload))
     return files
-
-
-def make_runner(app: web.Application) -> web.AppRunner:
-    return web.AppRunner(
-        app,
-        handler_cancellation=True,
-        shutdown_timeout=SHUTDOWN_TIMEOUT,
-        lingering_time=LINGERING_TIME,
-        access_log=None,
-        logger=http_log.logger,
-    )
 
 
 async def run_until_stopped(state: ServerState, signals: Signals, ready: str) -> int:
