@@ -12,7 +12,7 @@ from importlib import metadata
 import pytest
 from found import by_check, statuses
 
-from specserve import host_memory
+from specserve import host_cores, host_memory
 from specserve.config import ServerConfig
 from specserve.doctor import cores, interpreter, system_memory
 from specserve.doctor.build_tools import build_tool_rows
@@ -31,7 +31,8 @@ TORCH_ONLY = {"default_plugins": False}
 
 @pytest.fixture
 def four_cores(monkeypatch):
-    monkeypatch.setattr(cores, "usable_cores", lambda: 4)
+    for module in (cores, host_cores):
+        monkeypatch.setattr(module, "usable_cores", lambda: 4)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
 
 
@@ -119,8 +120,9 @@ def test_a_quota_of_any_control_group_is_found(make_case, kind):
 @pytest.mark.parametrize(
     ("threads", "quota", "status", "said"),
     [
-        (None, None, "ok", "4 (one per usable core)"),
-        (None, "150000 100000", "warning", "--threads 1"),
+        (None, None, "ok", "4 (one per core that there is time for)"),
+        (None, "150000 100000", "ok", "1 (one per core that there is time for)"),
+        (2, "150000 100000", "warning", "--threads 1"),
         (8, None, "warning", "--threads 4"),
         (2, None, "note", "--threads 4"),
         (2, "200000 100000", "ok", "2 (--threads)"),

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
+from typing import TYPE_CHECKING
+
+from specserve.control_group import SYSTEM, cpu_quota
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def usable_cores() -> int:
     """Cores that this process may run on, where the system reports them; else all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cores_with_time(root: Path = SYSTEM) -> int:
+    """How many threads can compute at once: the usable cores, within the quota of the control group. The system stops
+    all threads of a process for the rest of a period once they have used up its quota."""
+    quota = cpu_quota(root)
+    return usable_cores() if quota is None else min(usable_cores(), max(math.floor(quota), 1))

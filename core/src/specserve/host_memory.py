@@ -8,6 +8,8 @@ import resource
 import sys
 from pathlib import Path
 
+from specserve.control_group import memory_room
+
 HUGE_PAGE = 2 * 2**20
 HUGE_PAGE_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 POPULATE_WRITE = 23
@@ -35,14 +37,8 @@ def has_huge_pages() -> bool | None:
 
 def free_host_memory() -> int:
     """Bytes that an allocation could get now, within the process's control group."""
-    free = [available_memory()]
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        if limit != "max":
-            free.append(int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no control group of version 2, or one without a memory controller
-    return max(min(free), 0)
+    free, room = available_memory(), memory_room()
+    return max(free if room is None else min(free, room), 0)
 
 
 def resident_memory() -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from typing import TYPE_CHECKING
 
-from specserve.doctor.control_group import cpu_quota
+from specserve.control_group import cpu_quota
 from specserve.doctor.rows import Row, rows_of
-from specserve.host_cores import usable_cores
+from specserve.host_cores import cores_with_time, usable_cores
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +20,7 @@ def core_rows(case: Case) -> list[Row]:
 
 
 def cores(case: Case) -> Iterator[Row]:
-    usable, total, quota = usable_cores(), os.cpu_count() or 1, cpu_quota(case)
+    usable, total, quota = usable_cores(), os.cpu_count() or 1, cpu_quota(case.root)
     found = f"{usable} of {total} usable"
     if quota is None:
         yield Row("cores", "ok", f"{found}, no quota", figures={"usable": usable, "total": total})
@@ -32,10 +31,9 @@ def cores(case: Case) -> Iterator[Row]:
 
 def threads(case: Case) -> Iterator[Row]:
     """Threads wait for each other several times in each layer, so that one without a core stops all."""
-    count = case.engine.threads or usable_cores()
-    quota = cpu_quota(case)
-    room = usable_cores() if quota is None else min(usable_cores(), max(math.floor(quota), 1))
-    found = f"{count} ({'--threads' if case.engine.threads else 'one per usable core'})"
+    room = cores_with_time(case.root)
+    count = case.engine.threads or room
+    found = f"{count} ({'--threads' if case.engine.threads else 'one per core that there is time for'})"
     figures = {"threads": count}
     if count > room:
         advice = f"threads without a core of their own stop the others: pass --threads {room}"

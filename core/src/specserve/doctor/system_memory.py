@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING
 
-from specserve.doctor.control_group import memory_limit
+from specserve.control_group import memory_limit
 from specserve.doctor.rows import Row, bytes_text, rows_of
 from specserve.host_memory import HUGE_PAGE_SETTING, free_host_memory, has_huge_pages
 
@@ -24,7 +24,7 @@ def memory_rows(case: Case) -> list[Row]:
 
 
 def memory(case: Case) -> Iterator[Row]:
-    total, limit, free = total_memory(case), memory_limit(case), free_host_memory()
+    total, limit, free = total_memory(case), memory_limit(case.root), free_host_memory()
     found = f"{bytes_text(free)} free" + (f" of {bytes_text(total)}" if total else "")
     figures: dict[str, float] = {"free": free, "total": total}
     if limit is not None and (not total or limit < total):

@@ -8,7 +8,7 @@ import msgspec
 import torch
 
 from specserve.errors import ConfigError
-from specserve.host_cores import usable_cores
+from specserve.host_cores import cores_with_time
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def resolve_config(config: EngineConfig, checkpoint_dtype: str) -> EngineConfig:
     """The same configuration with threads and dtype resolved. ConfigError where this machine cannot serve it."""
-    threads = config.threads or usable_cores()
+    threads = config.threads or cores_with_time()
     dtype = checkpoint_dtype if config.dtype == "auto" else config.dtype
     return msgspec.structs.replace(config, threads=threads, dtype=dtype, graphs=config.graph_mode)
 
