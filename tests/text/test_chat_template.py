@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import transformers
 
 from specserve.errors import ModelError, RequestError
-from specserve.text.chat_template import ChatTemplate, find_chat_template
+from specserve.text.chat_template import ChatTemplate
+from specserve.text.template_files import find_chat_template
 from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:
@@ -39,6 +42,34 @@ def test_of_several_named_templates_the_default_one_is_used(tmp_path: Path) -> N
     template = find_chat_template(tmp_path, {"chat_template": named})
     assert template is not None
     assert template.render(MESSAGES) == "yes"
+
+
+FORMS = {
+    "json": "{{ messages | tojson(indent=2) }}{{ messages | tojson(ensure_ascii=True, separators=(',', ':')) }}"
+    "{{ {'b': 1, 'a': 2} | tojson(sort_keys=True) }}",
+    "generation": "{% set x = 1 %}\n{% for m in messages %}\n  {% generation %}\n {{ m.content }}{% set x = 2 %}\n"
+    "  {% endgeneration %}\n{% endfor %}{{ x }}",
+    "tools": [
+        {"name": "default", "template": " \n{% set ns = namespace(a=1) %} {{ messages[0].content }} {{ ns.a }}\n\n"},
+        {"name": "tool_use", "template": "\n  {% macro f(t) %}<{{ t.function.name }}>{% endmacro %}"
+         "{% for t in tools %}{{ f(t) }}{% endfor %}\n"},
+    ],
+}  # fmt: skip
+TOOL = {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}
+
+
+@pytest.mark.parametrize("tools", [[], [TOOL, TOOL]], ids=["no tools", "tools"])
+@pytest.mark.parametrize("form", FORMS)
+def test_templates_render_as_in_transformers(model_dir: Path, tmp_path: Path, form: str, tools: list[Any]) -> None:
+    settings = json.loads((model_dir / "tokenizer_config.json").read_text()) | {"chat_template": FORMS[form]}
+    shutil.copy(model_dir / "tokenizer.json", tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    expected = reference.apply_chat_template(MESSAGES, tools=tools or None, tokenize=False)
+    assert HfTokenizer.from_dir(tmp_path).render_chat(MESSAGES, tools=tools) == expected
+    reference.save_pretrained(tmp_path / "saved")  # templates in files of their own
+    (tmp_path / "saved" / "tokenizer.json").write_bytes((tmp_path / "tokenizer.json").read_bytes())
+    assert HfTokenizer.from_dir(tmp_path / "saved").render_chat(MESSAGES, tools=tools) == expected
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import jinja2
-from jinja2 import meta
-from jinja2.ext import loopcontrols
+from jinja2 import meta, nodes
+from jinja2.ext import Extension, loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from specserve.errors import ModelError, RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
+
+    from jinja2 import Environment
+    from jinja2.parser import Parser
 
 SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token")
 
@@ -67,46 +69,36 @@ class ChatTemplate:
             raise RequestError(message, param="messages") from error
 
 
-def find_chat_template(path: Path, settings: Mapping[str, object], given: Path | None = None) -> ChatTemplate | None:
-    """The given file, else chat_template.jinja, else `chat_template` of tokenizer_config.json: a string or a list of
-    named ones."""
-    file = given or path / "chat_template.jinja"
-    if given is not None or file.is_file():
-        try:
-            return ChatTemplate(file.read_text(encoding="utf-8"), special_tokens(settings))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(f"{file} is not readable: {error}.") from error
-    source = settings.get("chat_template")
-    if isinstance(source, list):
-        named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
-        source = named.get("default")
-    return ChatTemplate(source, special_tokens(settings)) if isinstance(source, str) else None
+class GenerationTag(Extension):
+    """`{% generation %}` marks the assistant's text for training; here it is a block like any other."""
 
+    def __init__(self, environment: Environment) -> None:
+        self.tags = {"generation"}
+        super().__init__(environment)
 
-def special_tokens(settings: Mapping[str, object]) -> dict[str, str]:
-    """Of tokenizer_config.json, by name."""
-    contents = {name: token_content(settings.get(name)) for name in SPECIAL_TOKENS}
-    return {name: content for name, content in contents.items() if content is not None}
-
-
-def token_content(token: object) -> str | None:
-    """A special token is written as a string or as an object with `content`."""
-    if isinstance(token, dict):
-        token = token.get("content")
-    return token if isinstance(token, str) else None
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
 
 
 def make_environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    extensions = [loopcontrols, GenerationTag]
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = strftime_now
     return environment
 
 
-def to_json(value: object, indent: int | None = None) -> str:
-    """Plain JSON: jinja2's own filter escapes for HTML."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Plain JSON, with the options that templates are written for: jinja2's own filter escapes for HTML."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def raise_exception(message: str) -> None:

@@ -12,9 +12,9 @@ from tokenizers import Tokenizer as RustTokenizer
 from specserve.errors import ModelError, RequestError
 from specserve.model_files import read_optional_json
 from specserve.text.byte_level import bytes_of_token
-from specserve.text.chat_template import find_chat_template, special_tokens
 from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
 from specserve.text.sampling_defaults import sampling_defaults
+from specserve.text.template_files import find_chat_template, special_tokens
 from specserve.text.text_stream import REPLACEMENT, HfTextStream
 
 if TYPE_CHECKING:

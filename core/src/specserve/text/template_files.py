@@ -1,0 +1,68 @@
+"""The chat template of a model, in the files and forms that model directories have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.errors import ModelError
+from specserve.text.chat_template import SPECIAL_TOKENS, ChatTemplate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+NEWLINE = "\n"
+
+
+def find_chat_template(path: Path, settings: Mapping[str, object], given: Path | None = None) -> ChatTemplate | None:
+    """The given file, else those of the directory, else `chat_template` of tokenizer_config.json: a string or a list of
+    named ones. Of named ones `tool_use` is for messages with tools, `default` for all others."""
+    named = {"default": read(given)} if given is not None else templates_of(path) or templates_in(settings)
+    if "default" not in named:
+        return None
+    source = combined(named["default"], named["tool_use"]) if "tool_use" in named else named["default"]
+    return ChatTemplate(source, special_tokens(settings))
+
+
+def templates_of(path: Path) -> dict[str, str]:
+    """By name, of the files of a model directory."""
+    files = {file.stem: file for file in sorted((path / "additional_chat_templates").glob("*.jinja"))}
+    if (path / "chat_template.jinja").is_file():
+        files["default"] = path / "chat_template.jinja"
+    return {name: read(file) for name, file in files.items()}
+
+
+def templates_in(settings: Mapping[str, object]) -> dict[str, str]:
+    """By name, of tokenizer_config.json."""
+    given = settings.get("chat_template")
+    entries = given if isinstance(given, list) else [{"name": "default", "template": given}]
+    named = [(entry.get("name"), entry.get("template")) for entry in entries if isinstance(entry, dict)]
+    return {name: source for name, source in named if isinstance(name, str) and isinstance(source, str)}
+
+
+def read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{file} is not readable: {error}.") from error
+
+
+def combined(default: str, tool_use: str) -> str:
+    """One template that renders either, exactly as it would alone: `+` keeps the line breaks and blanks at their ends,
+    and jinja2 drops the last line break of a template."""
+    return (
+        f"{{% if tools +%}}{tool_use.removesuffix(NEWLINE)}{{%+ else +%}}{default.removesuffix(NEWLINE)}{{%+ endif %}}"
+    )
+
+
+def special_tokens(settings: Mapping[str, object]) -> dict[str, str]:
+    """Of tokenizer_config.json, by name."""
+    contents = {name: token_content(settings.get(name)) for name in SPECIAL_TOKENS}
+    return {name: content for name, content in contents.items() if content is not None}
+
+
+def token_content(token: object) -> str | None:
+    """A special token is written as a string or as an object with `content`."""
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) else None
