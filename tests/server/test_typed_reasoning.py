@@ -6,9 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from anthropic import AsyncAnthropic
 from anthropic.types import Message, RawMessageStreamEvent
 from fake_engine import FakeEngine
 from named_events import named_events
+from openai import AsyncOpenAI
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 from tiny_tokenizer import write_model_dir
@@ -219,3 +221,33 @@ async def test_a_model_that_always_reasons_cannot_be_told_not_to(connect: Any, t
     response = await client.post(MESSAGES, json=body | {"thinking": {"type": "disabled"}})
     assert response.status == 400
     assert (await response.json())["error"]["message"].startswith("thinking: the chat template of this model cannot")
+
+
+async def test_openais_client_reads_reasoning_as_it_comes(connect: Any, reasoner: FakeEngine) -> None:
+    url = (await connect(reasoner)).server.make_url("/v1")
+    async with AsyncOpenAI(base_url=str(url), api_key="x") as client:
+        async with client.responses.stream(model="fake-model", input="a") as stream:
+            thoughts = [event.delta async for event in stream if event.type == "response.reasoning_text.delta"]
+            answer = await stream.get_final_response()
+        assert "".join(thoughts) == THOUGHTS
+        assert answer.output_text == ANSWER
+        again = await client.responses.create(
+            model="fake-model", input=[*answer.output, {"role": "user", "content": "c"}]
+        )
+    assert again.output[0].content[0].text == THOUGHTS
+    assert prompt_of(reasoner).startswith(f"assistant: <think>{THOUGHTS}</think>{ANSWER}\nuser: c\n")
+
+
+async def test_anthropics_client_reads_thinking_as_it_comes(connect: Any, reasoner: FakeEngine) -> None:
+    url = (await connect(reasoner)).server.make_url("/")
+    async with AsyncAnthropic(base_url=str(url), api_key="x") as client:
+        asked: dict[str, Any] = {"model": "fake-model", "max_tokens": 2048, "messages": [USER]}
+        thinking = {"type": "enabled", "budget_tokens": 1024}
+        async with client.messages.stream(**asked, thinking=thinking) as stream:
+            thoughts = [event.thinking async for event in stream if event.type == "thinking"]
+            message = await stream.get_final_message()
+        assert "".join(thoughts) == THOUGHTS
+        assert [block.type for block in message.content] == ["thinking", "text"]
+        messages = [USER, {"role": "assistant", "content": message.content}, USER]
+        await client.messages.create(**asked | {"messages": messages})
+    assert prompt_of(reasoner).startswith(f"user: a\nassistant: <think>{THOUGHTS}</think>{ANSWER}\nuser: a\n")
