@@ -1,4 +1,4 @@
-"""Fields that /v1/responses and /v1/messages do not serve: ignored where they change nothing, else refused by name."""
+"""Fields of one route that another does not serve: ignored where they change nothing, else refused by name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from specserve.server.field_rules import refusals
 from specserve.server.known_fields import IGNORED, REFUSED, RENAMED
 from specserve.server.messages.bodies import MessagesBody
 from specserve.server.messages.field_names import IGNORED as IGNORED_BY_MESSAGES
+from specserve.server.request_bodies import ChatBody, CompletionBody
 from specserve.server.responses.bodies import ResponsesBody
 from specserve.server.responses.field_names import IGNORED as IGNORED_BY_RESPONSES
 
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
 
 RESPONSES, MESSAGES, COUNT = "/v1/responses", "/v1/messages", "/v1/messages/count_tokens"
 USER = {"role": "user", "content": "a"}
+COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 BODIES: dict[str, dict[str, Any]] = {
+    COMPLETIONS: {"prompt": "a", "max_tokens": 2},
+    CHAT: {"messages": [USER], "max_tokens": 2},
     RESPONSES: {"input": "a", "max_output_tokens": 2},
     MESSAGES: {"messages": [USER], "max_tokens": 2},
 }
-TYPES = {RESPONSES: ResponsesBody, MESSAGES: MessagesBody}
+TYPES = {RESPONSES: ResponsesBody, MESSAGES: MessagesBody, CHAT: ChatBody, COMPLETIONS: CompletionBody}
 STRICT = {"strict_fields": True}
-both_routes = pytest.mark.parametrize("path", BODIES)
+both_routes = pytest.mark.parametrize("path", [RESPONSES, MESSAGES])
 
 
 async def post(client: Any, path: str, **fields: Any) -> tuple[int, str]:
@@ -35,6 +39,9 @@ async def post(client: Any, path: str, **fields: Any) -> tuple[int, str]:
 
 
 CHANGES: list[tuple[str, str, Any, str]] = [
+    (CHAT, "max_output_tokens", 5, "it is a field of /v1/responses"),
+    (CHAT, "instructions", "be kind", "send messages or prompt"),
+    (COMPLETIONS, "output_config", {"effort": "low"}, "it is a field of /v1/messages"),
     (RESPONSES, "max_tokens", 5, "send max_output_tokens"),
     (RESPONSES, "max_new_tokens", 5, "send max_output_tokens"),
     (RESPONSES, "messages", [USER], "send input"),
@@ -69,13 +76,17 @@ async def test_a_field_that_would_change_the_answer_is_refused_with_advice(
     assert engine.submitted == []
 
 
-@both_routes
-async def test_what_is_refused_is_accepted_with_each_value_that_changes_nothing(client: Any, path: str) -> None:
+@pytest.mark.parametrize("path", BODIES)
+async def test_what_is_refused_is_accepted_with_each_value_that_changes_nothing(
+    client: Any, connect: Any, engine: FakeEngine, path: str
+) -> None:
+    strict = await connect(engine, **STRICT)
     rules = refusals(TYPES[path])
     assert rules.keys() >= (REFUSED.keys() | RENAMED.keys()) - set(TYPES[path].__struct_fields__) - IGNORED
     for name, refusal in rules.items():
         for value in (None, *refusal.neutral):
-            assert (await post(client, path, **{name: value}))[0] == 200, (name, value)
+            for server in (client, strict):
+                assert (await post(server, path, **{name: value}))[0] == 200, (name, value)
         for value in (7, "x", [1], {"a": 1}):
             status, message = await post(client, path, **{name: value})
             assert (status, message.partition(":")[0]) == (400, name), (name, value)

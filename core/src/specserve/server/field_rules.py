@@ -78,5 +78,6 @@ def counted_fields(body_type: type[msgspec.Struct]) -> set[str]:
 
 @cache
 def known_names(body_type: type[msgspec.Struct]) -> frozenset[str]:
+    """What a strict server accepts, or refuses with advice."""
     own = {*body_type.__struct_fields__, *IGNORED_BY.get(body_type, ())} | counted_fields(body_type)
-    return frozenset(own | IGNORED | set(REFUSED) | set(RENAMED))
+    return frozenset(own | IGNORED | refusals(body_type).keys())
