@@ -128,6 +128,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"output_config": {"effort": "low"}}, "output_config.effort: the chat template of this model cannot set it"),
     ({"mcp_servers": [{"type": "url"}]}, "mcp_servers: is not served"),
     ({"container": "c"}, "container: is not served"),
+    ({"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}, "context_management: is not served"),
+    ({"context_management": {"edits": [{"type": "clear_thinking_20251015"}]}}, "context_management: is not served"),
+    ({"context_management": {"edits": [7]}}, "context_management: is not served"),
     ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools: 0 is of type 'web_search_20250305'"),
     ({"tools": [{"name": "f"}]}, "needs an input_schema"),
     ({"tools": [{"name": "f", "input_schema": {}}]}, "tools: the chat template of this model has no place for them"),
@@ -155,6 +158,8 @@ async def test_what_changes_no_answer_is_accepted(client: Any) -> None:
         output_config={"effort": None, "format": None}, tool_choice={"type": "auto"}, stop_sequences=None,
         inference_geo="eu", cache_control={"type": "ephemeral"},
     )  # fmt: skip
+    for edits in ([], [{"type": "clear_thinking_20251015", "keep": "all"}]):
+        await send(client, context_management={"edits": edits})
 
 
 async def test_every_status_has_its_error_in_anthropics_form(

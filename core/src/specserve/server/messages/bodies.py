@@ -64,6 +64,15 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     format: OutputFormat | None = None
 
 
+class ContextEdit(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    keep: str = ""
+
+
+class ContextManagement(msgspec.Struct, frozen=True, kw_only=True):
+    edits: list[ContextEdit] = []
+
+
 class CountTokensBody(msgspec.Struct, frozen=True, kw_only=True):
     """POST /v1/messages/count_tokens: what makes the prompt."""
 

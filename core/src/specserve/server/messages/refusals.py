@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+import msgspec
+
 from specserve.errors import RequestError
+from specserve.server.messages.bodies import ContextManagement
 from specserve.server.structured_output import is_null
 
 if TYPE_CHECKING:
@@ -16,7 +19,7 @@ UNSERVED = ("mcp_servers", "container", "context_management")
 def refuse_unsupported(body: CountTokensBody) -> None:
     for name in UNSERVED:
         value = getattr(body, name)
-        if not is_null(value) and bytes(value) != b"[]":
+        if not is_null(value) and bytes(value) != b"[]" and not (name == "context_management" and keeps_all(value)):
             refuse(name, "is not served; leave it out")
     for i, tool in enumerate(body.tools or ()):
         if tool.type not in (None, "custom"):
@@ -26,6 +29,15 @@ def refuse_unsupported(body: CountTokensBody) -> None:
             refuse("tools", f"{i} needs an input_schema")
     if body.tool_choice is not None and (body.tool_choice.type == "tool") != (body.tool_choice.name is not None):
         refuse("tool_choice", "type tool needs the name of a tool, and no other type has one")
+
+
+def keeps_all(management: msgspec.Raw) -> bool:
+    """Every edit keeps all thoughts, as agents ask beside `thinking`: nothing is removed here anyway."""
+    try:
+        edits = msgspec.json.decode(management, type=ContextManagement).edits
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return all(edit.type.startswith("clear_thinking") and edit.keep == "all" for edit in edits)
 
 
 def refuse(param: str, text: str) -> NoReturn:
