@@ -107,7 +107,10 @@ def paced(competition, request, num_tokens):
 
 def test_a_token_saves_the_less_the_more_a_step_gives_without_it():
     """What the drafter itself adds is not counted, and new requests begin as those before them ended."""
-    competition, request = Competition(Calibration(), None, scores_all=True), SimpleNamespace(id="a")
+    competition, request = (
+        Competition(Calibration(), None, scores_all=True),
+        SimpleNamespace(id="a", finish_reason=None),
+    )
     assert competition.pace_without(2.0, "a") == 1.0
     paced(competition, request, 13)
     assert 10.5 < competition.pace_without(2.0, "a") < 11.0

@@ -53,9 +53,9 @@ class Competition:
         self.mean_pace += PACE_RATE * (pace - self.mean_pace)
 
     def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
-        """The step that the last proposals were for."""
+        """The step that the last proposals were for. A request that ended with it is stopped already."""
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
-            if decided.tokens:
+            if decided.tokens and span.request.finish_reason is None:
                 self.score(span, decided.tokens)
         if batch.only_decodes:
             self.measure_step(seconds)
