@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 collect_ignore = ["clients"]
 """They import clients that `make test-clients` installs elsewhere."""
 
+LONG_FILES = ("test_conformance.py", "test_soak_short.py", "test_dry_run.py", "test_cpu_sanitizers.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file is one worker's: with the longest ones at the end, the other workers would wait for it."""
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+
 
 @pytest.fixture(autouse=True, scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -11,7 +11,8 @@ import pytest
 
 NATIVE = Path(__file__).parents[2] / "plugins" / "ngram" / "native"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-SANITIZERS = ["thread", "address,undefined"]
+# One caller meets the index's own thread, whatever the match type.
+NUM_MATCH_TYPES = {"thread": "1", "address,undefined": "3"}
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 
@@ -27,10 +28,11 @@ def built(sanitizers: str, program: Path) -> Path:
     return program
 
 
-@pytest.mark.parametrize("sanitizers", SANITIZERS)
+@pytest.mark.parametrize("sanitizers", NUM_MATCH_TYPES)
 def test_the_index_is_clean_under_load(sanitizers: str, tmp_path: Path) -> None:
     program = built(sanitizers, tmp_path / "stress")
-    run = subprocess.run([program, "3"], capture_output=True, text=True, timeout=300, check=False)
+    command = [program, "3", NUM_MATCH_TYPES[sanitizers]]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if "unexpected memory mapping" in run.stderr:
         pytest.skip("this kernel's address layout is unknown to the thread sanitizer")
     assert run.returncode == 0, run.stdout + run.stderr
