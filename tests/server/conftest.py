@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,9 +41,7 @@ def tool_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HfTokenizer:
     from tiny_tokenizer import write_model_dir
 
     path = tmp_path_factory.mktemp("tool_model")
-    write_model_dir(path)
-    settings = json.loads((path / "tokenizer_config.json").read_text())
-    (path / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TOOL_TEMPLATE}))
+    write_model_dir(path, TOOL_TEMPLATE)
     return HfTokenizer.from_dir(path)
 
 

@@ -85,7 +85,8 @@ async def test_internal_errors_keep_their_tracebacks(caplog: pytest.LogCaptureFi
     runner = HttpRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    status, kind, body = await exchange(runner, request(method=b"GET", path=b"/", body=b""))
+    data = request(method=b"GET", path=b"/", body=b"").replace(b"Connection: close\r\n", b"")  # the server closes it
+    status, kind, body = await exchange(runner, data)
     assert (status, kind) == (500, "application/json")
     assert json.loads(body)["error"]["type"] == "server_error"
     await runner.cleanup()

@@ -42,9 +42,7 @@ TEXTS = [
 @pytest.fixture(scope="module")
 def reasoning_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HfTokenizer:
     path: Path = tmp_path_factory.mktemp("reasons")
-    write_model_dir(path)
-    settings = json.loads((path / "tokenizer_config.json").read_text())
-    (path / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATE}))
+    write_model_dir(path, TEMPLATE)
     return HfTokenizer.from_dir(path)
 
 

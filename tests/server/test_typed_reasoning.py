@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,9 +35,7 @@ widths = pytest.mark.parametrize("width", [1, 3, 999])
 @pytest.fixture(scope="module")
 def tokenizer_of_reasoner(tmp_path_factory: pytest.TempPathFactory) -> HfTokenizer:
     path: Path = tmp_path_factory.mktemp("reasoner")
-    write_model_dir(path)
-    settings = json.loads((path / "tokenizer_config.json").read_text())
-    (path / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": TEMPLATE}))
+    write_model_dir(path, TEMPLATE)
     return HfTokenizer.from_dir(path)
 
 
@@ -210,10 +207,7 @@ async def test_the_request_turns_reasoning_on_and_off(
 
 
 async def test_a_model_that_always_reasons_cannot_be_told_not_to(connect: Any, tmp_path: Path) -> None:
-    write_model_dir(tmp_path)
-    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    always = "{% for m in messages %}{{ m.content }}{% endfor %}<think>\n"
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": always}))
+    write_model_dir(tmp_path, "{% for m in messages %}{{ m.content }}{% endfor %}<think>\n")
     engine = FakeEngine(HfTokenizer.from_dir(tmp_path), text=TEXT)
     client = await connect(engine)
     body: dict[str, Any] = {"max_tokens": 99, "messages": [USER]}

@@ -48,11 +48,11 @@ FORMS = {
     "json": "{{ messages | tojson(indent=2) }}{{ messages | tojson(ensure_ascii=True, separators=(',', ':')) }}"
     "{{ {'b': 1, 'a': 2} | tojson(sort_keys=True) }}",
     "generation": "{% set x = 1 %}\n{% for m in messages %}\n  {% generation %}\n {{ m.content }}{% set x = 2 %}\n"
-    "  {% endgeneration %}\n{% endfor %}{{ x }}",
+    "  {% endgeneration %}\n{% endfor %}{% generation %}{% set x = 3 %}{% endgeneration %}{{ x }}",
     "tools": [
-        {"name": "default", "template": " \n{% set ns = namespace(a=1) %} {{ messages[0].content }} {{ ns.a }}\n\n"},
+        {"name": "default", "template": "\n {% set ns = namespace(a=1) %} {{ messages[0].content }} {{ ns.a }}\n\n"},
         {"name": "tool_use", "template": "\n  {% macro f(t) %}<{{ t.function.name }}>{% endmacro %}"
-         "{% for t in tools %}{{ f(t) }}{% endfor %}\n"},
+         "{% for t in tools %}{{ f(t) }}{% endfor %}\n  "},
     ],
 }  # fmt: skip
 TOOL = {"type": "function", "function": {"name": "f", "description": "", "parameters": {"type": "object"}}}

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 TEXT = "def add(a, b):\n    return a + b\n\n\nclass Point:\n    x = 0\n# naïve café 漢字 🙂\n"
 
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
 
-def write_model_dir(path: Path) -> None:
+
+def write_model_dir(path: Path, chat_template: str = TEMPLATE) -> None:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -23,8 +25,7 @@ def write_model_dir(path: Path) -> None:
     tokenizer.train_from_iterator([TEXT], trainer)
     tokenizer.add_special_tokens([AddedToken("<|end|>", special=True)])
     tokenizer.save(str(path / "tokenizer.json"))
-    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-    settings = {"eos_token": "<|end|>", "chat_template": template}
+    settings = {"eos_token": "<|end|>", "chat_template": chat_template}
     (path / "tokenizer_config.json").write_text(json.dumps(settings))
     (path / "config.json").write_text(json.dumps({"eos_token_id": 7}))
     (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 9], "temperature": 0.5}))
