@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from specserve.server.tools.response import new_call_id
@@ -20,61 +20,56 @@ class Event(NamedTuple):
     fields: JsonObject
 
 
-class ReasoningItem:
+class TextItem:
+    """`part_type` is that of its one part, and names its events; the others are fields beside its text and those of the
+    item, of the part and of the events."""
+
+    prefix: ClassVar[str]
+    type: ClassVar[str]
+    part_type: ClassVar[str]
+    fields: ClassVar[JsonObject] = {}
+    part_fields: ClassVar[JsonObject] = {}
+    event_fields: ClassVar[JsonObject] = {}
+
+    def __init__(self) -> None:
+        self.id = f"{self.prefix}_{uuid4().hex}"
+        self.texts: list[str] = []
+
+    def as_json(self, status: str) -> JsonObject:
+        content = [] if status == "in_progress" else [self.part()]
+        return {"id": self.id, "type": self.type, "status": status, **self.fields, "content": content}
+
+    def part(self) -> JsonObject:
+        return {"type": self.part_type, "text": "".join(self.texts), **self.part_fields}
+
+    def opening(self) -> list[Event]:
+        return [Event("response.content_part.added", {"content_index": 0, "part": self.part()})]
+
+    def add(self, text: str) -> Event:
+        self.texts.append(text)
+        return Event(f"response.{self.part_type}.delta", {"content_index": 0, "delta": text, **self.event_fields})
+
+    def closing(self) -> list[Event]:
+        part = self.part()
+        done: JsonObject = {"content_index": 0, "text": part["text"], **self.event_fields}
+        return [
+            Event(f"response.{self.part_type}.done", done),
+            Event("response.content_part.done", {"content_index": 0, "part": part}),
+        ]
+
+
+class ReasoningItem(TextItem):
     """The text itself: it is not summarized."""
 
-    def __init__(self) -> None:
-        self.id = f"rs_{uuid4().hex}"
-        self.texts: list[str] = []
-
-    def as_json(self, status: str) -> JsonObject:
-        content = [] if status == "in_progress" else [self.part()]
-        return {"id": self.id, "type": "reasoning", "status": status, "summary": [], "content": content}
-
-    def part(self) -> JsonObject:
-        return {"type": "reasoning_text", "text": "".join(self.texts)}
-
-    def opening(self) -> list[Event]:
-        return [Event("response.content_part.added", {"content_index": 0, "part": self.part()})]
-
-    def add(self, text: str) -> Event:
-        self.texts.append(text)
-        return Event("response.reasoning_text.delta", {"content_index": 0, "delta": text})
-
-    def closing(self) -> list[Event]:
-        part = self.part()
-        return [
-            Event("response.reasoning_text.done", {"content_index": 0, "text": part["text"]}),
-            Event("response.content_part.done", {"content_index": 0, "part": part}),
-        ]
+    prefix, type, part_type = "rs", "reasoning", "reasoning_text"
+    fields: ClassVar[JsonObject] = {"summary": []}
 
 
-class MessageItem:
-    def __init__(self) -> None:
-        self.id = f"msg_{uuid4().hex}"
-        self.texts: list[str] = []
-
-    def as_json(self, status: str) -> JsonObject:
-        content = [] if status == "in_progress" else [self.part()]
-        return {"id": self.id, "type": "message", "status": status, "role": "assistant", "content": content}
-
-    def part(self) -> JsonObject:
-        return {"type": "output_text", "text": "".join(self.texts), "annotations": [], "logprobs": []}
-
-    def opening(self) -> list[Event]:
-        return [Event("response.content_part.added", {"content_index": 0, "part": self.part()})]
-
-    def add(self, text: str) -> Event:
-        self.texts.append(text)
-        return Event("response.output_text.delta", {"content_index": 0, "delta": text, "logprobs": []})
-
-    def closing(self) -> list[Event]:
-        part = self.part()
-        done: JsonObject = {"content_index": 0, "text": part["text"], "logprobs": []}
-        return [
-            Event("response.output_text.done", done),
-            Event("response.content_part.done", {"content_index": 0, "part": part}),
-        ]
+class MessageItem(TextItem):
+    prefix, type, part_type = "msg", "message", "output_text"
+    fields: ClassVar[JsonObject] = {"role": "assistant"}
+    part_fields: ClassVar[JsonObject] = {"annotations": [], "logprobs": []}
+    event_fields: ClassVar[JsonObject] = {"logprobs": []}
 
 
 class CallItem:
