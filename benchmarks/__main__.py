@@ -52,7 +52,7 @@ FLAGS = {
     "weights": "[--model demo|half-billion|DIR] [--counts N...]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",
-    "peers": "[--model demo|half-billion|DIR] [--weights auto|int8] [--counts N...] [--workloads NAME...] "
+    "peers": "[--model demo|half-billion|DIR] [--weights auto|int8] [--activations auto|int8] [--counts N...] "
     "[--against PEER...]",
     "grammar_peers": "[--counts N...] [--temperatures T...] [--rounds N]",
 }

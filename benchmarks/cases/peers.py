@@ -54,6 +54,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--counts", type=int, nargs="+", default=list(COUNTS), help="concurrent requests")
     parser.add_argument("--workloads", nargs="+", choices=names, default=names)
     parser.add_argument("--weights", choices=list(OPENVINO_FORMATS), default="auto", help="auto: bfloat16")
+    parser.add_argument("--activations", choices=("auto", "int8"), default="auto", help="of specserve's 8-bit weights")
     parser.add_argument("--against", nargs="+", choices=list(TARGETS), default=list(TARGETS))
     return parser
 
@@ -63,7 +64,7 @@ def run(options: Options) -> Result:
     peers = [name for name in installed() if name in chosen.against]
     missing = [name for name in chosen.against if name not in peers]
     workloads = [workload for workload in WORKLOADS if workload.name in chosen.workloads]
-    settings = Settings(str(model_directory(chosen.model)), options.threads, chosen.weights)
+    settings = Settings(str(model_directory(chosen.model)), options.threads, chosen.weights, chosen.activations)
     measured = list(measure(workloads, chosen.counts, settings, peers, options.rounds(3, 1))) if peers else []
     notes = [
         f"{name} is left out: it is not installed. `python -m benchmarks.peers.make_peers {name}` does it."
@@ -79,7 +80,8 @@ def run(options: Options) -> Result:
     notes += [f"{one.row.name}, {name} crashed: {error}" for one in measured for name, error in one.errors.items()]
     return Result(
         title=f"{chosen.model}, {PROMPT_LEN} prompt tokens, {NUM_TOKENS} output tokens each, {DTYPE}, "
-        f"weights {chosen.weights}, {options.threads} threads; output throughput in tokens/s, prefill included",
+        f"weights {chosen.weights}, activations {chosen.activations}, {options.threads} threads; output throughput "
+        "in tokens/s, prefill included",
         columns=("workload", SPECSERVE, "min..max", *peers, *(f"{SPECSERVE} / {name}" for name in peers)),
         rows=[cells(one, peers) for one in measured],
         checks=[check for one in measured for check in checks(one, peers)],

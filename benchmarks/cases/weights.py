@@ -31,6 +31,8 @@ KINDS = {
     "bfloat16": {},
     "weights int8": {"weights": "int8"},
     "weights int8-g64": {"weights": "int8-g64"},
+    "weights, activations int8": {"weights": "int8", "activations": "int8"},
+    "weights, activations int8-g64": {"weights": "int8-g64", "activations": "int8"},
     "kv int8": {"kv": "int8"},
     "both int8": {"weights": "int8", "kv": "int8"},
 }

@@ -64,6 +64,9 @@ class Settings(NamedTuple):
     weights: str = "auto"
     """auto: in bfloat16. int8: in 8 bits, quantised by each engine in its own way; vLLM has none for such a model."""
 
+    activations: str = "auto"
+    """Of specserve: what its 8-bit weights are multiplied by. The others choose by themselves."""
+
     def setup(self, mode: str, model: str) -> EngineSetup:
         return {
             "model": model,
@@ -72,6 +75,7 @@ class Settings(NamedTuple):
             "max_len": MAX_LEN,
             "max_seqs": MANY,
             "weights": self.weights,
+            "activations": self.activations,
         }
 
 
@@ -91,7 +95,7 @@ def make_engines(peers: list[str], mode: str, settings: Settings) -> dict[str, E
 
 def make_specserve(mode: str, settings: Settings) -> Engine:
     if mode == "http":
-        kept = ("--set", f"cpu.weights={settings.weights}")
+        kept = ("--set", f"cpu.weights={settings.weights}", "--set", f"cpu.activations={settings.activations}")
         return SpecserveServer(["--threads", str(settings.threads), *kept, *SERVE_FLAGS, settings.model])
     own = program(SPECSERVE, mode, sys.executable, specserve_environment())
     return EngineProcess(own, settings.setup(mode, settings.model))

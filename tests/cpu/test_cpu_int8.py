@@ -160,8 +160,8 @@ def test_wrong_arguments_are_refused(dtype: torch.dtype) -> None:
         native.quantize(m, weight, 32, integers[:, :63].contiguous(), scales)
     for group_size in (0, -2, *((3,) if dtype == torch.bfloat16 else ())):
         with pytest.raises(ValueError, match="group_size must be positive"):
-            native.PackedLinear(m, integers, scales, group_size, None)
+            native.PackedLinear(m, integers, scales, group_size, "auto", None)
     with pytest.raises(ValueError, match="scales must be float32"):
-        native.PackedLinear(m, integers, scales.double(), 32, None)
+        native.PackedLinear(m, integers, scales.double(), 32, "auto", None)
     with pytest.raises(ValueError, match="integers must be int8"):
-        native.PackedLinear(m, integers.short(), scales, 32, None)
+        native.PackedLinear(m, integers.short(), scales, 32, "auto", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,16 +23,32 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-KINDS = ("int8", "int8-g64")
+    from torch import Tensor
+
+KINDS = {
+    "int8": {"weights": "int8"},
+    "int8-g64": {"weights": "int8-g64"},
+    "int8-a8": {"weights": "int8", "activations": "int8"},
+    "int8-g64-a8": {"weights": "int8-g64", "activations": "int8"},
+}
+"""As the kernels' name says them."""
+GROUP_SIZES = {"int8": 1 << 30, "int8-g64": 64, "int8-a8": 1 << 30, "int8-g64-a8": 64}
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def options(kind: str, isa: str = SETS[0], **more: Any) -> dict[str, Any]:
-    return {"plugins": ("cpu",), "plugin_options": {"cpu": {"weights": kind, "instruction_set": isa}}, **more}
+    return {"plugins": ("cpu",), "plugin_options": {"cpu": {**KINDS[kind], "instruction_set": isa}}, **more}
 
 
 def noisy(outputs: Mapping[str, Sequence[int]]) -> NoisyDrafter:
     return NoisyDrafter(outputs, p=0.7, max_width=12, vocab_size=TOY_VOCAB)
+
+
+def rounded(x: Tensor, group_size: int) -> Tensor:
+    """Each group of a row rounded to the nearest multiples of its largest number / 127."""
+    groups = x.split(min(group_size, x.shape[-1]), -1)
+    scales = [group.abs().amax(-1, keepdim=True) / 127 for group in groups]
+    return torch.cat([(g / s).round() * s for g, s in zip(groups, scales, strict=True)], -1)
 
 
 def write_rounded(path: Path, out: Path, group_size: int) -> Path:
@@ -42,9 +59,7 @@ def write_rounded(path: Path, out: Path, group_size: int) -> Path:
     tensors = {name: weight.float() for name, weight in load_file(path / "model.safetensors").items()}
     for name, weight in tensors.items():
         if weight.dim() == 2 and "embed" not in name:
-            groups = weight.split(min(group_size, weight.shape[1]), 1)
-            scales = [group.abs().amax(1, keepdim=True) / 127 for group in groups]
-            tensors[name] = torch.cat([(g / s).round() * s for g, s in zip(groups, scales, strict=True)], 1)
+            tensors[name] = rounded(weight, group_size)
     save_file(tensors, out / "model.safetensors", {"format": "pt"})
     config = json.loads((out / "config.json").read_text())
     for key in ("dtype", "torch_dtype"):
@@ -53,22 +68,29 @@ def write_rounded(path: Path, out: Path, group_size: int) -> Path:
     return out
 
 
-@pytest.mark.parametrize(("kind", "group_size"), [("int8", 1 << 30), ("int8-g64", 64)])
-def test_logits_are_those_of_transformers_on_the_rounded_weights(tmp_path: Path, kind: str, group_size: int) -> None:
+@each_kind
+def test_logits_are_those_of_transformers_on_rounded_numbers(tmp_path: Path, kind: str) -> None:
     from transformers import AutoModelForCausalLM
 
+    group_size, rounds_inputs = GROUP_SIZES[kind], "activations" in KINDS[kind]
     path = write_checkpoint(tmp_path / "model", architecture="qwen2", dtype="float32")
     oracle = AutoModelForCausalLM.from_pretrained(
         write_rounded(path, tmp_path / "rounded", group_size), dtype=torch.float32, attn_implementation="eager"
     ).eval()
+    if rounds_inputs:
+        for module in oracle.modules():
+            if isinstance(module, torch.nn.Linear):
+                module.register_forward_pre_hook(lambda _, inputs: (rounded(inputs[0], group_size),))
     prompt = tuple(range(7, 47))
     request = toy_request("a", prompt, max_tokens=1, prompt_logprobs=0)
     got = run(path, [request], **options(kind, dtype="float32")).outputs["a"].prompt_logprobs
     with torch.no_grad():
         expected = oracle(torch.tensor([prompt])).logits[0].log_softmax(-1)
-    assert len(got) == len(prompt) - 1
-    for i, entry in enumerate(got):
-        assert entry.logprob == pytest.approx(expected[i, prompt[i + 1]].item(), abs=2e-4)
+    errors = [abs(entry.logprob - expected[i, prompt[i + 1]].item()) for i, entry in enumerate(got)]
+    assert len(errors) == len(prompt) - 1
+    # an input that is almost a half may be rounded to the other side, which later tokens see
+    assert max(errors) < (0.05 if rounds_inputs else 2e-4)
+    assert median(errors) < 2e-5
 
 
 @each_kind
@@ -130,7 +152,7 @@ def check_plugins_beside(path: Path, cpu: dict[str, Any], beside: str, prefill: 
 @each_kind
 @pytest.mark.parametrize("beside", BESIDE)
 def test_plugins_beside_change_nothing(toy_model: Path, kind: str, beside: str) -> None:
-    check_plugins_beside(toy_model, {"weights": kind, "instruction_set": SETS[0]}, beside, prefill="sdpa")
+    check_plugins_beside(toy_model, KINDS[kind] | {"instruction_set": SETS[0]}, beside, prefill="sdpa")
 
 
 def test_the_kernels_name_says_how_weights_are_kept(toy_model: Path) -> None:
@@ -146,9 +168,16 @@ def test_a_weight_that_is_not_finite_stops_the_start(tmp_path: Path) -> None:
     save_file(tensors, path / "model.safetensors", {"format": "pt"})
     with pytest.raises(ConfigError, match=r"cpu.weights: .*got int8 and a weight of 128 x 320 .*Set .*auto"):
         make_engine(path, **options("int8"))
-    make_engine(path, **options("auto"))
+    make_engine(path, plugins=("cpu",))
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones(toy_model: Path) -> None:
     with pytest.raises(ConfigError, match=r"cpu.weights: must be one of 'auto', 'int8', 'int8-g64'.*int4"):
-        make_engine(toy_model, **options("int4"))
+        make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"weights": "int4"}})
+
+
+def test_activations_of_8_bits_need_weights_of_8_bits(toy_model: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cpu.activations: .*got int8 with cpu.weights=auto\. Set "):
+        make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"activations": "int8"}})
+    with pytest.raises(ConfigError, match=r"cpu.activations: must be one of 'auto', 'int8'.*fp8"):
+        make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"weights": "int8", "activations": "fp8"}})

@@ -67,7 +67,7 @@ def arithmetic_plugins(
     setup = PluginSetup([], {}, processor_plugin(processor))
     if plan.kernels == "cpu":
         setup.names.append("cpu")
-        kept = {"weights": plan.cpu_weights, "kv": plan.cpu_kv}
+        kept = {"weights": plan.cpu_weights, "activations": plan.cpu_activations, "kv": plan.cpu_kv}
         setup.options["cpu"] = {"instruction_set": instruction_set_of(plan), **kept}
     if plan.hybrid:
         setup.names.append("hybrid_attn")

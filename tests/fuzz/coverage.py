@@ -71,7 +71,8 @@ SHARES: dict[float, tuple[str, ...]] = {
             "hybrid attention",
         ),
         *("hidden states seen", "adapter replace", "adapter unload", "adapter load", "no room for an adapter"),
-        *("8-bit weights, int8", "8-bit weights, int8-g64", "8-bit cache", "grammar", "field structured_output"),
+        *("8-bit weights, int8", "8-bit weights, int8-g64", "8-bit activations", "8-bit cache"),
+        *("grammar", "field structured_output"),
         *("end of text of its own", "drafter evil", "drafter at fault", "planner at fault", "observer at fault"),
     ),
     0.02: (

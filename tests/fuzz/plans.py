@@ -42,6 +42,8 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     instruction_set: str = "auto"
     cpu_weights: Literal["auto", "int8", "int8-g64"] = "auto"
     """How the native kernels keep the weights of linear maps."""
+    cpu_activations: Literal["auto", "int8"] = "auto"
+    """What they multiply weights of 8 bits by."""
     cpu_kv: Literal["auto", "int8"] = "auto"
     """How they keep keys and values in the cache."""
     threads: int = 1
@@ -148,7 +150,7 @@ def load(file: Path) -> Plan:
 def describe(plan: Plan) -> str:
     """One line for a person."""
     model, engine = plan.model, plan.engine
-    of_cpu = f"cpu/{engine.instruction_set}/{engine.cpu_weights}/{engine.cpu_kv}"
+    of_cpu = f"cpu/{engine.instruction_set}/{engine.cpu_weights}/{engine.cpu_activations}/{engine.cpu_kv}"
     kernels = engine.kernels if engine.kernels == "torch" else of_cpu
     attention = engine.attention if engine.hybrid is None else "/".join(engine.hybrid.values())
     drafters = "+".join(engine.drafters) or "no drafters"

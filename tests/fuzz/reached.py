@@ -88,6 +88,8 @@ def happened(trial: Trial) -> Iterator[str]:
     yield f"instruction set {trial.instruction_set}"
     if trial.plan.engine.cpu_weights != "auto":
         yield f"8-bit weights, {trial.plan.engine.cpu_weights}"
+    if trial.plan.engine.cpu_activations != "auto":
+        yield "8-bit activations"
     if trial.plan.engine.cpu_kv != "auto":
         yield "8-bit cache"
     backends = trial.attention["hybrid"]

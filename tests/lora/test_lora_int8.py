@@ -12,6 +12,7 @@ from specserve.testing.requests import varied_requests
 @pytest.mark.parametrize("kept", [
     {"weights": "int8"},
     {"weights": "int8-g64"},
+    {"weights": "int8", "activations": "int8"},
     {"kv": "int8"},
     {"weights": "int8", "kv": "int8"},
 ], ids=str)  # fmt: skip

@@ -25,7 +25,7 @@ def load(setup: EngineSetup) -> Serve:
         kv_memory=KV_MEMORY,
         prefix_cache=False,
         plugins=plugins,
-        plugin_options={"cpu": {"weights": setup["weights"]}},
+        plugin_options={"cpu": {"weights": setup["weights"], "activations": setup["activations"]}},
     )
     engine = assemble(config, PluginHost.start(config)).engine
 

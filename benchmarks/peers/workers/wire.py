@@ -26,6 +26,8 @@ class EngineSetup(TypedDict):
     max_seqs: int
     weights: str
     """auto or int8: how linear maps keep them."""
+    activations: str
+    """auto or int8: what 8-bit weights are multiplied by."""
 
 
 class Job(TypedDict):

@@ -38,6 +38,7 @@ def draw_engine(rng: random.Random, model: ModelPlan, mode: str) -> EnginePlan:
         }
     if native and model.weights not in NOT_FINITE and rng.random() < 0.3:
         fields["cpu_weights"] = rng.choice(("int8", "int8-g64"))
+        fields["cpu_activations"] = rng.choice(("auto", "int8"))
     if native and is_paged_everywhere(fields, model) and rng.random() < 0.3:
         fields["cpu_kv"] = "int8"
     fields["grammar"] = has_tokens_of_its_text(model) and rng.random() < 0.3

@@ -1,15 +1,19 @@
 // A linear map that Python owns: packed weights, and the machine that multiplies by them.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "bindings/bind.hpp"
+#include "ops/linear.hpp"
 #include "runtime/packed_weights.hpp"
 #include "runtime/quantize.hpp"
 
 namespace specserve {
+
+constexpr int kMaxQuantizedInputs = 1 << 17;  // 2^17 products of 127 * 127 are less than 2^31
 
 // The groups of inputs that share a scale.
 template <typename S>
@@ -42,8 +46,8 @@ class PackedLinear {
     PackedLinear(std::shared_ptr<Machine> machine, const Array& weight, const std::optional<Array>& bias)
         : machine_(std::move(machine)), packed_(pack(weight, bias)) {}
     PackedLinear(std::shared_ptr<Machine> machine, const Array& integers, const Array& scales, int group_size,
-                 const std::optional<Array>& bias)
-        : machine_(std::move(machine)), packed_(pack(integers, scales, group_size, bias)) {}
+                 const std::string& inputs, const std::optional<Array>& bias)
+        : machine_(std::move(machine)), packed_(pack(integers, scales, group_size, inputs, bias)) {}
 
     void forward(const Array& x, const Array& out) const {
         const Linear<S>& w = packed_.linear();
@@ -53,8 +57,11 @@ class PackedLinear {
         const KernelTable<S>& table = kernel_table<S>(machine_->kernels);
         nb::gil_scoped_release no_gil;
         if (rows == 0) return;
-        parallel_for_ranges<S>(*machine_, w.num_panels(), [&](int begin, int end) {
-            table.linear(w, {inputs, x.stride(0), rows}, {begin, end}, {outputs, out.stride(0), rows});
+        InputQuantizer<S> quantizer;
+        quantizer.add(w);
+        quantizer.reserve(rows);
+        run_kernels(*machine_->pool, table, 2, [&](ThreadPool::Team& team) {
+            multiply(team, table, w, quantizer, {inputs, x.stride(0), rows}, {outputs, out.stride(0), rows});
         });
     }
 
@@ -69,15 +76,34 @@ class PackedLinear {
         return PackedWeights<S>(*machine_->pool, w, b, out_features, in_features);
     }
 
-    PackedWeights<S> pack(const Array& integers, const Array& scales, int group_size,
+    PackedWeights<S> pack(const Array& integers, const Array& scales, int group_size, const std::string& inputs,
                           const std::optional<Array>& bias) const {
         const int8_t* w = checked_data<int8_t>(integers, "integers", {kAny, kAny});
         auto [out_features, in_features] = checked_shape(integers);
+        InputKind kind = checked_inputs(inputs);
+        if (kind == InputKind::kQuantized) check_quantizable(group_size, in_features);
         int groups = checked_groups<S>(group_size, in_features);
         const float* s = checked_data<float>(scales, "scales", {out_features, groups});
         const S* b = bias ? checked_data<S>(*bias, "bias", {out_features}) : nullptr;
         nb::gil_scoped_release no_gil;
-        return PackedWeights<S>(*machine_->pool, QuantizedRows{w, s, group_size}, b, out_features, in_features);
+        return PackedWeights<S>(*machine_->pool, QuantizedRows{w, s, group_size}, kind, b, out_features, in_features);
+    }
+
+    static InputKind checked_inputs(const std::string& name) {
+        if (name == "auto") return InputKind::kModelDtype;
+        if (name == "int8") return InputKind::kQuantized;
+        throw std::invalid_argument("inputs must be auto or int8; got " + name + ".");
+    }
+
+    // Sums over a group must fit into 32 bits.
+    static void check_quantizable(int group_size, int in_features) {
+        if (group_size < in_features && group_size % kVnni<QuantizedInput>)
+            throw std::invalid_argument("with inputs of 8 bits group_size must be a multiple of 4; got " +
+                                        std::to_string(group_size) + ".");
+        if (std::min(group_size, in_features) > kMaxQuantizedInputs)
+            throw std::invalid_argument("at most " + std::to_string(kMaxQuantizedInputs) +
+                                        " inputs of 8 bits can share a scale; got " +
+                                        std::to_string(std::min(group_size, in_features)) + ".");
     }
 
     static std::pair<int, int> checked_shape(const Array& weight) {

@@ -10,6 +10,7 @@
 #include "kernels/no_job-inl.hpp"
 #endif
 #include "kernels/linear_int8-inl.hpp"
+#include "kernels/quantized_inputs-inl.hpp"
 #include "kernels/linear-inl.hpp"
 #include "kernels/elementwise-inl.hpp"
 #include "kernels/rms_norm-inl.hpp"

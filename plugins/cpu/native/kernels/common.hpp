@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <type_traits>
 
 #ifdef SPECSERVE_NO_ALWAYS_INLINE  // sanitizer builds: instrumented code takes minutes to compile if it is always
                                    // inlined
@@ -25,6 +26,12 @@ struct Int8 {
     int8_t value;
 };
 
+// An input of a linear map quantised to 8 bits, with 128 added: dot instructions of bytes take one factor without sign.
+struct QuantizedInput {
+    uint8_t value;
+};
+constexpr int kInputOffset = 128;
+
 constexpr int kLanes = 16;  // lanes of a vector, and outputs of a packed panel, on every processor
 constexpr int kUnlimited = 1 << 30;
 constexpr int kSegmentKeys = 128;  // keys that attention processes at a time; partial results merge in this granularity
@@ -32,6 +39,8 @@ constexpr int kSegmentKeys = 128;  // keys that attention processes at a time; p
 // VNNI factor: consecutive inputs that one dot instruction takes. A K group of a packed panel has so many per output.
 template <typename S>
 constexpr int kVnni = sizeof(S) == 2 ? 2 : 1;
+template <>
+inline constexpr int kVnni<QuantizedInput> = 4;
 
 INLINE constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
 

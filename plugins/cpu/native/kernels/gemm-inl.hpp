@@ -1,4 +1,5 @@
-// GEMM: rows times packed panels, accumulated in float32. Panels are [K group][16 outputs][kVnni inputs].
+// GEMM: rows times packed panels, accumulated in float32, or in int32 where both are integers. Panels are
+// [K group][16 outputs][kVnni inputs].
 //
 // Each output is one chain of dot instructions over the K groups, first to last. Blocking decides which accumulators
 // share the registers and never changes the order within one: an output's bits do not depend on the other rows.
@@ -20,6 +21,14 @@ INLINE Vec dot(Vec sum, Vec x, Vec w) { return fma(x, w, sum); }
 
 template <typename S>
 constexpr int kDotSteps = sizeof(S) == 2 ? kBf16DotSteps : 1;
+template <>
+constexpr int kDotSteps<QuantizedInput> = kInt8DotSteps;
+
+// The vector of sums that `out` points to.
+INLINE Vec zero_sums(const float*) { return zeros(); }
+INLINE IntVec zero_sums(const int32_t*) { return zero_ints(); }
+template <typename Sum>
+using SumVec = decltype(zero_sums(static_cast<const Sum*>(nullptr)));
 
 // Elements from one row to the next.
 struct RowStrides {
@@ -39,6 +48,9 @@ struct Panels {
     const W* at(int panel, int k_group) const { return data + panel * stride + ptrdiff_t{k_group} * kLanes * kVnni<S>; }
     Panels from(int panel, int k_group = 0) const { return {at(panel, k_group), stride}; }
 };
+
+// Integers for quantised inputs.
+using Int8Panels = Panels<QuantizedInput, Int8<QuantizedInput>>;
 
 // `num_gate` gate panels, then as many up panels; `gap` is the number of elements between the two ranges.
 template <typename S>
@@ -61,8 +73,8 @@ struct Prefetch {
 
 // sums += x * w for one K group of R rows and P panels. Of weights and inputs, those that are fewer are kept in
 // registers: with all of both, sums would leave them.
-template <typename S, int step, int R, int P, typename W>
-INLINE void add_k_group(Vec (&sums)[R][P], const S* x, ptrdiff_t x_stride, const W* const (&panels)[P], ptrdiff_t at) {
+template <typename S, int step, int R, int P, typename V, typename W>
+INLINE void add_k_group(V (&sums)[R][P], const S* x, ptrdiff_t x_stride, const W* const (&panels)[P], ptrdiff_t at) {
     if constexpr (R <= P) {
         decltype(broadcast_input<step>(x)) inputs[R];
         for (int r = 0; r < R; ++r) inputs[r] = broadcast_input<step>(x + r * x_stride);
@@ -89,12 +101,12 @@ INLINE void add_k_group(Vec (&sums)[R][P], const S* x, ptrdiff_t x_stride, const
 //
 // Software prefetch: the arithmetic between two loads is too long for the processor to run ahead by itself, and the
 // hardware prefetcher stops at the end of a panel.
-template <typename S, typename Weights, int R, int P>
-static void microkernel(const S* x, Weights w, float* out, RowStrides strides, int k_groups, bool first_k,
+template <typename S, typename Weights, int R, int P, typename Sum>
+static void microkernel(const S* x, Weights w, Sum* out, RowStrides strides, int k_groups, bool first_k,
                         Prefetch<Weights> next) {
-    Vec sums[R][P];
+    SumVec<Sum> sums[R][P];
     for (int r = 0; r < R; ++r)
-        for (int p = 0; p < P; ++p) sums[r][p] = first_k ? zeros() : load(out + r * strides.out + p * kLanes);
+        for (int p = 0; p < P; ++p) sums[r][p] = first_k ? zero_sums(out) : load(out + r * strides.out + p * kLanes);
     for (int g = 0; g < k_groups;) {
         decltype(w.at(0, 0)) panels[P], ahead[P];
         for (int p = 0; p < P; ++p) {
@@ -112,17 +124,17 @@ static void microkernel(const S* x, Weights w, float* out, RowStrides strides, i
 }
 
 // Dispatch to the microkernel of rows x panels.
-template <typename S, typename Weights, int R, int P>
-INLINE void dispatch_panels(int panels, const S* x, Weights w, float* out, RowStrides strides, int k_groups,
-                            bool first_k, Prefetch<Weights> next) {
+template <typename S, typename Weights, int R, int P, typename Sum>
+INLINE void dispatch_panels(int panels, const S* x, Weights w, Sum* out, RowStrides strides, int k_groups, bool first_k,
+                            Prefetch<Weights> next) {
     if constexpr (P > 1) {
         if (panels < P)
             return dispatch_panels<S, Weights, R, P - 1>(panels, x, w, out, strides, k_groups, first_k, next);
     }
     microkernel<S, Weights, R, P>(x, w, out, strides, k_groups, first_k, next);
 }
-template <typename S, typename Weights, int R = kMaxRowBlock>
-INLINE void dispatch_block(int rows, int panels, const S* x, Weights w, float* out, RowStrides strides, int k_groups,
+template <typename S, typename Weights, int R = kMaxRowBlock, typename Sum>
+INLINE void dispatch_block(int rows, int panels, const S* x, Weights w, Sum* out, RowStrides strides, int k_groups,
                            bool first_k, Prefetch<Weights> next) {
     if constexpr (R > 1) {
         if (rows < R)
@@ -143,18 +155,20 @@ constexpr int kBlockPanels = 8;
 template <typename S>
 constexpr int kDirectRows = sizeof(S) == 2 ? kDirectRowsOfBf16 : kUnlimited;
 
-constexpr int kBlockK = 384;  // inputs per block of K when there are many rows: the weights in use stay in the L1 cache
+// Inputs per block of K when there are many rows: the weights in use stay in the L1 cache.
+template <typename S>
+constexpr int kBlockK = sizeof(S) == 1 ? 768 : 384;
 
 // out[rows][16 * panels] = x * w. `next`: the next weights, prefetched up to the width of the last
 // panel block.
 //
 // Each block of rows prefetches a part of the next weights: the processor drops prefetches beyond its line fill
 // buffers.
-template <typename S, typename Weights>
-static void gemm(const S* x, int rows, Weights w, int panels, int k_groups, float* out, RowStrides strides,
+template <typename S, typename Weights, typename Sum>
+static void gemm(const S* x, int rows, Weights w, int panels, int k_groups, Sum* out, RowStrides strides,
                  Weights next) {
     int row_blocks = ceil_div(rows, kMaxRowBlock), block_rows = ceil_div(rows, row_blocks);
-    int block_k = row_blocks == 1 ? k_groups : kBlockK / kVnni<S>;
+    int block_k = row_blocks == 1 ? k_groups : kBlockK<S> / kVnni<S>;
     for (int done = 0, width; done < panels; done += width) {
         width = panel_block(block_rows, panels - done);
         int prefetch_panels = ceil_div(width, row_blocks);

@@ -8,19 +8,24 @@ namespace specserve {
 
 // A linear map, packed into panels of sixteen outputs, padded with zeros: [panel][K group][16 outputs][kVnni inputs] of
 // S, or [panel][K group][kVnni inputs][16 outputs] of Int8<S>, where there are scales: a weight is its integer times
-// the scale of its output and its group of inputs.
+// the scale of its output and its group of inputs. Where there are corrections, inputs are quantised too, and panels
+// are [panel][K group][16 outputs][4 inputs].
 template <typename S>
 struct Linear {
     const void* panels;
     const S* bias;  // padded to whole panels; or null
     int in_features, out_features;
     const float* scales = nullptr;  // [group][outputs, padded to whole panels]; null for weights of type S
-    int group_size = 0;             // inputs that share a scale: a multiple of kVnni
+    int group_size = 0;             // inputs that share a scale: a multiple of `inputs_of_k_group`
+    // [group][outputs, padded]: kInputOffset times the sum of the integers; null if inputs are not quantised
+    const int32_t* corrections = nullptr;
 
-    int k_groups() const { return ceil_div(in_features, kVnni<S>); }
+    int inputs_of_k_group() const { return corrections ? kVnni<QuantizedInput> : kVnni<S>; }
+    int k_groups() const { return ceil_div(in_features, inputs_of_k_group()); }
+    int num_scale_groups() const { return scales ? ceil_div(in_features, group_size) : 0; }
     int num_panels() const { return ceil_div(out_features, kLanes); }
     // Weights from one panel to the next.
-    ptrdiff_t panel_stride() const { return ptrdiff_t{k_groups()} * kLanes * kVnni<S>; }
+    ptrdiff_t panel_stride() const { return ptrdiff_t{k_groups()} * kLanes * inputs_of_k_group(); }
     const void* panel(int index) const {
         size_t bytes = scales ? sizeof(Int8<S>) : sizeof(S);
         return static_cast<const char*>(panels) + index * panel_stride() * static_cast<ptrdiff_t>(bytes);
@@ -33,6 +38,20 @@ struct Rows {
     S* data;
     ptrdiff_t stride;
     int count;
+};
+
+// Rows in 8 bits: an input is (value - kInputOffset) times the scale of its row and its group.
+struct QuantizedInputs {
+    const QuantizedInput* data;
+    ptrdiff_t stride;     // a multiple of 64, so that there is a whole last K group
+    const float* scales;  // [count][groups]
+};
+
+// What a linear map multiplies. quantized: the same rows, for a map that has corrections.
+template <typename S>
+struct Inputs {
+    Rows<const S> rows;
+    QuantizedInputs quantized = {};
 };
 
 // Panels [begin, end) of a linear map.
@@ -113,10 +132,12 @@ struct KernelTable {
     // Around all other calls of a thread, see runtime/kernel_job.hpp.
     void (*begin_job)();
     void (*end_job)();
-    void (*linear)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);
-    void (*linear_add)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);
-    void (*linear_swiglu)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<S> out);
-    void (*linear_logits)(const Linear<S>&, Rows<const S> x, PanelRange, Rows<float> out);
+    void (*linear)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<S> out);
+    void (*linear_add)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<S> out);
+    void (*linear_swiglu)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<S> out);
+    void (*linear_logits)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<float> out);
+    // One row in 8 bits, symmetric, to the nearest. to: as many as x; scales: [groups].
+    void (*quantize_inputs)(const S* x, int size, int group_size, QuantizedInput* to, float* scales);
     void (*rms_norm)(Rows<const S> x, const S* weight, float eps, int size, Rows<S> out);
     void (*silu_and_multiply)(Rows<const S> gate_up, int size, Rows<S> out);
     void (*add_inplace)(const S* x, S* out, int size);

@@ -19,39 +19,52 @@ INLINE void for_each_block(PanelRange range, int most, Callback block) {
 }
 
 // Calls `epilogue(row, panel, sums)` for each output vector of a block of `width` panels, after every kBlockRows rows.
-// multiply(x, rows, out, strides): all sums of so many rows.
-template <typename S, typename Multiply, typename Epilogue>
-INLINE void for_each_row_block(Rows<const S> x, int width, float* sums, Multiply multiply, Epilogue epilogue) {
-    RowStrides strides{x.stride, ptrdiff_t{width} * kLanes};
-    for (int r = 0; r < x.count; r += kBlockRows) {
-        int rows = x.count - r < kBlockRows ? x.count - r : kBlockRows;
-        multiply(x.data + r * x.stride, rows, sums, strides);
-        for (int i = 0; i < rows; ++i) epilogue(r + i, sums + i * strides.out);
+// multiply(first row, rows, out, stride of out): all sums of so many rows.
+template <typename Multiply, typename Epilogue>
+INLINE void for_each_row_block(int count, int width, float* sums, Multiply multiply, Epilogue epilogue) {
+    ptrdiff_t stride = ptrdiff_t{width} * kLanes;
+    for (int r = 0; r < count; r += kBlockRows) {
+        int rows = count - r < kBlockRows ? count - r : kBlockRows;
+        multiply(r, rows, sums, stride);
+        for (int i = 0; i < rows; ++i) epilogue(r + i, sums + i * stride);
     }
+}
+
+// How many panels a block of a linear map with 8-bit weights has at most.
+template <typename S>
+INLINE int max_block_panels(const Linear<S>& w, int rows) {
+    return w.scales && !w.corrections ? Int8Block<S>::max_panels(w, rows) : kBlockPanels;
 }
 
 // Calls `epilogue(row, panel, sums)` for each output vector.
 template <typename S, typename Epilogue>
-INLINE void for_each_sum(const Linear<S>& w, Rows<const S> x, PanelRange range, Epilogue epilogue) {
+INLINE void for_each_sum(const Linear<S>& w, const Inputs<S>& in, PanelRange range, Epilogue epilogue) {
     alignas(64) float sums[kBlockRows * kBlockPanels * kLanes];
-    int most = w.scales ? Int8Block<S>::max_panels(w, x.count) : kBlockPanels;
-    for_each_block(range, most, [&](int p, int width) {
+    Rows<const S> x = in.rows;
+    for_each_block(range, max_block_panels(w, x.count), [&](int p, int width) {
         const void* next = next_weights(w, range, p + width);
         auto finish = [&](int row, const float* of_row) {
             for (int j = 0; j < width; ++j) epilogue(row, p + j, load(of_row + j * kLanes));
         };
+        if (w.corrections) {
+            QuantizedBlock<S> block(w, in.quantized, p, width, next);
+            auto multiply = [&](int row, int rows, float* out, ptrdiff_t stride) {
+                block.multiply(row, rows, out, stride);
+            };
+            return for_each_row_block(x.count, width, sums, multiply, finish);
+        }
         if (w.scales) {
             Int8Block<S> block(w, p, width, next, x.count, 0);
-            auto multiply = [&](const S* from, int rows, float* out, RowStrides strides) {
-                block.multiply(from, rows, out, strides);
+            auto multiply = [&](int row, int rows, float* out, ptrdiff_t stride) {
+                block.multiply(x.data + row * x.stride, rows, out, {x.stride, stride});
             };
-            return for_each_row_block(x, width, sums, multiply, finish);
+            return for_each_row_block(x.count, width, sums, multiply, finish);
         }
-        auto multiply = [&](const S* from, int rows, float* out, RowStrides strides) {
-            gemm<S>(from, rows, panels_from(w, p), width, w.k_groups(), out, strides,
-                    Panels<S>{static_cast<const S*>(next), w.panel_stride()});
+        auto multiply = [&](int row, int rows, float* out, ptrdiff_t stride) {
+            gemm<S>(x.data + row * x.stride, rows, panels_from(w, p), width, w.k_groups(), out,
+                    RowStrides{x.stride, stride}, Panels<S>{static_cast<const S*>(next), w.panel_stride()});
         };
-        for_each_row_block(x, width, sums, multiply, finish);
+        for_each_row_block(x.count, width, sums, multiply, finish);
     });
 }
 
@@ -68,16 +81,16 @@ INLINE Vec add_bias(const Linear<S>& w, int panel, Vec x) {
 }
 
 template <typename S>
-static void linear(const Linear<S>& w, Rows<const S> x, PanelRange range, Rows<S> out) {
-    for_each_sum(w, x, range, [&](int row, int panel, Vec sums) {
+static void linear(const Linear<S>& w, const Inputs<S>& in, PanelRange range, Rows<S> out) {
+    for_each_sum(w, in, range, [&](int row, int panel, Vec sums) {
         store(out.data + row * out.stride + panel * kLanes, add_bias(w, panel, sums), panel_outputs(w, panel));
     });
 }
 
 // out += linear(x), rounded before the addition.
 template <typename S>
-static void linear_add(const Linear<S>& w, Rows<const S> x, PanelRange range, Rows<S> out) {
-    for_each_sum(w, x, range, [&](int row, int panel, Vec sums) {
+static void linear_add(const Linear<S>& w, const Inputs<S>& in, PanelRange range, Rows<S> out) {
+    for_each_sum(w, in, range, [&](int row, int panel, Vec sums) {
         S* to = out.data + row * out.stride + panel * kLanes;
         int n = panel_outputs(w, panel);
         store(to, add(load(to, n), round_to(add_bias(w, panel, sums), to)), n);
@@ -85,9 +98,9 @@ static void linear_add(const Linear<S>& w, Rows<const S> x, PanelRange range, Ro
 }
 
 template <typename S>
-static void linear_logits(const Linear<S>& w, Rows<const S> x, PanelRange range, Rows<float> out) {
-    for_each_sum(w, x, range, [&](int row, int panel, Vec sums) {
-        store(out.data + row * out.stride + panel * kLanes, round_to(add_bias(w, panel, sums), x.data),
+static void linear_logits(const Linear<S>& w, const Inputs<S>& in, PanelRange range, Rows<float> out) {
+    for_each_sum(w, in, range, [&](int row, int panel, Vec sums) {
+        store(out.data + row * out.stride + panel * kLanes, round_to(add_bias(w, panel, sums), in.rows.data),
               panel_outputs(w, panel));
     });
 }
@@ -99,11 +112,11 @@ INLINE Vec swiglu(Vec gate, Vec up, const S* dtype) {
 
 // The first half of the outputs are gates, the second half ups: out = silu(gate) * up. `range` is of gate panels.
 template <typename S>
-static void linear_swiglu(const Linear<S>& w, Rows<const S> x, PanelRange range, Rows<S> out) {
+static void linear_swiglu(const Linear<S>& w, const Inputs<S>& in, PanelRange range, Rows<S> out) {
     int half = w.num_panels() / 2;
     alignas(64) float sums[kBlockRows * 2 * kBlockPanels * kLanes];
-    int most = w.scales ? Int8Block<S>::max_panels(w, x.count) : kBlockPanels;
-    for_each_block(range, most, [&](int p, int width) {
+    Rows<const S> x = in.rows;
+    for_each_block(range, max_block_panels(w, x.count), [&](int p, int width) {
         const void* next = next_weights(w, range, p + width);
         auto finish = [&](int row, const float* of_row) {
             for (int j = 0; j < width; ++j) {
@@ -113,21 +126,31 @@ static void linear_swiglu(const Linear<S>& w, Rows<const S> x, PanelRange range,
                 store(to, swiglu(gate, up, to));
             }
         };
+        if (w.corrections) {
+            QuantizedBlock<S> gate(w, in.quantized, p, width, w.panel(half + p));
+            QuantizedBlock<S> up(w, in.quantized, half + p, width, next);
+            auto multiply = [&](int row, int rows, float* to, ptrdiff_t stride) {
+                gate.multiply(row, rows, to, stride);
+                up.multiply(row, rows, to + width * kLanes, stride);
+            };
+            return for_each_row_block(x.count, 2 * width, sums, multiply, finish);
+        }
         if (w.scales) {
             Int8Block<S> gate(w, p, width, w.panel(half + p), x.count, 0), up(w, half + p, width, next, x.count, 1);
-            auto multiply = [&](const S* from, int rows, float* to, RowStrides strides) {
-                gate.multiply(from, rows, to, strides);
-                up.multiply(from, rows, to + width * kLanes, strides);
+            auto multiply = [&](int row, int rows, float* to, ptrdiff_t stride) {
+                gate.multiply(x.data + row * x.stride, rows, to, {x.stride, stride});
+                up.multiply(x.data + row * x.stride, rows, to + width * kLanes, {x.stride, stride});
             };
-            return for_each_row_block(x, 2 * width, sums, multiply, finish);
+            return for_each_row_block(x.count, 2 * width, sums, multiply, finish);
         }
         auto gate_up = [&](const void* gate) {
             Panels<S> gates{static_cast<const S*>(gate), w.panel_stride()};
             return GateUpPanels<S>{gates, width, (half - width) * w.panel_stride()};
         };
-        auto multiply = [&](const S* from, int rows, float* to, RowStrides strides) {
-            gemm<S>(from, rows, gate_up(w.panel(p)), 2 * width, w.k_groups(), to, strides, gate_up(next));
+        auto multiply = [&](int row, int rows, float* to, ptrdiff_t stride) {
+            gemm<S>(x.data + row * x.stride, rows, gate_up(w.panel(p)), 2 * width, w.k_groups(), to,
+                    RowStrides{x.stride, stride}, gate_up(next));
         };
-        for_each_row_block(x, 2 * width, sums, multiply, finish);
+        for_each_row_block(x.count, 2 * width, sums, multiply, finish);
     });
 }

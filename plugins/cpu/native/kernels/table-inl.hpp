@@ -30,6 +30,7 @@ static KernelTable<S> kernel_table() {
             linear_add<S>,
             linear_swiglu<S>,
             linear_logits<S>,
+            quantize_inputs<S>,
             rms_norm<S>,
             silu_and_multiply<S>,
             add_inplace<S>,

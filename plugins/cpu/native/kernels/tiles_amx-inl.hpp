@@ -51,6 +51,12 @@ class Tiles {
         __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
     }
 
+    // The same of bytes, sums in int32. A: rows of 64 without sign; B: [16 K groups][16 outputs][4] with one.
+    template <int C, int A, int B>
+    ALWAYS_INLINE void dot_bytes() {
+        __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+    }
+
    private:
     uint64_t rows_;  // a byte each; 0 if none are configured
 };

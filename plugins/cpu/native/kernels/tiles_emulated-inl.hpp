@@ -1,7 +1,7 @@
 // The tile registers of tiles_amx-inl.hpp in software, for tests on processors without AMX.
 //
-// Follows Intel's pseudocode of TDPBF16PS: even and odd inputs have separate sums over the tile, with fused
-// multiply-adds and denormals as zeros, and then both are added. Traps where the processor would raise #UD.
+// Follows Intel's pseudocode of TDPBUSD, and of TDPBF16PS: even and odd inputs have separate sums over the tile, with
+// fused multiply-adds and denormals as zeros, and then both are added. Traps where the processor would raise #UD.
 
 class Tiles {
    public:
@@ -59,6 +59,20 @@ class Tiles {
                 float after = flush_denormal(flush_denormal(before) + flush_denormal(sums[0] + sums[1]));
                 __builtin_memcpy(&data_[C][m][n], &after, 4);
             }
+    }
+
+    template <int C, int A, int B>
+    void dot_bytes() {
+        static_assert(C != A && A != B && B != C);
+        require(rows_[C] && rows_[C] == rows_[A] && rows_[B] == 16);
+        for (int m = 0; m < rows_[C]; ++m)
+            for (int n = 0; n < 16; ++n)
+                for (int k = 0; k < 16; ++k)
+                    for (int shift = 0; shift < 32; shift += 8) {
+                        int input = static_cast<uint8_t>(data_[A][m][k] >> shift);
+                        int weight = static_cast<int8_t>(data_[B][k][n] >> shift);
+                        data_[C][m][n] += static_cast<uint32_t>(input * weight);
+                    }
     }
 
    private:

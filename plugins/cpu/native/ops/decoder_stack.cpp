@@ -9,7 +9,7 @@ namespace specserve {
 
 namespace {
 constexpr int kRedundantRows = 8;  // up to so many rows each thread normalizes all: cheaper than one more barrier
-constexpr int kMaxPhases = 10;     // of a layer
+constexpr int kMaxPhases = 12;     // of a layer
 constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
 }  // namespace
 
@@ -22,6 +22,11 @@ DecoderStack<S>::DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, s
       thread_normed_(static_cast<size_t>(pool_->size())) {
     for (std::vector<S>& normed : thread_normed_)
         normed.resize(static_cast<size_t>(kRedundantRows * 2 * shape.hidden_size));
+    for (const DecoderLayer<S>& layer : layers_)
+        for (const Linear<S>* w : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) quantizer_.add(*w);
+    quantizer_.add(lm_head_);
+    thread_quantizers_.assign(thread_normed_.size(), quantizer_);
+    for (InputQuantizer<S>& quantizer : thread_quantizers_) quantizer.reserve(kRedundantRows);
 }
 
 template <typename S>
@@ -36,6 +41,7 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
     grow(activated_, shape_.intermediate_size);
     grow(branch_, shape_.hidden_size);
     grow(gate_up_, 2 * shape_.intermediate_size);
+    quantizer_.reserve(num_rows);
     adapters_.assign(rows, nullptr);
     for (const AdapterSegment<S>& segment : segments)
         std::fill(adapters_.begin() + segment.begin, adapters_.begin() + segment.end, segment.adapter);
@@ -44,7 +50,7 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
 template <typename S>
 void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
                               const Segments& segments, const S* side, const std::vector<LayerTap<S>>& taps) {
-    Inputs in{x, side, positions, slots, &plan, plan.num_rows(), nullptr, &taps};
+    Batch in{x, side, positions, slots, &plan, plan.num_rows(), nullptr, &taps};
     prepare(in.rows, segments);
     attention_.prepare(plan, pool_->size());
     copy_taps(in, 0, {0, in.rows, 0, shape_.hidden_size});
@@ -57,7 +63,7 @@ void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slo
 
 // Part of the input of `layer`, copied by the task that completed it.
 template <typename S>
-void DecoderStack<S>::copy_taps(const Inputs& in, int layer, const Part& part) const {
+void DecoderStack<S>::copy_taps(const Batch& in, int layer, const Part& part) const {
     if (!in.taps) return;
     ptrdiff_t width = shape_.hidden_size;
     for (const LayerTap<S>& tap : *in.taps)
@@ -82,24 +88,52 @@ void DecoderStack<S>::normalize(const NormedInput& in, int begin, int count, S* 
     part(in.x, in.weight, in.side_weight ? out + hidden : out);
 }
 
-// Returns a function that gives the tasks of the next phase the normalized rows. Few rows each thread normalizes for
-// itself, at its first task: a late thread without a task must not read x, which others may write in a later phase.
+// Returns a function that gives the tasks of the next phase their inputs, which `prepare(begin, count)` prepares. Few
+// rows each thread prepares for itself, at its first task: a late thread without a task must not read x, which others
+// may write in a later phase.
 template <typename S>
-auto DecoderStack<S>::lazy_rms_norm(Team& team, NormedInput in, int rows) {
-    ptrdiff_t width = in.width(shape_.hidden_size);
-    auto norm = [=, this](int begin, int count, S* out) { normalize(in, begin, count, out); };
+template <typename Prepare>
+auto DecoderStack<S>::prepare_lazily(Team& team, int rows, Inputs<S> inputs, Prepare prepare) const {
     bool is_done = rows > kRedundantRows;
-    S* out = is_done ? normed_.data() : thread_normed_[static_cast<size_t>(team.thread_index())].data();
     if (is_done)
         team.parallel_for(ceil_div(rows, kRowsPerNormTask), [&](int task) {
             int begin = task * kRowsPerNormTask;
-            norm(begin, std::min(kRowsPerNormTask, rows - begin), out + begin * width);
+            prepare(begin, std::min(kRowsPerNormTask, rows - begin));
         });
-    return [=]() mutable -> Rows<const S> {
-        if (!is_done) norm(0, rows, out);
+    return [=]() mutable -> const Inputs<S>& {
+        if (!is_done) prepare(0, rows);
         is_done = true;
-        return {out, width, rows};
+        return inputs;
     };
+}
+
+// Shared by the threads, or this thread's own where each prepares all rows.
+template <typename S>
+InputQuantizer<S>& DecoderStack<S>::quantizer_of(const Team& team, int rows) {
+    return rows > kRedundantRows ? quantizer_ : thread_quantizers_[static_cast<size_t>(team.thread_index())];
+}
+
+// The normalized rows, as `w` multiplies them.
+template <typename S>
+auto DecoderStack<S>::lazy_rms_norm(Team& team, NormedInput in, int rows, const Linear<S>& w) {
+    ptrdiff_t width = in.width(shape_.hidden_size);
+    size_t thread = static_cast<size_t>(team.thread_index());
+    S* out = rows > kRedundantRows ? normed_.data() : thread_normed_[thread].data();
+    InputQuantizer<S>* quantizer = &quantizer_of(team, rows);
+    Rows<const S> normed{out, width, rows};
+    return prepare_lazily(team, rows, quantizer->inputs(w, normed), [=, this, &w](int begin, int count) {
+        normalize(in, begin, count, out + begin * width);
+        quantizer->quantize(table_, w, normed, begin, count);
+    });
+}
+
+// The rows as `w` multiplies them.
+template <typename S>
+auto DecoderStack<S>::lazy_quantized(Team& team, Rows<const S> x, const Linear<S>& w) {
+    InputQuantizer<S>* quantizer = &quantizer_of(team, x.count);
+    int rows = w.corrections ? x.count : 0;
+    return prepare_lazily(team, rows, quantizer->inputs(w, x),
+                          [=, this, &w](int begin, int count) { quantizer->quantize(table_, w, x, begin, count); });
 }
 
 // One KV head of a row: the key and the first `num_queries` queries of its group.
@@ -141,13 +175,13 @@ PanelRange DecoderStack<S>::panel_range(const Team& team, int begin, int end, in
 
 // qkv_ of all rows; their keys and values go into the cache. Where no row attends, queries are not computed.
 template <typename S>
-void DecoderStack<S>::project_and_store_kv(Team& team, int index, const Inputs& in) {
+void DecoderStack<S>::project_and_store_kv(Team& team, int index, const Batch& in) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     bool attends = !in.last || in.last->count;
     int first = attends ? 0 : static_cast<int>(shape_.q_size() / kLanes);
     int rows = in.rows, panels = layer.qkv.num_panels() - first, o_panels = layer.o.num_panels();
     ptrdiff_t qkv_size = shape_.qkv_size();
-    auto attention_in = lazy_rms_norm(team, attention_input(layer, in.x, in.side), rows);
+    auto attention_in = lazy_rms_norm(team, attention_input(layer, in.x, in.side), rows, layer.qkv);
     team.parallel_for_ranges(panels, [&](int begin, int end) {
         PanelRange range = panel_range(team, begin, end, panels, layer.o, o_panels);
         table_.linear(layer.qkv, attention_in(), {range.begin + first, range.end + first, range.next},
@@ -167,7 +201,7 @@ void DecoderStack<S>::project_and_store_kv(Team& team, int index, const Inputs& 
 
 // The rows of in.last become the first rows of x and qkv_. They ascend, so that no row is overwritten before its copy.
 template <typename S>
-void DecoderStack<S>::keep_rows(Team& team, const Inputs& in) {
+void DecoderStack<S>::keep_rows(Team& team, const Batch& in) {
     ptrdiff_t hidden = shape_.hidden_size, qkv_size = shape_.qkv_size();
     team.parallel_for(2, [&](int task) {
         S* data = task ? in.x : qkv_.data();
@@ -178,7 +212,7 @@ void DecoderStack<S>::keep_rows(Team& team, const Inputs& in) {
 }
 
 template <typename S>
-void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
+void DecoderStack<S>::run_fused_layer(Team& team, int index, const Batch& in) {
     project_and_store_kv(team, index, in);
     if (in.last) keep_rows(team, in);
     int rows = in.last ? in.last->count : in.rows;
@@ -193,20 +227,20 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
     int down_panels = layer.down.num_panels();
 
     attention_.run(team, plan, qkv_.data(), qkv_size, layer.cache, layer.window, attention_out_.data());
-    Rows<const S> attention_out{attention_out_.data(), q_size, rows};
+    auto attention_out = lazy_quantized(team, {attention_out_.data(), q_size, rows}, layer.o);
     team.parallel_for_ranges(o_panels, [&](int begin, int end) {
-        table_.linear_add(layer.o, attention_out, panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),
+        table_.linear_add(layer.o, attention_out(), panel_range(team, begin, end, o_panels, layer.gate_up, gate_panels),
                           {in.x, hidden, rows});
     });
-    auto mlp_in = lazy_rms_norm(team, {in.x, layer.post_norm, nullptr, nullptr}, rows);
+    auto mlp_in = lazy_rms_norm(team, {in.x, layer.post_norm, nullptr, nullptr}, rows, layer.gate_up);
     team.parallel_for_ranges(gate_panels, [&](int begin, int end) {
         table_.linear_swiglu(layer.gate_up, mlp_in(),
                              panel_range(team, begin, end, gate_panels, layer.down, down_panels),
                              {activated_.data(), inter, rows});
     });
-    Rows<const S> activated{activated_.data(), inter, rows};
+    auto activated = lazy_quantized(team, {activated_.data(), inter, rows}, layer.down);
     team.parallel_for_ranges(down_panels, [&](int begin, int end) {
-        table_.linear_add(layer.down, activated, panel_range(team, begin, end, down_panels, next, next.num_panels()),
+        table_.linear_add(layer.down, activated(), panel_range(team, begin, end, down_panels, next, next.num_panels()),
                           {in.x, hidden, rows});
         copy_taps(in, index + 1, {0, rows, ptrdiff_t{begin} * kLanes, std::min(ptrdiff_t{end} * kLanes, hidden)});
     });
@@ -215,8 +249,8 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Inputs& in) {
 template <typename S>
 void DecoderStack<S>::forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
                                    int rows, const S* side, const RowSubset& last) {
-    Inputs in{x, side, positions, slots, &plan, rows};
-    Inputs in_last{x, side, positions, slots, &plan, rows, &last};
+    Batch in{x, side, positions, slots, &plan, rows};
+    Batch in_last{x, side, positions, slots, &plan, rows, &last};
     prepare(rows, {});
     int num_layers = static_cast<int>(layers_.size());
     if (num_layers > 1) {
@@ -236,10 +270,13 @@ void DecoderStack<S>::logits(const S* x, const int64_t* rows, int count, float* 
     for (int i = 0; i < count; ++i)
         normalize({x, final_norm_, nullptr, nullptr}, static_cast<int>(rows ? rows[i] : i), 1,
                   normed_.data() + static_cast<size_t>(i) * width);
+    Rows<const S> normed{normed_.data(), shape_.hidden_size, count};
+    quantizer_.reserve(count);
+    quantizer_.quantize(table_, lm_head_, normed, 0, count);
+    Inputs<S> inputs = quantizer_.inputs(lm_head_, normed);
     run_kernels(*pool_, table_, 1, [&](Team& team) {
         team.parallel_for_ranges(lm_head_.num_panels(), [&](int begin, int end) {
-            table_.linear_logits(lm_head_, {normed_.data(), shape_.hidden_size, count}, {begin, end},
-                                 {out, lm_head_.out_features, count});
+            table_.linear_logits(lm_head_, inputs, {begin, end}, {out, lm_head_.out_features, count});
         });
     });
 }

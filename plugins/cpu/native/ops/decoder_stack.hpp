@@ -12,6 +12,7 @@
 #include "ops/attention.hpp"
 #include "ops/attention_plan.hpp"
 #include "ops/lowrank.hpp"
+#include "runtime/input_quantizer.hpp"
 #include "runtime/thread_pool.hpp"
 
 namespace specserve {
@@ -87,7 +88,7 @@ class DecoderStack {
 
    private:
     using Team = ThreadPool::Team;
-    struct Inputs {
+    struct Batch {
         S* x;
         const S* side;
         const int64_t* positions;
@@ -103,11 +104,11 @@ class DecoderStack {
         int first_row, num_rows;
         ptrdiff_t begin, end;
     };
-    void copy_taps(const Inputs& in, int layer, const Part& part) const;
-    void run_fused_layer(Team& team, int layer, const Inputs& in);
-    void project_and_store_kv(Team& team, int layer, const Inputs& in);
-    void keep_rows(Team& team, const Inputs& in);
-    void run_unfused_layer(Team& team, int layer, const Inputs& in);
+    void copy_taps(const Batch& in, int layer, const Part& part) const;
+    void run_fused_layer(Team& team, int layer, const Batch& in);
+    void project_and_store_kv(Team& team, int layer, const Batch& in);
+    void keep_rows(Team& team, const Batch& in);
+    void run_unfused_layer(Team& team, int layer, const Batch& in);
     static PanelRange panel_range(const Team& team, int begin, int end, int num_panels, const Linear<S>& next,
                                   int next_panels);
     // The normalized input of a linear map: rows of `width` numbers.
@@ -121,14 +122,18 @@ class DecoderStack {
         return {x, layer.input_norm, side, layer.side_norm};
     }
     void normalize(const NormedInput& in, int begin, int count, S* out) const;
-    auto lazy_rms_norm(Team& team, NormedInput in, int rows);
+    template <typename Prepare>
+    auto prepare_lazily(Team& team, int rows, Inputs<S> inputs, Prepare prepare) const;
+    InputQuantizer<S>& quantizer_of(const Team& team, int rows);
+    auto lazy_rms_norm(Team& team, NormedInput in, int rows, const Linear<S>& w);
+    auto lazy_quantized(Team& team, Rows<const S> x, const Linear<S>& w);
     void apply_qk_norm_and_rope(const DecoderLayer<S>& layer, int64_t position, int kv_head, int num_queries,
                                 S* qkv) const;
     void store_kv(const DecoderLayer<S>& layer, int64_t slot, int kv_head, const S* qkv) const;
 
     // Unfused:
-    void project_qkv(Team& team, int layer, bool is_first, const Inputs& in, S* qkv);
-    void finish_layer(Team& team, int layer, const Inputs& in, const S* attention_out, const DecoderLayer<S>* next);
+    void project_qkv(Team& team, int layer, bool is_first, const Batch& in, S* qkv);
+    void finish_layer(Team& team, int layer, const Batch& in, const S* attention_out, const DecoderLayer<S>* next);
     template <typename Task>
     void for_each_adapter_run(Team& team, int layer, int rows, Task task);
     void add_adapter(const AdapterLayer<S>* adapter, LowRank<S> AdapterLayer<S>::* projection, Rows<const S> x, S* out,
@@ -146,6 +151,8 @@ class DecoderStack {
     std::vector<S> branch_, gate_up_;            // of unfused layers; branch_: what is added to the residual stream
     std::vector<std::vector<S>> thread_normed_;  // by thread: the normalized rows of a small batch
     std::vector<const Adapter<S>*> adapters_;    // by row; null for none
+    InputQuantizer<S> quantizer_;
+    std::vector<InputQuantizer<S>> thread_quantizers_;  // by thread: of a small batch
 };
 
 }  // namespace specserve

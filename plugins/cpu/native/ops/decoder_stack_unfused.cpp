@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ops/decoder_stack.hpp"
+#include "ops/linear.hpp"
 #include "runtime/kernel_job.hpp"
 
 namespace specserve {
@@ -32,18 +33,21 @@ void DecoderStack<S>::add_adapter(const AdapterLayer<S>* adapter, LowRank<S> Ada
 // qkv of in.x, with RoPE applied. The previous layer has normalized x unless this one is the first of the call. Stores
 // keys and values in the cache if in.slots is not null.
 template <typename S>
-void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Inputs& in, S* qkv) {
+void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Batch& in, S* qkv) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     NormedInput input = attention_input(layer, in.x, in.side);
     ptrdiff_t hidden = input.width(shape_.hidden_size), width = shape_.qkv_size();
     int rows = in.rows;
     S* normed = normed_.data();
+    Rows<const S> normed_rows{normed, hidden, rows};
     if (is_first)
         for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>*) {
             normalize(input, begin, count, normed + begin * hidden);
+            quantizer_.quantize(table_, layer.qkv, normed_rows, begin, count);
         });
+    Inputs<S> inputs = quantizer_.inputs(layer.qkv, normed_rows);
     team.parallel_for_ranges(layer.qkv.num_panels(), [&](int begin, int end) {
-        table_.linear(layer.qkv, {normed, hidden, rows}, {begin, end}, {qkv, width, rows});
+        table_.linear(layer.qkv, inputs, {begin, end}, {qkv, width, rows});
     });
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
         add_adapter(adapter, &AdapterLayer<S>::qkv, {normed + begin * hidden, hidden, count}, qkv + begin * width,
@@ -59,7 +63,7 @@ void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const In
 
 // From attention's output to the layer's output in in.x; normalizes that for the next layer if there is one.
 template <typename S>
-void DecoderStack<S>::finish_layer(Team& team, int index, const Inputs& in, const S* attention_out,
+void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const S* attention_out,
                                    const DecoderLayer<S>* next) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     NormedInput mlp_in{in.x, layer.post_norm, nullptr, nullptr};
@@ -67,17 +71,18 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Inputs& in, cons
     int rows = in.rows;
     ptrdiff_t hidden = shape_.hidden_size, inter = shape_.intermediate_size, q_size = shape_.q_size();
     S *normed = normed_.data(), *branch = branch_.data(), *gate_up = gate_up_.data(), *activated = activated_.data();
-    team.parallel_for_ranges(layer.o.num_panels(), [&](int begin, int end) {
-        table_.linear(layer.o, {attention_out, q_size, rows}, {begin, end}, {branch, hidden, rows});
-    });
+    Rows<const S> normed_rows{normed, hidden, rows}, activated_rows{activated, inter, rows};
+    multiply(team, table_, layer.o, quantizer_, {attention_out, q_size, rows}, {branch, hidden, rows});
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
         add_adapter(adapter, &AdapterLayer<S>::o, {attention_out + begin * q_size, q_size, count},
                     branch + begin * hidden, shape_.hidden_size);
         table_.add_inplace(branch + begin * hidden, x + begin * hidden, count * shape_.hidden_size);
         normalize(mlp_in, begin, count, normed + begin * hidden);
+        quantizer_.quantize(table_, layer.gate_up, normed_rows, begin, count);
     });
+    Inputs<S> gate_up_in = quantizer_.inputs(layer.gate_up, normed_rows);
     team.parallel_for_ranges(layer.gate_up.num_panels(), [&](int begin, int end) {
-        table_.linear(layer.gate_up, {normed, hidden, rows}, {begin, end}, {gate_up, 2 * inter, rows});
+        table_.linear(layer.gate_up, gate_up_in, {begin, end}, {gate_up, 2 * inter, rows});
     });
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
         S* rows_gate_up = gate_up + begin * 2 * inter;
@@ -85,9 +90,11 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Inputs& in, cons
                     2 * shape_.intermediate_size);
         table_.silu_and_multiply({rows_gate_up, 2 * inter, count}, shape_.intermediate_size,
                                  {activated + begin * inter, inter, count});
+        quantizer_.quantize(table_, layer.down, activated_rows, begin, count);
     });
+    Inputs<S> down_in = quantizer_.inputs(layer.down, activated_rows);
     team.parallel_for_ranges(layer.down.num_panels(), [&](int begin, int end) {
-        table_.linear(layer.down, {activated, inter, rows}, {begin, end}, {branch, hidden, rows});
+        table_.linear(layer.down, down_in, {begin, end}, {branch, hidden, rows});
     });
     for_each_adapter_run(team, index, rows, [&](int begin, int count, const AdapterLayer<S>* adapter) {
         add_adapter(adapter, &AdapterLayer<S>::down, {activated + begin * inter, inter, count}, branch + begin * hidden,
@@ -96,12 +103,14 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Inputs& in, cons
         copy_taps(in, index + 1, {begin, count, 0, shape_.hidden_size});
         if (!next) return;
         NormedInput input = attention_input(*next, x, in.side);
-        normalize(input, begin, count, normed + begin * input.width(shape_.hidden_size));
+        ptrdiff_t width = input.width(shape_.hidden_size);
+        normalize(input, begin, count, normed + begin * width);
+        quantizer_.quantize(table_, next->qkv, {normed, width, rows}, begin, count);
     });
 }
 
 template <typename S>
-void DecoderStack<S>::run_unfused_layer(Team& team, int index, const Inputs& in) {
+void DecoderStack<S>::run_unfused_layer(Team& team, int index, const Batch& in) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
     size_t following = static_cast<size_t>(index) + 1;
     project_qkv(team, index, index == 0, in, qkv_.data());
@@ -113,15 +122,15 @@ template <typename S>
 void DecoderStack<S>::pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
                                     const S* side, S* qkv) {
     prepare(rows, segments);
-    Inputs in{const_cast<S*>(x), side, positions, nullptr, nullptr, rows};  // it is only read
+    Batch in{const_cast<S*>(x), side, positions, nullptr, nullptr, rows};  // it is only read
     run_kernels(*pool_, table_, 3, [&](Team& team) { project_qkv(team, layer, true, in, qkv); });
 }
 
 template <typename S>
 void DecoderStack<S>::post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments) {
     prepare(rows, segments);
-    Inputs in{x, nullptr, nullptr, nullptr, nullptr, rows};
-    run_kernels(*pool_, table_, 6, [&](Team& team) { finish_layer(team, layer, in, attention_out, nullptr); });
+    Batch in{x, nullptr, nullptr, nullptr, nullptr, rows};
+    run_kernels(*pool_, table_, 7, [&](Team& team) { finish_layer(team, layer, in, attention_out, nullptr); });
 }
 
 template class DecoderStack<Bf16>;

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "ops/linear.hpp"
 #include "runtime/kernel_job.hpp"
 
 namespace specserve {
@@ -16,10 +17,9 @@ void DraftHead<S>::normalize(const S* x, const S* weight, float eps, int size, i
 
 template <typename S>
 void DraftHead<S>::linear(const Linear<S>& w, const S* x, int count, S* out) {
-    run_kernels(*pool_, table_, 1, [&](ThreadPool::Team& team) {
-        team.parallel_for_ranges(w.num_panels(), [&](int begin, int end) {
-            table_.linear(w, {x, w.in_features, count}, {begin, end}, {out, w.out_features, count});
-        });
+    quantizer_.reserve(count);
+    run_kernels(*pool_, table_, 2, [&](ThreadPool::Team& team) {
+        multiply(team, table_, w, quantizer_, {x, w.in_features, count}, {out, w.out_features, count});
     });
 }
 

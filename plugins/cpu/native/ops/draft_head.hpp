@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_table.hpp"
 #include "ops/decoder_stack.hpp"
+#include "runtime/input_quantizer.hpp"
 #include "runtime/thread_pool.hpp"
 
 namespace specserve {
@@ -45,7 +46,10 @@ class DraftHead {
     };
 
     DraftHead(const KernelTable<S>& table, std::shared_ptr<ThreadPool> pool, DraftHeadWeights<S> weights)
-        : table_(table), pool_(std::move(pool)), weights_(weights) {}
+        : table_(table), pool_(std::move(pool)), weights_(weights) {
+        for (const std::optional<Linear<S>>* w : {&weights_.target_fc, &weights_.fc})
+            if (*w) quantizer_.add(**w);
+    }
 
     // Logits of the scored rows, valid until the next call: [scored][D]. own: [scored][hidden_size], or null.
     const float* run(DecoderStack<S>& stack, int num_logits, const Rows& rows, S* own);
@@ -65,6 +69,7 @@ class DraftHead {
     DraftHeadWeights<S> weights_;
     std::vector<S> x_, side_, states_, joined_;
     std::vector<float> logits_;
+    InputQuantizer<S> quantizer_;
 };
 
 }  // namespace specserve

@@ -45,9 +45,9 @@ void add_low_rank(const KernelTable<S>& table, const LowRank<S>& parts, Rows<con
         ptrdiff_t rank = part.down.out_features;
         for (int r = 0; r < x.count; r += kLowRankRows) {
             int rows = x.count - r < kLowRankRows ? x.count - r : kLowRankRows;
-            table.linear(part.down, {x.data + r * x.stride, x.stride, rows}, {0, part.down.num_panels()},
+            table.linear(part.down, {{x.data + r * x.stride, x.stride, rows}}, {0, part.down.num_panels()},
                          {reduced, rank, rows});
-            table.linear_add(part.up, {reduced, rank, rows}, {0, part.up.num_panels()},
+            table.linear_add(part.up, {{reduced, rank, rows}}, {0, part.up.num_panels()},
                              {out.data + r * out.stride + part.first_output, out.stride, rows});
         }
     }

@@ -14,14 +14,15 @@ namespace {
 
 #if defined(__linux__) && defined(__x86_64__)
 // Bits of CPUID leaf 7 (EDX), CPUID leaf 1 (ECX) and XCR0: Intel SDM, volume 1, chapter 18.
-constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kOsxsave = 1u << 27;
+constexpr uint32_t kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25, kOsxsave = 1u << 27;
 constexpr uint32_t kTileConfig = 1u << 17, kTileData = 1u << 18;
 constexpr long kRequestPermission = 0x1023, kTileDataComponent = 18;  // asm/prctl.h: ARCH_REQ_XCOMP_PERM
 
 bool request_amx_permission() {
     uint32_t a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & kOsxsave)) return false;
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (kAmxBf16 | kAmxTile)) != (kAmxBf16 | kAmxTile)) return false;
+    constexpr uint32_t kAmx = kAmxBf16 | kAmxTile | kAmxInt8;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & kAmx) != kAmx) return false;
     uint32_t low, high;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     if ((low & (kTileConfig | kTileData)) != (kTileConfig | kTileData)) return false;
@@ -37,7 +38,7 @@ bool supports([[maybe_unused]] Feature feature) {
 #if defined(__x86_64__) || defined(_M_X64)
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    bool avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+    bool avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
     static const bool tiles = request_amx_permission();
     switch (feature) {
         case Feature::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

@@ -18,12 +18,16 @@ struct QuantizedRows {
     int groups(int in_features) const { return ceil_div(in_features, group_size); }
 };
 
+// What 8-bit weights are multiplied by: rows of the model's dtype, or rows that are quantised first.
+enum class InputKind { kModelDtype, kQuantized };
+
 template <typename S>
 class PackedWeights {
    public:
     // weight: [out_features][in_features], bias: [out_features] or null
     PackedWeights(ThreadPool& pool, const S* weight, const S* bias, int out_features, int in_features);
-    PackedWeights(ThreadPool& pool, const QuantizedRows& weight, const S* bias, int out_features, int in_features);
+    PackedWeights(ThreadPool& pool, const QuantizedRows& weight, InputKind inputs, const S* bias, int out_features,
+                  int in_features);
 
     const Linear<S>& linear() const { return linear_; }
 
@@ -31,9 +35,11 @@ class PackedWeights {
     template <typename W, typename Offset>
     void pack_panels(ThreadPool& pool, const W* weight, Offset offset);
     void pack_bias(const S* bias);
+    void pack_scales(const QuantizedRows& weight);
+    void sum_integers(const QuantizedRows& weight);
 
     Linear<S> linear_;
-    HugePageBuffer panels_, bias_, scales_;
+    HugePageBuffer panels_, bias_, scales_, corrections_;
 };
 
 }  // namespace specserve

@@ -1,12 +1,38 @@
 // Linear maps: a row of a batch has the bits of the row alone, and its sums are near those in float64.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "runtime/input_quantizer.hpp"
 #include "runtime/kernel_job.hpp"
 #include "stress/random_linear.hpp"
 #include "stress/stress.hpp"
 
 namespace specserve {
+
+namespace {
+
+float to_float(double x) { return static_cast<float>(x); }
+
+// A row of inputs as the map multiplies it: in 8 bits where it quantises them.
+template <typename S>
+std::vector<double> multiplied(const Linear<S>& w, const S* x) {
+    std::vector<double> row(static_cast<size_t>(w.in_features));
+    for (size_t i = 0; i < row.size(); ++i) row[i] = to_double(x[i]);
+    if (!w.corrections) return row;
+    size_t group_size = static_cast<size_t>(w.group_size);
+    for (size_t begin = 0; begin < row.size(); begin += group_size) {
+        size_t end = std::min(row.size(), begin + group_size);
+        double most = 0;
+        for (size_t i = begin; i < end; ++i) most = std::max(most, std::fabs(row[i]));
+        float inverse = 127.0f / to_float(most);
+        for (size_t i = begin; i < end; ++i)
+            row[i] = most ? static_cast<double>(std::rint(to_float(row[i]) * inverse) * (to_float(most) / 127.0f)) : 0;
+    }
+    return row;
+}
+
+}  // namespace
 
 template <typename S>
 void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
@@ -26,23 +52,30 @@ void check_linear(const Kernels& kernels, ThreadPool& pool, Random& random) {
     std::vector<S> out(static_cast<size_t>(rows * out_features)), alone(static_cast<size_t>(out_features));
     int tasks = between(random, 1, w.num_panels());
     const KernelTable<S>& table = kernel_table<S>(kernels);
+    InputQuantizer<S> quantizer, of_row;
+    for (InputQuantizer<S>* each : {&quantizer, &of_row}) each->add(w);
+    quantizer.reserve(rows);
+    of_row.reserve(1);
+    Rows<const S> all_rows{x.data(), stride, rows}, one_row{x.data() + row * stride, stride, 1};
+    quantizer.quantize(table, w, all_rows, 0, rows);
+    of_row.quantize(table, w, one_row, 0, 1);
     run_kernels(pool, table, 1, [&](ThreadPool::Team& team) {
         team.parallel_for(tasks, [&](int t) {
             PanelRange range{w.num_panels() * t / tasks, w.num_panels() * (t + 1) / tasks};
-            table.linear(w, {x.data(), stride, rows}, range, {out.data(), out_features, rows});
+            table.linear(w, quantizer.inputs(w, all_rows), range, {out.data(), out_features, rows});
         });
     });
     {
         KernelJob<S> job(table);
-        table.linear(w, {x.data() + row * stride, stride, 1}, {0, w.num_panels()}, {alone.data(), out_features, 1});
+        table.linear(w, of_row.inputs(w, one_row), {0, w.num_panels()}, {alone.data(), out_features, 1});
     }
+    std::vector<double> inputs = multiplied(w, one_row.data);
     require(same_bits(alone.data(), out.data() + row * out_features, alone.size()),
             std::string(kernels.name) + ": a row depends on the other rows");
     for (int o = 0; o < out_features; ++o) {
         double exact = w.bias ? to_double(bias[static_cast<size_t>(o)]) : 0, size = std::fabs(exact);
         for (int i = 0; i < in_features; ++i) {
-            double part = to_double(x[static_cast<size_t>(row * stride + i)]) *
-                          map.weight[static_cast<size_t>(o * in_features + i)];
+            double part = inputs[static_cast<size_t>(i)] * map.weight[static_cast<size_t>(o * in_features + i)];
             exact += part;
             size += std::fabs(part);
         }

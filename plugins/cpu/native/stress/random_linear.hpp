@@ -17,7 +17,7 @@ struct RandomLinear {
     std::vector<double> weight;  // [out_features][in_features], as the map has it
 };
 
-// 8-bit weights in half of the cases, with one scale per output in half of these.
+// 8-bit weights in half of the cases, with one scale per output in half of these; inputs of 8 bits for half of both.
 template <typename S>
 RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features, int in_features, const S* bias) {
     size_t count = static_cast<size_t>(out_features * in_features);
@@ -27,7 +27,9 @@ RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features
         for (size_t i = 0; i < count; ++i) weight[i] = to_double(numbers[i]);
         return {{pool, numbers.data(), bias, out_features, in_features}, std::move(weight)};
     }
-    int group_size = between(random, 0, 1) ? in_features : between(random, 1, 40) * kVnni<S>;
+    InputKind inputs = between(random, 0, 1) ? InputKind::kQuantized : InputKind::kModelDtype;
+    int multiple = inputs == InputKind::kQuantized ? kVnni<QuantizedInput> : kVnni<S>;
+    int group_size = between(random, 0, 1) ? in_features : between(random, 1, 40) * multiple;
     int groups = ceil_div(in_features, group_size);
     std::vector<int8_t> integers(count);
     std::vector<float> scales(static_cast<size_t>(out_features * groups));
@@ -41,7 +43,7 @@ RandomLinear<S> random_linear(ThreadPool& pool, Random& random, int out_features
             require(std::fabs(weight[i] - to_double(numbers[i])) <= 0.5001 * scale, "a weight is not the nearest");
         }
     QuantizedRows rows{integers.data(), scales.data(), group_size};
-    return {{pool, rows, bias, out_features, in_features}, std::move(weight)};
+    return {{pool, rows, inputs, bias, out_features, in_features}, std::move(weight)};
 }
 
 }  // namespace specserve

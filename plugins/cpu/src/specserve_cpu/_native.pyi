@@ -57,9 +57,11 @@ class DtypeModule:
         def __init__(self, machine: Machine, weight: Tensor, bias: Tensor | None) -> None: ...
         @overload
         def __init__(
-            self, machine: Machine, integers: Tensor, scales: Tensor, group_size: int, bias: Tensor | None
+            self, machine: Machine, integers: Tensor, scales: Tensor, group_size: int, inputs: str, bias: Tensor | None
         ) -> None:
-            """Weights of 8 bits: integers [out, in] int8 times scales [out, groups of `group_size` inputs] float32."""
+            """Weights of 8 bits: integers [out, in] int8 times scales [out, groups of `group_size` inputs] float32.
+            inputs: auto, or int8 to quantise them, too, with a scale for each row and group; groups are then multiples
+            of 4 inputs, unless there is one, and have at most 131,072."""
 
         def forward(self, x: Tensor, out: Tensor) -> None:
             """x: [T, in] -> out: [T, out]."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
-    from specserve_cpu.options import Weights
+    from specserve_cpu.options import Activations, Weights
 
 
 class CpuKernels:
@@ -40,10 +40,14 @@ class CpuKernels:
 
     row_tile: int | None = None
 
-    def __init__(self, machine: _native.Machine, dtype: str, weights: Weights = AUTO) -> None:
+    def __init__(
+        self, machine: _native.Machine, dtype: str, weights: Weights = AUTO, activations: Activations = AUTO
+    ) -> None:
         self.machine = machine
-        self.name = f"cpu-{machine.instruction_set}" + (f"-{weights}" if weights != AUTO else "")
-        self.weights = weights
+        kept = f"-{weights}" if weights != AUTO else ""
+        multiplied = "-a8" if activations != AUTO else ""
+        self.name = f"cpu-{machine.instruction_set}{kept}{multiplied}"
+        self.weights, self.activations = weights, activations
         self.sampler = CpuSampler(machine)
         self.native = native_module(getattr(torch, dtype))
 
@@ -62,13 +66,13 @@ class CpuKernels:
                 f"{' x '.join(map(str, weight.shape))} with infinities or not-a-number. Set cpu.weights=auto, or use "
                 "another checkpoint."
             ) from None
-        return PackedLinear(self.machine, quantised, bias)
+        return PackedLinear(self.machine, quantised, bias, self.activations)
 
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
         """`specserve.protocols.QuantisedKernels`. A weight of the checkpoint, whatever the option `weights` says."""
         if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.scales.shape[1] > 1:
             return None  # dot products take pairs of inputs
-        return PackedLinear(self.machine, weight, bias)
+        return PackedLinear(self.machine, weight, bias, self.activations)
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]

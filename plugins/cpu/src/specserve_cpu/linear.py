@@ -10,17 +10,28 @@ import torch.nn.functional as F
 from specserve.protocols.quantised import QuantisedWeight
 from specserve_cpu.attention import native_module
 from specserve_cpu.dlpack import dlpack
+from specserve_cpu.options import AUTO
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve_cpu import _native
+    from specserve_cpu.options import Activations
+
+MAX_SHARED = 1 << 17
+"""Quantised inputs that can share a scale: the sums of their products fit into 32 bits."""
 
 
 class PackedLinear:
     """`(x: [T, in]) -> [T, out]`, a fresh tensor."""
 
-    def __init__(self, machine: _native.Machine, weight: Tensor | QuantisedWeight, bias: Tensor | None) -> None:
+    def __init__(
+        self,
+        machine: _native.Machine,
+        weight: Tensor | QuantisedWeight,
+        bias: Tensor | None,
+        activations: Activations = AUTO,
+    ) -> None:
         self.out_features, self.in_features = weight.shape
         # bfloat16 dot products take inputs in pairs
         self.padding = self.in_features % 2 if weight.dtype == torch.bfloat16 else 0
@@ -28,7 +39,8 @@ class PackedLinear:
         if isinstance(weight, QuantisedWeight):
             integers = pad_columns(weight.integers, self.padding).contiguous()
             size = weight.group_size if weight.scales.shape[1] > 1 else integers.shape[1]
-            self.native = native.PackedLinear(machine, integers, weight.scales.contiguous(), size, bias)
+            inputs = activations if has_quantisable_inputs(weight) else AUTO
+            self.native = native.PackedLinear(machine, integers, weight.scales.contiguous(), size, inputs, bias)
         else:
             self.native = native.PackedLinear(machine, pad_columns(weight, self.padding).contiguous(), bias)
 
@@ -36,6 +48,13 @@ class PackedLinear:
         out = torch.empty((x.shape[0], self.out_features), dtype=x.dtype)
         self.native.forward(dlpack(contiguous_rows(pad_columns(x, self.padding))), dlpack(out))
         return out
+
+
+def has_quantisable_inputs(weight: QuantisedWeight) -> bool:
+    """Can inputs be quantised in the groups of these weights? Dot products take four of them."""
+    if weight.scales.shape[1] == 1:
+        return weight.shape[1] <= MAX_SHARED
+    return weight.group_size % 4 == 0 and weight.group_size <= MAX_SHARED
 
 
 def quantise(machine: _native.Machine, weight: Tensor, group_size: int) -> QuantisedWeight:

@@ -6,8 +6,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from specserve.errors import ConfigError
+
 AUTO: Final = "auto"
 Weights = Literal["auto", "int8", "int8-g64"]
+Activations = Literal["auto", "int8"]
 KeysValues = Literal["auto", "int8"]
 
 WHOLE_ROW = 1 << 30
@@ -22,6 +25,16 @@ class CpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     weights: Weights = AUTO
     """How weights are kept. auto is the model's dtype. int8 is 8 bits with a scale for each output, int8-g64 with a
     scale for each output and 64 inputs: half the memory to read, with other results."""
+    activations: Activations = AUTO
+    """How the inputs of linear maps with 8-bit weights are multiplied. auto is the model's dtype. int8 is 8 bits with a
+    scale for each token, and for each 64 inputs with int8-g64: about twice the arithmetic, with other results."""
     kv: KeysValues = AUTO
     """How keys and values are kept in the KV cache. auto is the model's dtype. int8 is 8 bits with a scale for each
     token and head: room for about twice as many tokens, with other results."""
+
+    def __post_init__(self) -> None:
+        if self.activations != AUTO and self.weights == AUTO:
+            raise ConfigError(
+                f"cpu.activations: only inputs of 8-bit weights can have 8 bits; got {self.activations} with "
+                "cpu.weights=auto. Set cpu.weights to int8 or int8-g64 as well, or leave cpu.activations at auto."
+            )

@@ -36,7 +36,7 @@ class CpuPlugin:
             return None
         self.machine = Machine(resolve_instruction_set(options.instruction_set), config.threads or 1)
         torch.set_num_threads(1)  # two thread pools that spin on the same cores stall each other
-        return CpuKernels(self.machine, dtype, options.weights)
+        return CpuKernels(self.machine, dtype, options.weights, options.activations)
 
     @hookimpl
     def attention_backends(self) -> list[PagedFactory]:
