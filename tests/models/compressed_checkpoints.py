@@ -30,11 +30,17 @@ def packed(integers: Tensor) -> Tensor:
     return torch.where(words >= 2**31, words - 2**32, words).int()
 
 
-def config_of(kind: str, group_size: int | None, **weights: Any) -> dict[str, Any]:
-    """The `quantization_config` of preset W8A16; `weights` overrides what it says of weights."""
+DYNAMIC = {"num_bits": 8, "type": "int", "symmetric": True, "dynamic": True, "strategy": "token", "group_size": None}
+"""`input_activations` of preset W8A8."""
+
+
+def config_of(
+    kind: str, group_size: int | None, activations: dict[str, Any] | None = None, **weights: Any
+) -> dict[str, Any]:
+    """The `quantization_config` of preset W8A16, or W8A8; `weights` overrides what it says of weights."""
     strategy = {"strategy": "group", "group_size": group_size} if group_size else {"strategy": "channel"}
     args = {"num_bits": 8, "type": "int", "symmetric": True, "dynamic": False, "actorder": None} | strategy | weights
-    group = {"targets": ["Linear"], "weights": args, "input_activations": None, "output_activations": None}
+    group = {"targets": ["Linear"], "weights": args, "input_activations": activations, "output_activations": None}
     return {
         "quant_method": "compressed-tensors",
         "format": kind,
@@ -54,6 +60,7 @@ def write_compressed(
     leave: tuple[str, ...] = ("lm_head",),
     dense: bool = False,
     scale_dtype: torch.dtype = torch.float32,
+    activations: dict[str, Any] | None = None,
 ) -> Path:
     """source: a checkpoint in one file. `leave`: parts of the names of linear maps that are not quantised. dense: the
     weights that the integers stand for, unquantised and in float32, instead."""
@@ -84,7 +91,7 @@ def write_compressed(
         config |= {"torch_dtype": "float32"}
         tensors = {name: tensor.float() for name, tensor in tensors.items()}
     else:
-        config["quantization_config"] = config_of(kind, group_size)
+        config["quantization_config"] = config_of(kind, group_size, activations)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, out / "model.safetensors")
     (out / "config.json").write_text(json.dumps(config))
     return out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from compressed_checkpoints import config_of, packed, write_compressed
+from compressed_checkpoints import DYNAMIC, config_of, packed, write_compressed
 from safetensors.torch import load_file, save_file
 
 from specserve.errors import ModelError
@@ -64,12 +64,38 @@ def test_the_cpu_kernels_keep_the_integers(tmp_path: Path, kind: str, dtype: str
     assert theirs.decided() == ours.decided()
 
 
+def test_the_cpu_kernels_round_activations_where_the_checkpoint_says_so(toy_model: Path, tmp_path: Path) -> None:
+    """They compute what the options give for the unquantised model, to the last bit."""
+    compressed = {"kind": "int-quantized", "leave": ()}
+    path = write_compressed(toy_model, tmp_path / "w8a8", activations=DYNAMIC, **compressed)
+    theirs = run(path, varied_requests(8), plugins=("cpu",))
+    cpu = {"weights": "int8", "activations": "int8"}
+    ours = run(toy_model, varied_requests(8), plugins=("cpu",), plugin_options={"cpu": cpu})
+    assert theirs.decided() == ours.decided()
+    weights_only = write_compressed(toy_model, tmp_path / "w8a16", **compressed)
+    in_dtype = run(weights_only, varied_requests(8), plugins=("cpu",))
+    assert theirs.decided() != in_dtype.decided()
+    # other kernels multiply in the model's dtype
+    assert prompt_logprobs(path) == prompt_logprobs(weights_only)
+
+
+@pytest.mark.parametrize("plugins", [(), ("cpu",)], ids=["torch", "cpu"])
+def test_drafts_are_lossless_with_rounded_activations(
+    toy_model: Path, tmp_path: Path, plugins: tuple[str, ...]
+) -> None:
+    path = write_compressed(toy_model, tmp_path / "compressed", kind="int-quantized", activations=DYNAMIC)
+    check_drafts(path, plugins)
+
+
 @each_form
 @pytest.mark.parametrize("plugins", [(), ("cpu",)], ids=["torch", "cpu"])
 def test_drafts_are_lossless(
     toy_model: Path, tmp_path: Path, kind: str, group_size: int | None, plugins: tuple[str, ...]
 ) -> None:
-    path = write_compressed(toy_model, tmp_path / "compressed", kind=kind, group_size=group_size)
+    check_drafts(write_compressed(toy_model, tmp_path / "compressed", kind=kind, group_size=group_size), plugins)
+
+
+def check_drafts(path: Path, plugins: tuple[str, ...]) -> None:
     served = assert_lossless(
         path,
         varied_requests(8),
@@ -113,6 +139,7 @@ def test_progress_ends_at_the_size_of_the_file(toy_model: Path, tmp_path: Path) 
 
 BASE = config_of("pack-quantized", 64)
 GROUP = BASE["config_groups"]["group_0"]
+ROUNDED_GROUP = config_of("int-quantized", None, DYNAMIC)["config_groups"]["group_0"]
 
 
 @pytest.mark.parametrize(("config", "message"), [
@@ -124,7 +151,15 @@ GROUP = BASE["config_groups"]["group_0"]
     (config_of("pack-quantized", None, strategy="tensor"), "strategy 'tensor'"),
     (config_of("pack-quantized", None, strategy="group"), "strategy 'group' with groups of None"),
     (config_of("pack-quantized", None, num_bits="eight"), r"quantization_config: Expected `int`, got `str`"),
-    (BASE | {"config_groups": {"group_0": GROUP | {"input_activations": {"num_bits": 8}}}}, "quantised activations"),
+    (BASE | {"config_groups": {"g": GROUP | {"output_activations": DYNAMIC}}}, "quantised outputs"),
+    (config_of("int-quantized", None, DYNAMIC | {"num_bits": 4}), "activations of 4 bits, type 'int'"),
+    (config_of("int-quantized", None, DYNAMIC | {"type": "float"}), "activations of 8 bits, type 'float'"),
+    (config_of("int-quantized", None, DYNAMIC | {"symmetric": False}), "activations that are not symmetric"),
+    (config_of("int-quantized", None, {"num_bits": 8}), r"activations with dynamic = False and strategy None"),
+    (config_of("int-quantized", None, DYNAMIC | {"strategy": "tensor"}), "dynamic = True and strategy 'tensor'"),
+    (config_of("int-quantized", 64, DYNAMIC), "quantised activations with weights of strategy 'group'"),
+    (BASE | {"config_groups": {"a": GROUP, "b": ROUNDED_GROUP}},
+     "some config_groups quantise activations and some do not"),
     (BASE | {"kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme {'num_bits': 8}"),
     (BASE | {"sparsity_config": {"format": "2:4"}}, "sparsity_config {'format': '2:4'}"),
     (BASE | {"transform_config": {"config_groups": {"R1": {}}}}, "transform_config {'config_groups'"),

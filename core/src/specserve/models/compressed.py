@@ -1,4 +1,4 @@
-"""Checkpoints whose linear maps have weights of 8 bits, in the format of compressed-tensors: its preset W8A16.
+"""Checkpoints whose linear maps have weights of 8 bits, in the format of compressed-tensors: presets W8A16 and W8A8.
 
 Owns which settings of `quantization_config` are read, the names and shapes of their tensors, and how integers are
 packed; knows nothing about kernels. A format that is not read is refused by name, never ignored.
@@ -12,7 +12,7 @@ import msgspec
 import torch
 
 from specserve.errors import ModelError
-from specserve.protocols.quantised import QuantisedWeight
+from specserve.protocols.quantised import Activations, QuantisedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from specserve.models.weights import Checkpoint
 
 FORMATS = ("pack-quantized", "int-quantized")
-ALLOWED = "symmetric integers of 8 bits per channel or group of inputs, activations not quantised (W8A16)"
+ALLOWED = (
+    "symmetric integers of 8 bits: per channel or group of inputs with activations that are not quantised (W8A16), or "
+    "per channel with symmetric activations of 8 bits, dynamic, per token (W8A8)"
+)
 OTHERWISE = "Use such a checkpoint, or the unquantised one."
 UNREAD = ("weight_zero_point", "weight_g_idx")
 PER_WORD = 4
@@ -38,9 +41,19 @@ class WeightArgs(msgspec.Struct, frozen=True, kw_only=True):
     dynamic: bool = False
 
 
+class ActivationArgs(msgspec.Struct, frozen=True, kw_only=True):
+    """What it says of the inputs of its maps."""
+
+    num_bits: int
+    type: str = "int"
+    symmetric: bool = True
+    strategy: str | None = None
+    dynamic: bool | str = False
+
+
 class ConfigGroup(msgspec.Struct, frozen=True, kw_only=True):
     weights: WeightArgs
-    input_activations: dict[str, object] | None = None
+    input_activations: ActivationArgs | None = None
     output_activations: dict[str, object] | None = None
     format: str | None = None
 
@@ -61,6 +74,8 @@ class Compression(msgspec.Struct, frozen=True):
     format: Literal["pack-quantized", "int-quantized"]
     group_sizes: tuple[int | None, ...]
     """Inputs that may share a scale; None for all of an output's."""
+    activations: Activations = "auto"
+    """What quantised maps are multiplied by."""
 
     def stored(self, names: frozenset[str], stem: str) -> bool:
         """Is the weight of the linear map `stem` quantised?"""
@@ -100,11 +115,11 @@ class Compression(msgspec.Struct, frozen=True):
         scales = checkpoint.take(f"{stem}.weight_scale").float()
         size = next(size or ins for size in self.group_sizes if -(-ins // (size or ins)) == scales.shape[1])
         if self.format == "int-quantized":
-            return QuantisedWeight(checkpoint.take(f"{stem}.weight"), scales, size, dtype)
+            return QuantisedWeight(checkpoint.take(f"{stem}.weight"), scales, size, dtype, self.activations)
         checkpoint.take(f"{stem}.weight_shape")
         words = checkpoint.take(f"{stem}.weight_packed").contiguous()
         integers = (words.view(torch.uint8)[:, :ins] ^ 0x80).view(torch.int8)  # stored with 128 added
-        return QuantisedWeight(integers.contiguous(), scales, size, dtype)
+        return QuantisedWeight(integers.contiguous(), scales, size, dtype, self.activations)
 
 
 def read_compression(raw: Mapping[str, object], where: str) -> Compression:
@@ -126,7 +141,14 @@ def read_compression(raw: Mapping[str, object], where: str) -> Compression:
         sizes.append(group.weights.group_size if group.weights.strategy == "group" else None)
     if not sizes:
         raise ModelError(f"{where}: quantization_config has no config_groups. Correct the file or download it again.")
-    return Compression(config.format, tuple(dict.fromkeys(sizes)))  # type: ignore[arg-type]  # one of FORMATS by now
+    rounded = {group.input_activations is not None for group in config.config_groups.values()}
+    if len(rounded) > 1:
+        raise ModelError(
+            f"{where}: quantization_config: some config_groups quantise activations and some do not; what is read is "
+            f"{ALLOWED}, the same in all. {OTHERWISE}"
+        )
+    # format: one of FORMATS by now
+    return Compression(config.format, tuple(dict.fromkeys(sizes)), "int8" if True in rounded else "auto")  # type: ignore[arg-type]
 
 
 def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
@@ -142,10 +164,24 @@ def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
         return "weights that are quantised dynamically"
     if weights.strategy not in ("channel", "group") or (weights.strategy == "group" and (weights.group_size or 0) < 1):
         return f"strategy {weights.strategy!r} with groups of {weights.group_size}"
-    if group.input_activations or group.output_activations:
-        return "quantised activations"
+    if group.output_activations:
+        return "quantised outputs"
+    if group.input_activations and (problem := unreadable_activations(group.input_activations, weights)):
+        return problem
     if config.kv_cache_scheme:
         return f"kv_cache_scheme {config.kv_cache_scheme}"
     if config.sparsity_config and config.sparsity_config.get("format") != "dense":
         return f"sparsity_config {config.sparsity_config}"
     return f"transform_config {config.transform_config}" if config.transform_config else ""
+
+
+def unreadable_activations(inputs: ActivationArgs, weights: WeightArgs) -> str:
+    if inputs.num_bits != 8 or inputs.type != "int":
+        return f"activations of {inputs.num_bits} bits, type {inputs.type!r}"
+    if not inputs.symmetric:
+        return "activations that are not symmetric"
+    if inputs.dynamic is not True or inputs.strategy != "token":
+        return f"activations with dynamic = {inputs.dynamic!r} and strategy {inputs.strategy!r}"
+    return (
+        "" if weights.strategy == "channel" else f"quantised activations with weights of strategy {weights.strategy!r}"
+    )

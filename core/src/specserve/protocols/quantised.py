@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+
+Activations: TypeAlias = Literal["auto", "int8"]
+"""What a weight of 8 bits is multiplied by. auto: inputs in the model's dtype. int8: inputs rounded to the nearest of
+255 multiples of a scale, which is the largest input of a row and group / 127."""
 
 
 class QuantisedWeight(NamedTuple):
@@ -19,6 +24,8 @@ class QuantisedWeight(NamedTuple):
     group_size: int
     dtype: torch.dtype
     """Of the model, and of what `dense` gives."""
+    activations: Activations = "auto"
+    """What the checkpoint is made for; kernels that cannot round inputs multiply them in the model's dtype."""
 
     @property
     def shape(self) -> torch.Size:

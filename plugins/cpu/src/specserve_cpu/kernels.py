@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from specserve.models.decoder import DecoderModel
     from specserve.models.draft_head import DraftHead
     from specserve.protocols import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
-    from specserve.protocols.quantised import QuantisedWeight
+    from specserve.protocols.quantised import Activations, QuantisedWeight
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
-    from specserve_cpu.options import Activations, Weights
+    from specserve_cpu.options import Weights
 
 
 class CpuKernels:
@@ -69,10 +69,13 @@ class CpuKernels:
         return PackedLinear(self.machine, quantised, bias, self.activations)
 
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
-        """`specserve.protocols.QuantisedKernels`. A weight of the checkpoint, whatever the option `weights` says."""
+        """`specserve.protocols.QuantisedKernels`. A weight of the checkpoint, whatever the option `weights` says; the
+        option `activations` can only add quantised inputs."""
         if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.scales.shape[1] > 1:
             return None  # dot products take pairs of inputs
-        return PackedLinear(self.machine, weight, bias, self.activations)
+        return PackedLinear(
+            self.machine, weight, bias, weight.activations if self.activations == AUTO else self.activations
+        )
 
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         size = weight.shape[0]

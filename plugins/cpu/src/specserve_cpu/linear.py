@@ -15,8 +15,8 @@ from specserve_cpu.options import AUTO
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from specserve.protocols.quantised import Activations
     from specserve_cpu import _native
-    from specserve_cpu.options import Activations
 
 MAX_SHARED = 1 << 17
 """Quantised inputs that can share a scale: the sums of their products fit into 32 bits."""

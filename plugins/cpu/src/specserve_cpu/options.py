@@ -7,10 +7,10 @@ from typing import Final, Literal
 import msgspec
 
 from specserve.errors import ConfigError
+from specserve.protocols.quantised import Activations
 
 AUTO: Final = "auto"
 Weights = Literal["auto", "int8", "int8-g64"]
-Activations = Literal["auto", "int8"]
 KeysValues = Literal["auto", "int8"]
 
 WHOLE_ROW = 1 << 30
@@ -26,8 +26,9 @@ class CpuOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How weights are kept. auto is the model's dtype. int8 is 8 bits with a scale for each output, int8-g64 with a
     scale for each output and 64 inputs: half the memory to read, with other results."""
     activations: Activations = AUTO
-    """How the inputs of linear maps with 8-bit weights are multiplied. auto is the model's dtype. int8 is 8 bits with a
-    scale for each token, and for each 64 inputs with int8-g64: about twice the arithmetic, with other results."""
+    """What 8-bit weights are multiplied by. auto is inputs in the model's dtype, unless the checkpoint is made for
+    inputs of 8 bits. int8 is inputs of 8 bits with a scale for each token, and for each 64 inputs with int8-g64: about
+    twice as fast arithmetic, with other results."""
     kv: KeysValues = AUTO
     """How keys and values are kept in the KV cache. auto is the model's dtype. int8 is 8 bits with a scale for each
     token and head: room for about twice as many tokens, with other results."""
