@@ -49,7 +49,7 @@ ALIASES = {"pays": "speculation"}
 FLAGS = {
     "adaptive": "[--drafters ngram|eagle|both...] [--counts N...] [--rounds N] [--plot FILE]",
     "kernels": "[--model demo|half-billion|DIR]",
-    "weights": "[--model demo|half-billion|DIR] [--counts N...]",
+    "weights": "[--model demo|half-billion|DIR] [--counts N...] [--kinds KIND...] [--rounds N]",
     "growth": "[--contexts N...] [--counts N...] [--plot FILE]",
     "replay": "[--budgets N...] [--drafters NAME...] [--kinds KIND...] [--traces DIR]",
     "peers": "[--model demo|half-billion|DIR] [--weights auto|int8] [--activations auto|int8] [--counts N...] "

@@ -46,9 +46,12 @@ def run(options: Options) -> Result:
     parser = argparse.ArgumentParser(prog="python -m benchmarks weights")
     parser.add_argument("--model", default=MODEL, help="demo, half-billion or a directory")
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS, help="concurrent requests")
+    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS), help="beside bfloat16")
+    parser.add_argument("--rounds", type=int, help="of decoding")
     args = parser.parse_args(options.rest)
     name, counts = args.model, tuple(sorted(args.counts))
-    engines = {kind: engine_of(name, options, plugin_options={"cpu": table}) for kind, table in KINDS.items()}
+    kinds = {kind: table for kind, table in KINDS.items() if kind == "bfloat16" or kind in args.kinds}
+    engines = {kind: engine_of(name, options, plugin_options={"cpu": table}) for kind, table in kinds.items()}
     windows = held_out_prompts(next(iter(engines.values())).tokenizer, options.rounds(64, 4), WINDOW)
     losses = {kind: loss(engine, windows) for kind, engine in engines.items()} if name == MODEL else {}
     prompts = windows * (1 + max(counts) // len(windows))
@@ -57,10 +60,10 @@ def run(options: Options) -> Result:
         for count in counts
         for kind, engine in engines.items()
     }
-    samples = alternate(variants, options.rounds(3, 1))
+    samples = alternate(variants, args.rounds or options.rounds(3, 1))
     median = medians(samples)
     rows, checks = [], []
-    for kind in KINDS:
+    for kind in kinds:
         of_kind = [median[f"{kind}, {count}"] for count in counts]
         ratios = [rate / median[f"bfloat16, {count}"] for rate, count in zip(of_kind, counts, strict=True)]
         shown = [f"{rate:.0f} ({ratio:.2f})" for rate, ratio in zip(of_kind, ratios, strict=True)]
