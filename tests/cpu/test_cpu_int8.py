@@ -30,6 +30,7 @@ from specserve_cpu.options import WHOLE_ROW
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from specserve.protocols.quantised import Activations
     from specserve_cpu import _native
 
 SHAPES = [(2, 1), (31, 16), (32, 17), (64, 100), (330, 15), (864, 320), (4000, 20)]
@@ -47,8 +48,10 @@ def quantised(weight: Tensor, group_size: int) -> tuple[Tensor, Tensor]:
     return integers, scales
 
 
-def int8_linear(m: _native.Machine, weight: Tensor, bias: Tensor | None, group_size: int) -> PackedLinear:
-    return PackedLinear(m, quantise(m, weight, group_size), bias)
+def int8_linear(
+    m: _native.Machine, weight: Tensor, bias: Tensor | None, group_size: int, activations: Activations = "auto"
+) -> PackedLinear:
+    return PackedLinear(m, quantise(m, weight, group_size), bias, activations)
 
 
 @each_dtype
@@ -83,26 +86,35 @@ def test_sums_are_near_float64(
     assert_near(got, exact, (2 * in_features + 2) * U_SUM * magnitude, dtype)
 
 
-def check_row(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    group_size = data.draw(st.sampled_from(GROUPS), "group size")
-    check_row_of_linear(partial(int8_linear, group_size=group_size), isa, dtype, data)
+def check_row(isa: str, dtype: torch.dtype, activations: Activations, data: st.DataObject) -> None:
+    group_size = data.draw(st.sampled_from(GROUPS if activations == "auto" else (WHOLE_ROW, 64, 20)), "group size")
+    check_row_of_linear(partial(int8_linear, group_size=group_size, activations=activations), isa, dtype, data)
+
+
+each_activations = pytest.mark.parametrize("activations", ["auto", "int8"])
 
 
 @each_set
 @each_dtype
+@each_activations
 @some
 @given(data=st.data())
-def test_a_row_has_the_same_bits_among_any_others(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    check_row(isa, dtype, data)
+def test_a_row_has_the_same_bits_among_any_others(
+    isa: str, dtype: torch.dtype, activations: Activations, data: st.DataObject
+) -> None:
+    check_row(isa, dtype, activations, data)
 
 
 @pytest.mark.sweep
 @each_set
 @each_dtype
+@each_activations
 @many
 @given(data=st.data())
-def test_a_row_has_the_same_bits_among_very_many_others(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    check_row(isa, dtype, data)
+def test_a_row_has_the_same_bits_among_very_many_others(
+    isa: str, dtype: torch.dtype, activations: Activations, data: st.DataObject
+) -> None:
+    check_row(isa, dtype, activations, data)
 
 
 @each_set

@@ -18,6 +18,7 @@ from specserve.testing.engines import accepted, assert_lossless, make_engine, ru
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve.testing.toy import write_checkpoint
 from specserve.types import SpeculationParams
+from specserve_cpu.options import GROUP_SIZES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +33,6 @@ KINDS = {
     "int8-g64-a8": {"weights": "int8-g64", "activations": "int8"},
 }
 """As the kernels' name says them."""
-GROUP_SIZES = {"int8": 1 << 30, "int8-g64": 64, "int8-a8": 1 << 30, "int8-g64-a8": 64}
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -72,7 +72,7 @@ def write_rounded(path: Path, out: Path, group_size: int) -> Path:
 def test_logits_are_those_of_transformers_on_rounded_numbers(tmp_path: Path, kind: str) -> None:
     from transformers import AutoModelForCausalLM
 
-    group_size, rounds_inputs = GROUP_SIZES[kind], "activations" in KINDS[kind]
+    group_size, rounds_inputs = GROUP_SIZES[KINDS[kind]["weights"]], "activations" in KINDS[kind]
     path = write_checkpoint(tmp_path / "model", architecture="qwen2", dtype="float32")
     oracle = AutoModelForCausalLM.from_pretrained(
         write_rounded(path, tmp_path / "rounded", group_size), dtype=torch.float32, attn_implementation="eager"

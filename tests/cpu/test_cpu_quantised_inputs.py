@@ -1,28 +1,22 @@
-"""Linear maps with weights and inputs of 8 bits: sums near float64 as defined, the same bits in every batch."""
+"""Linear maps with weights and inputs of 8 bits: sums near float64 as defined. Rows and batches: test_cpu_int8.py."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from native_cases import (
     SETS,
     U_SUM,
     assert_near,
-    check_row_of_linear,
     each_dtype,
     each_set,
     machine,
-    many,
     randn,
     same_bits,
-    some,
 )
-from test_cpu_int8 import SHAPES, quantised
+from test_cpu_int8 import SHAPES, int8_linear, quantised
 
 from specserve.protocols.quantised import QuantisedWeight
 from specserve_cpu.attention import native_module
@@ -40,7 +34,7 @@ FUSED = [isa for isa in SETS if isa != "portable"]
 
 
 def linear(m: _native.Machine, weight: Tensor, bias: Tensor | None, group_size: int = WHOLE_ROW) -> PackedLinear:
-    return PackedLinear(m, quantise(m, weight, group_size), bias, "int8")
+    return int8_linear(m, weight, bias, group_size, "int8")
 
 
 def quantised_inputs(x: Tensor, group_size: int) -> Tensor:
@@ -87,27 +81,6 @@ def test_all_instruction_sets_have_the_same_bits(dtype: torch.dtype, group_size:
         sets = SETS if group_size == WHOLE_ROW else FUSED
         first, *others = [linear(machine(isa), weight, bias, group_size)(x) for isa in sets]
         assert all(same_bits(first, other) for other in others)
-
-
-def check_row(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    check_row_of_linear(partial(linear, group_size=data.draw(st.sampled_from(GROUPS), "group size")), isa, dtype, data)
-
-
-@each_set
-@each_dtype
-@some
-@given(data=st.data())
-def test_a_row_has_the_same_bits_among_any_others(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    check_row(isa, dtype, data)
-
-
-@pytest.mark.sweep
-@each_set
-@each_dtype
-@many
-@given(data=st.data())
-def test_a_row_has_the_same_bits_among_very_many_others(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
-    check_row(isa, dtype, data)
 
 
 @each_set

@@ -30,24 +30,27 @@ PER_WORD = 4
 """Integers in one int32 of the packed format."""
 
 
-class WeightArgs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group of `config_groups` says of its weights."""
+class QuantizationArgs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a group of `config_groups` says of its weights, and of the inputs of its maps."""
 
     num_bits: int
     type: str = "int"
     symmetric: bool = True
     strategy: str | None = None
+
+    def unreadable(self, what: str) -> str:
+        """What is not read, of weights and activations alike; empty where all is."""
+        if self.num_bits != 8 or self.type != "int":
+            return f"{what} of {self.num_bits} bits, type {self.type!r}"
+        return "" if self.symmetric else f"{what} that are not symmetric"
+
+
+class WeightArgs(QuantizationArgs, frozen=True, kw_only=True):
     group_size: int | None = None
     dynamic: bool = False
 
 
-class ActivationArgs(msgspec.Struct, frozen=True, kw_only=True):
-    """What it says of the inputs of its maps."""
-
-    num_bits: int
-    type: str = "int"
-    symmetric: bool = True
-    strategy: str | None = None
+class ActivationArgs(QuantizationArgs, frozen=True, kw_only=True):
     dynamic: bool | str = False
 
 
@@ -148,7 +151,7 @@ def read_compression(raw: Mapping[str, object], where: str) -> Compression:
             f"{ALLOWED}, the same in all. {OTHERWISE}"
         )
     # format: one of FORMATS by now
-    return Compression(config.format, tuple(dict.fromkeys(sizes)), "int8" if True in rounded else "auto")  # type: ignore[arg-type]
+    return Compression(config.format, tuple(dict.fromkeys(sizes)), "int8" if any(rounded) else "auto")  # type: ignore[arg-type]
 
 
 def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
@@ -156,10 +159,8 @@ def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
     weights, kind = group.weights, group.format or config.format
     if kind not in FORMATS or kind != config.format:
         return f"format {kind!r}"
-    if weights.num_bits != 8 or weights.type != "int":
-        return f"weights of {weights.num_bits} bits, type {weights.type!r}"
-    if not weights.symmetric:
-        return "weights that are not symmetric"
+    if problem := weights.unreadable("weights"):
+        return problem
     if weights.dynamic:
         return "weights that are quantised dynamically"
     if weights.strategy not in ("channel", "group") or (weights.strategy == "group" and (weights.group_size or 0) < 1):
@@ -176,10 +177,8 @@ def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
 
 
 def unreadable_activations(inputs: ActivationArgs, weights: WeightArgs) -> str:
-    if inputs.num_bits != 8 or inputs.type != "int":
-        return f"activations of {inputs.num_bits} bits, type {inputs.type!r}"
-    if not inputs.symmetric:
-        return "activations that are not symmetric"
+    if problem := inputs.unreadable("activations"):
+        return problem
     if inputs.dynamic is not True or inputs.strategy != "token":
         return f"activations with dynamic = {inputs.dynamic!r} and strategy {inputs.strategy!r}"
     return (
