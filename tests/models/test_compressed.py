@@ -156,6 +156,8 @@ ROUNDED_GROUP = config_of("int-quantized", None, DYNAMIC)["config_groups"]["grou
     (config_of("int-quantized", None, DYNAMIC | {"type": "float"}), "activations of 8 bits, type 'float'"),
     (config_of("int-quantized", None, DYNAMIC | {"symmetric": False}), "activations that are not symmetric"),
     (config_of("int-quantized", None, {"num_bits": 8}), r"activations with dynamic = False and strategy None"),
+    (config_of("int-quantized", None, DYNAMIC | {"dynamic": False}), "dynamic = False and strategy 'token'"),
+    (config_of("int-quantized", None, DYNAMIC | {"dynamic": "local"}), "dynamic = 'local' and strategy 'token'"),
     (config_of("int-quantized", None, DYNAMIC | {"strategy": "tensor"}), "dynamic = True and strategy 'tensor'"),
     (config_of("int-quantized", 64, DYNAMIC), "quantised activations with weights of strategy 'group'"),
     (BASE | {"config_groups": {"a": GROUP, "b": ROUNDED_GROUP}},
