@@ -10,12 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from native_cases import (
+    ALIKE,
     SETS,
     U_SUM,
     assert_near,
     check_row_of_linear,
     each_dtype,
-    each_set,
+    each_linear_set,
     machine,
     many,
     randn,
@@ -70,7 +71,7 @@ def test_quantisation_is_symmetric_and_to_the_nearest(dtype: torch.dtype, group_
     assert integers.abs().max() == 127
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @pytest.mark.parametrize(("in_features", "out_features"), SHAPES)
 @pytest.mark.parametrize("group_size", GROUPS)
@@ -94,7 +95,7 @@ def check_row(isa: str, dtype: torch.dtype, activations: Activations, data: st.D
 each_activations = pytest.mark.parametrize("activations", ["auto", "int8"])
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @each_activations
 @some
@@ -106,7 +107,7 @@ def test_a_row_has_the_same_bits_among_any_others(
 
 
 @pytest.mark.sweep
-@each_set
+@each_linear_set
 @each_dtype
 @each_activations
 @many
@@ -117,7 +118,7 @@ def test_a_row_has_the_same_bits_among_very_many_others(
     check_row(isa, dtype, activations, data)
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @pytest.mark.parametrize("group_size", [WHOLE_ROW, 64])
 def test_an_output_does_not_depend_on_the_other_outputs(isa: str, dtype: torch.dtype, group_size: int) -> None:
@@ -129,18 +130,18 @@ def test_an_output_does_not_depend_on_the_other_outputs(isa: str, dtype: torch.d
             assert same_bits(whole[:, :outs], part)
 
 
-@pytest.mark.skipif(not {"avx2", "avx512"} <= set(SETS), reason="the processor lacks one of the two")
+@pytest.mark.skipif(len(ALIKE) < 2, reason="the processor has no two of them")
 @each_dtype
 @pytest.mark.parametrize("group_size", GROUPS)
 def test_avx2_has_the_bits_of_avx512(dtype: torch.dtype, group_size: int) -> None:
     weight, bias = randn(100, 300, dtype=dtype), randn(100, dtype=dtype)
     for rows in (1, 3, 5, 17, 130):
         x = randn(rows, 300, dtype=dtype, seed=rows)
-        outs = [int8_linear(machine(isa), weight, bias, group_size)(x) for isa in ("avx2", "avx512")]
-        assert same_bits(*outs)
+        first, *others = [int8_linear(machine(isa), weight, bias, group_size)(x) for isa in ALIKE]
+        assert all(same_bits(first, other) for other in others)
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @pytest.mark.parametrize("group_size", [WHOLE_ROW, 64])
 def test_not_a_number_reaches_every_output_of_its_row(isa: str, dtype: torch.dtype, group_size: int) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import torch
-from native_cases import SETS, each_set
+from native_cases import SETS, each_linear_set
 from safetensors.torch import load_file, save_file
 
 from specserve.errors import ConfigError
@@ -94,7 +94,7 @@ def test_logits_are_those_of_transformers_on_rounded_numbers(tmp_path: Path, kin
 
 
 @each_kind
-@each_set
+@each_linear_set
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_chains_and_trees_are_lossless(toy_model: Path, kind: str, isa: str, dtype: str) -> None:
     served = assert_lossless(toy_model, varied_requests(8), noisy, **options(kind, isa, dtype=dtype))

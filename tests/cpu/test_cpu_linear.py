@@ -11,7 +11,7 @@ from native_cases import (
     assert_near,
     check_row_of_linear,
     each_dtype,
-    each_set,
+    each_linear_set,
     machine,
     many,
     randn,
@@ -24,7 +24,7 @@ from specserve_cpu.kernels import PackedLinear
 SHAPES = [(2, 1), (31, 16), (32, 17), (33, 48), (64, 100), (330, 15), (864, 320), (1000, 33)]
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @pytest.mark.parametrize(("in_features", "out_features"), SHAPES)
 @pytest.mark.parametrize("bias", [False, True])
@@ -43,7 +43,7 @@ def check_row(isa: str, dtype: torch.dtype, data: st.DataObject) -> None:
     check_row_of_linear(PackedLinear, isa, dtype, data)
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @some
 @given(data=st.data())
@@ -52,7 +52,7 @@ def test_a_row_has_the_same_bits_among_any_others(isa: str, dtype: torch.dtype, 
 
 
 @pytest.mark.sweep
-@each_set
+@each_linear_set
 @each_dtype
 @many
 @given(data=st.data())
@@ -60,7 +60,7 @@ def test_a_row_has_the_same_bits_among_very_many_others(isa: str, dtype: torch.d
     check_row(isa, dtype, data)
 
 
-@each_set
+@each_linear_set
 @each_dtype
 def test_an_output_does_not_depend_on_the_other_outputs(isa: str, dtype: torch.dtype) -> None:
     weight, x = randn(200, 96, dtype=dtype), randn(5, 96, dtype=dtype)
@@ -69,7 +69,7 @@ def test_an_output_does_not_depend_on_the_other_outputs(isa: str, dtype: torch.d
         assert same_bits(whole[:, :outs], PackedLinear(machine(isa), weight[:outs].contiguous(), None)(x))
 
 
-@each_set
+@each_linear_set
 @each_dtype
 def test_rows_may_be_strided(isa: str, dtype: torch.dtype) -> None:
     weight, wide = randn(40, 64, dtype=dtype), randn(9, 100, dtype=dtype)
@@ -82,14 +82,14 @@ def test_rows_may_be_strided(isa: str, dtype: torch.dtype) -> None:
     assert (out[:, 43:] == 7).all()
 
 
-@each_set
+@each_linear_set
 @each_dtype
 def test_an_empty_batch_is_accepted(isa: str, dtype: torch.dtype) -> None:
     linear = PackedLinear(machine(isa, 2), randn(40, 64, dtype=dtype), None)
     assert linear(torch.empty(0, 64, dtype=dtype)).shape == (0, 40)
 
 
-@each_set
+@each_linear_set
 @each_dtype
 def test_not_a_number_reaches_every_output_of_its_row(isa: str, dtype: torch.dtype) -> None:
     x = randn(3, 70, dtype=dtype)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from native_cases import SETS, each_set
+from native_cases import SETS, each_linear_set
 
 from specserve.attention.fitting import best_fit, misfits
 from specserve.attention.sdpa import SdpaFactory
@@ -37,7 +37,7 @@ def test_the_plugin_serves_unless_it_is_switched_off(toy_model: Path) -> None:
     assert kernels_of(toy_model, default_plugins=False) == "torch"
 
 
-@each_set
+@each_linear_set
 def test_an_instruction_set_may_be_chosen(toy_model: Path, isa: str) -> None:
     engine = make_engine(toy_model, plugins=("cpu",), plugin_options={"cpu": {"instruction_set": isa}}).engine
     assert engine.runner.model.kernels.name == f"cpu-{isa}"

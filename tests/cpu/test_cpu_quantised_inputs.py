@@ -11,7 +11,7 @@ from native_cases import (
     U_SUM,
     assert_near,
     each_dtype,
-    each_set,
+    each_linear_set,
     machine,
     randn,
     same_bits,
@@ -48,7 +48,7 @@ def quantised_inputs(x: Tensor, group_size: int) -> Tensor:
     return numbers
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @pytest.mark.parametrize(("in_features", "out_features"), SHAPES)
 @pytest.mark.parametrize("group_size", GROUPS)
@@ -65,7 +65,7 @@ def test_sums_are_near_float64(
     assert_near(linear(machine(isa), weight, bias, group_size)(x), exact, (groups + 5) * U_SUM * magnitude, dtype)
 
 
-@each_set
+@each_linear_set
 def test_inputs_are_rounded_to_the_nearest_and_halves_to_even(isa: str) -> None:
     x = torch.tensor([[127.0, -127.0, 0.5, 1.5, -2.5, 2.49, 126.51, -0.51]])
     got = linear(machine(isa), 127 * torch.eye(8), None)(x)
@@ -83,7 +83,7 @@ def test_all_instruction_sets_have_the_same_bits(dtype: torch.dtype, group_size:
         assert all(same_bits(first, other) for other in others)
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("group_size", GROUPS)
@@ -98,7 +98,7 @@ def test_what_is_not_finite_makes_its_row_not_a_number(
         assert out[1].isnan().all()
 
 
-@each_set
+@each_linear_set
 @each_dtype
 @pytest.mark.parametrize("value", [0.0, -0.0, 1e-38, 1e-40])
 def test_rows_of_zeros_and_of_almost_zeros_give_the_bias(isa: str, dtype: torch.dtype, value: float) -> None:
@@ -107,7 +107,7 @@ def test_rows_of_zeros_and_of_almost_zeros_give_the_bias(isa: str, dtype: torch.
     assert torch.equal(out, bias.expand(5, 40))
 
 
-@each_set
+@each_linear_set
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_largest_sums_are_exact(isa: str, sign: int) -> None:
     weight, x = torch.full((17, MAX_SHARED), sign * 127.0), torch.full((2, MAX_SHARED), 127.0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fuzz.plans import ModelPlan
 
-INSTRUCTION_SETS = ("avx2", "avx512", "avx512_bf16", "amx", "portable")
+INSTRUCTION_SETS = ("avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16", "amx", "portable")
 """Where the processor lacks one, the fastest that it has is taken in its place."""
 
 NOT_FINITE = ("poison", "hopeless")
@@ -63,7 +63,7 @@ def draw_arithmetic(rng: random.Random, native: bool) -> dict[str, Any]:
         backends: tuple[str, ...] = ("auto", "sdpa")
     else:
         fields = {"kernels": "cpu", "threads": rng.choice((1, 1, 1, 2, 2, 3))}
-        fields["instruction_set"] = "auto" if rng.random() < 0.4 else rng.choice(INSTRUCTION_SETS[: rng.choice((4, 5))])
+        fields["instruction_set"] = "auto" if rng.random() < 0.4 else rng.choice(INSTRUCTION_SETS[: rng.choice((6, 7))])
         fields["attention"] = "sdpa" if rng.random() < 0.15 else "auto"
         backends = ("auto", "sdpa", "cpu_paged")
     if rng.random() < 0.35:

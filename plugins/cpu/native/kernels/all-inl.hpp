@@ -1,17 +1,10 @@
-// All kernels of one instruction set. Included by isa_*.cpp inside its namespace, after its vec file; after a file of
+// All kernels of one instruction set. Included by isa_*.cpp inside its namespace, after its vec files; after a file of
 // tiles too if it defines SPECSERVE_TILES.
 
-#include "kernels/math-inl.hpp"
-#include "kernels/gemm-inl.hpp"
-#ifdef SPECSERVE_TILES
-#include "kernels/tile_job-inl.hpp"
-#include "kernels/gemm_amx-inl.hpp"
-#else
+#ifndef SPECSERVE_TILES
 #include "kernels/no_job-inl.hpp"
 #endif
-#include "kernels/linear_int8-inl.hpp"
-#include "kernels/quantized_inputs-inl.hpp"
-#include "kernels/linear-inl.hpp"
+#include "kernels/linear_maps-inl.hpp"
 #include "kernels/elementwise-inl.hpp"
 #include "kernels/rms_norm-inl.hpp"
 #include "kernels/rope-inl.hpp"

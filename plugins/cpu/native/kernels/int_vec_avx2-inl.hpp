@@ -19,7 +19,33 @@ INLINE void store(QuantizedInput* p, Vec x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 
-// A dot instruction of bytes in two steps, on integers of 16 bits: the first and third inputs, then the others.
+INLINE __m256i splat_inputs(const QuantizedInput* p) {
+    int four;
+    __builtin_memcpy(&four, p, 4);
+    return _mm256_set1_epi32(four);
+}
+
+// One K group: in one step with AVX-VNNI, else in two, as on AVX-512.
+#ifdef __AVXVNNI__
+constexpr int kInt8DotSteps = 1;
+struct WeightBytes {
+    __m256i low, high;
+};
+struct InputBytes {
+    __m256i v;
+};
+template <int step>
+INLINE WeightBytes load_weights(const Int8<QuantizedInput>* p) {
+    return {load_eight(p), load_eight(p + 32)};
+}
+template <int step>
+INLINE InputBytes broadcast_input(const QuantizedInput* p) {
+    return {splat_inputs(p)};
+}
+INLINE IntVec dot(IntVec sum, InputBytes x, WeightBytes w) {
+    return {_mm256_dpbusd_avx_epi32(sum.low, x.v, w.low), _mm256_dpbusd_avx_epi32(sum.high, x.v, w.high)};
+}
+#else
 constexpr int kInt8DotSteps = 2;
 struct ShortWeights {
     __m256i low, high;
@@ -37,12 +63,11 @@ INLINE ShortWeights load_weights(const Int8<QuantizedInput>* p) {
 }
 template <int step>
 INLINE ShortInputs broadcast_input(const QuantizedInput* p) {
-    int four;
-    __builtin_memcpy(&four, p, 4);
-    __m256i all = _mm256_set1_epi32(four);
+    __m256i all = splat_inputs(p);
     return {step == 0 ? _mm256_and_si256(all, _mm256_set1_epi16(0xff)) : _mm256_srli_epi16(all, 8)};
 }
 INLINE IntVec dot(IntVec sum, ShortInputs x, ShortWeights w) {
     return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(x.v, w.low)),
             _mm256_add_epi32(sum.high, _mm256_madd_epi16(x.v, w.high))};
 }
+#endif

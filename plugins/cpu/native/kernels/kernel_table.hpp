@@ -128,16 +128,20 @@ struct KVLayout {
 };
 
 template <typename S>
-struct KernelTable {
-    // Around all other calls of a thread, see runtime/kernel_job.hpp.
-    void (*begin_job)();
-    void (*end_job)();
+struct LinearTable {
     void (*linear)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<S> out);
     void (*linear_add)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<S> out);
     void (*linear_swiglu)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<S> out);
     void (*linear_logits)(const Linear<S>&, const Inputs<S>&, PanelRange, Rows<float> out);
     // One row in 8 bits, symmetric, to the nearest. to: as many as x; scales: [groups].
     void (*quantize_inputs)(const S* x, int size, int group_size, QuantizedInput* to, float* scales);
+};
+
+template <typename S>
+struct KernelTable : LinearTable<S> {
+    // Around all other calls of a thread, see runtime/kernel_job.hpp.
+    void (*begin_job)();
+    void (*end_job)();
     void (*rms_norm)(Rows<const S> x, const S* weight, float eps, int size, Rows<S> out);
     void (*silu_and_multiply)(Rows<const S> gate_up, int size, Rows<S> out);
     void (*add_inplace)(const S* x, S* out, int size);

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 
-#if defined(__linux__) && defined(__x86_64__)
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
+#if defined(__linux__) && defined(__x86_64__)
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
@@ -32,17 +34,30 @@ bool request_amx_permission() {
 bool request_amx_permission() { return false; }
 #endif
 
+#if defined(__x86_64__)
+// CPUID leaf 7.1, EAX. Not all compilers know the feature by name.
+bool has_avx_vnni() {
+    constexpr uint32_t kAvxVnni = 1u << 4;
+    uint32_t a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvxVnni);
+}
+#endif
+
 }  // namespace
 
 bool supports([[maybe_unused]] Feature feature) {
-#if defined(__x86_64__) || defined(_M_X64)
+#if defined(__x86_64__)
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    bool avx512_bf16 = avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+    bool avx512_vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+    bool avx512_bf16 = avx512_vnni && __builtin_cpu_supports("avx512bf16");
     static const bool tiles = request_amx_permission();
     switch (feature) {
-        case Feature::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        case Feature::avx2: return avx2;
+        case Feature::avx2_vnni: return avx2 && has_avx_vnni();
         case Feature::avx512: return avx512;
+        case Feature::avx512_vnni: return avx512_vnni;
         case Feature::avx512_bf16: return avx512_bf16;
         case Feature::amx: return avx512_bf16 && tiles;
     }

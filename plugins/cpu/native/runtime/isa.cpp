@@ -22,8 +22,14 @@ std::vector<InstructionSet> compiled_sets() {
 #ifdef SPECSERVE_AVX512_BF16
         {"avx512_bf16", supports(Feature::avx512_bf16), avx512_bf16::kernels},
 #endif
+#ifdef SPECSERVE_AVX512_VNNI
+        {"avx512_vnni", supports(Feature::avx512_vnni), avx512_vnni::kernels},
+#endif
 #ifdef SPECSERVE_AVX512
         {"avx512", supports(Feature::avx512), avx512::kernels},
+#endif
+#ifdef SPECSERVE_AVX2_VNNI
+        {"avx2_vnni", supports(Feature::avx2_vnni), avx2_vnni::kernels},
 #endif
 #ifdef SPECSERVE_AVX2
         {"avx2", supports(Feature::avx2), avx2::kernels},

@@ -15,7 +15,13 @@ Kernels kernels();
 namespace avx2 {
 Kernels kernels();
 }
+namespace avx2_vnni {
+Kernels kernels();
+}
 namespace avx512 {
+Kernels kernels();
+}
+namespace avx512_vnni {
 Kernels kernels();
 }
 namespace avx512_bf16 {
