@@ -21,6 +21,7 @@ VECTORS = {
     "fma": "FMA",
     "avx512f": "AVX-512",
     "avx512_vnni": "VNNI",
+    "avx_vnni": "AVX-VNNI",
     "avx512_bf16": "AVX512_BF16",
     "amx_bf16": "AMX",
     "asimd": "NEON",
