@@ -6,13 +6,14 @@ the system's files are.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from specserve.system_files import SYSTEM, read_system_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-SYSTEM = Path("/")
 MOUNT = "sys/fs/cgroup"
 UNLIMITED = 2**60
 """Version 1 says so with a number near 2**63."""
@@ -26,9 +27,12 @@ def cpu_quota(root: Path = SYSTEM) -> float | None:
     """Cores' worth of time that the process gets."""
     quotas = []
     for folder in folders(root, "cpu"):
-        quota, _, period = read(folder / "cpu.max").partition(" ")
+        quota, _, period = read_system_file(folder / "cpu.max").partition(" ")
         if not quota:
-            quota, period = read(folder / "cpu.cfs_quota_us"), read(folder / "cpu.cfs_period_us")
+            quota, period = (
+                read_system_file(folder / "cpu.cfs_quota_us"),
+                read_system_file(folder / "cpu.cfs_period_us"),
+            )
         if quota.isdecimal() and period.isdecimal() and int(period):
             quotas.append(int(quota) / int(period))
     return min(quotas, default=None)
@@ -48,21 +52,21 @@ def memory_limits(root: Path) -> Iterator[tuple[Path, str, int]]:
     """Folder, name of the file with the usage, limit."""
     for folder in folders(root, "memory"):
         for file, usage in LIMITS.items():
-            text = read(folder / file)
+            text = read_system_file(folder / file)
             if text.isdecimal() and int(text) < UNLIMITED:
                 yield folder, usage, int(text)
 
 
 def used_memory(folder: Path, usage: str) -> int:
-    text = read(folder / usage)
-    counts = dict(line.split(" ", 1) for line in read(folder / "memory.stat").splitlines() if " " in line)
+    text = read_system_file(folder / usage)
+    counts = dict(line.split(" ", 1) for line in read_system_file(folder / "memory.stat").splitlines() if " " in line)
     reclaimed = next((counts[name] for name in reversed(RECLAIMED) if name in counts), "0")
     return max(int(text) - int(reclaimed), 0) if text.isdecimal() and reclaimed.isdecimal() else 0
 
 
 def folders(root: Path, controller: str) -> Iterator[Path]:
     """From the group to the outermost one. In a container the path may be one that only the host knows."""
-    for line in read(root / "proc/self/cgroup").splitlines():
+    for line in read_system_file(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
@@ -71,11 +75,3 @@ def folders(root: Path, controller: str) -> Iterator[Path]:
         parts = [part for part in path.split("/") if part]
         for depth in range(len(parts), -1, -1):
             yield mount.joinpath(*parts[:depth])
-
-
-def read(path: Path) -> str:
-    """Empty where it is missing or not readable."""
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

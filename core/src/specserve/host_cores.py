@@ -6,7 +6,8 @@ import math
 import os
 from typing import TYPE_CHECKING
 
-from specserve.control_group import SYSTEM, cpu_quota
+from specserve.control_group import cpu_quota
+from specserve.system_files import SYSTEM
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from specserve.doctor.needed import UnknownError, needed
 from specserve.faults import FAULTS
 from specserve.models.locate import locate_downloaded, locate_on_disk
 from specserve.plugins.host import PluginHost
+from specserve.system_files import SYSTEM, read_system_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from specserve.config import EngineConfig, ServerConfig
     from specserve.doctor.checkpoint_size import CheckpointSize
@@ -46,7 +47,7 @@ class Once(Generic[T]):
 class Case:
     """`root`: where the system's files are, such as proc/cpuinfo."""
 
-    def __init__(self, engine: EngineConfig, server: ServerConfig, root: Path = Path("/")) -> None:
+    def __init__(self, engine: EngineConfig, server: ServerConfig, root: Path = SYSTEM) -> None:
         self.engine, self.server, self.root = engine, server, root
         self.host = Once(lambda: PluginHost.start(engine))
         """The plugins, as `serve` starts them."""
@@ -60,10 +61,7 @@ class Case:
 
     def read(self, path: str) -> str:
         """A file of the system; empty where it is missing or not readable."""
-        try:
-            return (self.root / path).read_text(errors="replace")
-        except OSError:
-            return ""
+        return read_system_file(self.root / path)
 
     def path(self) -> Path:
         """The model's directory, for checks behind the one that finds it."""
