@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 
 import pytest
 from grammar_cases import PERSON, grammar_engine, structured, wanted
+from safetensors.torch import load_file, save_file
 
 from specserve.errors import ConfigError, RequestError
 from specserve.testing.engines import make_engine, run_requests
@@ -191,3 +193,19 @@ def test_one_prototype_serves_many_requests_at_once(engine):
     ]
     together = run_requests(engine, requests).decided()
     assert {r.request_id: run_requests(engine, [r]).decided()[r.request_id] for r in requests} == together
+
+
+def test_logits_that_are_not_numbers_end_the_request_with_the_same_error_whatever_is_drafted(tmp_path):
+    write_checkpoint(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights["lm_head.weight"].fill_(math.nan)
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    requests = [structured("sick", (1, 2), wanted("regex", "(name|number): .*")), NEIGHBOUR]
+    ends = []
+    for forced_drafts in (True, False):
+        engine = grammar_engine(tmp_path, beside=("cpu",), grammar={"forced_drafts": forced_drafts})
+        served = run_requests(engine, requests).outputs
+        assert (served["sick"].finish_reason, served["neighbour"].finish_reason) == ("error", "length")
+        ends.append((served["sick"].tokens, served["sick"].steps[-1].error))
+    assert "token 0 is not one that the grammar allows, and of those none had a number as its logit" in ends[0][1]
+    assert ends[0] == ends[1]

@@ -45,7 +45,10 @@ class Matching:
             del self.path[common:], self.ahead[common + 1 :]
         for token in path[common:]:
             if not self.consume(token):
-                raise NotAllowedError(f"token {token} at place {len(self.path)} of a draft is not allowed")
+                raise NotAllowedError(
+                    f"token {token} is not one that the grammar allows, and of those none had a number as its logit. "
+                    "Check the model's weights for NaN and infinities."
+                )
         return True
 
     def consume(self, token: int) -> bool:
