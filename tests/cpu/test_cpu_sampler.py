@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from specserve.types import SamplingParams
 if TYPE_CHECKING:
     from torch import Tensor
 
+VOCAB = 300
 VOCABS = (1, 2, 5, 16, 17, 63, 320, 8192, 50_257)
 each_vocab = pytest.mark.parametrize("vocab_size", VOCABS)
 
@@ -141,19 +143,24 @@ def test_exactly_what_a_full_sort_keeps_is_sampled(logits, top_k, top_p, min_p, 
     assert strict <= sampled <= generous
 
 
+@lru_cache(maxsize=1)
+def many_draws(cut: tuple[tuple[str, Any], ...]) -> list[ScoredRow]:
+    """One list for all instruction sets, which are tested one after the other."""
+    return [ScoredRow(0, admitted(VOCAB, seed=i, temperature=0.9, **dict(cut)), ()) for i in range(20_000)]
+
+
 @each_set
 @pytest.mark.parametrize("cut", CUTOFFS, ids=str)
 @pytest.mark.parametrize("kind", ["distinct", "tied"])
 def test_sampled_tokens_have_the_target_distribution(isa, cut, kind):
     """Chi-square over the tokens that a full sort keeps; no others are drawn."""
-    vocab_size, draws = 300, 20_000
-    x = randn(vocab_size, seed=5, scale=2.0)
+    x = randn(VOCAB, seed=5, scale=2.0)
     x = x if kind == "distinct" else (x * 2).round() / 2
-    rows = [ScoredRow(0, admitted(vocab_size, seed=i, temperature=0.9, **cut), ()) for i in range(draws)]
-    counts = torch.bincount(torch.tensor(sampler(isa, 2).target_tokens(x[None], rows)), minlength=vocab_size).double()
+    rows = many_draws(tuple(cut.items()))
+    counts = torch.bincount(torch.tensor(sampler(isa, 2).target_tokens(x[None], rows)), minlength=VOCAB).double()
     scaled = (x / 0.9).double()
     threshold = cutoff((x / 0.9).tolist(), SamplingParams(**cut), 0.0) - 1e-4
-    expected = torch.softmax(scaled.masked_fill(scaled < threshold, -math.inf), -1) * draws
+    expected = torch.softmax(scaled.masked_fill(scaled < threshold, -math.inf), -1) * len(rows)
     assert counts[expected == 0].sum() == 0
     common = expected >= 5
     rare = expected[~common].sum(), counts[~common].sum()
