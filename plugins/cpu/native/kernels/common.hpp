@@ -32,6 +32,13 @@ struct QuantizedInput {
 };
 constexpr int kInputOffset = 128;
 
+// The inputs of one K group, as a dot instruction of bytes takes them.
+INLINE int four_inputs(const QuantizedInput* p) {
+    int four;
+    __builtin_memcpy(&four, p, 4);
+    return four;
+}
+
 constexpr int kLanes = 16;  // lanes of a vector, and outputs of a packed panel, on every processor
 constexpr int kUnlimited = 1 << 30;
 constexpr int kSegmentKeys = 128;  // keys that attention processes at a time; partial results merge in this granularity

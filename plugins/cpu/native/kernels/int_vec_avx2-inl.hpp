@@ -19,11 +19,7 @@ INLINE void store(QuantizedInput* p, Vec x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
 }
 
-INLINE __m256i splat_inputs(const QuantizedInput* p) {
-    int four;
-    __builtin_memcpy(&four, p, 4);
-    return _mm256_set1_epi32(four);
-}
+INLINE __m256i splat_inputs(const QuantizedInput* p) { return _mm256_set1_epi32(four_inputs(p)); }
 
 // One K group: in one step with AVX-VNNI, else in two, as on AVX-512.
 #ifdef __AVXVNNI__

@@ -15,11 +15,7 @@ INLINE void store(QuantizedInput* p, Vec x) {
     __m512i integers = _mm512_add_epi32(_mm512_cvtps_epi32(x.v), _mm512_set1_epi32(kInputOffset));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(integers));
 }
-INLINE __m512i splat_inputs(const QuantizedInput* p) {
-    int four;
-    __builtin_memcpy(&four, p, 4);
-    return _mm512_set1_epi32(four);
-}
+INLINE __m512i splat_inputs(const QuantizedInput* p) { return _mm512_set1_epi32(four_inputs(p)); }
 
 // One K group: four consecutive weights of each of sixteen outputs. Without AVX512_VNNI a dot instruction takes two
 // steps, on integers of 16 bits: the first and third inputs, then the others.

@@ -9,12 +9,6 @@ namespace specserve::avx2_vnni {
 #include "kernels/int_vec_avx2-inl.hpp"
 #include "kernels/linear_maps-inl.hpp"
 
-Kernels kernels() {
-    Kernels kernels = avx2::kernels();
-    kernels.name = "avx2_vnni";
-    static_cast<LinearTable<Bf16>&>(kernels.bf16) = linear_table<Bf16>();
-    static_cast<LinearTable<float>&>(kernels.f32) = linear_table<float>();
-    return kernels;
-}
+Kernels kernels() { return with_linear_maps(avx2::kernels(), "avx2_vnni"); }
 
 }  // namespace specserve::avx2_vnni

@@ -15,3 +15,11 @@ template <typename S>
 static LinearTable<S> linear_table() {
     return {linear<S>, linear_add<S>, linear_swiglu<S>, linear_logits<S>, quantize_inputs<S>};
 }
+
+// The kernels of another instruction set, with the linear maps of this one.
+INLINE Kernels with_linear_maps(Kernels kernels, const char* name) {
+    kernels.name = name;
+    static_cast<LinearTable<Bf16>&>(kernels.bf16) = linear_table<Bf16>();
+    static_cast<LinearTable<float>&>(kernels.f32) = linear_table<float>();
+    return kernels;
+}
