@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from spoilt_weights import spoil
 from torch.nn import functional
 
 from specserve.testing.drafters import ScriptedDrafter
@@ -30,10 +31,7 @@ HEALTHY = [
 def broken_model(path, value, sizes, dtype="bfloat16", name="model.embed_tokens.weight", rows=BROKEN):
     hidden, inner, head = sizes
     write_checkpoint(path, dtype=dtype, hidden_size=hidden, intermediate_size=inner, head_dim=head)
-    weights = load_file(path / "model.safetensors")
-    weights[name][rows] = value
-    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
-    return path
+    return spoil(path, name, rows, value)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

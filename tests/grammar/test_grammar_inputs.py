@@ -8,7 +8,7 @@ import time
 
 import pytest
 from grammar_cases import PERSON, grammar_engine, structured, wanted
-from safetensors.torch import load_file, save_file
+from spoilt_weights import spoil
 
 from specserve.errors import ConfigError, RequestError
 from specserve.testing.engines import make_engine, run_requests
@@ -196,10 +196,7 @@ def test_one_prototype_serves_many_requests_at_once(engine):
 
 
 def test_logits_that_are_not_numbers_end_the_request_with_the_same_error_whatever_is_drafted(tmp_path):
-    write_checkpoint(tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
-    weights["lm_head.weight"].fill_(math.nan)
-    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    spoil(write_checkpoint(tmp_path), "lm_head.weight", slice(None), math.nan)
     requests = [structured("sick", (1, 2), wanted("regex", "(name|number): .*")), NEIGHBOUR]
     ends = []
     for forced_drafts in (True, False):
@@ -207,5 +204,6 @@ def test_logits_that_are_not_numbers_end_the_request_with_the_same_error_whateve
         served = run_requests(engine, requests).outputs
         assert (served["sick"].finish_reason, served["neighbour"].finish_reason) == ("error", "length")
         ends.append((served["sick"].tokens, served["sick"].steps[-1].error))
-    assert "token 0 is not one that the grammar allows, and of those none had a number as its logit" in ends[0][1]
+    assert "the grammar does not allow token 0. Where the model chose it, no token that is allowed had a" in ends[0][1]
+    assert "finite logit: check the model's weights for NaN and infinities." in ends[0][1]
     assert ends[0] == ends[1]

@@ -46,8 +46,8 @@ class Matching:
         for token in path[common:]:
             if not self.consume(token):
                 raise NotAllowedError(
-                    f"token {token} is not one that the grammar allows, and of those none had a number as its logit. "
-                    "Check the model's weights for NaN and infinities."
+                    f"the grammar does not allow token {token}. Where the model chose it, no token that is allowed had "
+                    "a finite logit: check the model's weights for NaN and infinities."
                 )
         return True
 
