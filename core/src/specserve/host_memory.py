@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from specserve.control_group import memory_room
+from specserve.system_files import read_system_file
 
 HUGE_PAGE = 2 * 2**20
 HUGE_PAGE_SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -28,11 +29,8 @@ def allocate_pages(address: int, size: int) -> bool:
 
 def has_huge_pages() -> bool | None:
     """Does the system give huge pages to memory that asks for them? None where it does not say."""
-    try:
-        setting = HUGE_PAGE_SETTING.read_text()
-    except OSError:
-        return None
-    return "[never]" not in setting
+    setting = read_system_file(HUGE_PAGE_SETTING)
+    return "[never]" not in setting if setting else None
 
 
 def free_host_memory() -> int:
