@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import sys
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,15 @@ def run(args: Namespace) -> int:
     from specserve.server.run import serve
 
     log_to_stderr()
+    trace_crashes()
     return asyncio.run(serve(lambda: start_engine(configuration.engine), configuration.server))
+
+
+def trace_crashes() -> None:
+    """Where native code ends the process (a segmentation fault, an abort), standard error gets a line `Fatal Python
+    error: ...` and the stack of every thread. PYTHONFAULTHANDLER or -X faulthandler, where set, did so already."""
+    if not faulthandler.is_enabled() and sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)
 
 
 async def start_engine(config: EngineConfig) -> AsyncEngine:

@@ -57,6 +57,7 @@ from specserve.sampling.seeds import arrival_seed, random_seed
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import StepCosts
 from specserve.speculation.planning import CostPlanner, VerifyAll
+from specserve.struct_tables import build_struct_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,6 +111,7 @@ def assemble(
         engine.runner.warm_up(None if on_progress is None else partial(on_progress, "recording graphs"))
     if tracing.DRAFTS.is_on:
         trace_drafts(engine, lambda step: tracing.DRAFTS.event(**step._asdict()))
+    build_struct_tables()  # all modules are imported: the engine's and its plugins'
     description = describe(parts.config, host, parts.kernels, parts.attention, parts.drafters, engine)
     return Assembled(engine, parts.config, parts.tokenizer, description)
 

@@ -37,6 +37,7 @@ from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
 from specserve.server.time_limit import time_limited
 from specserve.server.tokenization import detokenize, tokenize, tokenizer_info
+from specserve.struct_tables import build_struct_tables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -78,6 +79,7 @@ ROUTES = (
 def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.Application:
     """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends. Raises
     ConfigError where a file that the configuration names is wrong."""
+    build_struct_tables()  # before it listens
     app = web.Application(
         middlewares=make_middlewares(config),
         client_max_size=config.max_body_bytes,
@@ -126,6 +128,7 @@ async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners
     app.on_response_prepare.append(add_headers)  # of streams that a plugin's handler begins
     for _ in engine.plugins.collect("add_routes", app=app, engine=engine):
         pass
+    build_struct_tables()  # of the bodies of plugins' routes
     runner = web.AppRunner(app)
     await runner.setup()
     plugin_runners.append(runner)

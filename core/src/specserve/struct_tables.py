@@ -1,0 +1,50 @@
+"""msgspec's type tables of every Struct, built before two threads can ask for the same one.
+
+msgspec builds the tables of a Struct when the type is first decoded or converted. While it resolves the annotations of
+a nested Struct, another thread may run, find the outer one's unfinished tables, and read a null pointer: the process
+dies (msgspec 0.22). Finished tables are only read. So they are built in one thread, for all Structs that are defined.
+These are found by walking the subclasses: a list would miss the next one.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOCK = Lock()
+"""Two engines of one process may start at once."""
+_FINISHED: set[type[msgspec.Struct]] = set()
+"""Includes those that cannot be decoded."""
+
+
+def build_struct_tables() -> frozenset[type[msgspec.Struct]]:
+    """The Structs whose tables this call built. Call it after the import of the modules that define them, and before
+    another thread decodes them; what was built is not built again.
+
+    Structs that no decoder takes are left out: no thread can convert them either. Their annotations name types that
+    are imported for the type checker only, or that msgspec does not allow."""
+    with _LOCK:
+        found = {struct for struct in subclasses(msgspec.Struct) if struct not in _FINISHED}
+        built = frozenset(struct for struct in found if builds(struct))
+        _FINISHED.update(found)
+        return built
+
+
+def subclasses(base: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    for struct in base.__subclasses__():
+        yield struct
+        yield from subclasses(struct)
+
+
+def builds(struct: type[msgspec.Struct]) -> bool:
+    """A decoder needs the tables, and makes no instance."""
+    try:
+        msgspec.json.Decoder(struct)
+    except (NameError, AttributeError, TypeError):
+        return False
+    return True
