@@ -158,7 +158,8 @@ class ToolCallStream:
         match = HEAD.match(inner)
         if match is not None:
             parsed.pieces.append(CallPiece(self.num_calls, match[1]))
-            self.held, self.raw, self.value, self.state = inner[match.end() :], "", JsonValue(), self.arguments
+            self.held, self.raw, self.value = inner[match.end() :], "", JsonValue()
+            self.state = self.rewritten_arguments if self.held[0] in '"n' else self.arguments
             return True
         whole = whole_call(inner)
         if whole is not None:
@@ -182,6 +183,18 @@ class ToolCallStream:
         if self.value.done:
             self.num_calls += 1
             self.state = self.closing
+        return self.value.done
+
+    def rewritten_arguments(self, parsed: Parsed, final: bool) -> bool:
+        """A string or null, which is sent once it is complete: what is sent differs from what the model wrote."""
+        count = self.value.take(self.held)
+        self.raw, self.held = self.raw + self.held[:count], self.held[count:]
+        if self.value.done:
+            parsed.pieces.append(CallPiece(self.num_calls, None, arguments_text(decoded(self.raw))))
+            self.num_calls += 1
+            self.raw, self.state = "", self.closing
+        elif final:
+            parsed.pieces.append(CallPiece(self.num_calls, None, self.raw))
         return self.value.done
 
     def closing(self, parsed: Parsed, final: bool) -> bool:
@@ -220,6 +233,23 @@ def whole_call(text: str) -> tuple[str, str, str] | None:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("name"), str):
         return None
-    given = found.get("arguments", found.get("parameters", {}))
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    arguments = arguments_text(found.get("arguments", found.get("parameters")))
     return found["name"], arguments, text[end:]
+
+
+def arguments_text(value: object) -> str:
+    """Arguments as a response has them: JSON text. Models write null for a tool without parameters, and some write the
+    text of an object, as the API has it, where the form wants the object itself."""
+    if value is None:
+        return "{}"
+    if isinstance(value, str) and isinstance(decoded(value), dict):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def decoded(text: str) -> object:
+    """The value of a JSON text; the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
