@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import msgspec
 
@@ -18,20 +19,21 @@ if TYPE_CHECKING:
 
 _LOCK = Lock()
 """Two engines of one process may start at once."""
-_FINISHED: set[type[msgspec.Struct]] = set()
-"""Includes those that cannot be decoded."""
+_BUILT: WeakSet[type[msgspec.Struct]] = WeakSet()
+"""Weak, so that a Struct that was defined in a function can be freed. One that could not be built is tried again at the
+next call: the names in its annotations may be defined by then."""
 
 
 def build_struct_tables() -> frozenset[type[msgspec.Struct]]:
     """The Structs whose tables this call built. Call it after the import of the modules that define them, and before
     another thread decodes them; what was built is not built again.
 
-    Structs that no decoder takes are left out: no thread can convert them either. Their annotations name types that
-    are imported for the type checker only, or that msgspec does not allow."""
+    Structs that no decoder takes are left out, since no thread can convert them either: their annotations name types
+    that are imported for the type checker only, or that msgspec does not allow."""
     with _LOCK:
-        found = {struct for struct in subclasses(msgspec.Struct) if struct not in _FINISHED}
-        built = frozenset(struct for struct in found if builds(struct))
-        _FINISHED.update(found)
+        unbuilt = {struct for struct in subclasses(msgspec.Struct) if struct not in _BUILT}
+        built = frozenset(struct for struct in unbuilt if builds(struct))
+        _BUILT.update(built)
         return built
 
 
