@@ -179,7 +179,7 @@ def test_compiled_grammars_are_kept_and_bounded(toy_model):
     grammars = next(p.processor.grammars for p in engine.parts.processors if hasattr(p.processor, "grammars"))
     for i in range(8):
         engine.check(structured("r", (1, 2), wanted("regex", f"a{{{i + 1}}}")))
-    assert [wanted.text for wanted in grammars.compiled] == ["a{6}", "a{7}", "a{8}"]
+    assert [each.text for each in grammars.compiled] == ["a{6}", "a{7}", "a{8}"]
     kept = dict(grammars.compiled)
     engine.check(structured("r", (1, 2), wanted("regex", "a{6}")))
     run_requests(engine, [structured("r", (1, 2), wanted("regex", "a{6}"))])

@@ -65,7 +65,9 @@ def describe_plugins(
     enabled = [enabled_entry(plugin, decision.resolution) for plugin in plugins if plugin.name != BUILTIN]
     names = {entry.name for entry in enabled}
     reasons = decision.switched_off
-    disabled = [entry(declared, reason=reasons.get(name)) for name, declared in installed.items() if name not in names]
+    disabled = [
+        entry_of(declared, reason=reasons.get(name)) for name, declared in installed.items() if name not in names
+    ]
     return enabled + sorted(disabled, key=lambda entry: (entry.reason is None, entry.name))
 
 
@@ -73,7 +75,7 @@ def enabled_entry(plugin: LoadedPlugin, resolution: Resolution) -> PluginEntry:
     loaded = next(loaded for loaded in resolution.plugins if loaded.name == plugin.name)
     findings = [finding for finding in resolution.findings if plugin.name in (finding.left, finding.right)]
     return msgspec.structs.replace(
-        entry(loaded.declaration),
+        entry_of(loaded.declaration),
         features=list(loaded.features),
         features_off=loaded.features_off,
         enabled=True,
@@ -87,7 +89,7 @@ def other(finding: Finding, name: str) -> str:
     return finding.right if finding.left == name else finding.left
 
 
-def entry(declared: PluginDeclaration, reason: str | None = None) -> PluginEntry:
+def entry_of(declared: PluginDeclaration, reason: str | None = None) -> PluginEntry:
     return PluginEntry(
         name=declared.name,
         version=declared.version,
