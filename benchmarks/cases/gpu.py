@@ -27,13 +27,13 @@ from benchmarks.lib.report import Options, Result
 from specserve.config import EngineConfig
 from specserve.engine.assembly import assemble
 from specserve.errors import ConfigError
-from specserve.models.locate import locate_model
 from specserve.plugins.discovery import discover
 from specserve.plugins.host import PluginHost
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import drafter_plugin
 from specserve.types import GenerateRequest, SamplingParams
+from specserve_demo import MODEL_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,7 +76,7 @@ def run(options: Options) -> Result:
     raw: dict[str, list[float]] = {}
     with TemporaryDirectory() as folder:
         models = (
-            Model("demo", locate_model("demo"), nullcontext),
+            Model("demo", MODEL_DIR, nullcontext),
             Model("8B", write_config(Path(folder) / "8b", CONFIG_8B), random_weights),
         )
         for model in models:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from importlib import metadata
 from pathlib import Path
 
 import cpu_as_cuda
@@ -21,6 +22,7 @@ class DryRun:
     def __init__(self):
         torch.set_num_threads(1)
         cpu_as_cuda.install()
+        hide_distribution("specserve")
         self.context = stub_triton(twins.TWINS)
         self.driver = self.context.__enter__()
 
@@ -32,6 +34,18 @@ class DryRun:
         self.context.__exit__(None, None, None)
         report = {"launches": self.driver.launches, "binaries": Counter(each.name for each in self.driver.binaries)}
         Path(os.environ["GPU_DRY_RUN_REPORT"]).write_text(json.dumps(report))
+
+
+def hide_distribution(hidden):
+    """A GPU machine has the core as a folder on the path, not as an installed distribution."""
+    from_name = metadata.Distribution.from_name
+
+    def found(name):
+        if name == hidden:
+            raise metadata.PackageNotFoundError(name)
+        return from_name(name)
+
+    metadata.Distribution.from_name = found
 
 
 def pytest_configure(config):

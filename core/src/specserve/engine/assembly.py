@@ -7,13 +7,12 @@ in memory, then the parts of the step loop are made. What plugins' hooks return 
 from __future__ import annotations
 
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import torch
 
-from specserve import tracing
+from specserve import __version__, tracing
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.drafts import likeliest_chain
 from specserve.engine.admission import EngineLimits
@@ -243,7 +242,7 @@ def cost_factors(c: Components) -> dict[str, str]:
     """What of the configuration changes the time that a step takes."""
     config = c.config
     return {
-        "specserve": version("specserve"),
+        "specserve": __version__,
         "model": str(locate_model(config.model)),
         "dtype": str(config.dtype),
         "kernels": f"{c.kernels.kernels.name} of {c.kernels.owner}",
