@@ -15,15 +15,16 @@ ROUNDING = {torch.float32: 0.0, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 def adapters_of(dtype, names, ins, outs, device="cpu"):
     """Random adapters of mixed ranks; the last one leaves the projection as it is."""
 
-    def part(rank, first, width):
+    def part(rank, outs):
+        width = outs.stop - outs.start
         down, up = (torch.randint(-2, 3, size).to(dtype).to(device) for size in ((rank, ins), (width, rank)))
-        return LowRankPart(down, up, slice(first, first + width))
+        return LowRankPart(down, up, outs)
 
     ranks = {"a": (1, 5), "b": (16, 33), "c": (40,)}
-    weights = {
-        name: {"p": tuple(part(rank, 7 * i, outs - 9 * i) for i, rank in enumerate(ranks[name]))} for name in names
-    }
-    return {**weights, "none": {"other": (part(4, 0, outs),)}}
+    middle = outs - 20  # parts of two widths; both begin and end within a block of columns, none at its edge
+    spans = slice(0, middle), slice(middle + 3, outs)
+    weights = {name: {"p": tuple(map(part, ranks[name], spans))} for name in names}
+    return {**weights, "none": {"other": (part(4, slice(0, outs)),)}}
 
 
 def check_segments_get_what_their_adapters_add(kernels, dtype, device="cpu"):

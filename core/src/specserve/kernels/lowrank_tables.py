@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -66,6 +66,8 @@ def dense_part(part: LowRankPart) -> LowRankPart:
 
 def entry_of(parts: Sequence[LowRankPart]) -> Entry:
     assert len(parts) <= PARTS, f"a projection has at most {PARTS} parts"
+    ends = sorted((p.outs.start, p.outs.stop) for p in parts)
+    assert all(stop <= start for (_, stop), (start, _) in pairwise(ends)), f"outputs of two parts overlap: {ends}"
     fields = [[p.down.data_ptr(), p.up.data_ptr(), len(p.down), p.outs.start, len(p.up), 0] for p in parts]
     fields += [[0] * FIELDS] * (PARTS - len(parts))
     table = torch.tensor(fields, dtype=torch.int64, device=parts[0].down.device if parts else "cpu")

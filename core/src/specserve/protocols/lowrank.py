@@ -26,7 +26,8 @@ class LowRankPart(NamedTuple):
 
 
 AdapterWeights = Mapping[str, tuple[LowRankPart, ...]]
-"""By projection name; a fused projection has a part for each of its own that the adapter changes."""
+"""By projection name; a fused projection has a part for each of its own that the adapter changes. The `outs` of a
+projection's parts do not overlap: a device adds them at the same time."""
 
 
 class LoraPlanner(Protocol):
