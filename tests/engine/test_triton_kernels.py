@@ -47,20 +47,6 @@ def test_cuda_gets_the_triton_kernels_and_the_cpu_the_torch_ones():
     )
 
 
-@needs_triton
-def test_the_tiles_of_cuda_are_chosen_by_name(monkeypatch):
-    from specserve.kernels.triton_linear import BY_ROWS, ONE_TILE
-
-    tables = []
-    for name in ("", "one", "by_rows"):
-        monkeypatch.setenv(builtin.TILES, name)
-        tables.append(builtin.make_kernels("cuda", "bfloat16").tiles)
-    assert tables == [ONE_TILE, ONE_TILE, BY_ROWS]
-    monkeypatch.setenv(builtin.TILES, "wide")
-    with pytest.raises(ConfigError, match="must be one of one, by_rows; got 'wide'"):
-        builtin.make_kernels("cuda", "bfloat16")
-
-
 def test_a_start_on_cuda_without_triton_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("specserve.kernels.triton_")]:
         monkeypatch.delitem(sys.modules, name)

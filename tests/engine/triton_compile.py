@@ -15,9 +15,15 @@ compiled = partial(ptx_for_sm90, floats=("eps",), free=("num_rows",))
 
 
 def linear_ptx(dtype, kind):
+    """Of every tile."""
     from specserve.kernels import triton_linear as cuda
 
-    tiles = cuda.ONE_TILE[dtype][-1].sizes
+    return [linear_ptx_in(each.sizes, kind) for each in cuda.TILES[dtype]]
+
+
+def linear_ptx_in(tiles, kind):
+    from specserve.kernels import triton_linear as cuda
+
     return compiled(
         cuda.linear_kernel,
         dict.fromkeys(("x", "weight", "bias", "out"), f"*{kind}"),
@@ -30,13 +36,16 @@ def linear_ptx(dtype, kind):
 
 def compile_linear_in_half_precision_uses_tensor_cores_with_float32_sums():
     for dtype, kind in ((torch.bfloat16, "bf16"), (torch.float16, "fp16")):
-        ptx = linear_ptx(dtype, kind)
-        assert re.search(r"wgmma\.mma_async\.sync\.aligned\.m64n32k16\.f32\.", ptx)
-        assert not re.search(r"\b(atom|red)\.", ptx), "sums in memory have no fixed order"
+        few_rows, *more = linear_ptx(dtype, kind)
+        assert re.search(r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.", few_rows)
+        for columns, ptx in zip((32, 128, 128), more, strict=True):
+            assert re.search(rf"wgmma\.mma_async\.sync\.aligned\.m64n{columns}k16\.f32\.", ptx)
+        for ptx in (few_rows, *more):
+            assert not re.search(r"\b(atom|red)\.", ptx), "sums in memory have no fixed order"
 
 
 def compile_linear_in_float32_is_not_rounded_to_tf32():
-    ptx = linear_ptx(torch.float32, "fp32")
+    (ptx,) = linear_ptx(torch.float32, "fp32")
     assert "tf32" not in ptx
     assert "fma.rn.f32" in ptx
     assert not re.search(r"\b(atom|red)\.", ptx)

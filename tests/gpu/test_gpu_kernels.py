@@ -57,16 +57,16 @@ def test_a_row_of_linear_does_not_depend_on_the_row_count(kernels, dtype, width,
     assert_rows_are_their_own(lambda rows: kernels.linear(x[rows], weight, None), MOST_ROWS)
 
 
-@pytest.mark.xfail(reason="a question: where this passes, wider tiles may serve (docs/gpu.md)", strict=False)
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize(("width", "depth"), SHAPES)
-def test_wider_tiles_for_more_rows_have_the_same_bits(kernels, dtype, width, depth):
-    x, weight = random(MOST_ROWS, depth, dtype=dtype), random(width, depth, dtype=dtype)
-    from specserve.kernels.triton_linear import BY_ROWS
+def test_all_tiles_of_a_dtype_have_the_same_bits(kernels, dtype, width, depth):
+    """What lets the row count choose the tile."""
+    from specserve.kernels.triton_linear import TritonLinear
 
-    wide = type(kernels)(BY_ROWS).prepare_linear(weight, None)
-    assert torch.equal(wide(x), kernels.linear(x, weight, None))
-    assert torch.equal(wide(x[:65]), kernels.linear(x[:65], weight, None))
+    x, weight = random(20 * MOST_ROWS, depth, dtype=dtype), random(width, depth, dtype=dtype)
+    tables = [(tiles._replace(most_rows=None),) for tiles in kernels.tiles[dtype]]
+    expected, *others = (TritonLinear(weight, None, table)(x) for table in tables)
+    assert [torch.equal(other, expected) for other in others] == [True] * 3
 
 
 def test_a_linear_map_as_wide_as_a_vocabulary(kernels):

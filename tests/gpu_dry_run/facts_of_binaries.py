@@ -12,12 +12,11 @@ from cuda_references import hybrid_plugin
 from specserve.batch.lora_plan import Segment
 from specserve.kernels.triton_kernels import CudaKernels
 from specserve.kernels.triton_launch import Launch
-from specserve.kernels.triton_linear import BY_ROWS
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import TOY_VOCAB, varied_requests
 
-ROWS = (1, 2, 3, 15, 16, 17, 48, 64, 65, 128)
+ROWS = (1, 2, 3, 15, 16, 17, 48, 64, 65, 128, 512, 513, 600)
 EVERYWHERE = dict.fromkeys(("prefill", "decode", "verify"), "triton_paged")
 KERNELS = {
     "linear_kernel", "add_and_norm_kernel", "rotate_and_write_kernel", "silu_and_multiply_kernel", "attend_kernel",
@@ -38,20 +37,21 @@ def new_binaries(stub, function):
 
 
 @pytest.mark.usefixtures("dispatched")
-def test_one_binary_serves_all_row_counts(stub):
-    kernels, (width, depth) = CudaKernels(), (200, 104)
+def test_one_binary_serves_all_row_counts_of_a_tile(stub):
+    kernels, (width, depth) = CudaKernels(), (208, 112)
     weight, gain = torch.randn(width, depth).bfloat16(), torch.randn(depth).bfloat16()
 
     def call(rows):
-        x, (cos, sin) = torch.randn(rows, depth).bfloat16(), torch.randn(2, rows, 1, 26)
+        x, (cos, sin) = torch.randn(rows, depth).bfloat16(), torch.randn(2, rows, 1, 28)
         kernels.linear(x, weight, None)
         kernels.rms_norm(x, gain, 1e-5)
         kernels.silu_and_multiply(x)
-        kernels.rotary(x.view(rows, 4, 26), cos, sin)
+        kernels.rotary(x.view(rows, 4, 28), cos, sin)
 
     made = new_binaries(stub, lambda: [call(rows) for rows in ROWS])
     assert Counter(binary.name for binary in made) == {
-        "linear_kernel": 1, "add_and_norm_kernel": 1, "silu_and_multiply_kernel": 1, "rotary_kernel": 1,
+        "linear_kernel": len(kernels.tiles[torch.bfloat16]), "add_and_norm_kernel": 1, "silu_and_multiply_kernel": 1,
+        "rotary_kernel": 1,
     }  # fmt: skip
 
 
@@ -123,10 +123,9 @@ def launch_wide(stub, dtype):
 
     twins, stub.twins = stub.twins, {}
     weight = torch.zeros(4096, 4096, dtype=dtype)
-    for table in (CudaKernels().tiles, BY_ROWS):
-        linear = CudaKernels(table).prepare_linear(weight, None)
-        for rows in (1, 65, 300):
-            linear(torch.zeros(rows, 4096, dtype=dtype))
+    linear = CudaKernels().prepare_linear(weight, None)
+    for rows in (1, 17, 65, 513):
+        linear(torch.zeros(rows, 4096, dtype=dtype))
     world = World(Shape(16, 32, 8, 128, dtype=dtype), "cpu")
     spans = world.chains()
     attend(backend_of(world, TritonPaged), world, spans, 0, *world.rows(sum(span.length for span in spans)))
@@ -155,7 +154,7 @@ def test_the_table_of_speeds_runs(monkeypatch, toy_model):
     for name, value in values.items():
         monkeypatch.setattr(gpu, name, value)
     monkeypatch.setattr(gpu, "copy_speed", lambda: 1e12)
-    monkeypatch.setattr(gpu, "locate_model", lambda _: toy_model)
+    monkeypatch.setattr(gpu, "MODEL_DIR", toy_model)
     table = render("gpu", gpu.run(Options(1, False, False, ())))
     for what in ("demo, 3", "8B, 3", "drafts", "lora", "transformers"):
         assert what in table, table
@@ -172,4 +171,4 @@ def test_the_probe_of_tiles_runs(monkeypatch):
     monkeypatch.setattr(triton.testing, "do_bench", lambda action, **_: 1.0 + 0.0 * len(str(action())))
     table = render("tiles", tiles.run(Options(1, False, False, ())))
     assert "96 x 64, 65 rows" in table
-    assert "met: tiles of BY_ROWS" in table, "torch computes all tiles alike"
+    assert "met: tiles in use whose bits are those of the first" in table, "torch computes all tiles alike"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from specserve.attention.sdpa import SdpaFactory
@@ -22,15 +21,10 @@ def make_kernels(device: str, dtype: str) -> KernelSet | None:
     return cuda_kernels() if device == "cuda" else TorchKernels()
 
 
-TILES = "SPECSERVE_CUDA_TILES"
-"""An environment variable: the tiles of the linear map on CUDA, until a device has shown that nobody need ask."""
-
-
 def cuda_kernels() -> KernelSet:
     """Imports here: only CUDA builds of torch install Triton."""
     try:
         from specserve.kernels.triton_kernels import CudaKernels
-        from specserve.kernels.triton_linear import TILE_TABLES
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "triton":
             raise
@@ -38,13 +32,7 @@ def cuda_kernels() -> KernelSet:
             "--device cuda: the core's CUDA kernels are written in Triton, and no module 'triton' is installed here. "
             "Install it (pip install triton; CUDA builds of torch bring it), or use --device cpu."
         ) from error
-    name = os.environ.get(TILES) or "one"
-    if name not in TILE_TABLES:
-        raise ConfigError(
-            f"{TILES}: tiles of the CUDA kernels must be one of {', '.join(TILE_TABLES)}; got {name!r}. "
-            "Unset it for 'one'."
-        )
-    return CudaKernels(TILE_TABLES[name])
+    return CudaKernels()
 
 
 @hookimpl

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter
 
-ROW_INVARIANT_DEVICES = ("cpu",)
-
 
 def describe(
     config: EngineConfig,
@@ -39,7 +37,7 @@ def describe(
         "drafters": [drafter.name for drafter in drafters],
         "verifier": engine.verifier.name,
         "lossless": engine.verifier.lossless,
-        "row_invariant": config.device in ROW_INVARIANT_DEVICES and attention.row_invariant,
+        "row_invariant": attention.row_invariant,
         "kv_cache_tokens": engine.parts.limits.cache_tokens,
         **describe_pages(engine.parts.cache),
         "config": config,

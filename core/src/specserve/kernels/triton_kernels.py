@@ -14,7 +14,7 @@ import torch
 from specserve.kernels.loaded_segments import LoadedSegments
 from specserve.kernels.lowrank_tables import PackedAdapter
 from specserve.kernels.triton_launch import Launch, blocks, dense, power_of_2
-from specserve.kernels.triton_linear import ONE_TILE, TritonLinear
+from specserve.kernels.triton_linear import TILES, TritonLinear
 from specserve.kernels.triton_lowrank import SegmentedAdd
 from specserve.kernels.triton_pass import fuse
 from specserve.kernels.triton_rows import SILU_BLOCK, norm_launch, rotary_kernel, silu_launch
@@ -42,7 +42,7 @@ class CudaKernels:
     name = "triton"
     row_tile: int | None = None
 
-    def __init__(self, tiles: TileTable = ONE_TILE) -> None:
+    def __init__(self, tiles: TileTable = TILES) -> None:
         self.tiles = tiles
         self.segmented = SegmentedAdd()
         self.sampler: Sampler = TritonSampler()

@@ -1,8 +1,8 @@
 """The linear map of the CUDA kernel set: one Triton kernel, and the tiles in which it may be launched.
 
 One program sums the whole depth of its tile in order: no split of the depth, no autotuning. A row's bits then depend on
-its own values and on the tile's arithmetic alone. Rows are the grid's fastest axis, so that the programs that share a
-weight run side by side and read it from memory once. Imports Triton.
+its own values alone: the tiles of a dtype add the same products in the same order. Rows are the grid's fastest axis, so
+that the programs that share a weight run side by side and read it from memory once. Imports Triton.
 """
 # mypy: disable-error-code="untyped-decorator"
 # (triton ships no types)
@@ -41,25 +41,21 @@ class RowTiles(NamedTuple):
 TileTable: TypeAlias = "dict[torch.dtype, tuple[RowTiles, ...]]"
 """By dtype, by ascending `most_rows`; the last serves the rest."""
 
-# 64 rows are the least that Hopper's wgmma takes. Narrow columns give a decode step enough programs, and four stages
-# enough bytes in flight, to saturate the memory bandwidth, which limits it.
-HALF = TileSizes(rows=64, columns=32, depth=128, num_warps=4, num_stages=4)
-FULL = TileSizes(rows=32, columns=32, depth=32, num_warps=4, num_stages=2)
-ONE_TILE: TileTable = {
-    torch.bfloat16: (RowTiles(None, HALF),),
-    torch.float16: (RowTiles(None, HALF),),
-    torch.float32: (RowTiles(None, FULL),),
-}
-WIDE = (
-    RowTiles(64, HALF),
-    RowTiles(256, TileSizes(rows=64, columns=128, depth=64, num_warps=4, num_stages=4)),
+# Few rows are limited by the memory's bandwidth: narrow columns give a step enough programs, and four stages enough
+# bytes in flight. Many rows are limited by arithmetic: wide tiles. All of them walk the depth in steps of 16 into one
+# sum per output; on an H200 their bits are equal (test_gpu_kernels.py), and the sizes are the fastest there
+# (docs/gpu.md). None takes more than the 99 KB of shared memory that consumer cards have.
+HALVES = (
+    RowTiles(16, TileSizes(rows=16, columns=32, depth=256, num_warps=4, num_stages=4)),
+    RowTiles(64, TileSizes(rows=64, columns=32, depth=128, num_warps=4, num_stages=4)),
+    RowTiles(512, TileSizes(rows=64, columns=128, depth=64, num_warps=4, num_stages=4)),
     RowTiles(None, TileSizes(rows=128, columns=128, depth=64, num_warps=8, num_stages=3)),
 )
-BY_ROWS: TileTable = {**ONE_TILE, torch.bfloat16: WIDE, torch.float16: WIDE}
-"""Wider tiles for more rows. All of them walk the depth in steps of 16 into one sum per output, so that their bits
-should be equal; as long as no device has shown that they are, `ONE_TILE` is what serves."""
-TILE_TABLES = {"one": ONE_TILE, "by_rows": BY_ROWS}
-"""By the names that SPECSERVE_CUDA_TILES takes."""
+TILES: TileTable = {
+    torch.bfloat16: HALVES,
+    torch.float16: HALVES,
+    torch.float32: (RowTiles(None, TileSizes(rows=32, columns=32, depth=32, num_warps=4, num_stages=2)),),
+}
 
 
 @triton.jit(do_not_specialize=["num_rows"])
