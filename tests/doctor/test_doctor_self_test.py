@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from found import by_check, statuses
 
+from specserve.attention.sdpa import SdpaFactory
 from specserve.config import EngineConfig
 from specserve.doctor import self_test, trial
 from specserve.doctor.comparison import difference, no_guarantee
@@ -87,7 +89,8 @@ def test_a_drafter_that_changes_tokens_fails(make_case, toy_model, install):
 
 def test_where_nothing_is_guaranteed_a_difference_is_a_warning(make_case, toy_model, install, monkeypatch):
     install("tampers", plugin=TAMPERS)
-    monkeypatch.setattr("specserve.engine.description.ROW_INVARIANT_DEVICES", ())
+    states = msgspec.structs.replace(SdpaFactory.capabilities, row_invariant=False)
+    monkeypatch.setattr(SdpaFactory, "capabilities", states)
     row = rows_with(make_case, toy_model, plugins=("tampers",))["enabled drafters"]
     assert (row.status, "not guaranteed" in row.found) == ("warning", True)
 
