@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import pytest
 import torch
+from changed_files import change_json, change_tensors
 from naive_forward import forward, load
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from specserve.errors import ModelError
 from specserve.models.weights import INDEX, SINGLE
@@ -16,16 +16,6 @@ from specserve.testing.toy import write_checkpoint
 
 PROMPT = list(range(20))
 Q_PROJ = "model.layers.1.self_attn.q_proj.weight"
-
-
-def change_tensors(path, **changes):
-    tensors = load_file(path / SINGLE)
-    tensors |= {name: value for name, value in changes.items() if value is not None}
-    save_file({name: tensors[name] for name in tensors if changes.get(name, 0) is not None}, path / SINGLE)
-
-
-def change_json(file, **changes):
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def test_shards_hold_the_same_model_as_one_file(tmp_path):
@@ -146,18 +136,6 @@ def test_an_index_that_is_empty_or_points_elsewhere_is_refused(tmp_path, weight_
     change_json(path / INDEX, weight_map=weight_map)
     with pytest.raises(ModelError, match=r"model\.safetensors\.index\.json"):
         load(path)
-
-
-def test_harmless_extra_tensors_pass_in_silence_and_others_are_reported(tmp_path, caplog):
-    path = write_checkpoint(tmp_path, tie_word_embeddings=True)
-    caplog.set_level(logging.WARNING, "specserve")
-    inv_freq = "model.layers.0.self_attn.rotary_emb.inv_freq"
-    change_tensors(path, **{inv_freq: torch.ones(16), "lm_head.weight": torch.ones(320, 128)})
-    load(path)
-    assert caplog.text == ""
-    change_tensors(path, mystery=torch.ones(2))
-    load(path)
-    assert "1 tensors are not used, the first is mystery" in caplog.text
 
 
 def test_more_context_than_the_model_has_is_refused(tmp_path):

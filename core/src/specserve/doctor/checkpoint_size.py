@@ -1,4 +1,4 @@
-"""How large a checkpoint's weights are, from the headers of its files."""
+"""How large a checkpoint's weights are, from the headers of its files; of data, only an output head is compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.collected_warnings import collected_warnings
-from specserve.models.loader import expected_tensors
+from specserve.models.loader import check_tensors
+from specserve.models.tied_head import tied_as_stored
 from specserve.models.weights import FLOATS, ITEM_SIZES, Checkpoint
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ class CheckpointSize(NamedTuple):
 
 
 def checkpoint_size(path: Path, config: ModelConfig, dtype: str) -> CheckpointSize:
-    """Checks all headers, as loading does. Raises ModelError."""
-    item_size = getattr(torch, dtype).itemsize
+    """Checks all tensors, as loading does. Raises ModelError."""
+    served_dtype: torch.dtype = getattr(torch, dtype)
+    item_size = served_dtype.itemsize
     kinds: Counter[str] = Counter()
     stored = served = 0
     with collected_warnings() as said:
         checkpoint = Checkpoint(path)
-        shapes, allowed = expected_tensors(config, checkpoint)
-        checkpoint.check(shapes, allowed)
+        shapes = check_tensors(tied_as_stored(config, checkpoint, served_dtype), checkpoint)
     for name, shape in shapes.items():
         kind, count = checkpoint.kind(name), math.prod(shape)
         kinds[kind] += 1

@@ -1,4 +1,4 @@
-"""The files of the model: read as `serve` reads them, without the data of the weights."""
+"""The files of the model: read as `serve` reads them, of the weights the headers."""
 
 from __future__ import annotations
 

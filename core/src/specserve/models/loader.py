@@ -16,6 +16,8 @@ from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.projection import Projection
 from specserve.models.quantised import stacked
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
+from specserve.models.tied_head import tied_as_stored
+from specserve.models.unused_tensors import report_unused
 from specserve.models.weights import Checkpoint
 
 if TYPE_CHECKING:
@@ -49,10 +51,10 @@ def load_model(
     length = resolve_length(config, max_model_len)
     rotary = rotary_table(config, length)
     checkpoint = Checkpoint(path, on_progress)
-    shapes, kinds = expected_tensors(config, checkpoint)
-    checkpoint.check(shapes, kinds)
-    target = torch.device(device)
     kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
+    config = tied_as_stored(config, checkpoint, kind)
+    check_tensors(config, checkpoint)
+    target = torch.device(device)
     model = _ModelBuilder(config, kernels, checkpoint, target, kind).model(
         RotaryTable(rotary.cos.to(target), rotary.sin.to(target))
     )
@@ -117,6 +119,14 @@ def expected_tensors(
         for part, (part_shape, part_kinds) in config.compression.tensors(checkpoint, stem, shape).items():
             shapes[part], kinds[part] = part_shape, part_kinds
     return shapes, kinds
+
+
+def check_tensors(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
+    """The shapes of all tensors that are read, all of them checked; what is not read is reported or refused."""
+    shapes, kinds = expected_tensors(config, checkpoint)
+    checkpoint.check(shapes, kinds)
+    report_unused(checkpoint, shapes)
+    return shapes
 
 
 class _ModelBuilder:

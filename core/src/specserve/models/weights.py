@@ -7,6 +7,7 @@ checked from the headers before anything is allocated. Knows nothing about what 
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from safetensors import SafetensorError, safe_open
@@ -15,7 +16,7 @@ from specserve.errors import ModelError
 from specserve.model_files import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -28,18 +29,18 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 FLOATS = ("F64", "F32", "BF16", "F16")
 ITEM_SIZES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2}
-REDUNDANT = ("rotary_emb.inv_freq", "lm_head.weight")
-"""Extra tensors that hold nothing new: a buffer of old exporters, and the head where config.json ties it."""
 ANY_FLOAT: Mapping[str, tuple[str, ...]] = {}
 DOWNLOAD_AGAIN = "Download the model again."
 
 
 class TensorHeader(Protocol):
-    """The header of a tensor, without its data."""
+    """The header of a tensor; its data is read where rows are asked for."""
 
     def get_shape(self) -> list[int]: ...
 
     def get_dtype(self) -> str: ...
+
+    def __getitem__(self, rows: slice, /) -> Tensor: ...
 
 
 class SafetensorsFile(Protocol):
@@ -60,12 +61,16 @@ class Checkpoint:
         self._on_progress = on_progress
         self._files: dict[str, SafetensorsFile] = {}
         self._where: dict[str, str] = {}
+        unlisted: dict[str, str] = {}
         for file, names in _listing(path).items():
             self._files[file] = opened = _open(path / file)
             held = set(opened.keys())
             if absent := sorted(set(names or ()) - held):
                 raise ModelError(f"{path / file} lacks tensor {absent[0]}, which {INDEX} puts there. {DOWNLOAD_AGAIN}")
-            self._where |= dict.fromkeys(names if names is not None else held, file)
+            self._where |= dict.fromkeys(names or (), file)
+            unlisted |= dict.fromkeys(held, file)
+        self._where = unlisted | self._where  # a shard may hold more than its index says, such as the output head
+        self._renamed: dict[str, str] = {}
         self._done = 0
         self._total = sum(self._num_bytes(name) for name in self._where)
 
@@ -80,9 +85,19 @@ class Checkpoint:
         """The type of its numbers, as safetensors name it: `BF16`."""
         return self._header(name).get_dtype()
 
+    def rows(self, name: str, rows: slice) -> Tensor:
+        """Some rows of a tensor, read from disk; they do not count as progress."""
+        header = self._header(name)
+        with self._read_errors(name):
+            return header[rows]
+
+    def rename(self, stored: str, name: str) -> None:
+        """The tensor that the file calls `stored` has another name from now on."""
+        self._renamed[name] = stored
+        self._where[name] = self._where.pop(stored)
+
     def check(self, expected: Mapping[str, tuple[int, ...]], kinds: Mapping[str, tuple[str, ...]] = ANY_FLOAT) -> None:
-        """Every expected tensor is there, of that shape and, unless `kinds` has others, floating point; further ones
-        are reported once."""
+        """Every expected tensor is there, of that shape and, unless `kinds` has others, floating point."""
         for name, shape in expected.items():
             header = self._header(name)
             if (got := tuple(header.get_shape())) != shape:
@@ -95,17 +110,12 @@ class Checkpoint:
                     f"{self._file(name)}: tensor {name} has type {kind}; allowed: {', '.join(allowed)}. "
                     "Use the unquantised checkpoint."
                 )
-        extra = sorted(name for name in self.names - set(expected) if not name.endswith(REDUNDANT))
-        if extra:
-            log.warning("%s: %d tensors are not used, the first is %s", self.path, len(extra), extra[0])
 
     def take(self, name: str) -> Tensor:
         """The tensor, read from disk; counts as progress."""
         self._header(name)
-        try:
-            tensor = self._files[self._where[name]].get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise ModelError(f"{self._file(name)}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None
+        with self._read_errors(name):
+            tensor = self._files[self._where[name]].get_tensor(self._renamed.get(name, name))
         self._done += self._num_bytes(name)
         if self._on_progress is not None:
             self._on_progress(self._done, self._total)
@@ -123,7 +133,14 @@ class Checkpoint:
                 f"{self.path}: tensor {name} is missing; {len(self._where)} others are there. "
                 f"The weights and config.json are not of the same model, or a file is missing. {DOWNLOAD_AGAIN}"
             )
-        return self._files[self._where[name]].get_slice(name)
+        return self._files[self._where[name]].get_slice(self._renamed.get(name, name))
+
+    @contextmanager
+    def _read_errors(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{self._file(name)}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None
 
     def _num_bytes(self, name: str) -> int:
         header = self._header(name)
@@ -138,10 +155,12 @@ class Checkpoint:
 
 def _listing(path: Path) -> dict[str, Iterable[str] | None]:
     """File names with the tensors that the index puts there; None: all tensors of the file."""
+    if (path / SINGLE).exists():  # transformers, too, prefers it
+        if (path / INDEX).exists():
+            log.warning("%s has %s and %s: the first is read, and no shard", path, SINGLE, INDEX)
+        return {SINGLE: None}
     if (path / INDEX).exists():
         return _index(path)
-    if (path / SINGLE).exists():
-        return {SINGLE: None}
     pickles = sorted(file.name for kind in ("*.bin", "*.pt", "*.pth") for file in path.glob(kind))
     if pickles:
         raise ModelError(

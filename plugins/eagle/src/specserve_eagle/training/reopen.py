@@ -12,7 +12,8 @@ import torch
 
 from specserve.errors import ConfigError, ModelError
 from specserve.models.config import read_config
-from specserve.models.loader import expected_shapes
+from specserve.models.loader import check_tensors
+from specserve.models.tied_head import tied_as_stored
 from specserve.models.weights import Checkpoint
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from specserve_eagle.checkpoints.layout import LAYER_PARTS
@@ -99,8 +100,8 @@ def reopen_standalone(path: Path, target: Target) -> DraftLlama:
     config = read_config(path)
     refuse_other_model(path, config, target.config)
     checkpoint = Checkpoint(path)
-    shapes = expected_shapes(config)
-    checkpoint.check(shapes)
+    config = tied_as_stored(config, checkpoint, target.model.dtype)
+    shapes = check_tensors(config, checkpoint)
     model = DraftLlama(config.vocab_size, HeadShape.of(config), config.num_layers, tied=config.tied)
     model.load_state_dict(read_state(checkpoint, shapes))
     return model
