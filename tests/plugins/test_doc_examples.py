@@ -23,7 +23,6 @@ from specserve.server.app import make_app
 from specserve.testing.drafters import NoisyDrafter
 from specserve.testing.engines import DEFAULTS, drafter_plugin, make_engine, run, run_requests
 from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve.types import SamplingParams
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,7 +162,7 @@ def test_short(toy_model, example):
 
 def test_few(toy_model, example):
     engine = make_engine(toy_model, extra=example("few"), graphs="piecewise").engine
-    longer = msgspec.structs.replace(growing(1)[0], request_id="longer", params=SamplingParams(max_tokens=60))
+    longer = toy_request("longer", range(1, 9), max_tokens=60, ignore_eos=True)
     run_requests(engine, [*growing(5), longer])
     assert {use.mode for use in engine.metrics.graph_steps} == {"piecewise", "none"}
     assert any("6 requests are too many" in use.reason for use in engine.metrics.graph_steps)
