@@ -138,18 +138,18 @@ async def test_the_sdk_parses_pydantic_models(client):
 
 
 WRONG = (
-    ({"response_format": {"type": "yaml"}}, "response_format", "Invalid enum value 'yaml'"),
+    ({"response_format": {"type": "yaml"}}, "response_format", 'or "text"; got "yaml"'),
     ({"response_format": {"type": "json_schema"}}, "response_format", "needs"),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "response_format", "needs"),
     ({"response_format": {**RESPONSE_FORMAT, "json_schema": {"schema": {"type": "x"}}}}, "response_format", "type: x"),
     ({"response_format": {"type": "structural_tag"}}, "response_format", "needs structures and triggers"),
     ({"structured_outputs": {}}, "structured_outputs", "give one of json, json_object, regex"),
     ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "the text has one form"),
-    ({"structured_outputs": {"choice": []}}, "structured_outputs", ">= 1"),
+    ({"structured_outputs": {"choice": []}}, "structured_outputs", "a list of 1 to 4096 strings; got none"),
     ({"structured_outputs": {"json": {"enum": []}}}, "structured_outputs", "Unsatisfiable"),
     ({"guided_regex": "a+", "response_format": {"type": "json_object"}}, "guided_regex", "response_format and guided"),
     ({"guided_regex": "("}, "guided_regex", "unclosed group"),
-    ({"guided_choice": "yes"}, "guided_choice", "Expected `array"),
+    ({"guided_choice": "yes"}, "guided_choice", 'a list of 1 to 4096 strings; got "yes"'),
 )  # fmt: skip
 
 

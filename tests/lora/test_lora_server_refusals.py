@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     ({"lora_path": "one"}, 400, "lora_name", "lora_name is required"),
     ({"lora_name": "", "lora_path": "one"}, 400, "lora_name", "lora_name is required"),
     ({"lora_name": "x"}, 400, "lora_path", "lora_path is required"),
-    ({"lora_name": 3, "lora_path": "one"}, 400, "lora_name", "Expected `str"),
-    ({"lora_name": "x", "lora_path": "one", "load_inplace": "yes"}, 400, "load_inplace", "Expected `bool"),
+    ({"lora_name": 3, "lora_path": "one"}, 400, "lora_name", "must be a string; got 3"),
+    ({"lora_name": "x", "lora_path": "one", "load_inplace": "yes"}, 400, "load_inplace", 'must be true or false; got "yes"'),
     ({"lora_name": "a b", "lora_path": "one"}, 400, "lora_name", "printable characters"),
     ({"lora_name": "a:b", "lora_path": "one"}, 400, "lora_name", "printable characters"),
     ({"lora_name": "x" * 129, "lora_path": "one"}, 400, "lora_name", "1 to 128"),
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     ({"lora_name": "x", "lora_path": "/etc"}, 403, "lora_path", "is not inside lora.root"),
     ({"lora_name": "x", "lora_path": "a\0b"}, 400, "lora_path", "is not a usable path"),
     ({"lora_name": "x", "lora_path": "y" * 5000}, 400, "lora_path", "yyy"),
-    ([], 400, None, "Expected `object`"),
+    ([], 400, None, "must be a JSON object"),
 ], ids=str)  # fmt: skip
 async def test_what_is_wrong_is_named_and_the_server_is_unharmed(client, body, status, param, said) -> None:
     before = await client.text("a1")

@@ -109,9 +109,9 @@ async def test_an_error_before_the_first_event_has_its_status_and_later_ones_an_
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": None}, "max_tokens is required"),
-    ({"max_tokens": 0}, "max_tokens: Expected `int` >= 1"),
+    ({"max_tokens": 0}, "max_tokens: must be an integer between 1 and 2147483647; got 0"),
     ({"messages": []}, "messages is required"),
-    ({"messages": [{"role": "user"}]}, "messages[0]: Object missing required field `content`"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content: is missing; it must be a string or a list"),
     ({"messages": [{"role": "system", "content": "a"}, *MESSAGES]}, "messages[0]: role must be user or assistant"),
     ({"messages": [*MESSAGES, {"role": "assistant", "content": "Sure, "}]}, "to begin the answer"),
     ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "content of type 'image'"),
@@ -124,7 +124,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"system": [{"type": "image"}]}, "system: content of type 'image'"),
     ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking: the chat template of this model knows no"),
-    ({"thinking": {"type": "auto"}}, "Invalid enum value 'auto'"),
+    ({"thinking": {"type": "auto"}}, 'must be "adaptive", "disabled" or "enabled"; got "auto"'),
     ({"output_config": {"effort": "low"}}, "output_config.effort: the chat template of this model cannot set it"),
     ({"mcp_servers": [{"type": "url"}]}, "mcp_servers: is not served"),
     ({"container": "c"}, "container: is not served"),

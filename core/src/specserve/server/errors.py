@@ -64,7 +64,7 @@ def create_error_response(error: BaseException) -> ErrorResponse:
         headers = {"WWW-Authenticate": "Bearer"}
         return ErrorResponse(401, error_body(str(error), "authentication_error", code="invalid_api_key"), headers)
     if isinstance(error, web.HTTPException):
-        body = error_body(http_message(error), "invalid_request_error", code=error.status)
+        body = error_body(error.text or error.reason, "invalid_request_error", code=error.status)
         return ErrorResponse(error.status, body, {})
     if isinstance(error, web.RequestPayloadError):
         message = "the body could not be read: it ends early, or is not what its Content-Encoding says."
@@ -93,13 +93,3 @@ def error_body(message: str, error_type: str, *, param: str | None = None, code:
     if len(message) > MAX_MESSAGE_LENGTH:
         message = message[: MAX_MESSAGE_LENGTH - 1] + "…"
     return {"error": {"message": message, "type": error_type, "param": param, "code": code}}
-
-
-def http_message(error: web.HTTPException) -> str:
-    if isinstance(error, web.HTTPMethodNotAllowed):
-        return f"{error.method} is not allowed here; use {', '.join(sorted(error.allowed_methods))}."
-    if isinstance(error, web.HTTPRequestEntityTooLarge):
-        return f"the body is too large. {error.text}"
-    if isinstance(error, web.HTTPNotFound):
-        return "there is no such route. This server generates text; /openapi.json lists its routes."
-    return error.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -22,6 +23,9 @@ SHUTDOWN_TIMEOUT = 5.0
 LINGERING_TIME = 1.0
 """Seconds for which the rest of a refused body is still read, so that its client sees the response."""
 
+CODING = re.compile(r"Can not decode content-encoding: \w+ \((?P<name>\w+)\)")
+"""aiohttp's message where no decoder is installed."""
+
 
 class Connection(web.RequestHandler):
     """One client's. aiohttp calls `handle_error` where no request reaches the routes, and where a response fails."""
@@ -39,13 +43,20 @@ class Connection(web.RequestHandler):
         if status >= 500:
             body = error_body("internal error; the server's log has the details.", "server_error")
         else:
-            text = " ".join((message or "").encode(errors="replace").decode().split())
-            body = error_body(
-                f"this is not valid HTTP: {text or 'the request cannot be read'}", "invalid_request_error"
-            )
+            body = error_body(explain_bad_request(message or ""), "invalid_request_error")
         response = json_response(body, status=status)
         response.force_close()
         return response
+
+
+def explain_bad_request(message: str) -> str:
+    """`message`: aiohttp's."""
+    if coding := CODING.search(message):
+        return (
+            f"the body's Content-Encoding is {coding['name']}, which is not served; send gzip, deflate, or no encoding."
+        )
+    text = " ".join(message.encode(errors="replace").decode().split())
+    return f"this is not valid HTTP: {text or 'the request cannot be read'}"
 
 
 class HttpRunner(web.AppRunner):

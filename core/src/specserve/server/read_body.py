@@ -13,7 +13,9 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.server.decode_body import decode_body
 from specserve.server.field_rules import known_names, refusals
+from specserve.server.known_fields import REFUSED
 from specserve.server.state import state_of
+from specserve.type_words import MAX_SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,9 +43,22 @@ def check_fields(data: bytes, body_type: type[msgspec.Struct], *, strict: bool) 
     fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     for name, refusal in refusals(body_type).items():
         if name in fields and not is_neutral(bytes(fields[name]), refusal.neutral):
-            raise RequestError(f"{name}: not served with this value: {refusal.advice}.", param=name)
+            raise RequestError(f"{name}: {refused(name, bytes(fields[name]))}: {refusal.advice}.", param=name)
     if strict:
         refuse_unknown(fields, known_names(body_type))
+
+
+def refused(name: str, value: bytes) -> str:
+    """Whose fault it is: the value's, or the name's."""
+    if name not in REFUSED:
+        return "there is no such field here"
+    return f"{shown_json(value)} is not served"
+
+
+def shown_json(text: bytes) -> str:
+    """Of a value that may be hostile: as the client wrote it, in one line and cut."""
+    line = " ".join(text[: 4 * MAX_SHOWN].decode(errors="ignore").split())
+    return line if len(line) <= MAX_SHOWN else line[: MAX_SHOWN - 1] + "…"
 
 
 def is_neutral(value: bytes, neutral: Iterable[JsonValue]) -> bool:

@@ -27,15 +27,22 @@ async def auth_middleware(request: web.Request, handler: Handler) -> web.StreamR
     if keys.required and not is_public(request):
         names = [name for given in given_keys(request) if (name := keys.name_of(given)) is not None]
         if not names:
-            raise UnauthorizedError(
-                "the API key is missing or wrong; send Authorization: Bearer KEY, or x-api-key: KEY."
-            )
+            raise UnauthorizedError(f"{what_is_wrong(request)}; send Authorization: Bearer KEY, or x-api-key: KEY.")
         request[RECORD].key_name = names[0]
     return await handler(request)
 
 
 def is_public(request: web.Request) -> bool:
     return without_prefix(request.path, state_of(request).config.root_path) in PUBLIC_PATHS
+
+
+def what_is_wrong(request: web.Request) -> str:
+    """Never shows what was sent."""
+    if any(given_keys(request)):
+        return "the API key is wrong: this server has no such key"
+    if "Authorization" in request.headers and "x-api-key" not in request.headers:
+        return "the API key is missing: the header Authorization is there, but not as Bearer KEY"
+    return "the API key is missing"
 
 
 def given_keys(request: web.Request) -> Iterator[str]:

@@ -9,7 +9,8 @@ from msgspec import Meta
 
 from specserve.limits import MAX_TOOL_CALLS, MAX_TOOLS
 
-Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$")]
+NAME_RULE = "a name of 1 to 64 letters, digits, points, hyphens and underscores"
+Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$", description=NAME_RULE)]
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
