@@ -10,7 +10,7 @@ from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import QueueFullError, RequestError
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request
-from specserve.types import SpeculationParams
+from specserve.types import SpeculationParams, StructuredOutput
 
 LIMITS = EngineLimits(vocab_size=320, max_model_len=100, cache_tokens=80, eos_token_ids=(317,))
 
@@ -18,20 +18,20 @@ BAD = [
     ("max_tokens", {"max_tokens": 0}, "between 1 and"),
     ("max_tokens", {"max_tokens": 2**31}, "got 2147483648"),
     ("min_tokens", {"min_tokens": -1}, "between 0 and 16"),
-    ("min_tokens", {"min_tokens": 17}, "between 0 and 16; got 17"),
-    ("temperature", {"temperature": -0.1}, "between 0.0 and 100.0"),
+    ("min_tokens", {"min_tokens": 17}, "between 0 and 16, which is max_tokens; got 17"),
+    ("temperature", {"temperature": -0.1}, "between 0 and 100; got -0.1"),
     ("temperature", {"temperature": math.nan}, "got nan"),
     ("temperature", {"temperature": math.inf}, "got inf"),
     ("top_k", {"top_k": -2}, "between -1 and"),
     ("top_p", {"top_p": 0.0}, "above 0 and at most 1"),
     ("top_p", {"top_p": 1.01}, "above 0 and at most 1"),
     ("top_p", {"top_p": math.nan}, "got nan"),
-    ("min_p", {"min_p": 1.5}, "between 0.0 and 1.0"),
-    ("min_p", {"min_p": -0.5}, "between 0.0 and 1.0"),
+    ("min_p", {"min_p": 1.5}, "between 0 and 1; got"),
+    ("min_p", {"min_p": -0.5}, "between 0 and 1; got"),
     ("repetition_penalty", {"repetition_penalty": 0.0}, "between 0.01 and 100"),
     ("repetition_penalty", {"repetition_penalty": math.nan}, "got nan"),
-    ("presence_penalty", {"presence_penalty": 2.1}, "between -2.0 and 2.0"),
-    ("frequency_penalty", {"frequency_penalty": -2.1}, "between -2.0 and 2.0"),
+    ("presence_penalty", {"presence_penalty": 2.1}, "between -2 and 2; got"),
+    ("frequency_penalty", {"frequency_penalty": -2.1}, "between -2 and 2; got"),
     ("seed", {"seed": 2**64}, "between"),
     ("seed", {"seed": -(2**63) - 1}, "between"),
     ("logprobs", {"logprobs": 21}, "between 0 and 20"),
@@ -40,7 +40,7 @@ BAD = [
     ("stop", {"stop": ("x", "")}, "must not be empty"),
     ("stop_token_ids", {"stop_token_ids": (320,)}, "between 0 and 319; got 320"),
     ("logit_bias", {"logit_bias": {-1: 0.0}}, "between 0 and 319; got -1"),
-    ("logit_bias", {"logit_bias": {1: 100.5}}, "between -100.0 and 100.0"),
+    ("logit_bias", {"logit_bias": {1: 100.5}}, "between -100 and 100; got 100.5"),
     ("logit_bias", {"logit_bias": {1: math.nan}}, "got nan"),
     ("logit_bias", {"logit_bias": dict.fromkeys(range(1025), 1.0)}, "at most 1024"),
     ("allowed_token_ids", {"allowed_token_ids": ()}, "at least one token"),
@@ -132,3 +132,26 @@ def test_a_refused_request_leaves_the_engine_idle(toy_model):
         engine.run([toy_request("r", [1], top_p=2.0)], lambda output: None)
     assert not engine.has_work
     engine.check_integrity()
+
+
+def test_a_prompt_that_is_too_long_is_told_which_fields_keep_its_end() -> None:
+    with pytest.raises(RequestError, match=r"truncate_prompt_tokens -1 .* /v1/completions .* truncation auto"):
+        check_request(toy_request("r", [1] * 100), LIMITS)
+
+
+@pytest.mark.parametrize(("param", "kind", "served", "message"), [
+    ("tool_choice", "structural_tag", (), "tool_choice: this server cannot enforce that the model calls a tool. Leave "
+     "tool_choice out, so that the model may choose, or start it with --plugin grammar, after pip install "
+     "specserve-plugin-grammar."),
+    ("response_format", "json_object", (), "response_format: this server cannot enforce a text in the form "
+     "json_object. Leave response_format out, or start it with --plugin grammar, after pip install "
+     "specserve-plugin-grammar."),
+    ("guided_regex", "regex", ("choice", "json_object"), "guided_regex: this server cannot enforce a text in the form "
+     "regex; its plugins enforce only choice, json_object. Leave guided_regex out, or start it with --plugin grammar, "
+     "after pip install specserve-plugin-grammar."),
+])  # fmt: skip
+def test_a_form_that_no_plugin_enforces_is_refused_with_what_to_do(param, kind, served, message) -> None:
+    wanted = StructuredOutput(kind=kind, text="", param=param)
+    with pytest.raises(RequestError) as refusal:
+        check_request(toy_request("r", [1], structured_output=wanted), LIMITS._replace(output_kinds=frozenset(served)))
+    assert str(refusal.value) == message

@@ -29,7 +29,7 @@ from specserve.limits import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from specserve.types import GenerateRequest, SamplingParams
+    from specserve.types import GenerateRequest, SamplingParams, StructuredOutput
 
 
 class EngineLimits(NamedTuple):
@@ -50,6 +50,12 @@ NO_LIMITS = EngineLimits(
 """For checks before a model is loaded."""
 
 
+KEEP_ITS_END = (
+    "or have its last tokens kept: truncate_prompt_tokens -1 does so in /v1/completions and /v1/chat/completions, "
+    "truncation auto in /v1/responses"
+)
+
+
 def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
     """Raise a `RequestError` unless the engine can serve the request to its end."""
     prompt = request.prompt_token_ids
@@ -57,7 +63,7 @@ def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
         refuse("prompt", "it has no tokens; give at least one")
     ids_in_range("prompt", prompt, limits.vocab_size)
     if len(prompt) >= limits.max_model_len:
-        too_long(len(prompt), f"{limits.max_model_len} tokens", "or have the server truncate it")
+        too_long(len(prompt), f"{limits.max_model_len} tokens", KEEP_ITS_END)
     if len(prompt) >= limits.cache_tokens:
         capacity = f"{limits.cache_tokens} tokens, as many as the KV cache holds"
         too_long(len(prompt), capacity, "or start the server with more --kv-memory")
@@ -83,11 +89,12 @@ def queue_full(max_waiting: int) -> str:
 
 def check_sampling(p: SamplingParams, limits: EngineLimits) -> None:
     within("max_tokens", p.max_tokens, 1, MAX_INT32)
-    within("min_tokens", p.min_tokens, 0, p.max_tokens)
+    if not 0 <= p.min_tokens <= p.max_tokens:
+        refuse("min_tokens", f"must be between 0 and {p.max_tokens}, which is max_tokens; got {p.min_tokens}")
     within("temperature", p.temperature, 0.0, MAX_TEMPERATURE)
     within("top_k", p.top_k, -1, MAX_INT32)
     if not 0.0 < p.top_p <= 1.0:
-        refuse("top_p", f"must be above 0 and at most 1; got {p.top_p}")
+        refuse("top_p", f"must be above 0 and at most 1; got {plain(p.top_p)}")
     within("min_p", p.min_p, 0.0, 1.0)
     within("repetition_penalty", p.repetition_penalty, MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
     within("presence_penalty", p.presence_penalty, -MAX_ADDITIVE_PENALTY, MAX_ADDITIVE_PENALTY)
@@ -124,9 +131,17 @@ def check_token_lists(p: SamplingParams, limits: EngineLimits) -> None:
     some_token_is_left(p, limits)
     wanted = p.structured_output
     if wanted is not None and wanted.kind not in limits.output_kinds:
-        served = f"only {', '.join(sorted(limits.output_kinds))}" if limits.output_kinds else "no structured output"
-        how = "pip install specserve-plugin-grammar, and start with --plugin grammar"
-        refuse(wanted.param, f"this server was started with plugins that enforce {served}, not {wanted.kind}; {how}")
+        refuse(wanted.param, unenforced(wanted, limits.output_kinds))
+
+
+def unenforced(wanted: StructuredOutput, served: Collection[str]) -> str:
+    """No plugin enforces the form that is wanted. Called tools are one, a structural tag."""
+    of_tools = wanted.param in ("tool_choice", "tools")
+    what = "that the model calls a tool" if of_tools else f"a text in the form {wanted.kind}"
+    only = f"; its plugins enforce only {', '.join(sorted(served))}" if served else ""
+    how = "start it with --plugin grammar, after pip install specserve-plugin-grammar"
+    leave = "Leave tool_choice out, so that the model may choose" if of_tools else f"Leave {wanted.param} out"
+    return f"this server cannot enforce {what}{only}. {leave}, or {how}"
 
 
 def some_token_is_left(p: SamplingParams, limits: EngineLimits) -> None:
@@ -147,7 +162,12 @@ def refuse(param: str, message: str, *, code: str | None = None) -> None:
 
 def within(param: str, got: float, least: float, most: float) -> None:
     if math.isnan(got) or not least <= got <= most:
-        refuse(param, f"must be between {least} and {most}; got {got}")
+        refuse(param, f"must be between {plain(least)} and {plain(most)}; got {plain(got)}")
+
+
+def plain(number: float) -> float:
+    """As a client writes it: 2, not 2.0."""
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def at_most(param: str, count: int, most: int) -> None:

@@ -13,6 +13,7 @@ from specserve.server.choices import make_choice
 from specserve.server.engine_requests import check_requests, make_requests, truncate_prompt
 from specserve.server.prepared_request import PreparedRequest, new_id, response_id
 from specserve.server.reasoning import reasoning_after
+from specserve.server.renamed_fields import renamed_fields
 from specserve.server.request_bodies import ChatBody
 from specserve.server.sampling_params import requested_max_tokens, to_sampling_params
 from specserve.server.serving import serve_generation
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from specserve.server.choices import Choice
     from specserve.server.engine_client import EngineClient
     from specserve.server.tools.calling import ToolCalling
+
+CHAT_NAMES = {"logprobs": "top_logprobs"}
+"""What a chat body calls the numbers that the engine checks."""
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
@@ -71,7 +75,8 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     if calling.shows_special_tokens or (reasoning is not None and tokenizer.is_special(reasoning.end)):
         params = msgspec.structs.replace(params, skip_special_tokens=False)
     requests = make_requests(id, [(prompt, params)], body, namespace)
-    check_requests(engine, requests, body)
+    with renamed_fields(CHAT_NAMES):
+        check_requests(engine, requests, body)
     choices = [make_choice(i, one, tokenizer, reasoning=reasoning) for i, one in enumerate(requests)]
     return PreparedChoices(choices, calling)
 
@@ -86,4 +91,6 @@ def checked_max_tokens(body: ChatBody) -> int | None:
 def refuse_unsupported(body: ChatBody) -> None:
     """Fields that would change the meaning of the response if they were ignored."""
     if body.top_logprobs and not body.logprobs:
-        raise RequestError("top_logprobs needs logprobs true.", param="top_logprobs")
+        raise RequestError(
+            "top_logprobs: needs logprobs true, which asks for log-probabilities at all.", param="top_logprobs"
+        )
