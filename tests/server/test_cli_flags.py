@@ -194,7 +194,7 @@ def test_characters_that_the_locale_lacks_are_printed_as_question_marks() -> Non
 
 def test_the_banner_leaves_the_configuration_out() -> None:
     lines = serve.banner({"model": "demo", "lossless": True, "drafter": None, "config": EngineConfig()})
-    assert lines == ["specserve: model = demo", "specserve: lossless = true", "specserve: drafter = null"]
+    assert lines == ["model = demo", "lossless = true", "drafter = null"]
 
 
 async def test_generate_prints_the_text_and_reports_speculation(

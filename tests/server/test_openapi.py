@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -237,11 +236,6 @@ async def test_routes_of_plugins_are_described(connect: Any, engine: FakeEngine)
     assert nothing.keys() == {"get"}
     assert nothing["get"]["summary"] == "Says nothing."
     assert nothing["get"]["responses"]["default"]["description"] == "Not described"
-
-
-async def test_while_the_engine_loads_the_servers_own_routes_are_described(connect: Any) -> None:
-    client = await connect(asyncio.Event().wait)
-    assert (await described(client)).document["paths"].keys() == CORE_OPERATIONS.keys()
 
 
 async def test_the_page_reads_nothing_but_the_document(connect: Any, engine: FakeEngine) -> None:

@@ -13,8 +13,10 @@ import sys
 from typing import TYPE_CHECKING, NoReturn
 
 from specserve import __version__
+from specserve.announcements import announce_failure
 from specserve.cli import completion, doctor, generate, plugins, serve
 from specserve.errors import ConfigError, RequestError, SpecserveError
+from specserve.loading_thread import exit_at_once, is_loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     served."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the locale may lack a character
-    args = build_parser().parse_args(argv)
+    code = run_command(build_parser().parse_args(argv))
+    if is_loading():
+        exit_at_once(code)
+    return code
+
+
+def run_command(args: argparse.Namespace) -> int:
     run: Callable[[argparse.Namespace], int] = args.run
     try:
         return run(args)
@@ -53,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except SpecserveError as error:
-        print(f"specserve: error: {' '.join(str(error).split())}", file=sys.stderr)
+        announce_failure(" ".join(str(error).split()))
         return EXIT_CONFIG if isinstance(error, ConfigError | RequestError) else EXIT_FAILED
 
 

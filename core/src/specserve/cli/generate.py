@@ -14,7 +14,7 @@ from specserve.cli.drafts_table import drafts_table
 from specserve.cli.flags import add_engine_flags
 from specserve.cli.generation_stats import GenerationStats
 from specserve.cli.layers import load_configuration
-from specserve.cli.progress import report_progress
+from specserve.cli.progress import shown_progress
 from specserve.engine.admission import NO_LIMITS, check_sampling
 from specserve.errors import RequestError, SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
@@ -45,6 +45,9 @@ def run(args: Namespace) -> int:
     args.model = args.words[0] if len(args.words) == 2 else None
     config = load_configuration(args).engine
     check_sampling(sampling_params(args, {}), NO_LIMITS)  # before the model loads
+    from specserve.engine.before_loading import check_before_loading  # not for --help
+
+    check_before_loading(config)
     return asyncio.run(generate(config, args.words[-1], args))
 
 
@@ -52,7 +55,7 @@ async def generate(config: EngineConfig, prompt: str, args: Namespace) -> int:
     from specserve.engine.async_engine import AsyncEngine  # torch, by way of the engine
     from specserve.engine.draft_trace import DraftStep, trace_drafts
 
-    engine = await AsyncEngine.start(config, on_progress=report_progress)
+    engine = await AsyncEngine.start(config, on_progress=shown_progress())
     steps: list[DraftStep] = []
     if args.explain:
         trace_drafts(engine.engine, steps.append)

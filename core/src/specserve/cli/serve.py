@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from specserve.announcements import announce
 from specserve.cli.flag_groups import FlagGroups
 from specserve.cli.flags import add_grouped_engine_flags
 from specserve.cli.layers import load_configuration
-from specserve.cli.progress import report_progress
+from specserve.cli.progress import SECONDS_BETWEEN_LINES, shown_progress
 from specserve.cli.server_flags import add_server_flags
 from specserve.config import ServerConfig
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
     from specserve.json_types import JsonValue
+    from specserve.load_progress import LoadProgress
 
 
 GROUPS = ("network", "security", "limits", "logging", "model", "engine", "plugins")
@@ -44,12 +46,16 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
 
 def run(args: Namespace) -> int:
     configuration = load_configuration(args, ServerConfig.__struct_fields__)
-    from specserve.server.log_lines import log_to_stderr  # aiohttp: not for --help
+    from specserve.engine.before_loading import check_before_loading  # not for --help, as the next ones
+
+    check_before_loading(configuration.engine)
+    from specserve.server.log_lines import log_to_stderr
     from specserve.server.run import serve
 
     log_to_stderr()
     trace_crashes()
-    return asyncio.run(serve(lambda: start_engine(configuration.engine), configuration.server))
+    progress = shown_progress()
+    return asyncio.run(serve(lambda: start_engine(configuration.engine, progress), configuration.server, progress))
 
 
 def trace_crashes() -> None:
@@ -59,19 +65,29 @@ def trace_crashes() -> None:
         faulthandler.enable(sys.__stderr__)
 
 
-async def start_engine(config: EngineConfig) -> AsyncEngine:
-    """Load it, then print on standard error what was chosen."""
-    from specserve.engine.async_engine import AsyncEngine  # torch, by way of the engine
+async def start_engine(config: EngineConfig, progress: LoadProgress) -> AsyncEngine:
+    """Load it, then tell what was chosen."""
+    from specserve.engine.async_engine import AsyncEngine  # not for --help
 
-    engine = await AsyncEngine.start(config, on_progress=report_progress)
-    lines = [*banner(engine.describe()), *(f"specserve: {line}" for line in engine.plugins.banner())]
-    print("\n".join(lines), file=sys.stderr, flush=True)
+    repeating = asyncio.create_task(repeat(progress))
+    try:
+        engine = await AsyncEngine.start(config, on_progress=progress)
+    finally:
+        repeating.cancel()
+    for line in (f"loaded in {progress.seconds:.1f} s", *banner(engine.describe()), *engine.plugins.banner()):
+        announce(line)
     return engine
+
+
+async def repeat(progress: LoadProgress) -> None:
+    while True:
+        await asyncio.sleep(SECONDS_BETWEEN_LINES)
+        progress.repeat()
 
 
 def banner(description: Mapping[str, JsonValue]) -> list[str]:
     """One line for each choice; the full configuration is in /v1/plugins."""
-    return [f"specserve: {key} = {plain_text(value)}" for key, value in description.items() if key != "config"]
+    return [f"{key} = {plain_text(value)}" for key, value in description.items() if key != "config"]
 
 
 def plain_text(value: JsonValue) -> str:

@@ -45,11 +45,12 @@ from specserve.engine.scheduler import Scheduler
 from specserve.engine.size_cache import CacheShape, make_cache
 from specserve.guards.drafter import GuardedDrafter, unchanged
 from specserve.kv.blocks import BlockPool
+from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING, RECORDING, not_shown
 from specserve.memory import keep_freed_memory
 from specserve.metrics import EngineMetrics
 from specserve.models.config import read_config
 from specserve.models.loader import load_model
-from specserve.models.locate import locate_model
+from specserve.models.locate import locate_model, locate_on_disk
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.sampling.seeds import arrival_seed, random_seed
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from specserve.guards.processor import GuardedProcessor
     from specserve.json_types import JsonObject
     from specserve.kv.cache import KVCache
+    from specserve.load_progress import ProgressCallback
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, DraftPlanner, KernelSet, SurvivalEstimates, TargetCosts
@@ -100,14 +102,12 @@ class Components(NamedTuple):
     attention: ChosenAttention
 
 
-def assemble(
-    config: EngineConfig, host: PluginHost, on_progress: Callable[[str, int, int], None] | None = None
-) -> Assembled:
+def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallback = not_shown) -> Assembled:
     """Load everything and make the engine. Raises ConfigError and its kind."""
     parts = load_components(config, host, on_progress)
     engine = Engine(make_parts(parts))
     if parts.config.graph_warm_up and isinstance(engine.runner, GraphRunner):
-        engine.runner.warm_up(None if on_progress is None else partial(on_progress, "recording graphs"))
+        engine.runner.warm_up(partial(on_progress, RECORDING))
     if tracing.DRAFTS.is_on:
         trace_drafts(engine, lambda step: tracing.DRAFTS.event(**step._asdict()))
     build_struct_tables()  # all modules are imported: the engine's and its plugins'
@@ -115,9 +115,9 @@ def assemble(
     return Assembled(engine, parts.config, parts.tokenizer, description)
 
 
-def load_components(
-    config: EngineConfig, host: PluginHost, on_progress: Callable[[str, int, int], None] | None
-) -> Components:
+def load_components(config: EngineConfig, host: PluginHost, on_progress: ProgressCallback) -> Components:
+    if locate_on_disk(config.model) is None:
+        on_progress(DOWNLOADING, 0, 0)
     path = locate_model(config.model)
     config = msgspec.structs.replace(config, graphs=host.config.graphs)  # what its plugins run with
     config = resolve_config(config, read_config(path).dtype)
@@ -132,12 +132,13 @@ def load_components(
         dtype=config.dtype,
         device=config.device,
         max_model_len=config.max_model_len,
-        on_progress=None if on_progress is None else partial(on_progress, "loading"),
+        on_progress=partial(on_progress, READING),
     )
     config = msgspec.structs.replace(config, max_model_len=model.max_model_len)
     check_vocabulary(config, tokenizer, model.vocab_size)
     host.collect("adapt_model", model=model, config=config)
     pack_weights(model, kernels.kernels, on_progress)
+    on_progress(ASSEMBLING, 0, 0)
     drafters = make_drafters(config, host, model)
     attention = choose_attention(config, host, model, drafters)
     layered = find_layered(config, host, drafters)
@@ -146,11 +147,10 @@ def load_components(
     return Components(config, host, device, tokenizer, kernels, model, drafters, layered, cache, chosen)
 
 
-def pack_weights(model: DecoderModel, kernels: KernelSet, on_progress: Callable[[str, int, int], None] | None) -> None:
+def pack_weights(model: DecoderModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:
     for number, projection in enumerate(model.projections.values(), 1):
         projection.seal(kernels)
-        if on_progress is not None:
-            on_progress("packing weights", number, len(model.projections))
+        on_progress(PACKING, number, len(model.projections))
 
 
 def make_parts(c: Components) -> EngineParts:

@@ -18,6 +18,8 @@ from specserve.engine.step_thread import StepThread
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
 from specserve.faults import FAULTS
 from specserve.kv.page_toucher import PageToucher
+from specserve.load_progress import IMPORTING, not_shown
+from specserve.loading_thread import run_in_loading_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.engine.assembly import Assembled
     from specserve.json_types import JsonObject
+    from specserve.load_progress import ProgressCallback
     from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
     from specserve.plugins.host import InProcessPlugin, PluginHost
     from specserve.protocols import Metric
@@ -61,14 +64,10 @@ class AsyncEngine:
         config: EngineConfig,
         *,
         extra: Mapping[str, InProcessPlugin] | None = None,
-        on_progress: Callable[[str, int, int], None] | None = None,
+        on_progress: ProgressCallback = not_shown,
     ) -> AsyncEngine:
         """Load the plugins and the model, off the loop. Raises ConfigError and its kind."""
-        from specserve.engine.assembly import assemble  # torch: not at import time
-        from specserve.plugins.host import PluginHost
-
-        host = PluginHost.start(config, extra or {})
-        return cls(await asyncio.to_thread(assemble, config, host, on_progress), host)
+        return cls(*await run_in_loading_thread(partial(load, config, extra or {}, on_progress)))
 
     # --- what the server reads ----------------------------------------------------------------------
 
@@ -208,6 +207,19 @@ class AsyncEngine:
         self.fail_everyone(dead)
         if not self.death.done():
             self.death.set_result(error)
+
+
+def load(
+    config: EngineConfig, extra: Mapping[str, InProcessPlugin], progress: ProgressCallback
+) -> tuple[Assembled, PluginHost]:
+    """Plugins first: their options are wrong more often than a model, and they are there sooner."""
+    progress(IMPORTING, 0, 0)
+    from specserve.plugins.host import PluginHost  # torch, as the next one: not at import time
+
+    host = PluginHost.start(config, extra)
+    from specserve.engine.assembly import assemble
+
+    return assemble(config, host, progress), host
 
 
 def finish(command: asyncio.Future[None]) -> None:

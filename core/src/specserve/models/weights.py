@@ -62,7 +62,7 @@ class Checkpoint:
         self._files: dict[str, SafetensorsFile] = {}
         self._where: dict[str, str] = {}
         unlisted: dict[str, str] = {}
-        for file, names in _listing(path).items():
+        for file, names in weight_files(path).items():
             self._files[file] = opened = _open(path / file)
             held = set(opened.keys())
             if absent := sorted(set(names or ()) - held):
@@ -153,7 +153,7 @@ class Checkpoint:
         return self.path / self._where[name]
 
 
-def _listing(path: Path) -> dict[str, Iterable[str] | None]:
+def weight_files(path: Path) -> dict[str, Iterable[str] | None]:
     """File names with the tensors that the index puts there; None: all tensors of the file."""
     if (path / SINGLE).exists():  # transformers, too, prefers it
         if (path / INDEX).exists():

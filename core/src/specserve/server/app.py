@@ -1,7 +1,7 @@
 """The aiohttp application: routes, middlewares, and the engine's lifetime within it.
 
-While the engine loads, the server already answers /health with 503. The routes of plugins live in an application of
-their own, which is made when the engine is loaded.
+While the engine loads, the server answers 503, and /health with how far it is. The routes of plugins live in an
+application of their own, which is made when the engine is loaded.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from specserve.load_progress import LoadProgress
 from specserve.server.api_keys import ApiKeys
 from specserve.server.fingerprint import system_fingerprint
 from specserve.server.info import get_model, health, load, models, plugins, version
@@ -21,6 +22,7 @@ from specserve.server.middlewares.access_log import access_log_middleware
 from specserve.server.middlewares.authentication import auth_middleware
 from specserve.server.middlewares.cors import cors_middleware
 from specserve.server.middlewares.errors import errors_middleware
+from specserve.server.middlewares.loading import loading_middleware
 from specserve.server.middlewares.plugin_routes import plugin_routes_middleware
 from specserve.server.middlewares.rate_limits import rate_limits_middleware
 from specserve.server.middlewares.records import records_middleware
@@ -76,9 +78,11 @@ ROUTES = (
 )
 
 
-def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.Application:
-    """`engine` is loaded, or a coroutine function that loads one. The application stops it when it ends. Raises
-    ConfigError where a file that the configuration names is wrong."""
+def make_app(
+    engine: EngineClient | EngineStarter, config: ServerConfig, progress: LoadProgress | None = None
+) -> web.Application:
+    """`engine` is loaded, or a coroutine function that loads one, and tells `progress` how far it is. The application
+    stops it when it ends. Raises ConfigError where a file that the configuration names is wrong."""
     build_struct_tables()  # before it listens
     app = web.Application(
         middlewares=make_middlewares(config),
@@ -89,6 +93,7 @@ def make_app(engine: EngineClient | EngineStarter, config: ServerConfig) -> web.
         config,
         ApiKeys(config),
         RateLimits(config.max_requests_per_minute, config.max_concurrent_requests_per_key),
+        progress=progress or LoadProgress(),
     )
     app[RESPONSES] = ResponseStore()
     app.add_routes(with_prefix(ROUTES, config.root_path))
@@ -113,7 +118,7 @@ def make_middlewares(config: ServerConfig) -> list[Middleware]:
     cors = [cors_middleware] if config.cors_origins else []
     limited = config.max_requests_per_minute or config.max_concurrent_requests_per_key
     limits = [rate_limits_middleware] if limited else []
-    inner = [auth_middleware, *limits, plugin_routes_middleware]
+    inner = [auth_middleware, loading_middleware, *limits, plugin_routes_middleware]
     return [records_middleware, *access_log, errors_middleware, *cors, *inner]
 
 

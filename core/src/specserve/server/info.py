@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
 
 async def health(request: web.Request) -> web.Response:
-    status = state_of(request).status
-    return json_response({"status": status}, status=200 if status == "ready" else 503)
+    """While the engine loads: how far it is."""
+    state = state_of(request)
+    status = state.status
+    if status == "ready":
+        return json_response({"status": status})
+    progress = {"progress": state.progress.describe()} if status == "loading" else {}
+    return json_response({"status": status, **progress}, status=503)
 
 
 async def load(request: web.Request) -> web.Response:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.announcements import announce
 from specserve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,4 +47,4 @@ def reload_all(files: Sequence[ReloadedFile]) -> None:
         except ConfigError as error:
             logger.error("SIGHUP: %s stay as they were: %s", file.what, error)
         else:
-            print(f"specserve: SIGHUP: {file.what} were read again", file=sys.stderr, flush=True)
+            announce(f"SIGHUP: {file.what} were read again")

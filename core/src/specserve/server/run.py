@@ -5,10 +5,11 @@ The first signal turns /health to 503 and drains for a limited time; a second on
 
 from __future__ import annotations
 
-import sys
+import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+from specserve.announcements import announce, announce_failure
 from specserve.server.access_log import access_log_on_stderr
 from specserve.server.app import make_app
 from specserve.server.http_runner import HttpRunner
@@ -20,12 +21,21 @@ from specserve.server.tls import Tls
 
 if TYPE_CHECKING:
     from specserve.config import ServerConfig
+    from specserve.load_progress import LoadProgress
     from specserve.server.app import EngineStarter
+    from specserve.server.engine_client import EngineClient
 
 
-async def serve(start: EngineStarter, config: ServerConfig) -> int:
-    """The exit code: 0 after a signal, 1 when the engine died. ConfigError when it cannot start."""
-    app = make_app(start, config)
+async def serve(start: EngineStarter, config: ServerConfig, progress: LoadProgress | None = None) -> int:
+    """The exit code: 0 after a signal, 1 when the engine died. ConfigError when it cannot start. `progress`: how far
+    `start` is, for /health."""
+    listens = asyncio.Event()
+
+    async def start_when_listening() -> EngineClient:
+        await listens.wait()
+        return await start()
+
+    app = make_app(start_when_listening, config, progress)
     runner = HttpRunner(app)
     tls = None if config.tls_cert is None else Tls(config)
     with nullcontext() if config.access_log == "none" else access_log_on_stderr():
@@ -33,6 +43,7 @@ async def serve(start: EngineStarter, config: ServerConfig) -> int:
             with Signals() as signals, reloaded_on_hangup(reloaded_files(app[STATE], tls)):
                 await runner.setup()
                 async with listening(runner, config, tls) as address:
+                    listens.set()
                     return await run_until_stopped(app[STATE], signals, f"specserve: ready on {address}")
         finally:
             await runner.cleanup()
@@ -58,7 +69,7 @@ async def run_until_stopped(state: ServerState, signals: Signals, ready: str) ->
     if not signals.first.is_set():
         assert state.engine is not None
         cause = await state.engine.failed()
-        print(f"specserve: the engine died: {cause!r}", file=sys.stderr, flush=True)
+        announce_failure(f"the engine died: {cause!r}")
         return 1
     state.draining = True
     if state.engine is not None:
@@ -68,7 +79,7 @@ async def run_until_stopped(state: ServerState, signals: Signals, ready: str) ->
 
 async def drain(state: ServerState, signals: Signals) -> None:
     seconds = state.config.drain_seconds
-    print(f"specserve: draining for at most {seconds:g} s; signal again to abort", file=sys.stderr, flush=True)
+    announce(f"draining for at most {seconds:g} s; signal again to abort")
     assert state.engine is not None
     await wait_for_first(state.engine.stop(seconds), signals.second.wait())
     if signals.second.is_set():

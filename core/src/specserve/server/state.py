@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from specserve.errors import EngineDeadError
+from specserve.load_progress import LoadProgress
 from specserve.server.errors import UnavailableError
 from specserve.server.group_metrics import GroupMetrics
 
@@ -39,6 +40,8 @@ class ServerState:
     """What these routes take and answer, by path and method."""
     fingerprint: str = ""
     """Of the loaded engine."""
+    progress: LoadProgress = field(default_factory=LoadProgress)
+    """Of the loading."""
     draining: bool = False
     groups: GroupMetrics = field(default_factory=GroupMetrics)
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from specserve.server.errors import UnavailableError
 from specserve.server.root_path import without_prefix
 from specserve.server.state import state_of
 
@@ -22,8 +21,6 @@ async def plugin_routes_middleware(request: web.Request, handler: Handler) -> we
         return await handler(request)
     except web.HTTPNotFound:
         state = state_of(request)
-        if state.engine is None:
-            raise UnavailableError(f"the server is {state.status}.") from None
         if state.plugin_routes is None:
             raise
     path = without_prefix(request.rel_url.raw_path, state.config.root_path)

@@ -5,11 +5,24 @@ from __future__ import annotations
 from typing import Literal
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw, UnsetType
+
+
+class Progress(msgspec.Struct):
+    """`done` and `total`: of the stage, where something of it can be counted. `seconds`: since the start."""
+
+    stage: str
+    seconds: float
+    done: int | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    unit: Literal["bytes", "items"] | UnsetType = UNSET
 
 
 class Health(msgspec.Struct):
+    """`progress`: while the engine loads."""
+
     status: Literal["loading", "ready", "draining", "dead"]
+    progress: Progress | UnsetType = UNSET
 
 
 class Load(msgspec.Struct):

@@ -19,7 +19,7 @@ POLICY = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; scr
 
 
 async def openapi(request: web.Request) -> web.Response:
-    """While the engine loads, without the routes of plugins. Where paths are the same, the server's own are served."""
+    """Where paths of plugins are the same as the server's own, these are served."""
     state = state_of(request)
     operations = {**state.plugin_operations, **CORE_OPERATIONS}
     root_path, needs_key = state.config.root_path, state.keys.required

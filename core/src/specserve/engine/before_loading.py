@@ -1,0 +1,38 @@
+"""What is wrong with a configuration and can be told at once: before torch is imported and before a model is loaded.
+
+Plugins that are missing or incompatible, a model that is not where it should be, files that are not there. Everything
+else is found while loading, by what reads it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specserve.engine.make_tokenizer import check_sampling_defaults
+from specserve.model_files import read_json
+from specserve.models.locate import locate_on_disk, locate_tokenizer
+from specserve.models.weights import weight_files
+from specserve.plugins.best_graphs import with_best_graphs
+from specserve.plugins.discovery import discover
+from specserve.plugins.enabling import decide
+from specserve.text.template_files import find_chat_template
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+
+
+def check_before_loading(config: EngineConfig) -> None:
+    """Raises ConfigError and its kind."""
+    installed = discover()
+    with_best_graphs(config, lambda tried: decide(tried, installed))
+    model = locate_on_disk(config.model)
+    if model is not None:  # else it has to be downloaded
+        read_json(model / "config.json")
+        weight_files(model)
+    if config.tokenizer is not None:
+        locate_tokenizer(config)
+    if config.chat_template is not None:
+        find_chat_template(Path(), {}, Path(config.chat_template).expanduser())
+    if not isinstance(config.generation_config, str):
+        check_sampling_defaults(config.generation_config)
