@@ -155,4 +155,4 @@ async def test_version_and_health_are_served(client: Any) -> None:
 async def test_an_unknown_route_is_404_that_says_where_the_routes_are_listed(client: Any, path: str) -> None:
     response = await client.post(path, json={})
     assert response.status == 404
-    assert "/openapi.json lists its routes" in (await response.json())["error"]["message"]
+    assert "/openapi.json lists all routes" in (await response.json())["error"]["message"]
