@@ -27,7 +27,7 @@ TOOL_TEMPLATE = """\
 {%- endfor %}{{ "\\n" }}
 {%- endfor %}
 """
-sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "tests" / "lora"), str(ROOT / "demo")]
+sys.path += [str(ROOT / "tests" / "text"), str(ROOT / "tests" / "lora"), str(ROOT / "demo"), str(ROOT / "tools")]
 
 
 @pytest.fixture

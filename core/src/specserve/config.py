@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import tomllib
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from specserve.config_checks import at_least, choose
+from specserve.config_checks import AtLeast, Between, Form, OneOf, Unset, check_fields
 from specserve.errors import ConfigError
 from specserve.limits import MAX_CONFIGURED_LOGPROBS, MAX_LOGPROBS, MAX_SEED, MIN_SEED
 from specserve.server_config import ServerConfig as ServerConfig
@@ -26,6 +26,8 @@ GRAPHS = ("auto", "none", "piecewise", "full")
 BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64)
 MAX_THREADS = 1024
 """Torch crashes where the system cannot give it the threads."""
+BYTES, BUCKETS = Form("bytes, with K, M or G"), Form("ascending, at most max_num_batched_tokens")
+CACHE_DEFAULT = "what max_num_seqs full contexts need, at most a quarter of free memory"
 DEMO_MODEL = "demo"
 SAMPLING_DEFAULTS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 """The sampling parameters that a model may have defaults for."""
@@ -36,48 +38,48 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     model: str = DEMO_MODEL
     """A directory in Hugging Face format, a name from the entry-point group `specserve.models`, or a hub id."""
-    dtype: str = "auto"
-    device: str = "cpu"
-    threads: int | None = None
+    dtype: Annotated[str, OneOf(DTYPES)] = "auto"
+    device: Annotated[str, OneOf(DEVICES)] = "cpu"
+    threads: Annotated[int | None, Between(1, MAX_THREADS), Unset("the cores that this process may use")] = None
     """CPU threads; None: the number of cores this process may use."""
-    max_num_seqs: int = 64
-    max_num_batched_tokens: int = 512
+    max_num_seqs: Annotated[int, AtLeast(1)] = 64
+    max_num_batched_tokens: Annotated[int, AtLeast(1)] = 512
     """The budget of one step: decode and prefill rows and draft tokens together."""
-    max_model_len: int | None = None
+    max_model_len: Annotated[int | None, AtLeast(1), Unset("the model's own, at most 32768")] = None
     """Context length; None: the model's own, at most 32768."""
-    max_waiting: int = 1024
-    block_size: int = 16
-    kv_memory: str | None = None
+    max_waiting: Annotated[int, AtLeast(1)] = 1024
+    block_size: Annotated[int, OneOf(BLOCK_SIZES)] = 16
+    kv_memory: Annotated[str | None, BYTES, Unset(CACHE_DEFAULT)] = None
     """Bytes for the KV cache, with K, M or G; None: what max_num_seqs full contexts need, at most a quarter of
     free memory."""
-    tokenizer: str | None = None
+    tokenizer: Annotated[str | None, Unset("the model's")] = None
     """A directory with a tokenizer.json; None: the model's."""
-    chat_template: str | None = None
+    chat_template: Annotated[str | None, Unset("the tokenizer's")] = None
     """A file; None: the template of the tokenizer's directory."""
-    generation_config: str | dict[str, float] = "auto"
+    generation_config: Annotated[str | dict[str, float], Form("auto, none or an object")] = "auto"
     """Defaults of sampling parameters. auto: the model's generation_config.json; none: no defaults of the model; a
     table: these over the model's."""
-    seed: int | None = None
+    seed: Annotated[int | None, Between(MIN_SEED, MAX_SEED), Unset("random")] = None
     """From which the seeds of requests without one are derived, in order of arrival; None: at random."""
-    max_logprobs: int = MAX_LOGPROBS
+    max_logprobs: Annotated[int, Between(0, MAX_CONFIGURED_LOGPROBS)] = MAX_LOGPROBS
     """The largest `logprobs`, `top_logprobs` and `prompt_logprobs` of a request."""
     prefix_cache: bool = True
     chunked_prefill: bool = True
-    max_draft_tokens: int = 32
+    max_draft_tokens: Annotated[int, AtLeast(0)] = 32
     """The widest draft of one request."""
     attention: str = "auto"
-    graphs: str = "auto"
+    graphs: Annotated[str, OneOf(GRAPHS)] = "auto"
     """What is recorded and replayed: full graphs of decode and verify steps and piecewise ones of the others,
     piecewise ones of all steps, or none. auto: full on CUDA, none on CPUs, where they gain nothing."""
-    graph_buckets: tuple[int, ...] | None = None
+    graph_buckets: Annotated[tuple[int, ...] | None, BUCKETS, Unset("four per doubling")] = None
     """The numbers of rows that steps are padded to; None: four per doubling, up to max_num_batched_tokens."""
-    graph_memory: str | None = None
+    graph_memory: Annotated[str | None, BYTES, Unset("at most a tenth of free memory")] = None
     """Bytes for graphs and their buffers, with K, M or G; None: at most a tenth of free memory."""
     graph_warm_up: bool = False
     """Record graphs at start-up instead of when a step first needs them."""
-    draft_fault_limit: int = 5
+    draft_fault_limit: Annotated[int, AtLeast(1)] = 5
     """Faulty steps in a row after which a drafter is switched off."""
-    fault_limit: int = 5
+    fault_limit: Annotated[int, AtLeast(1)] = 5
     """Faulty calls in a row after which any other part of a plugin is switched off: observer, planner, processor."""
     plugins: tuple[str, ...] = ()
     no_plugins: tuple[str, ...] = ()
@@ -86,26 +88,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     plugin_options: dict[str, dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
-        choose("dtype", self.dtype, DTYPES)
-        choose("device", self.device, DEVICES)
-        choose("graphs", self.graphs, GRAPHS)
+        check_fields(self)
         check_generation_config(self.generation_config)
-        if self.seed is not None and not MIN_SEED <= self.seed <= MAX_SEED:
-            raise ConfigError(f"seed must be between {MIN_SEED} and {MAX_SEED}; got {self.seed}.")
-        if not 0 <= self.max_logprobs <= MAX_CONFIGURED_LOGPROBS:
-            raise ConfigError(f"max_logprobs must be between 0 and {MAX_CONFIGURED_LOGPROBS}; got {self.max_logprobs}.")
         if self.graph_buckets is not None:
             check_buckets(self.graph_buckets, self.max_num_batched_tokens)
-        if self.block_size not in BLOCK_SIZES:
-            raise ConfigError(f"block_size must be one of {', '.join(map(str, BLOCK_SIZES))}; got {self.block_size}.")
-        for name in ("max_num_seqs", "max_num_batched_tokens", "max_waiting", "draft_fault_limit", "fault_limit"):
-            at_least(name, getattr(self, name), 1)
-        at_least("max_draft_tokens", self.max_draft_tokens, 0)
-        for name in ("threads", "max_model_len"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 1)
-        if self.threads is not None and self.threads > MAX_THREADS:
-            raise ConfigError(f"threads must be at most {MAX_THREADS}; got {self.threads}.")
         for size in (self.kv_memory, self.graph_memory):
             if size is not None:
                 parse_bytes(size)
@@ -120,7 +106,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def check_generation_config(setting: str | dict[str, float]) -> None:
     if isinstance(setting, str):
-        choose("generation_config", setting, ("auto", "none"))
+        OneOf(("auto", "none")).check("generation_config", setting)
         return
     for name in setting:
         if name not in SAMPLING_DEFAULTS:

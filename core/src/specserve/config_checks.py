@@ -1,25 +1,127 @@
-"""Checks of configured values that the engine and the server share. Their errors name the option."""
+"""What a configured value may be, written beside its type: `port: Annotated[int, Between(0, 65535)] = 8000`.
+
+A configuration checks itself by these (`check_fields`), and --help and docs/operating.md show them. Errors name the
+option. None is allowed where the type has it: it leaves the option unset.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, get_type_hints
 
 from specserve.errors import ConfigError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-def choose(name: str, got: str, allowed: tuple[str, ...]) -> None:
-    if got not in allowed:
-        raise ConfigError(f"{name} must be one of {', '.join(allowed)}; got {got!r}.")
-
-
-def at_least(name: str, got: int, least: int) -> None:
-    if got < least:
-        raise ConfigError(f"{name} must be at least {least}; got {got}.")
+    import msgspec
 
 
-def above_zero(name: str, seconds: float | None) -> None:
-    """None is allowed: it switches the option off."""
-    if seconds is not None and not 0 < seconds < math.inf:  # also false for NaN
-        raise ConfigError(
-            f"{name} must be a number of seconds above 0; got {seconds:g}. Leave it out to switch it off."
-        )
+class Allowed:
+    """What may stand in the brackets of `Annotated`. `str` of it is for people."""
+
+    def check(self, name: str, got: object) -> None:
+        """Raise ConfigError."""
+
+
+@dataclass(frozen=True)
+class Between(Allowed):
+    least: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.least} to {self.most}"
+
+    def check(self, name: str, got: object) -> None:
+        if not isinstance(got, int | float) or not self.least <= got <= self.most:
+            raise ConfigError(f"{name} must be between {self.least} and {self.most}; got {got}.")
+
+
+@dataclass(frozen=True)
+class AtLeast(Allowed):
+    least: int
+
+    def __str__(self) -> str:
+        return f"at least {self.least}"
+
+    def check(self, name: str, got: object) -> None:
+        if not isinstance(got, int | float) or not got >= self.least:  # also true for NaN
+            raise ConfigError(f"{name} must be at least {self.least}; got {got}.")
+
+
+@dataclass(frozen=True)
+class Seconds(Allowed):
+    """Of an option that None switches off."""
+
+    def __str__(self) -> str:
+        return "above 0"
+
+    def check(self, name: str, got: object) -> None:
+        if not isinstance(got, int | float) or not 0 < got < math.inf:  # also true for NaN
+            raise ConfigError(f"{name} must be a number of seconds above 0; got {got}. Leave it out to switch it off.")
+
+
+@dataclass(frozen=True)
+class OneOf(Allowed):
+    values: tuple[str | int, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.values))
+
+    def check(self, name: str, got: object) -> None:
+        if got not in self.values:
+            shown = repr(got) if isinstance(got, str) else got
+            raise ConfigError(f"{name} must be one of {self}; got {shown}.")
+
+
+@dataclass(frozen=True)
+class Form(Allowed):
+    """In words; the configuration checks it itself."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Unset:
+    """What an option means that is None, as a default."""
+
+    meaning: str
+
+
+def check_fields(config: msgspec.Struct) -> None:
+    """Raises ConfigError for the first value that is not allowed."""
+    for name, beside in annotations_of(type(config)).items():
+        got = getattr(config, name)
+        if got is not None:
+            for each in beside:
+                if isinstance(each, Allowed):
+                    each.check(name, got)
+
+
+@cache
+def annotations_of(config: type[msgspec.Struct]) -> Mapping[str, tuple[object, ...]]:
+    """By field, what stands beside its type."""
+    hints = get_type_hints(config, include_extras=True)
+    return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+
+
+def allowed_text(config: type[msgspec.Struct], name: str) -> str:
+    """`0 to 65535`; empty where every value of the type is allowed."""
+    return ", ".join(str(each) for each in annotations_of(config)[name] if isinstance(each, Allowed))
+
+
+def default_text(config: type[msgspec.Struct], name: str) -> str:
+    """`8000`, or what None means."""
+    default = getattr(config(), name)
+    if default is None:
+        return next(each.meaning for each in annotations_of(config)[name] if isinstance(each, Unset))
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, float):
+        return f"{default:g}"
+    return str(default) if default not in ("", ()) else "none"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
 import msgspec
 
-from specserve.config_checks import above_zero, at_least, choose
+from specserve.config_checks import AtLeast, Between, Form, OneOf, Seconds, Unset, check_fields
 from specserve.errors import ConfigError
 
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9_.~-]+)+")
@@ -18,44 +19,43 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The HTTP side."""
 
     host: str = "127.0.0.1"
-    port: int = 8000
-    uds: str | None = None
+    port: Annotated[int, Between(0, 65535)] = 8000
+    uds: Annotated[str | None, Unset("none")] = None
     """The path of a unix socket to listen on, in place of host and port."""
-    uds_mode: str = "600"
+    uds_mode: Annotated[str, Form("three octal digits")] = "600"
     """The socket's permissions, in octal."""
-    root_path: str = ""
+    root_path: Annotated[str, Form("begins with a slash and ends without one")] = ""
     """The prefix of all paths behind a proxy."""
-    cors_origin: str | tuple[str, ...] | None = None
+    cors_origin: Annotated[str | tuple[str, ...] | None, Form("* or scheme, host and port"), Unset("none")] = None
     """Origins whose pages may use the server from a browser; `*` for all."""
-    tls_cert: str | None = None
-    tls_key: str | None = None
+    tls_cert: Annotated[str | None, Unset("none")] = None
+    tls_key: Annotated[str | None, Unset("in the file of tls_cert")] = None
     """None: in the file of tls_cert."""
-    tls_ca: str | None = None
+    tls_ca: Annotated[str | None, Unset("none")] = None
     """Clients must have a certificate that one of these signed."""
-    api_key: str | tuple[str, ...] | None = None
+    api_key: Annotated[str | tuple[str, ...] | None, Unset("SPECSERVE_API_KEY, else none")] = None
     """Each of them is accepted."""
-    api_key_file: str | None = None
+    api_key_file: Annotated[str | None, Unset("none")] = None
     """More keys, one per line; read again at SIGHUP."""
-    served_model_name: str | tuple[str, ...] | None = None
+    served_model_name: Annotated[str | tuple[str, ...] | None, Unset("as MODEL")] = None
     """Names of the model in the API; the first is that of the metrics. None: the model's own."""
-    max_body_bytes: int = 16 * 2**20
-    sse_keep_alive: float | None = None
+    max_body_bytes: Annotated[int, AtLeast(1)] = 16 * 2**20
+    sse_keep_alive: Annotated[float | None, Seconds(), Unset("never")] = None
     """Seconds without an event after which a stream sends a comment; None: never."""
-    request_timeout: float | None = None
+    request_timeout: Annotated[float | None, Seconds(), Unset("never")] = None
     """Seconds after which a request that still runs is aborted with an error."""
-    max_requests_per_minute: int | None = None
+    max_requests_per_minute: Annotated[int | None, AtLeast(1), Unset("no limit")] = None
     """Of one API key, or without keys of one client address."""
-    max_concurrent_requests_per_key: int | None = None
+    max_concurrent_requests_per_key: Annotated[int | None, AtLeast(1), Unset("no limit")] = None
     """Without keys: of one client address."""
-    drain_seconds: float = 30.0
+    drain_seconds: Annotated[float, AtLeast(0)] = 30.0
     strict_fields: bool = False
     """Refuse fields of requests that nobody defines."""
-    access_log: str = "none"
+    access_log: Annotated[str, OneOf(ACCESS_LOGS)] = "none"
     """The form of a line for each request on standard error."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise ConfigError(f"port must be between 0 and 65535 (0 picks a free one); got {self.port}.")
+        check_fields(self)
         if self.uds == "":
             raise ConfigError("uds must be the path of a socket. Leave it out to listen on host and port.")
         if not re.fullmatch("[0-7]{3}", self.uds_mode):
@@ -74,15 +74,6 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.served_model_name == () or any(name != (name.strip() or None) for name in names):
             raise ConfigError("served_model_name must not be empty or have blanks around it.")
         self.check_tls()
-        choose("access_log", self.access_log, ACCESS_LOGS)
-        at_least("max_body_bytes", self.max_body_bytes, 1)
-        above_zero("sse_keep_alive", self.sse_keep_alive)
-        above_zero("request_timeout", self.request_timeout)
-        for name in ("max_requests_per_minute", "max_concurrent_requests_per_key"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 1)
-        if not self.drain_seconds >= 0:  # also false for NaN
-            raise ConfigError(f"drain_seconds must be at least 0; got {self.drain_seconds:g}.")
         if self.api_key == () or any(key != (key.strip() or None) for key in self.api_keys):
             raise ConfigError(
                 "api_key must not be empty or have blanks around it. To serve everybody, leave out the flag, the key "

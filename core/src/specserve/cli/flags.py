@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.cli.flag_groups import FlagGroups
+from specserve.cli.option_help import OptionHelp, field_help
 from specserve.config import DEVICES, DTYPES, GRAPHS, EngineConfig
-from specserve.limits import MAX_LOGPROBS
 from specserve.tracing import FORMS, TOPICS
 
 if TYPE_CHECKING:
@@ -24,14 +24,18 @@ LIMIT_FIELDS = ("max_waiting", "max_logprobs")
 ENGINE_FIELDS = tuple(name for name in EngineConfig.__struct_fields__ if name not in PLUGIN_FIELDS)
 SWITCHES = ("prefix_cache", "chunked_prefill")
 OPT_INS = ("graph_warm_up",)
+COUNTS = (
+    *("threads", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "max_waiting", "block_size"),
+    *("max_draft_tokens", "draft_fault_limit", "fault_limit", "max_logprobs", "seed"),
+)
 CHOICES = {"dtype": DTYPES, "device": DEVICES, "graphs": GRAPHS}
 HELP = {
-    "device": "where the model runs; default: cpu",
+    "device": "where the model runs",
     "dtype": "data type of the weights and of the computation; auto: the checkpoint's, where the device supports it",
-    "threads": "CPU threads; default: the cores that this process may use",
+    "threads": "CPU threads",
     "max_num_seqs": "maximum number of requests that run at once",
     "max_num_batched_tokens": "maximum number of tokens per step",
-    "max_model_len": "context length in tokens; default: the model's own, at most 32768",
+    "max_model_len": "context length in tokens",
     "max_waiting": "maximum number of waiting requests; more are answered 429",
     "block_size": "tokens per KV block",
     "kv_memory": "bytes for the KV cache, such as 512M or 2G",
@@ -39,7 +43,7 @@ HELP = {
     "attention": "attention backend, or auto",
     "graphs": "which steps are recorded and replayed; auto: full on CUDA, none on CPUs",
     "graph_buckets": "numbers of rows that recorded steps are padded to, such as 1,2,4,8",
-    "graph_memory": "bytes for graphs and their buffers, such as 512M; default: a tenth of free memory",
+    "graph_memory": "bytes for graphs and their buffers, such as 512M",
     "graph_warm_up": "record graphs at start-up instead of when a step first needs them",
     "draft_fault_limit": "consecutive faulty steps after which a drafter is switched off",
     "fault_limit": "consecutive faulty calls after which another part of a plugin is switched off",
@@ -48,7 +52,7 @@ HELP = {
     "generation_config": "defaults of temperature, top_k, top_p, min_p and repetition_penalty: auto (the model's), "
     'none, or a JSON object such as {"temperature": 0.6}, over the model\'s',
     "seed": "makes requests without a seed of their own reproducible, in order of arrival",
-    "max_logprobs": f"the largest logprobs of a request; default: {MAX_LOGPROBS}",
+    "max_logprobs": "the largest logprobs of a request",
     "prefix_cache": "reuse the KV blocks of equal prefixes",
     "chunked_prefill": "split long prompts over several steps",
 }
@@ -60,40 +64,54 @@ def add_engine_flags(parser: ArgumentParser) -> None:
 
 
 def add_grouped_engine_flags(groups: FlagGroups) -> None:
-    groups["engine"].add_argument(
-        "--config", type=Path, metavar="FILE.toml", help="tables [engine], [server], [plugins.NAME]"
-    )
+    config = OptionHelp("tables [engine], [server], [plugins.NAME]", default="none")
+    groups["engine"].add_argument("--config", type=Path, metavar="FILE.toml", help=config)
     for name in ENGINE_FIELDS:
         group = groups["model" if name in MODEL_FIELDS else "limits" if name in LIMIT_FIELDS else "engine"]
         if name in SWITCHES:
-            group.add_argument(f"--no-{name.replace('_', '-')}", dest=name, action="store_false", default=None,
-                               help=f"do not {HELP[name]}")  # fmt: skip
+            add_switch(group, f"--no-{name.replace('_', '-')}", f"do not {HELP[name]}", dest=name, action="store_false")
+        elif name in OPT_INS:
+            add_switch(group, f"--{name.replace('_', '-')}", HELP[name], dest=name)
         elif name != "model":
             add_flag(group, name)
-    logging = groups["logging"]
-    logging.add_argument(
-        "--trace", metavar="TOPIC,...", help=f"print every event of {' or '.join(TOPICS)} on standard error"
-    )
-    logging.add_argument("--trace-format", choices=FORMS, default="text", help="default: text")
-    plugins = groups["plugins"]
-    plugins.add_argument("--plugin", action="append", default=[], metavar="NAME", help="enable an installed plugin")
-    plugins.add_argument("--no-plugin", action="append", default=[], metavar="NAME", help="disable a plugin")
-    plugins.add_argument("--no-default-plugins", action="store_true", help="enable only what --plugin names")
-    plugins.add_argument("--set", action="append", default=[], metavar="NAME.KEY=VALUE", help="an option of a plugin")
-    plugins.add_argument(
-        "--allow-undeclared", action="store_true", help="start with pairs of plugins that nobody declared compatible"
-    )
+    add_trace_flags(groups["logging"])
+    add_plugin_flags(groups["plugins"])
 
 
 def add_flag(group: _ArgumentGroup, name: str) -> None:
-    flag = f"--{name.replace('_', '-')}"
-    if name in OPT_INS:
-        group.add_argument(flag, dest=name, action="store_true", default=None, help=HELP[name])
-        return
-    is_int = isinstance(getattr(EngineConfig(), name), int) or name in ("threads", "max_model_len", "seed")
-    parse = PARSED.get(name, int if is_int else str)
-    metavar = METAVARS.get(name)
-    group.add_argument(flag, dest=name, type=parse, choices=CHOICES.get(name), help=HELP.get(name), metavar=metavar)
+    group.add_argument(
+        f"--{name.replace('_', '-')}",
+        dest=name,
+        type=PARSED.get(name, int if name in COUNTS else str),
+        choices=CHOICES.get(name),
+        help=field_help(EngineConfig, name, HELP[name], has_choices=name in CHOICES),
+        metavar=METAVARS.get(name),
+    )
+
+
+def add_switch(group: _ArgumentGroup, flag: str, what: str, *, dest: str, action: str = "store_true") -> None:
+    group.add_argument(flag, dest=dest, action=action, default=None, help=OptionHelp(what, default="off"))
+
+
+def add_trace_flags(group: _ArgumentGroup) -> None:
+    topics = OptionHelp("print every event of these on standard error", default="none", allowed=", ".join(TOPICS))
+    group.add_argument("--trace", metavar="TOPIC,...", help=topics)
+    form = OptionHelp("the form of these lines", default="text", allowed=", ".join(FORMS), has_choices=True)
+    group.add_argument("--trace-format", choices=FORMS, default="text", help=form)
+
+
+def add_plugin_flags(group: _ArgumentGroup) -> None:
+    for flag, metavar, what, default in (
+        ("--plugin", "NAME", "enable an installed plugin; may be repeated", "those that are on by default"),
+        ("--no-plugin", "NAME", "disable a plugin; may be repeated", "none"),
+        ("--set", "NAME.KEY=VALUE", "an option of a plugin; may be repeated", "those of the plugin"),
+    ):
+        group.add_argument(flag, action="append", default=[], metavar=metavar, help=OptionHelp(what, default=default))
+    for flag, what in (
+        ("--no-default-plugins", "enable only what --plugin names"),
+        ("--allow-undeclared", "start with pairs of plugins that nobody declared compatible"),
+    ):
+        group.add_argument(flag, action="store_true", help=OptionHelp(what, default="off"))
 
 
 def defaults(text: str) -> str | dict[str, float]:
@@ -108,10 +126,12 @@ def buckets(text: str) -> tuple[int, ...]:
 
 PARSED: dict[str, Callable[[str], object]] = {"graph_buckets": buckets, "generation_config": defaults}
 METAVARS = {
+    "kv_memory": "BYTES",
+    "graph_memory": "BYTES",
+    "attention": "NAME",
+    **dict.fromkeys(COUNTS, "N"),
     "graph_buckets": "N,N,...",
     "tokenizer": "DIR",
     "chat_template": "FILE",
     "generation_config": "DEFAULTS",
-    "max_logprobs": "N",
-    "seed": "N",
 }

@@ -2,77 +2,98 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.server_config import ACCESS_LOGS
+from specserve.cli.option_help import field_help
+from specserve.server_config import ACCESS_LOGS, ServerConfig
 
 if TYPE_CHECKING:
+    from argparse import _ArgumentGroup
+    from collections.abc import Callable
+
     from specserve.cli.flag_groups import FlagGroups
 
 
+class Flag(NamedTuple):
+    field: str
+    what: str
+    metavar: str | None = None
+    type: Callable[[str], object] = str
+    choices: tuple[str, ...] | None = None
+    is_repeatable: bool = False
+    is_switch: bool = False
+
+
+FLAGS = {
+    "network": (
+        Flag("host", "the address to listen on; the default is reachable from this machine only", "ADDRESS"),
+        Flag("port", "0 picks a free one", "N", type=int),
+        Flag("uds", "listen on a unix socket, in place of host and port", "PATH"),
+        Flag("uds_mode", "permissions of the socket", "MODE"),
+        Flag("root_path", "the prefix of all paths behind a proxy", "/PREFIX"),
+        Flag(
+            "cors_origin",
+            "pages of this origin may use the server from a browser; * for all; may be repeated",
+            "ORIGIN",
+            is_repeatable=True,
+        ),
+        Flag(
+            "sse_keep_alive", "send a comment in a stream after so many seconds without an event", "SECONDS", type=float
+        ),
+    ),
+    "security": (
+        Flag(
+            "api_key",
+            "clients must send it as a bearer token or as x-api-key; /health and /ping need none; may be repeated",
+            "KEY",
+            is_repeatable=True,
+        ),
+        Flag("api_key_file", "lines of KEY or NAME KEY; read again when the server gets SIGHUP", "FILE"),
+        Flag("tls_cert", "serve HTTPS with this certificate, in PEM form", "FILE"),
+        Flag("tls_key", "its key", "FILE"),
+        Flag("tls_ca", "clients need a certificate that one of these signed", "FILE"),
+    ),
+    "limits": (
+        Flag("drain_seconds", "how long requests may run after SIGTERM", "SECONDS", type=float),
+        Flag("max_body_bytes", "maximum size of a request body", "BYTES", type=int),
+        Flag("strict_fields", "refuse fields of requests that nobody defines", is_switch=True),
+        Flag("request_timeout", "abort requests that run longer", "SECONDS", type=float),
+        Flag(
+            "max_requests_per_minute",
+            "POST requests of one API key, or without keys of one client address; more are answered 429",
+            "N",
+            type=int,
+        ),
+        Flag("max_concurrent_requests_per_key", "the same for requests that run at once", "N", type=int),
+    ),
+    "logging": (
+        Flag("access_log", "the form of a line for each request on standard error", choices=ACCESS_LOGS),
+    ),
+    "model": (
+        Flag(
+            "served_model_name",
+            "the model's name in the API; may be repeated: the first is used in metrics",
+            "NAME",
+            is_repeatable=True,
+        ),
+    ),
+}  # fmt: skip
+"""By subject."""
+
+
 def add_server_flags(groups: FlagGroups) -> None:
-    add_network_flags(groups)
-    add_security_flags(groups)
-    add_limit_flags(groups)
-    groups["logging"].add_argument(
-        "--access-log", choices=ACCESS_LOGS, help="a line for each request on standard error; default: none"
-    )
-    groups["model"].add_argument(
-        "--served-model-name", action="append", metavar="NAME",
-        help="the model's name in the API; may be repeated: the first is used in metrics",
-    )  # fmt: skip
+    for subject, flags in FLAGS.items():
+        for flag in flags:
+            add_flag(groups[subject], flag)
 
 
-def add_network_flags(groups: FlagGroups) -> None:
-    group = groups["network"]
-    group.add_argument("--host", help="default: 127.0.0.1, reachable from this machine only")
-    group.add_argument("--port", type=int, help="default: 8000; 0 picks a free one")
-    group.add_argument("--uds", metavar="PATH", help="listen on a unix socket instead of host and port")
-    group.add_argument("--uds-mode", metavar="MODE", help="permissions of the socket, in octal; default: 600")
-    group.add_argument("--root-path", metavar="/PREFIX", help="the prefix of all paths behind a proxy")
-    group.add_argument(
-        "--cors-origin", action="append", metavar="ORIGIN",
-        help="pages of this origin may use the server from a browser; * for all; may be repeated",
-    )  # fmt: skip
-    group.add_argument(
-        "--sse-keep-alive", type=float, metavar="SECONDS",
-        help="send a comment in a stream after so many seconds without an event; default: never",
-    )  # fmt: skip
-
-
-def add_security_flags(groups: FlagGroups) -> None:
-    group = groups["security"]
-    group.add_argument(
-        "--api-key", action="append", metavar="KEY",
-        help="clients must send it as a bearer token or as x-api-key; /health and /ping need none; may be repeated",
-    )  # fmt: skip
-    group.add_argument(
-        "--api-key-file", metavar="FILE", help="lines of KEY or NAME KEY; read again when the server gets SIGHUP"
-    )
-    group.add_argument("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate, in PEM form")
-    group.add_argument("--tls-key", metavar="FILE", help="its key; default: in the file of --tls-cert")
-    group.add_argument("--tls-ca", metavar="FILE", help="clients need a certificate that one of these signed")
-
-
-def add_limit_flags(groups: FlagGroups) -> None:
-    group = groups["limits"]
-    group.add_argument(
-        "--drain-seconds", type=float, metavar="SECONDS", help="how long requests may run after SIGTERM; default: 30"
-    )
-    group.add_argument(
-        "--max-body-bytes", type=int, metavar="BYTES", help="maximum size of a request body; default: 16 MiB"
-    )
-    group.add_argument(
-        "--strict-fields", action="store_true", default=None, help="refuse fields of requests that nobody defines"
-    )
-    group.add_argument(
-        "--request-timeout", type=float, metavar="SECONDS", help="abort requests that run longer; default: never"
-    )
-    group.add_argument(
-        "--max-requests-per-minute", type=int, metavar="N",
-        help="POST requests of one API key, or without keys of one client address; more are answered 429",
-    )  # fmt: skip
-    group.add_argument(
-        "--max-concurrent-requests-per-key", type=int, metavar="N",
-        help="the same for requests that run at once; default of both: no limit",
-    )  # fmt: skip
+def add_flag(group: _ArgumentGroup, flag: Flag) -> None:
+    """The value is None where it is not given."""
+    name, has_choices = f"--{flag.field.replace('_', '-')}", flag.choices is not None
+    help = field_help(ServerConfig, flag.field, flag.what, has_choices=has_choices)
+    if flag.is_switch:
+        group.add_argument(name, action="store_true", default=None, help=help)
+    elif flag.is_repeatable:
+        group.add_argument(name, action="append", metavar=flag.metavar, help=help)
+    else:
+        group.add_argument(name, type=flag.type, choices=flag.choices, metavar=flag.metavar, help=help)
