@@ -88,7 +88,7 @@ def test_dtype_is_read_in_both_spellings(changes, dtype):
         ({"hidden_size": "wide"}, "hidden_size"),
         ({"vocab_size": 0}, "vocab_size must be at least 1; got 0"),
         ({"num_attention_heads": 5}, r"num_attention_heads \(5\) must be a multiple"),
-        ({"num_attention_heads": 0, "num_key_value_heads": 1}, "num_heads must be at least 1"),
+        ({"num_attention_heads": 0, "num_key_value_heads": 1}, "num_attention_heads must be at least 1"),
         ({"head_dim": 33}, "must be even.*got 33"),
         ({"head_dim": 33, "partial_rotary_factor": 0.98}, "must be even.*got 33"),
         ({"quantization_config": {"quant_method": "gptq"}}, "quantised weights: quant_method must be .*got 'gptq'"),

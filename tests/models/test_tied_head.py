@@ -1,4 +1,4 @@
-"""Where config.json ties the output head and the file has another one, the file has the last word, as in transformers."""
+"""Where config.json ties the output head and the file has another one, the file decides, as in transformers."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from specserve.doctor.needed import needed
 from specserve.doctor.rows import Row, bytes_text, one_line, rows_of
 from specserve.errors import ModelError
 from specserve.models.config import read_config
-from specserve.models.loader import resolve_length
+from specserve.models.loader import resolve_length, unknown_fields_told
 from specserve.models.locate import GROUP
 from specserve.text.tokenizer import HfTokenizer
 
@@ -47,6 +47,8 @@ def config(case: Case) -> Iterator[Row]:
     sizes = f"{found.family}, {found.num_layers} layers, {found.hidden_size} wide, {found.vocab_size} tokens"
     figures = {"layers": found.num_layers, "max_model_len": length, "max_position": found.max_position_embeddings}
     yield Row("config", "ok", f"{sizes}, {found.dtype}, a context of {length}", figures=figures)
+    if found.unknown_fields:
+        yield Row("config", "note", one_line(f"{unknown_fields_told(case.path(), found)}."))
 
 
 def tokenizer(case: Case) -> Iterator[Row]:

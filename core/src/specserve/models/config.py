@@ -6,6 +6,7 @@ unknown keys; knows nothing about tensors. Every error is a ModelError that name
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from specserve.errors import ModelError
 from specserve.model_files import read_json, read_optional_json
 from specserve.models.compressed import Compression, read_compression
+from specserve.models.config_fields import FULL, check_fields, unknown_fields
 from specserve.models.rope_config import RopeConfig, rope_fields
 
 if TYPE_CHECKING:
@@ -28,6 +30,20 @@ ARCHITECTURES = {
 }
 ABSENT_WINDOW = 4096
 """What transformers assumes where the key is absent; an explicit null is no window."""
+ABSENT_KV_HEADS = {"mistral": 8, "qwen2": 32, "qwen3": 32}
+"""What transformers assumes where the key is absent; an explicit null is one for each query head."""
+THEIRS = {
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "norm_eps": "rms_norm_eps",
+    "qkv_bias": "attention_bias",
+    "o_bias": "attention_bias",
+    "tied": "tie_word_embeddings",
+    "rope": "rope_parameters",
+    "generation": "generation_config.json",
+}
+"""The keys of config.json that have another name here."""
 FLOAT_DTYPES = ("float32", "bfloat16", "float16")
 
 
@@ -70,6 +86,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     compression: Compression | None = None
     """How the weights of linear maps are stored where they are quantised."""
 
+    unknown_fields: tuple[str, ...] = ()
+    """Of config.json, that are neither used nor known to change nothing."""
+
     @property
     def rotary_dim(self) -> int:
         """How many of a head's dimensions are rotated."""
@@ -79,7 +98,10 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 def read_config(path: Path) -> ModelConfig:
     """The configuration of the model in directory `path`."""
     file = path / "config.json"
-    return parse_config(read_json(file), read_optional_json(path / "generation_config.json"), where=str(file))
+    raw = read_json(file)
+    config = parse_config(raw, read_optional_json(path / "generation_config.json"), where=str(file))
+    check_fields(raw, config.family, str(file))
+    return msgspec.structs.replace(config, unknown_fields=unknown_fields(raw))
 
 
 def parse_config(raw: RawJson, generation: RawJson, *, where: str) -> ModelConfig:
@@ -102,7 +124,7 @@ def parse_config(raw: RawJson, generation: RawJson, *, where: str) -> ModelConfi
     try:
         config = msgspec.convert(fields, ModelConfig)
     except msgspec.ValidationError as error:
-        raise ModelError(f"{where}: {error}. Correct the file or download it again.") from None
+        raise ModelError(f"{where}: {in_their_words(str(error))}. Correct the file or download it again.") from None
     _check_sizes(config, where)
     quantisation = raw.get("quantization_config")
     return msgspec.structs.replace(
@@ -110,6 +132,11 @@ def parse_config(raw: RawJson, generation: RawJson, *, where: str) -> ModelConfi
         sliding_windows=_sliding_windows(raw, config, where),
         compression=read_compression(quantisation, where) if quantisation else None,
     )
+
+
+def in_their_words(message: str) -> str:
+    """msgspec's sentence with the keys as config.json has them."""
+    return re.sub(r"`(\$\.)?(\w+)", lambda found: f"`{THEIRS.get(found[2], found[2])}", message)
 
 
 def _family(raw: RawJson, where: str) -> str:
@@ -133,17 +160,10 @@ def _refuse_unsupported(raw: RawJson, where: str) -> None:
 
 def _sizes(raw: RawJson, family: str) -> RawJson:
     """Sizes by the names of ModelConfig. A missing one is left out, so that the conversion names it in its error."""
-    names = {
-        "vocab_size": "vocab_size",
-        "hidden_size": "hidden_size",
-        "intermediate_size": "intermediate_size",
-        "num_hidden_layers": "num_layers",
-        "num_attention_heads": "num_heads",
-        "max_position_embeddings": "max_position_embeddings",
-    }
-    sizes = {ours: raw[theirs] for theirs, ours in names.items() if theirs in raw}
+    ours = ("vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "max_position_embeddings")
+    sizes = {name: raw[theirs] for name in ours if (theirs := THEIRS.get(name, name)) in raw}
     heads = raw.get("num_attention_heads")
-    kv_heads = raw.get("num_key_value_heads")
+    kv_heads = raw.get("num_key_value_heads", ABSENT_KV_HEADS.get(family))
     sizes["num_kv_heads"] = heads if kv_heads is None else kv_heads
     head_dim = raw.get("head_dim", 128 if family == "qwen3" else None)  # Qwen3's does not follow from the others
     if head_dim is None and isinstance(heads, int) and heads > 0 and isinstance(raw.get("hidden_size"), int):
@@ -164,7 +184,7 @@ def _check_sizes(config: ModelConfig, where: str) -> None:
     )
     for name in sizes:
         if getattr(config, name) < 1:
-            raise ModelError(f"{where}: {name} must be at least 1; got {getattr(config, name)}.")
+            raise ModelError(f"{where}: {THEIRS.get(name, name)} must be at least 1; got {getattr(config, name)}.")
     if config.num_heads % config.num_kv_heads:
         raise ModelError(
             f"{where}: num_attention_heads ({config.num_heads}) must be a multiple of "
@@ -175,8 +195,9 @@ def _check_sizes(config: ModelConfig, where: str) -> None:
             f"{where}: the rotated part of a head must be even and at most head_dim ({config.head_dim}); "
             f"got {config.rotary_dim}."
         )
-    if config.rope.rope_theta <= 0 or (config.rope.factor or 1.0) <= 0:
-        raise ModelError(f"{where}: rope_theta and the rotary factor must be positive; got {config.rope}.")
+    for name, value in (("rope_theta", config.rope.rope_theta), ("the rotary factor", config.rope.factor)):
+        if value is not None and value <= 0:
+            raise ModelError(f"{where}: {name} must be positive; got {value}. Correct the file.")
 
 
 def _dtype(raw: RawJson, where: str) -> str:
@@ -201,7 +222,7 @@ def _sliding_windows(raw: RawJson, config: ModelConfig, where: str) -> tuple[int
     if kinds is None:
         first = raw.get("max_window_layers", 28)
         kinds = ["sliding_attention" if layer >= first else "full_attention" for layer in range(config.num_layers)]
-    known = {"sliding_attention", "full_attention"}
+    known = {"sliding_attention", *FULL}
     if len(kinds) != config.num_layers or not known.issuperset(kinds):
         raise ModelError(
             f"{where}: layer_types must name one of {', '.join(sorted(known))} for each of the "

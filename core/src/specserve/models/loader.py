@@ -6,6 +6,7 @@ context length; knows nothing about batches, caches or plugins.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import torch
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from specserve.protocols import KernelSet
     from specserve.protocols.quantised import QuantisedWeight
 
+log = logging.getLogger(__name__)
+
 DEFAULT_LEN_LIMIT = 32768
 """The default context length is at most this: a KV cache for more should be asked for."""
 
@@ -48,6 +51,8 @@ def load_model(
     Everything that can be wrong is found before weights are allocated; the errors are ModelErrors.
     """
     config = read_config(path)
+    if config.unknown_fields:
+        log.warning("%s", unknown_fields_told(path, config))
     length = resolve_length(config, max_model_len)
     rotary = rotary_table(config, length)
     checkpoint = Checkpoint(path, on_progress)
@@ -60,6 +65,14 @@ def load_model(
     )
     checkpoint.finish()
     return model
+
+
+def unknown_fields_told(path: Path, config: ModelConfig) -> str:
+    names = ", ".join(config.unknown_fields)
+    return (
+        f"{path / 'config.json'}: not used: {names}. transformers' class of family {config.family} does not read such "
+        "fields either; if another program needs them for this model, its text will be wrong"
+    )
 
 
 def resolve_length(config: ModelConfig, max_model_len: int | None) -> int:

@@ -1,7 +1,8 @@
 """Rotary settings of config.json, under one set of names.
 
-Reads the new form (`rope_parameters`) and the old one (`rope_theta` and `rope_scaling`); refuses unknown types,
-because a wrong rotation still produces fluent text. Knows nothing about tables: `specserve.models.rope` does.
+Reads the new form (`rope_parameters`) and the old one (`rope_theta` and `rope_scaling`, which has priority); refuses
+unknown types, because a wrong rotation still produces fluent text. Knows nothing about tables:
+`specserve.models.rope` does.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 def rope_fields(raw: RawJson, where: str) -> RawJson:
     """The fields of a RopeConfig, still unchecked as to their types, from a whole config.json."""
-    given: RawJson = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    given: RawJson = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(given, dict) or any(isinstance(value, dict) for value in given.values()):
         raise ModelError(f"{where}: rotary parameters that differ by layer type are not supported; got {given!r}.")
     rope_type = given.get("rope_type", given.get("type", "default"))
