@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -116,14 +117,37 @@ def test_wrong_files_are_named(issuer: Certificate, tmp_path: Path) -> None:
     command = ["openssl", "ec", "-aes128", "-passout", "pass:word", "-in", str(issuer.key), "-out", str(encrypted)]
     subprocess.run(command, check=True, capture_output=True)
     cert = str(issuer.cert)
+    key, stranger = str(issuer.key), make_certificate(tmp_path, "stranger")
+    damaged, der = tmp_path / "damaged", tmp_path / "der"
+    damaged.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    der.write_bytes(ssl.PEM_cert_to_DER_cert(issuer.cert.read_text()))
+    none = f"{tmp_path}/none"
     for message, files in {
-        "tls_cert .*none are no certificate .* No such file": {"tls_cert": f"{tmp_path}/none"},
-        "tls_cert .*text are no certificate": {"tls_cert": str(text)},
-        "and tls_key .*text are no certificate": {"tls_cert": cert, "tls_key": str(text)},
-        "tls_key: .*encrypted.key is encrypted": {"tls_cert": cert, "tls_key": str(encrypted)},
-        "tls_ca: .*text holds no certificates": options(issuer, tls_ca=str(text)),
-    }.items():
-        with pytest.raises(ConfigError, match=message):
+        f"tls_cert: {none} is not readable: No such file or directory.": {"tls_cert": none},
+        f"tls_cert: {tmp_path} is not readable: Is a directory.": {"tls_cert": str(tmp_path)},
+        f"tls_cert: {text} has no certificate in PEM form. Name the right file.": {"tls_cert": str(text)},
+        f"tls_cert: {der} has no certificate in PEM form. It may be in DER form": {"tls_cert": str(der)},
+        f"tls_cert: {key} has no certificate in PEM form. It has a private key, which belongs to tls_key.": {
+            "tls_cert": key, "tls_key": cert
+        },
+        f"tls_cert: {cert} has no private key in PEM form. Add it to the certificate, or give tls_key.": {
+            "tls_cert": cert
+        },
+        f"tls_key: {text} has no private key in PEM form. Name the right file.": {
+            "tls_cert": cert, "tls_key": str(text)
+        },
+        f"tls_key: {none} is not readable: No such file or directory.": {"tls_cert": cert, "tls_key": none},
+        f"tls_cert {cert} and tls_key {stranger.key}: this is the key of another certificate": {
+            "tls_cert": cert, "tls_key": str(stranger.key)
+        },
+        f"tls_cert {damaged} and tls_key {key}: the certificate or the key is damaged: ": {
+            "tls_cert": str(damaged), "tls_key": key
+        },
+        f"tls_key: {encrypted} is encrypted": {"tls_cert": cert, "tls_key": str(encrypted)},
+        f"tls_ca: {text} has no certificate in PEM form.": options(issuer, tls_ca=str(text)),
+        f"tls_ca: {none} is not readable: No such file": options(issuer, tls_ca=none),
+    }.items():  # fmt: skip
+        with pytest.raises(ConfigError, match=re.escape(message)):
             Tls(ServerConfig(**files))
 
 

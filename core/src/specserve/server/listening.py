@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,13 @@ if TYPE_CHECKING:
 
     from specserve.config import ServerConfig
     from specserve.server.tls import Tls
+
+
+def reason(error: OSError) -> str:
+    """asyncio replaces the system's words by a sentence with Python's."""
+    if isinstance(error, socket.gaierror):
+        return "the host is unknown, or has no address on this machine"
+    return os.strerror(error.errno).lower() if error.errno else str(error)
 
 
 @asynccontextmanager
@@ -31,7 +40,7 @@ async def listening(runner: web.AppRunner, config: ServerConfig, tls: Tls | None
         await web.TCPSite(runner, config.host, config.port, ssl_context=ssl_context).start()
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {config.host}:{config.port}: {error.strerror or error}. Choose another --host or --port."
+            f"cannot listen on {config.host}:{config.port}: {reason(error)}. Choose another --host or --port."
         ) from error
     scheme = "http" if tls is None else "https"
     host = f"[{config.host}]" if ":" in config.host else config.host
