@@ -2,64 +2,71 @@
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING
 
-from tokenizers.decoders import DecodeStream
+from specserve.text.token_pieces import REPLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tokenizers import Tokenizer as RustTokenizer
+    from specserve.text.token_pieces import TokenPieces
 
-REPLACEMENT = "\ufffd"
-MAX_CHARACTER_TAIL = 3
-"""A UTF-8 character has four bytes at most, so at most three tokens wait for its last byte."""
-MAX_PENDING = 16
-"""After so many tokens without text the bytes are no character and are shown as U+FFFD."""
 CONTEXT = 8
-"""Prompt tokens that a stream needs to continue after them; decoders look at most at their neighbour."""
+"""Tokens at the end of a prompt that are read: a UTF-8 character has four bytes, a decoder looks at one neighbour."""
+UTF8 = getincrementaldecoder("utf-8")
 
 
 class HfTextStream:
     """`specserve.protocols.TextStream`. Emits only whole characters; text never changes once emitted.
 
-    What an incomplete character at the very end would be is never emitted.
+    Bytes that are no character become U+FFFD. What an incomplete character at the very end would be is never emitted.
     """
 
-    __slots__ = ("_pending", "_rust", "_skipped", "_stream")
+    __slots__ = ("_before", "_decoder", "_pieces", "_prompts_bytes", "_skipped")
 
-    def __init__(self, rust: RustTokenizer, prompt_ids: Sequence[int], skipped: frozenset[int]) -> None:
-        self._rust = rust
+    def __init__(self, pieces: TokenPieces, prompt_ids: Sequence[int], skipped: frozenset[int]) -> None:
+        """Continues after the prompt's text, which includes the bytes of an incomplete character at its end: the first
+        character that is emitted may begin with them."""
+        self._pieces = pieces
         self._skipped = skipped
-        context = [id for id in prompt_ids[-CONTEXT:] if id not in skipped]
-        # The library repeats the text of a context that ends within a character: such a tail is pushed instead.
-        whole = len(context)
-        while whole and rust.decode(context[:whole], skip_special_tokens=False).endswith(REPLACEMENT):
-            whole -= 1
-        tail = context[whole:][-MAX_CHARACTER_TAIL:]
-        self._pending: list[int] = []
-        self._stream = DecodeStream(ids=context[:whole], skip_special_tokens=False)
-        for token_id in tail:
+        self._before: int | None = None
+        self._decoder = UTF8(errors="replace")
+        self._prompts_bytes = b""
+        for token_id in last_shown(prompt_ids, skipped):
             self.push(token_id)
+
+    @classmethod
+    def after(cls, pieces: TokenPieces, prompt_ids: Sequence[int], skipped: frozenset[int]) -> HfTextStream:
+        """For an answer alone: a character that the prompt began is emitted if the answer completes it. If it does not,
+        there is no U+FFFD for it."""
+        stream = cls(pieces, prompt_ids, skipped)
+        stream._prompts_bytes = stream._decoder.getstate()[0]
+        return stream
 
     def push(self, token_id: int) -> str:
         if token_id in self._skipped:
             return ""
-        self._pending.append(token_id)
-        try:
-            text = self._stream.step(self._rust, token_id)
-        except Exception:  # the library's "invalid prefix", of decoders that rewrite their earlier output
-            return self._restart(self._pending, [])
-        if text:
-            self._pending.clear()
-            return str(text)
-        if len(self._pending) < MAX_PENDING:
-            return ""
-        return self._restart(self._pending[:-MAX_CHARACTER_TAIL], self._pending[-MAX_CHARACTER_TAIL:])
+        piece = self._pieces.piece(token_id, self._before)
+        if piece or self._pieces.is_token(token_id):
+            self._before = token_id
+        text = self._decoder.decode(piece)
+        return self._without_the_prompts(text, piece) if self._prompts_bytes else text
 
-    def _restart(self, emitted: list[int], kept: list[int]) -> str:
-        """Stop waiting: emit the text of `emitted` as it is and continue with `kept`."""
-        self._pending = []
-        self._stream = DecodeStream(skip_special_tokens=False)
-        text: str = self._rust.decode(emitted, skip_special_tokens=False)
-        return text + "".join(self.push(token_id) for token_id in kept)
+    def _without_the_prompts(self, text: str, piece: bytes) -> str:
+        """The text that ends the prompt's character. What is no character begins with one U+FFFD for all its bytes."""
+        begun = self._prompts_bytes + piece
+        self._prompts_bytes = b"" if text else begun
+        is_broken = text.startswith(REPLACEMENT) and not begun.startswith(REPLACEMENT.encode())
+        return text[1:] if is_broken else text
+
+
+def last_shown(ids: Sequence[int], skipped: frozenset[int]) -> list[int]:
+    """The last tokens that are part of the text."""
+    found: list[int] = []
+    for token_id in reversed(ids):
+        if token_id not in skipped:
+            found.append(token_id)
+            if len(found) == CONTEXT:
+                break
+    return found[::-1]

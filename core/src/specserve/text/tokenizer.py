@@ -11,11 +11,11 @@ from tokenizers import Tokenizer as RustTokenizer
 
 from specserve.errors import ModelError, RequestError
 from specserve.model_files import read_optional_json
-from specserve.text.byte_level import bytes_of_token
 from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
 from specserve.text.sampling_defaults import sampling_defaults
 from specserve.text.template_files import find_chat_template, special_tokens
-from specserve.text.text_stream import REPLACEMENT, HfTextStream
+from specserve.text.text_stream import HfTextStream
+from specserve.text.token_pieces import TokenPieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,8 +48,9 @@ class HfTokenizer:
         self.tokenizer_class = tokenizer_class
         self.special_tokens: Mapping[str, str] = dict(special_tokens or {})
         """By name, such as eos_token: as tokenizer_config.json has them."""
-        self._texts: dict[int, str] = {}
-        """The text of single tokens: a cache."""
+        self._pieces = TokenPieces(rust)
+        self._texts: dict[tuple[int, bool], str] = {}
+        """The text of single tokens, at the beginning of a text or not: a cache."""
         self._special = frozenset(id for id, token in rust.get_added_tokens_decoder().items() if token.special)
         self.eos_token_ids = eos_token_ids
         self.vocab_size: int = rust.get_vocab_size(with_added_tokens=True)
@@ -118,29 +119,46 @@ class HfTokenizer:
         return text
 
     def stream(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> HfTextStream:
-        skipped = self._special if skip_special_tokens else frozenset[int]()
-        return HfTextStream(self._rust, prompt_ids, skipped)
+        return HfTextStream.after(self._pieces, prompt_ids, self._skipped(skip_special_tokens))
 
-    def token_text(self, token_id: int) -> str:
-        """One token alone; `bytes:\\xe6` for one that is only a part of a character."""
-        known = self._texts.get(token_id)
+    def echo_stream(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> HfTextStream:
+        """Continues `echo_text`: a character that the prompt begins and does not complete is this stream's."""
+        return HfTextStream(self._pieces, prompt_ids, self._skipped(skip_special_tokens))
+
+    def echo_text(self, prompt_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text of a prompt, as far as its characters are whole."""
+        stream = self.echo_stream((), skip_special_tokens=skip_special_tokens)
+        return "".join(map(stream.push, prompt_ids))
+
+    def shows(self, token_id: int, *, skip_special_tokens: bool = True) -> bool:
+        """Whether the token is part of the text."""
+        return token_id not in self._skipped(skip_special_tokens) and self._pieces.is_token(token_id)
+
+    def _skipped(self, skip_special_tokens: bool) -> frozenset[int]:
+        return self._special if skip_special_tokens else frozenset[int]()
+
+    def token_text(self, token_id: int, *, first: bool = False) -> str:
+        """What the token adds to a text; `bytes:\\xe6` where that is no whole character. `first`: the text begins with
+        it. Special tokens have their name, whether they are skipped or not."""
+        known = self._texts.get((token_id, first))
         if known is None:
-            known = self._texts[token_id] = self.text_of(token_id)
+            known = self._texts[token_id, first] = self.text_of(token_id, first)
         return known
 
-    def text_of(self, token_id: int) -> str:
-        text = self.decode([token_id], skip_special_tokens=False)
-        if REPLACEMENT not in text:
-            return text
-        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in self.token_bytes(token_id))
+    def text_of(self, token_id: int, first: bool) -> str:
+        if token_id in self._special:
+            return self.decode([token_id], skip_special_tokens=False)
+        piece = self._pieces.named_piece(token_id, first=first)
+        try:
+            return piece.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in piece)
 
-    def token_bytes(self, token_id: int) -> bytes:
-        """The bytes that the token stands for."""
-        text = self.decode([token_id], skip_special_tokens=False)
-        if REPLACEMENT not in text:
-            return text.encode()
-        found = bytes_of_token(self._rust.id_to_token(token_id) or "")
-        return text.encode() if found is None else found
+    def token_bytes(self, token_id: int, *, first: bool = False, skip_special_tokens: bool = True) -> bytes:
+        """What the token adds to a text, in bytes: nothing if it is a special token and skipped."""
+        if token_id in self._skipped(skip_special_tokens):
+            return b""
+        return self._pieces.named_piece(token_id, first=first)
 
     @property
     def chat_template(self) -> str:
