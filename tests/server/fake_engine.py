@@ -52,6 +52,8 @@ class FakeEngine:
 
     tokenizer: HfTokenizer
     text: str = "hello wörld 🙂!"
+    answer_ids: tuple[int, ...] | None = None
+    """In place of the text's tokens."""
     width: int = 2
     delay: float = 0.0
     error_after: int | None = None
@@ -130,7 +132,8 @@ class FakeEngine:
 
     def outputs(self, request: GenerateRequest) -> Iterable[RequestOutput]:
         params = request.params
-        tokens = self.tokenizer.encode(self.text)[: params.max_tokens]
+        answer = self.tokenizer.encode(self.text) if self.answer_ids is None else self.answer_ids
+        tokens = answer[: params.max_tokens]
         matcher = StopStringMatcher(params.stop, self.tokenizer.stream(request.prompt_token_ids))
         steps = [tokens[i : i + self.width] for i in range(0, len(tokens), self.width)]
         if params.prompt_logprobs is not None:

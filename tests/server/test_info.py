@@ -134,7 +134,7 @@ async def test_each_token_of_a_long_text_is_decoded_once_and_off_the_event_loop(
 ) -> None:
     named: list[tuple[int, threading.Thread]] = []
 
-    def name(tokenizer: object, token_id: int) -> str:
+    def name(tokenizer: object, token_id: int, *, first: bool = False) -> str:
         named.append((token_id, threading.current_thread()))
         return str(token_id)
 
@@ -142,7 +142,7 @@ async def test_each_token_of_a_long_text_is_decoded_once_and_off_the_event_loop(
     response = await client.post("/tokenize", json={"prompt": "aé" * 1000, "return_token_strs": True})
     body = await response.json()
     assert body["token_strs"] == [str(id) for id in body["tokens"]]
-    assert len(named) == len(set(body["tokens"])) < body["count"]
+    assert len(named) == 1 + len(set(body["tokens"][1:])) < body["count"]  # a text's first token has a name of its own
     assert threading.current_thread() not in {thread for _, thread in named}
 
 

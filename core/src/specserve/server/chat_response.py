@@ -26,18 +26,22 @@ class ChatFormatter:
 
     def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject:
         message: JsonObject = {"role": "assistant", "content": output.text, "refusal": None, **reasoning_fields(output)}
-        return {"index": choice.index, "message": message, **self.other_fields(output)}
+        return {"index": choice.index, "message": message, **self.other_fields(choice, output)}
 
     def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject:
         delta: JsonObject = {"role": "assistant"} if first else {}
         if output.text or not output.reasoning:
             delta["content"] = output.text
         delta |= reasoning_fields(output)
-        return {"index": choice.index, "delta": delta, **self.other_fields(output)}
+        return {"index": choice.index, "delta": delta, **self.other_fields(choice, output)}
 
-    def other_fields(self, output: CompletionOutput) -> JsonObject:
+    def other_fields(self, choice: Choice, output: CompletionOutput) -> JsonObject:
+        skip = choice.request.params.skip_special_tokens
+        logprobs = (
+            chat_logprobs(self.tokenizer, output.logprobs, output.num_first, skip) if self.body.logprobs else None
+        )
         fields: JsonObject = {
-            "logprobs": chat_logprobs(self.tokenizer, output.logprobs) if self.body.logprobs else None,
+            "logprobs": logprobs,
             "finish_reason": output.finish_reason,
             "stop_reason": output.stop_reason,
         }
@@ -55,7 +59,8 @@ class ChatFormatter:
             fields["prompt_token_ids"] = prompt_ids
         if self.body.prompt_logprobs is not None:
             entries, num_logprobs = choice.prompt_logprobs, self.body.prompt_logprobs
-            fields["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs)
+            skip = choice.request.params.skip_special_tokens
+            fields["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs, skip)
         return fields
 
 

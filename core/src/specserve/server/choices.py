@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.server.errors import GenerationError
 from specserve.server.reasoning import ReasoningStream
+from specserve.server.text_beginning import TextBeginning
 from specserve.text.detokenizer import IncrementalDetokenizer
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class CompletionOutput(NamedTuple):
     """The stop string, or the token of stop_token_ids, that ended the text."""
     reasoning: str = ""
     """Text that precedes the answer, of a model that reasons; not in `text`."""
+    num_first: int = 0
+    """How many of these tokens come before the second one that a text shows, of a prompt that shows none."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class Choice:
     index: int
     request: GenerateRequest
     detokenizer: IncrementalDetokenizer
+    beginning: TextBeginning
     echo_text: str = ""
     """Precedes the generated text: the prompt, where echo asks for it."""
     discard_output: bool = False
@@ -75,6 +79,7 @@ class Choice:
         self.num_tokens += len(output.tokens)
         logprobs = output.logprobs or ()
         drafted_by = tuple(name or None for name in output.drafted_by)
+        num_first = self.beginning.count(output.tokens)
         reasoning = ""
         if self.reasoning is not None:
             was_open = self.reasoning.end is None
@@ -91,6 +96,7 @@ class Choice:
             output.finish_reason,
             self.stop_reason,
             reasoning,
+            num_first,
         )
 
     def reason_of(self, output: RequestOutput) -> str | int | None:
@@ -111,6 +117,7 @@ class Choice:
             self.finish_reason,
             self.stop_reason,
             "".join(output.reasoning for output in self.outputs),
+            sum(output.num_first for output in self.outputs),
         )
 
 
@@ -127,12 +134,16 @@ def make_choice(
     request: GenerateRequest,
     tokenizer: ServerTokenizer,
     *,
-    echo_text: str = "",
+    echo_text: str | None = None,
     discard_output: bool = False,
     reasoning: Reasoning | None = None,
 ) -> Choice:
-    params = request.params
-    stream = tokenizer.stream(request.prompt_token_ids, skip_special_tokens=params.skip_special_tokens)
+    """`echo_text` is None without an echo."""
+    params, prompt, skip = request.params, request.prompt_token_ids, request.params.skip_special_tokens
+    stream_after = tokenizer.stream if echo_text is None else tokenizer.echo_stream
+    stream = stream_after(prompt, skip_special_tokens=skip)
     detokenizer = IncrementalDetokenizer(stream, params.stop, include=params.include_stop_str_in_output)
+    beginning = TextBeginning(tokenizer, skip)
+    beginning.count(prompt)
     stream_of_thought = None if reasoning is None else ReasoningStream(reasoning)
-    return Choice(index, request, detokenizer, echo_text, discard_output, stream_of_thought)
+    return Choice(index, request, detokenizer, beginning, echo_text or "", discard_output, stream_of_thought)

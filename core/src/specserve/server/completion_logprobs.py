@@ -11,6 +11,7 @@ from specserve.server.logprobs import clamp_logprob, top_logprobs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from specserve.server.echo import EchoedTokens
     from specserve.server.engine_client import ServerTokenizer
     from specserve.types import TokenLogprobs
 
@@ -23,42 +24,53 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
 
 
 def completion_logprobs(
-    tokenizer: ServerTokenizer, entries: Sequence[TokenLogprobs], offsets: Sequence[int], num_logprobs: int
+    tokenizer: ServerTokenizer,
+    entries: Sequence[TokenLogprobs],
+    offsets: Sequence[int],
+    num_logprobs: int,
+    num_first: int,
 ) -> CompletionLogprobs:
+    """All tokens put together are the text. `num_first`: as a `CompletionOutput`'s."""
     return CompletionLogprobs(
-        [tokenizer.token_text(entry.token_id) for entry in entries],
+        [tokenizer.token_text(entry.token_id, first=i < num_first) for i, entry in enumerate(entries)],
         [clamp_logprob(entry.logprob) for entry in entries],
-        [logprobs_by_text(tokenizer, entry, num_logprobs) for entry in entries],
+        [logprobs_by_text(tokenizer, entry, num_logprobs, i < num_first) for i, entry in enumerate(entries)],
         list(offsets),
     )
 
 
-def logprobs_by_text(tokenizer: ServerTokenizer, entry: TokenLogprobs, num_logprobs: int) -> dict[str, float]:
-    """Tokens of one text share a key: the likeliest keeps it."""
+def logprobs_by_text(
+    tokenizer: ServerTokenizer, entry: TokenLogprobs, num_logprobs: int, first: bool
+) -> dict[str, float]:
+    """No token takes the name of the one that was chosen, and of others with one text the likeliest has it; those that
+    are left are named by their ids."""
+    chosen = tokenizer.token_text(entry.token_id, first=first)
     found: dict[str, float] = {}
     for token_id, logprob in top_logprobs(entry, num_logprobs):
-        found.setdefault(tokenizer.token_text(token_id), clamp_logprob(logprob))
-    found.setdefault(tokenizer.token_text(entry.token_id), clamp_logprob(entry.logprob))
+        text = tokenizer.token_text(token_id, first=first)
+        is_taken = text in found or (text == chosen and token_id != entry.token_id)
+        found[f"token_id:{token_id}" if is_taken else text] = clamp_logprob(logprob)
+    found.setdefault(chosen, clamp_logprob(entry.logprob))
     return found
 
 
 def echo_logprobs(
-    tokenizer: ServerTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs], num_logprobs: int
+    tokenizer: ServerTokenizer,
+    prompt_ids: Sequence[int],
+    entries: Sequence[TokenLogprobs],
+    num_logprobs: int,
+    echoed: EchoedTokens,
 ) -> CompletionLogprobs:
     """Of an echoed prompt. The tokens before the first entry (the first token) have none: null."""
-    stream = tokenizer.stream((), skip_special_tokens=True)
-    offsets, position = [], 0
-    for token_id in prompt_ids:
-        offsets.append(position)
-        position += len(stream.push(token_id))
     num_unscored = len(prompt_ids) - len(entries)
     unscored = CompletionLogprobs(
-        [tokenizer.token_text(token_id) for token_id in prompt_ids[:num_unscored]],
+        [tokenizer.token_text(id, first=i < echoed.num_first) for i, id in enumerate(prompt_ids[:num_unscored])],
         [None] * num_unscored,
         [None] * num_unscored,
-        offsets[:num_unscored],
+        echoed.offsets[:num_unscored],
     )
-    return concat_logprobs(unscored, completion_logprobs(tokenizer, entries, offsets[num_unscored:], num_logprobs))
+    offsets, num_first = echoed.offsets[num_unscored:], echoed.num_first - num_unscored
+    return concat_logprobs(unscored, completion_logprobs(tokenizer, entries, offsets, num_logprobs, num_first))
 
 
 def concat_logprobs(first: CompletionLogprobs, second: CompletionLogprobs) -> CompletionLogprobs:

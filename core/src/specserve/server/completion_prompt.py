@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 class EncodedPrompt(NamedTuple):
     token_ids: tuple[int, ...]
-    echo_text: str
-    """Empty without `echo`."""
+    echo_text: str | None
+    """None without `echo`. A character that the prompt begins and does not complete is left to the answer."""
 
 
 def encode_prompts(engine: EngineClient, body: CompletionBody) -> list[EncodedPrompt]:
@@ -50,10 +50,11 @@ def encode_prompt(engine: EngineClient, body: CompletionBody, prompt: str | list
     if not kept:
         raise RequestError("the prompt has no tokens.", param="prompt")
     if not body.echo:
-        return EncodedPrompt(kept, "")
+        return EncodedPrompt(kept, None)
+    skip = body.skip_special_tokens is not False
     if isinstance(prompt, str) and len(kept) == len(ids):
         return EncodedPrompt(kept, prompt)
-    return EncodedPrompt(kept, engine.tokenizer.decode(kept))
+    return EncodedPrompt(kept, engine.tokenizer.echo_text(kept, skip_special_tokens=skip))
 
 
 def encode_text(tokenizer: ServerTokenizer, body: CompletionBody, text: str) -> list[int]:

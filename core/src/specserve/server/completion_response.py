@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specserve.server.completion_logprobs import completion_logprobs, concat_logprobs, echo_logprobs
+from specserve.server.echo import echoed_tokens
 from specserve.server.logprobs import prompt_logprobs
 
 if TYPE_CHECKING:
@@ -44,18 +45,21 @@ class CompletionFormatter:
                 fields["prompt_token_ids"] = prompt_ids
         if first and self.body.prompt_logprobs is not None:
             entries, num_logprobs = choice.prompt_logprobs, self.body.prompt_logprobs
-            fields["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs)
+            skip = choice.request.params.skip_special_tokens
+            fields["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs, skip)
         return fields
 
     def logprobs(self, choice: Choice, output: CompletionOutput, first: bool) -> CompletionLogprobs | None:
         num_logprobs = self.body.logprobs
         if num_logprobs is None:
             return None
-        own = completion_logprobs(self.tokenizer, output.logprobs, text_offsets(choice, output), num_logprobs)
+        offsets = text_offsets(choice, output)
+        own = completion_logprobs(self.tokenizer, output.logprobs, offsets, num_logprobs, output.num_first)
         if not (first and self.body.echo):
             return own
-        prompt_ids = choice.request.prompt_token_ids
-        return concat_logprobs(echo_logprobs(self.tokenizer, prompt_ids, choice.prompt_logprobs, num_logprobs), own)
+        prompt_ids, entries = choice.request.prompt_token_ids, choice.prompt_logprobs
+        echoed = echoed_tokens(self.tokenizer, choice.echo_text, prompt_ids)
+        return concat_logprobs(echo_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs, echoed), own)
 
     def extra_fields(self, _choice: Choice, /) -> JsonObject:
         return {}

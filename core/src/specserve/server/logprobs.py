@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from specserve.server.text_beginning import TextBeginning
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,39 +29,46 @@ def top_logprobs(entry: TokenLogprobs, num_logprobs: int) -> zip[tuple[int, floa
     return zip(entry.top_ids[:num_logprobs], entry.top_logprobs[:num_logprobs], strict=True)
 
 
-def chat_logprobs(tokenizer: ServerTokenizer, entries: Sequence[TokenLogprobs]) -> JsonObject:
+def chat_logprobs(
+    tokenizer: ServerTokenizer, entries: Sequence[TokenLogprobs], num_first: int, skip_special_tokens: bool
+) -> JsonObject:
+    """The bytes of all tokens are together the text. `num_first`: as a `CompletionOutput`'s."""
+
+    def token_logprob(token_id: int, logprob: float, first: bool) -> JsonObject:
+        data = tokenizer.token_bytes(token_id, first=first, skip_special_tokens=skip_special_tokens)
+        name = tokenizer.token_text(token_id, first=first)
+        return {"token": name, "logprob": clamp_logprob(logprob), "bytes": list(data)}
+
     content = [
         {
-            **token_logprob(tokenizer, entry.token_id, entry.logprob),
+            **token_logprob(entry.token_id, entry.logprob, i < num_first),
             "top_logprobs": [
-                token_logprob(tokenizer, *top) for top in zip(entry.top_ids, entry.top_logprobs, strict=True)
+                token_logprob(*top, i < num_first) for top in zip(entry.top_ids, entry.top_logprobs, strict=True)
             ],
         }
-        for entry in entries
+        for i, entry in enumerate(entries)
     ]
     return {"content": content, "refusal": None}
 
 
-def token_logprob(tokenizer: ServerTokenizer, token_id: int, logprob: float) -> JsonObject:
-    return {
-        "token": tokenizer.token_text(token_id),
-        "logprob": clamp_logprob(logprob),
-        "bytes": list(tokenizer.token_bytes(token_id)),
-    }
-
-
 def prompt_logprobs(
-    tokenizer: ServerTokenizer, prompt_ids: Sequence[int], entries: Sequence[TokenLogprobs], num_logprobs: int
+    tokenizer: ServerTokenizer,
+    prompt_ids: Sequence[int],
+    entries: Sequence[TokenLogprobs],
+    num_logprobs: int,
+    skip_special_tokens: bool,
 ) -> list[JsonObject | None]:
     """Per position {id: {logprob, rank, decoded_token}}, null for the first token."""
+    num_first = TextBeginning(tokenizer, skip_special_tokens).count(prompt_ids)
+
+    def ranked_logprob(token_id: int, logprob: float, rank: int | None) -> JsonObject:
+        name = tokenizer.token_text(token_id, first=len(positions) < num_first)
+        return {"logprob": clamp_logprob(logprob), "rank": rank, "decoded_token": name}
+
     positions: list[JsonObject | None] = [None] * (len(prompt_ids) - len(entries))
     for entry in entries:
         ranked = enumerate(top_logprobs(entry, num_logprobs), 1)
-        position: JsonObject = {str(id): ranked_logprob(tokenizer, id, value, rank) for rank, (id, value) in ranked}
-        position.setdefault(str(entry.token_id), ranked_logprob(tokenizer, entry.token_id, entry.logprob, None))
+        position: JsonObject = {str(id): ranked_logprob(id, value, rank) for rank, (id, value) in ranked}
+        position.setdefault(str(entry.token_id), ranked_logprob(entry.token_id, entry.logprob, None))
         positions.append(position)
     return positions
-
-
-def ranked_logprob(tokenizer: ServerTokenizer, token_id: int, logprob: float, rank: int | None) -> JsonObject:
-    return {"logprob": clamp_logprob(logprob), "rank": rank, "decoded_token": tokenizer.token_text(token_id)}

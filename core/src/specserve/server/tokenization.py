@@ -14,6 +14,7 @@ from specserve.server.model_lookup import pinned_model
 from specserve.server.read_body import read_body
 from specserve.server.request_bodies import DetokenizeBody, TokenizeBody
 from specserve.server.state import loaded_engine, ready_engine, served_model_names
+from specserve.server.text_beginning import token_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +45,7 @@ async def tokenize(request: web.Request) -> web.Response:
 
 def tokenize_response(engine: EngineClient, body: TokenizeBody) -> JsonObject:
     ids = encode(engine.tokenizer, body)
-    texts = {id: engine.tokenizer.token_text(id) for id in set(ids)} if body.return_token_strs else None
-    strings = None if texts is None else [texts[id] for id in ids]
+    strings = token_names(engine.tokenizer, ids) if body.return_token_strs else None
     return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
 
 

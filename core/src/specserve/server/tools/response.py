@@ -53,7 +53,7 @@ class ToolFormatter:
             delta["content"] = parsed.text
         delta |= reasoning_fields(output)
         reason = self.finish_reason(output, bool(stream.num_calls))
-        fields = {**self.chat.other_fields(output), "finish_reason": reason}
+        fields = {**self.chat.other_fields(choice, output), "finish_reason": reason}
         return {"index": choice.index, "delta": {**delta, **call_deltas(parsed)}, **fields}
 
     def finish_reason(self, output: CompletionOutput, has_calls: bool) -> str | None:
