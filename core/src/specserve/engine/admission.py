@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.errors import CONTEXT_LENGTH_EXCEEDED, RequestError
+from specserve.errors import CONTEXT_LENGTH_EXCEEDED, QueueFullError, RequestError
 from specserve.limits import (
     MAX_ADDITIVE_PENALTY,
     MAX_BAD_WORD_SEQUENCES,
@@ -83,8 +83,10 @@ def too_long(count: int, most: str, advice: str) -> None:
     )
 
 
-def queue_full(max_waiting: int) -> str:
-    return f"{max_waiting} requests are waiting already; try again, or start the server with more --max-waiting."
+def queue_full(max_waiting: int, seconds: int) -> QueueFullError:
+    """`seconds`: how long the queue takes."""
+    message = f"{max_waiting} requests are waiting already; try again in {seconds} s, or start the server with more"
+    return QueueFullError(f"{message} --max-waiting.", retry_after=seconds)
 
 
 def check_sampling(p: SamplingParams, limits: EngineLimits) -> None:

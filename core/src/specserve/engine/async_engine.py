@@ -11,11 +11,10 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from specserve.engine.admission import queue_full
 from specserve.engine.description import adapter_use, cache_info, describe_graphs, describe_planner
 from specserve.engine.mailbox import Mailbox
 from specserve.engine.step_thread import StepThread
-from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
+from specserve.errors import EngineDeadError, RequestError, ShuttingDownError
 from specserve.faults import FAULTS
 from specserve.kv.page_toucher import PageToucher
 from specserve.load_progress import IMPORTING, not_shown
@@ -121,7 +120,7 @@ class AsyncEngine:
         self.check(request)
         self.check_alive()
         if len(self.mailboxes) >= self.config.max_num_seqs + self.config.max_waiting:
-            raise QueueFullError(queue_full(self.config.max_waiting))
+            raise self.engine.queue_full()
         if request.request_id in self.mailboxes:
             raise RequestError(f"a request with id {request.request_id!r} is running already.", param="request_id")
         mailbox = self.mailboxes[request.request_id] = Mailbox()

@@ -13,7 +13,7 @@ from specserve.batch.request import Request
 from specserve.engine.admission import EngineLimits, check_request, queue_full
 from specserve.engine.commit import Committer
 from specserve.engine.isolation import Computed, StepIsolation
-from specserve.errors import QueueFullError
+from specserve.engine.queue_wait import QueueWait
 from specserve.faults import FAULTS, RequestFault
 from specserve.plugins.blame import Blame
 from specserve.sampling.seeds import random_seed
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from specserve.engine.drafting import Drafting, NoDraft
     from specserve.engine.runner import Runner
     from specserve.engine.scheduler import Scheduler
+    from specserve.errors import QueueFullError
     from specserve.guards.observer import GuardedObserver
     from specserve.guards.processor import GuardedProcessor
     from specserve.kv.cache import KVCache
@@ -81,6 +82,7 @@ class Engine:
         self.committer = Committer(self.scheduler, parts.cache, self.metrics, parts.blame, self.forget)
         self.requests: dict[str, Request] = {}
         self.num_added = 0
+        self.queue_wait = QueueWait()
 
     # --- requests -----------------------------------------------------------------------------------
 
@@ -90,7 +92,12 @@ class Engine:
         for check in self.parts.checks:
             check(request)
         if len(self.scheduler.waiting) >= self.parts.max_waiting:
-            raise QueueFullError(queue_full(self.parts.max_waiting))
+            raise self.queue_full()
+
+    def queue_full(self) -> QueueFullError:
+        """What a request gets that finds the queue full. Any thread may ask."""
+        seconds = self.queue_wait.seconds(len(self.scheduler.waiting), self.num_scheduled)
+        return queue_full(self.parts.max_waiting, seconds)
 
     def add(self, wire: GenerateRequest) -> Request:
         """Take a checked request. Raises RequestFault, and takes nothing, where one of its own parts raises."""
@@ -205,6 +212,12 @@ class Engine:
         metrics.num_requests_running = len(scheduler.running)
         metrics.num_requests_waiting = len(scheduler.waiting)
         metrics.kv_cache_usage = scheduler.pool.usage
+        self.queue_wait.observe(len(scheduler.waiting), self.num_scheduled)
+
+    @property
+    def num_scheduled(self) -> int:
+        """Requests that were scheduled for the first time, since the start."""
+        return sum(self.metrics.request_queue_time.counts)
 
     def run(self, requests: Iterable[GenerateRequest], on_output: Callable[[RequestOutput], None]) -> None:
         """Serve these requests to their end, synchronously: for tests, benchmarks and scripts."""

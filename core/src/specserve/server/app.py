@@ -18,12 +18,12 @@ from specserve.server.fingerprint import system_fingerprint
 from specserve.server.info import get_model, health, load, models, plugins, version
 from specserve.server.messages.serving import count_tokens, create_message
 from specserve.server.metrics import metrics
-from specserve.server.middlewares.access_log import access_log_middleware
 from specserve.server.middlewares.authentication import auth_middleware
 from specserve.server.middlewares.cors import cors_middleware
+from specserve.server.middlewares.ended_requests import ended_requests_middleware
 from specserve.server.middlewares.errors import errors_middleware
 from specserve.server.middlewares.loading import loading_middleware
-from specserve.server.middlewares.plugin_routes import plugin_routes_middleware
+from specserve.server.middlewares.plugin_routes import note_plugin_route, plugin_routes_middleware
 from specserve.server.middlewares.rate_limits import rate_limits_middleware
 from specserve.server.middlewares.records import records_middleware
 from specserve.server.openapi.plugin_operations import plugin_operations
@@ -114,12 +114,11 @@ def make_app(
 
 def make_middlewares(config: ServerConfig) -> list[Middleware]:
     """The outermost first."""
-    access_log = [] if config.access_log == "none" else [access_log_middleware]
     cors = [cors_middleware] if config.cors_origins else []
     limited = config.max_requests_per_minute or config.max_concurrent_requests_per_key
     limits = [rate_limits_middleware] if limited else []
     inner = [auth_middleware, loading_middleware, *limits, plugin_routes_middleware]
-    return [records_middleware, *access_log, errors_middleware, *cors, *inner]
+    return [records_middleware, ended_requests_middleware, errors_middleware, *cors, *inner]
 
 
 async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: list[web.AppRunner]) -> None:
@@ -129,7 +128,7 @@ async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: 
 async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners: list[web.AppRunner]) -> None:
     """The routes of plugins first, so that a server that reports ready has them."""
     engine = time_limited(engine, state.config.request_timeout)
-    app = web.Application()
+    app = web.Application(middlewares=[note_plugin_route])
     app.on_response_prepare.append(add_headers)  # of streams that a plugin's handler begins
     for _ in engine.plugins.collect("add_routes", app=app, engine=engine):
         pass

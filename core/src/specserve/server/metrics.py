@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from specserve.server.metric_families import EngineFamilies, disabled_gauge, observer_families
 from specserve.server.metric_names import COUNTERS, COUNTERS_BY_DRAFTER, GAUGES, HISTOGRAMS, TOKEN_HISTOGRAMS
+from specserve.server.response_counts import Answered
 from specserve.server.state import loaded_engine, served_model_names, state_of
 from specserve.types import FinishReason
 
@@ -29,13 +30,14 @@ if TYPE_CHECKING:
     from specserve.metrics import EngineMetrics
     from specserve.server.engine_client import EngineClient
     from specserve.server.group_metrics import GroupMetrics
+    from specserve.server.response_counts import ResponseCounts
 
 
 class EngineCollector(Collector):
     """Turns the metrics of an engine into families at each scrape."""
 
-    def __init__(self, engine: EngineClient, groups: GroupMetrics, model: str) -> None:
-        self.engine, self.groups, self.make = engine, groups, EngineFamilies(model)
+    def __init__(self, engine: EngineClient, groups: GroupMetrics, responses: ResponseCounts, model: str) -> None:
+        self.engine, self.groups, self.responses, self.make = engine, groups, responses, EngineFamilies(model)
 
     def collect(self) -> Iterator[MetricFamily]:
         metrics, make = self.engine.metrics, self.make
@@ -50,6 +52,8 @@ class EngineCollector(Collector):
         yield from self.of_speculation(metrics)
         yield from self.of_faults(metrics)
         yield from self.of_graphs(metrics)
+        answers, labels = list(self.responses.counts.items()), Answered._fields
+        yield make.counter("specserve_http_responses", "Answers by method, route and status", labels, answers)
         yield from self.infos()
         yield from observer_families(observer_metrics)
 
@@ -114,8 +118,8 @@ class EngineCollector(Collector):
 async def metrics(request: web.Request) -> web.Response:
     """A registry per scrape costs microseconds and shares nothing between applications."""
     registry = CollectorRegistry(auto_describe=False)
-    engine, groups = loaded_engine(request), state_of(request).groups
-    registry.register(EngineCollector(engine, groups, served_model_names(request)[0]))
+    engine, state = loaded_engine(request), state_of(request)
+    registry.register(EngineCollector(engine, state.groups, state.responses, served_model_names(request)[0]))
     for of_process in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
         registry.register(of_process)
     encode, content_type = encoder_of(",".join(request.headers.getall("Accept", ())))

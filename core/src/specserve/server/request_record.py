@@ -42,6 +42,8 @@ class RequestRecord:
     """Of the response, unless its handler has set them."""
     key_name: str | None = None
     """The name of the API key that it came with; None where no key is required."""
+    plugin_route: str | None = None
+    """The pattern of the plugin's route that serves it, such as /v1/greetings/{name}."""
     generation: Generation | None = None
     """What it generates; None for other routes."""
 

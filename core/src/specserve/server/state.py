@@ -11,6 +11,7 @@ from specserve.errors import EngineDeadError
 from specserve.load_progress import LoadProgress
 from specserve.server.errors import UnavailableError
 from specserve.server.group_metrics import GroupMetrics
+from specserve.server.response_counts import ResponseCounts
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,6 +45,7 @@ class ServerState:
     """Of the loading."""
     draining: bool = False
     groups: GroupMetrics = field(default_factory=GroupMetrics)
+    responses: ResponseCounts = field(default_factory=ResponseCounts)
 
     @property
     def status(self) -> str:
