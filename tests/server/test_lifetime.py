@@ -98,6 +98,50 @@ async def test_a_second_signal_aborts_running_requests(
         await request
 
 
+async def test_requests_are_served_in_the_drain_wait_while_health_is_503(
+    engine: FakeEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = asyncio.Event()
+
+    async def wait(seconds: float) -> None:
+        assert seconds == 7
+        await waited.wait()
+
+    server = Server(engine, capsys, drain_wait=7)
+    url = await server.url()
+    monkeypatch.setattr("specserve.server.run.wait", wait)
+    interrupt()
+    while await status_of(url) != 503:
+        await asyncio.sleep(0.005)
+    assert (await complete(url))[0] == 200
+    assert engine.stopped == []
+    waited.set()
+    assert await server.task == 0
+    assert engine.stopped[0] == 30.0
+
+
+async def test_a_second_signal_ends_the_drain_wait(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server(engine, capsys, drain_wait=1000)
+    await server.url()
+    interrupt()
+    await asyncio.sleep(0.02)
+    assert not server.task.done()
+    interrupt()
+    assert await server.task == 0
+    assert engine.stopped[-1] == 0.0
+
+
+async def test_the_engines_death_in_the_drain_wait_ends_it(
+    engine: FakeEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = Server(engine, capsys, drain_wait=1000)
+    await server.url()
+    interrupt()
+    await asyncio.sleep(0.02)
+    engine.death.set()
+    assert await server.task == 1
+
+
 async def test_the_engines_death_gives_exit_code_1(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
     server = Server(engine, capsys)
     await server.url()

@@ -13,6 +13,8 @@ from specserve.errors import ConfigError
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9_.~-]+)+")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@]+")
 ACCESS_LOGS = ("none", "text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,8 +53,13 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     drain_seconds: Annotated[float, AtLeast(0)] = 30.0
     strict_fields: bool = False
     """Refuse fields of requests that nobody defines."""
+    drain_wait: Annotated[float, AtLeast(0)] = 0.0
+    """Seconds before that, in which /health is 503 and requests are still served."""
     access_log: Annotated[str, OneOf(ACCESS_LOGS)] = "none"
     """The form of a line for each request on standard error."""
+    log_level: Annotated[str, OneOf(LOG_LEVELS)] = "warning"
+    log_format: Annotated[str, OneOf(LOG_FORMATS)] = "text"
+    """json: of the access log, too."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -96,8 +96,8 @@ def add_switch(group: _ArgumentGroup, flag: str, what: str, *, dest: str, action
 def add_trace_flags(group: _ArgumentGroup) -> None:
     topics = OptionHelp("print every event of these on standard error", default="none", allowed=", ".join(TOPICS))
     group.add_argument("--trace", metavar="TOPIC,...", help=topics)
-    form = OptionHelp("the form of these lines", default="text", allowed=", ".join(FORMS), has_choices=True)
-    group.add_argument("--trace-format", choices=FORMS, default="text", help=form)
+    form = OptionHelp("the form of these lines", default="as the log's", allowed=", ".join(FORMS), has_choices=True)
+    group.add_argument("--trace-format", choices=FORMS, help=form)
 
 
 def add_plugin_flags(group: _ArgumentGroup) -> None:

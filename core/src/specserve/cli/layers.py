@@ -30,8 +30,6 @@ class Configuration(NamedTuple):
 
 def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Configuration:
     """Raises ConfigError, which names the wrong layer. Tracing begins here, before plugins are loaded."""
-    topics = args.trace or os.environ.get("SPECSERVE_TRACE", "")
-    start_tracing([topic for topic in topics.split(",") if topic], args.trace_format)
     file = read_toml(args.config) if args.config is not None else {}
     unknown = sorted(set(file) - {"engine", "server", "plugins"})
     if unknown:
@@ -49,7 +47,11 @@ def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Co
         engine["allow_undeclared"] = True
     engine["plugin_options"] = merge(table(file, "plugins"), parse_settings(args.set))
     server = {**environment_key(), **table(file, "server"), **given_flags(args, server_fields)}
-    return Configuration(convert("engine", engine, EngineConfig), convert("server", server, ServerConfig))
+    configuration = Configuration(convert("engine", engine, EngineConfig), convert("server", server, ServerConfig))
+    topics = args.trace or os.environ.get("SPECSERVE_TRACE", "")
+    form = args.trace_format or configuration.server.log_format
+    start_tracing([topic for topic in topics.split(",") if topic], form)
+    return configuration
 
 
 def environment_key() -> dict[str, object]:

@@ -16,6 +16,7 @@ from specserve.cli.layers import load_configuration
 from specserve.cli.progress import SECONDS_BETWEEN_LINES, shown_progress
 from specserve.cli.server_flags import add_server_flags
 from specserve.config import ServerConfig
+from specserve.json_lines import announce_in_json, convert_handlers_of_libraries, is_in_json
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -45,16 +46,21 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
 
 
 def run(args: Namespace) -> int:
+    if args.log_format == "json":
+        announce_in_json()  # what is wrong with the configuration, too
     configuration = load_configuration(args, ServerConfig.__struct_fields__)
+    if configuration.server.log_format == "json":
+        announce_in_json()
     from specserve.engine.before_loading import check_before_loading  # not for --help, as the next ones
 
     check_before_loading(configuration.engine)
     from specserve.server.log_lines import log_to_stderr
     from specserve.server.run import serve
 
-    log_to_stderr()
+    log_format = configuration.server.log_format
+    log_to_stderr(configuration.server.log_level, log_format)
     trace_crashes()
-    progress = shown_progress()
+    progress = shown_progress(lines=log_format == "json")
     return asyncio.run(serve(lambda: start_engine(configuration.engine, progress), configuration.server, progress))
 
 
@@ -74,6 +80,8 @@ async def start_engine(config: EngineConfig, progress: LoadProgress) -> AsyncEng
         engine = await AsyncEngine.start(config, on_progress=progress)
     finally:
         repeating.cancel()
+    if is_in_json():
+        convert_handlers_of_libraries()  # of those that were imported meanwhile
     for line in (f"loaded in {progress.seconds:.1f} s", *banner(engine.describe()), *engine.plugins.banner()):
         announce(line)
     return engine

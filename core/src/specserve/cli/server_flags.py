@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.cli.option_help import field_help
-from specserve.server_config import ACCESS_LOGS, ServerConfig
+from specserve.server_config import ACCESS_LOGS, LOG_FORMATS, LOG_LEVELS, ServerConfig
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
@@ -55,6 +55,12 @@ FLAGS = {
     ),
     "limits": (
         Flag("drain_seconds", "how long requests may run after SIGTERM", "SECONDS", type=float),
+        Flag(
+            "drain_wait",
+            "before that, how long new requests are served still, while /health is 503 already",
+            "SECONDS",
+            type=float,
+        ),
         Flag("max_body_bytes", "maximum size of a request body", "BYTES", type=int),
         Flag("strict_fields", "refuse fields of requests that nobody defines", is_switch=True),
         Flag("request_timeout", "abort requests that run longer", "SECONDS", type=float),
@@ -67,6 +73,8 @@ FLAGS = {
         Flag("max_concurrent_requests_per_key", "the same for requests that run at once", "N", type=int),
     ),
     "logging": (
+        Flag("log_level", "what of the log is written, from this level on", choices=LOG_LEVELS),
+        Flag("log_format", "json: every line on standard error is an object", choices=LOG_FORMATS),
         Flag("access_log", "the form of a line for each request on standard error", choices=ACCESS_LOGS),
     ),
     "model": (

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from specserve.json_lines import line_fields, time_text
 from specserve.server.request_record import RECORD
 from specserve.server.usage import usage
 
@@ -31,7 +32,7 @@ MAX_PATH_LENGTH = 256
 def access_fields(request: web.Request, status: int, seconds: float) -> JsonObject:
     record = request[RECORD]
     fields: JsonObject = {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "time": time_text(datetime.now(UTC)),
         "client": request.remote or "unix",
         "method": request.method,
         "path": request.rel_url.raw_path[:MAX_PATH_LENGTH],
@@ -49,7 +50,11 @@ def access_fields(request: web.Request, status: int, seconds: float) -> JsonObje
     return fields
 
 
-def access_line(fields: JsonObject, form: str) -> str:
+def access_line(fields: JsonObject, form: str, log_format: str = "text") -> str:
+    """In a log whose lines are JSON it has what every line has."""
+    if log_format == "json":
+        message = " ".join(plain(fields[name]) for name in ("method", "path", "status"))
+        return json.dumps({**line_fields("INFO", logger.name, message), **fields})
     if form == "json":
         return json.dumps(fields)
     leading = [plain(fields[name]) for name in LEADING]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 async def health(request: web.Request) -> web.Response:
     """While the engine loads: how far it is."""
     state = state_of(request)
-    status = state.status
+    status = state.health
     if status == "ready":
         return json_response({"status": status})
     progress = {"progress": state.progress.describe()} if status == "loading" else {}

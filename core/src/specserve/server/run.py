@@ -1,15 +1,18 @@
 """The server process: listen, load, print the ready line, serve until a signal or the engine's death, drain, stop.
 
-The first signal turns /health to 503 and drains for a limited time; a second one aborts what still runs.
+The first signal turns /health to 503, serves on for a while if that is configured, and drains for a limited time; a
+second one aborts what still runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from specserve.announcements import announce, announce_failure
+from specserve.json_lines import line_fields
 from specserve.server.access_log import access_log_on_stderr
 from specserve.server.app import make_app
 from specserve.server.http_runner import HttpRunner
@@ -44,7 +47,7 @@ async def serve(start: EngineStarter, config: ServerConfig, progress: LoadProgre
                 await runner.setup()
                 async with listening(runner, config, tls) as address:
                     listens.set()
-                    return await run_until_stopped(app[STATE], signals, f"specserve: ready on {address}")
+                    return await run_until_stopped(app[STATE], signals, ready_line(address, config.log_format))
         finally:
             await runner.cleanup()
 
@@ -68,19 +71,42 @@ async def run_until_stopped(state: ServerState, signals: Signals, ready: str) ->
         await wait_for_first(state.engine.failed(), signals.first.wait())
     if not signals.first.is_set():
         assert state.engine is not None
-        cause = await state.engine.failed()
-        announce_failure(f"the engine died: {cause!r}")
-        return 1
-    state.draining = True
+        return await tell_death(state.engine)
+    state.leaving = True
     if state.engine is not None:
-        await drain(state, signals)
+        await wait_before_draining(state.engine, state.config.drain_wait, signals)
+    state.draining = True
+    if state.engine is not None and state.engine.status == "dead":
+        return await tell_death(state.engine)
+    if state.engine is not None:
+        await drain(state.engine, state.config.drain_seconds, signals)
     return 0
 
 
-async def drain(state: ServerState, signals: Signals) -> None:
-    seconds = state.config.drain_seconds
+async def tell_death(engine: EngineClient) -> int:
+    announce_failure(f"the engine died: {await engine.failed()!r}")
+    return 1
+
+
+async def wait_before_draining(engine: EngineClient, seconds: float, signals: Signals) -> None:
+    """Load balancers see that /health is 503 and go away; until they have, requests are served."""
+    if seconds > 0:
+        announce(f"/health is 503, and requests are served for {seconds:g} s more; signal again to abort")
+        await wait_for_first(wait(seconds), engine.failed(), signals.second.wait())
+
+
+async def wait(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def drain(engine: EngineClient, seconds: float, signals: Signals) -> None:
     announce(f"draining for at most {seconds:g} s; signal again to abort")
-    assert state.engine is not None
-    await wait_for_first(state.engine.stop(seconds), signals.second.wait())
+    await wait_for_first(engine.stop(seconds), signals.second.wait())
     if signals.second.is_set():
-        await state.engine.stop(0.0)
+        await engine.stop(0.0)
+
+
+def ready_line(address: str, log_format: str) -> str:
+    """For standard output: whoever started the server waits for it."""
+    text = f"ready on {address}"
+    return json.dumps(line_fields("INFO", "specserve", text)) if log_format == "json" else f"specserve: {text}"

@@ -43,6 +43,8 @@ class ServerState:
     """Of the loaded engine."""
     progress: LoadProgress = field(default_factory=LoadProgress)
     """Of the loading."""
+    leaving: bool = False
+    """Load balancers are to send requests elsewhere; those that come are served until `draining`."""
     draining: bool = False
     groups: GroupMetrics = field(default_factory=GroupMetrics)
     responses: ResponseCounts = field(default_factory=ResponseCounts)
@@ -55,6 +57,11 @@ class ServerState:
         if self.draining:
             return "draining"
         return "dead" if self.loading is not None and self.loading.done() else "loading"
+
+    @property
+    def health(self) -> str:
+        """As `status`, for those who ask whether to send requests here."""
+        return "draining" if self.leaving and self.status == "ready" else self.status
 
 
 STATE = web.AppKey("specserve_state", ServerState)

@@ -38,8 +38,8 @@ async def ended_requests_middleware(request: web.Request, handler: Handler) -> w
         state = state_of(request)
         state.responses.add(request.method, route_of(request), status)
         if state.config.access_log != "none":
-            seconds = time.perf_counter() - request[RECORD].started
-            logger.info(access_line(access_fields(request, status, seconds), state.config.access_log))
+            fields = access_fields(request, status, time.perf_counter() - request[RECORD].started)
+            logger.info(access_line(fields, state.config.access_log, state.config.log_format))
 
 
 def route_of(request: web.Request) -> str | None:
