@@ -22,6 +22,7 @@ from specserve.doctor.port import port_rows
 from specserve.doctor.processor import processor_rows
 from specserve.doctor.system_memory import memory_rows
 from specserve.doctor.torch_build import torch_rows
+from specserve.host_memory import FreeMemory
 
 OLD = "processor\t: 0\nmodel name\t: Old CPU\nflags\t\t: fpu sse sse2\n\nprocessor\t: 1\nflags\t: avx2\n"
 NEW = "model name\t: New CPU\nflags\t\t: avx2 fma avx512f avx512_bf16 amx_bf16\n"
@@ -143,7 +144,7 @@ def test_a_busy_machine_is_noted(make_case, monkeypatch, average, status):
 
 
 def test_memory_is_told_with_the_limit_of_the_control_group(make_case, monkeypatch):
-    monkeypatch.setattr(system_memory, "free_host_memory", lambda: 3 * 2**30)
+    monkeypatch.setattr(system_memory, "free_host_memory", lambda: FreeMemory(3 * 2**30, ""))
     files = {
         "proc/meminfo": f"MemTotal:  {8 * 2**20} kB\nMemFree: 1 kB\n",
         "proc/self/cgroup": "3:memory:/a\n",
@@ -152,7 +153,7 @@ def test_memory_is_told_with_the_limit_of_the_control_group(make_case, monkeypat
     }
     row = by_check(memory_rows(make_case(files)))["memory"]
     assert (row.status, row.found) == ("ok", "3.0 GiB free of 8.0 GiB, 4.0 GiB for this control group")
-    monkeypatch.setattr(system_memory, "free_host_memory", lambda: 2**20)
+    monkeypatch.setattr(system_memory, "free_host_memory", lambda: FreeMemory(2**20, ""))
     row = by_check(memory_rows(make_case({})))["memory"]
     assert row.status == "warning"
 

@@ -84,7 +84,7 @@ def test_it_waits_while_the_engine_has_work_and_can_be_stopped_then():
 @pytest.mark.parametrize("reason", ["too little memory", "no such system call"])
 def test_it_ends_where_pages_cannot_be_had(monkeypatch, reason):
     if reason == "too little memory":
-        monkeypatch.setattr(page_toucher, "free_host_memory", lambda: page_toucher.LEAST_FREE - 1)
+        monkeypatch.setattr(page_toucher, "free_pages_memory", lambda: page_toucher.LEAST_FREE - 1)
     else:
         monkeypatch.setattr(page_toucher, "allocate_pages", lambda address, size: False)
     cache = new_cache()

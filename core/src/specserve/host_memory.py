@@ -7,8 +7,10 @@ import os
 import resource
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from specserve.control_group import memory_room
+from specserve.process_limits import address_room
 from specserve.system_files import read_system_file
 
 HUGE_PAGE = 2 * 2**20
@@ -33,10 +35,33 @@ def has_huge_pages() -> bool | None:
     return "[never]" not in setting if setting else None
 
 
-def free_host_memory() -> int:
-    """Bytes that an allocation could get now, within the process's control group."""
-    free, room = available_memory(), memory_room()
-    return max(free if room is None else min(free, room), 0)
+class FreeMemory(NamedTuple):
+    num_bytes: int
+    bound: str
+    """What allows no more: the system, its control group, or a limit of the process."""
+
+    def __str__(self) -> str:
+        return f"about {self.num_bytes} bytes are free ({self.bound})"
+
+
+def free_pages_memory() -> int:
+    """Bytes that memory which the process has already can get, when it is first written."""
+    return physical_memory().num_bytes
+
+
+def free_host_memory() -> FreeMemory:
+    """What an allocation could get now."""
+    room = address_room()
+    return min([physical_memory(), *([] if room is None else [FreeMemory(*room)])])
+
+
+def physical_memory() -> FreeMemory:
+    """Of the system, within the process's control group."""
+    free = [FreeMemory(available_memory(), "of the system")]
+    room = memory_room()
+    if room is not None:
+        free.append(FreeMemory(max(room, 0), "in this control group"))
+    return min(free)
 
 
 def resident_memory() -> int:

@@ -24,7 +24,7 @@ def memory_rows(case: Case) -> list[Row]:
 
 
 def memory(case: Case) -> Iterator[Row]:
-    total, limit, free = total_memory(case), memory_limit(case.root), free_host_memory()
+    total, limit, free = total_memory(case), memory_limit(case.root), free_host_memory().num_bytes
     found = f"{bytes_text(free)} free" + (f" of {bytes_text(total)}" if total else "")
     figures: dict[str, float] = {"free": free, "total": total}
     if limit is not None and (not total or limit < total):

@@ -23,6 +23,7 @@ from specserve.engine.draft_trace import trace_drafts
 from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.graph_runner import GraphRunner
+from specserve.engine.lack_of_memory import lack_of_memory_told
 from specserve.engine.make_runner import draft_graphs_of, make_runner
 from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
 from specserve.engine.measure_costs import CostProbe
@@ -104,8 +105,9 @@ class Components(NamedTuple):
 
 def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallback = not_shown) -> Assembled:
     """Load everything and make the engine. Raises ConfigError and its kind."""
-    parts = load_components(config, host, on_progress)
-    engine = Engine(make_parts(parts))
+    with lack_of_memory_told(config.model, config.device):
+        parts = load_components(config, host, on_progress)
+        engine = Engine(make_parts(parts))
     if parts.config.graph_warm_up and isinstance(engine.runner, GraphRunner):
         engine.runner.warm_up(partial(on_progress, RECORDING))
     if tracing.DRAFTS.is_on:

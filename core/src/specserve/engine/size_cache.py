@@ -8,7 +8,7 @@ import torch
 
 from specserve.config import parse_bytes
 from specserve.errors import ConfigError
-from specserve.host_memory import free_host_memory
+from specserve.host_memory import FreeMemory, free_host_memory
 from specserve.kv.cache import KVCache
 from specserve.kv.slots import num_blocks_for
 
@@ -93,13 +93,16 @@ def allocate(config: EngineConfig, shape: CacheShape, count: int, device: torch.
     except RuntimeError as error:  # what torch's allocators raise
         wanted = count * shape.bytes_per_block(config.block_size)
         raise ConfigError(
-            f"no room for a KV cache of {wanted} bytes; about {free_memory(config.device)} are free. "
-            "Choose a smaller --kv-memory."
+            f"no room for a KV cache of {wanted} bytes; {free_memory_on(config.device)}. Choose a smaller --kv-memory."
         ) from error
 
 
 def free_memory(device: str) -> int:
-    """Bytes that an allocation could get now: of the device, or of the host within its control group."""
+    """Bytes that an allocation could get now: of the device, or of the host within the limits of this process."""
+    return free_memory_on(device).num_bytes
+
+
+def free_memory_on(device: str) -> FreeMemory:
     if device == "cuda":
-        return int(torch.cuda.mem_get_info()[0])
+        return FreeMemory(int(torch.cuda.mem_get_info()[0]), "of the device")
     return free_host_memory()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from specserve.host_memory import HUGE_PAGE, allocate_pages, free_host_memory
+from specserve.host_memory import HUGE_PAGE, allocate_pages, free_pages_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ class PageToucher:
         for number, (address, size) in enumerate(pages_of(self.areas)):
             while self.is_busy() and not self.stopped.is_set():
                 self.stopped.wait(BUSY_PAUSE)
-            if self.stopped.is_set() or (number % PAGES_PER_LOOK == 0 and free_host_memory() < LEAST_FREE):
+            if self.stopped.is_set() or (number % PAGES_PER_LOOK == 0 and free_pages_memory() < LEAST_FREE):
                 return
             if not allocate_pages(address, size):
                 return
