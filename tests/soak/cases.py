@@ -16,6 +16,8 @@ RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
 FIXED_ADAPTERS = ("one", "two")
 MOVING, VERSIONS = "moving", ("one", "two", "three")
 """A name that is loaded, replaced and unloaded all the time, and the adapters that it may stand for."""
+FIRST_BYTES = range(130, 177)
+"""Tokens of first bytes of UTF-8 characters, in the toy's vocabulary and in the demo's."""
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -94,6 +96,15 @@ def completion_with_stops(rng: random.Random, name: str) -> Case:
     return Case(name, "stop strings", COMPLETIONS, body | {"include_stop_str_in_output": rng.random() < 0.3})
 
 
+def completion_of_ids(rng: random.Random, name: str) -> Case:
+    """The prompt's last token is one byte, most often the first of a UTF-8 character."""
+    ids = [rng.randrange(256) for _ in range(rng.randint(0, 30))]
+    body = {"prompt": [*ids, rng.choice(FIRST_BYTES)], "echo": rng.random() < 0.5, "return_token_ids": True}
+    if rng.random() < 0.3:
+        body["stop"] = ["\ufffd"]
+    return Case(name, "token ids", COMPLETIONS, body | sampling(rng))
+
+
 def plain_chat(rng: random.Random, name: str) -> Case:
     return Case(name, "chat", CHAT, chat(rng) | rng.choice(({}, {"logprobs": True, "top_logprobs": 2})))
 
@@ -139,6 +150,7 @@ DRAW = {
     "several choices": completion_of_several,
     "logprobs": completion_with_logprobs,
     "stop strings": completion_with_stops,
+    "token ids": completion_of_ids,
     "chat": plain_chat,
     "structured": structured_chat,
     "tools": chat_with_tools,

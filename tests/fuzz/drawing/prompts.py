@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Tokens = tuple[int, ...]
+FIRST_BYTES = range(126, 177)
+"""Of the toy's tokens: the bytes 0xC2 to 0xF4, each the first of a UTF-8 character of several."""
 
 
 class Prompts(NamedTuple):
@@ -23,7 +25,8 @@ class Prompts(NamedTuple):
     def draw(self, rng: random.Random) -> Tokens:
         kinds = (self.one, self.full, self.blocks, self.pattern, self.pattern, self.prefixed, self.prefixed)
         going_on = (self.after, self.after) if self.said else ()
-        return rng.choice((*kinds, *going_on, self.any_length))(rng)[: self.longest]
+        drawn = rng.choice((*kinds, *going_on, self.any_length))(rng)[: self.longest]
+        return (*drawn[:-1], rng.choice(FIRST_BYTES)) if rng.random() < 0.15 else drawn
 
     def some(self, rng: random.Random, count: int) -> Tokens:
         return tuple(rng.randrange(self.vocab_size) for _ in range(max(1, count)))
