@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 COMPLETIONS, CHAT, MESSAGES, RESPONSES = "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses"
 USER = [{"role": "user", "content": "a"}]
-WHOLE = {COMPLETIONS: {"prompt": "a"}, CHAT: {"messages": USER}, MESSAGES: {"messages": USER, "max_tokens": 5},
-         RESPONSES: {"input": "a"}}  # fmt: skip
+WHOLE: dict[str, dict[str, Any]] = {
+    COMPLETIONS: {"prompt": "a"},
+    CHAT: {"messages": USER},
+    MESSAGES: {"messages": USER, "max_tokens": 5},
+    RESPONSES: {"input": "a"},
+}
 FOREIGN_WORDS = ("Expected", "array", "`", "$", "int ", "str ", "bool", "enum", "None", "truncated", "Invalid", "dict")
 """Of msgspec and of Python."""
 TOOL = {"type": "function", "function": {"name": "f"}}

@@ -37,7 +37,9 @@ class WrongValue(NamedTuple):
     """`must be a string; got 5`."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.text}" if self.path else self.text
+        """A sentence."""
+        text = f"{self.path}: {self.text}" if self.path else self.text
+        return text if text.endswith("?") else f"{text}."
 
 
 class Place(NamedTuple):

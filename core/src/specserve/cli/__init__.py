@@ -10,18 +10,19 @@ import argparse
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from specserve import __version__
 from specserve.announcements import announce_failure
 from specserve.cli import completion, doctor, generate, plugins, serve
+from specserve.cli.parser import EXIT_CONFIG, Parser
 from specserve.errors import ConfigError, RequestError, SpecserveError
 from specserve.loading_thread import exit_at_once, is_loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-EXIT_FAILED, EXIT_CONFIG, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 EPILOG = """\
 examples:
   specserve serve                             serve the demo model on http://127.0.0.1:8000
@@ -31,13 +32,6 @@ examples:
   specserve plugins explain ngram lora        whether two plugins work together, and who declares it
   specserve doctor                            can this machine and this installation serve well?
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """Prints errors in one line, without the usage: the usage of `serve` alone fills a screen."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_CONFIG, f"specserve: error: {message}; see {self.prog} --help.\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

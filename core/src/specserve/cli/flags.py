@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import msgspec
 from specserve.cli.flag_groups import FlagGroups
 from specserve.cli.option_help import OptionHelp, field_help
 from specserve.config import DEVICES, DTYPES, GRAPHS, EngineConfig
+from specserve.json_syntax import explain_json_error
 from specserve.tracing import FORMS, TOPICS
 
 if TYPE_CHECKING:
@@ -115,13 +117,22 @@ def add_plugin_flags(group: _ArgumentGroup) -> None:
 
 
 def defaults(text: str) -> str | dict[str, float]:
-    """`auto`, `none` or a JSON object. argparse names this function in its error."""
-    return msgspec.json.decode(text, type=dict[str, float]) if text.startswith("{") else text
+    """`auto`, `none` or a JSON object."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, float]) if text.startswith("{") else text
+    except msgspec.ValidationError:
+        why = "its values must be numbers"
+    except msgspec.DecodeError as error:
+        why = explain_json_error(text.encode(), error)
+    raise ArgumentTypeError(f'must be auto, none or a JSON object such as {{"temperature": 0.6}}: {why}; got {text}')
 
 
 def buckets(text: str) -> tuple[int, ...]:
-    """`"1,2,4"`. argparse names this function in its error."""
-    return tuple(int(number) for number in text.split(","))
+    """`"1,2,4"`."""
+    try:
+        return tuple(int(number) for number in text.split(","))
+    except ValueError:
+        raise ArgumentTypeError(f"must be ascending integers with commas, such as 1,2,4,8; got {text!r}") from None
 
 
 PARSED: dict[str, Callable[[str], object]] = {"graph_buckets": buckets, "generation_config": defaults}

@@ -8,8 +8,6 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from specserve.cli.drafts_table import drafts_table
 from specserve.cli.flags import add_engine_flags
 from specserve.cli.generation_stats import GenerationStats
@@ -18,6 +16,7 @@ from specserve.cli.progress import shown_progress
 from specserve.engine.admission import NO_LIMITS, check_sampling
 from specserve.errors import RequestError, SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
+from specserve.wrong_values import convert
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -81,10 +80,8 @@ def make_request(engine: AsyncEngine, prompt: str, args: Namespace) -> GenerateR
 
 def sampling_params(args: Namespace, defaults: Mapping[str, float]) -> SamplingParams:
     given = {name: value for name in ("temperature", "seed") if (value := getattr(args, name)) is not None}
-    try:
-        return msgspec.convert({**defaults, **given, "max_tokens": args.max_tokens}, SamplingParams)
-    except msgspec.ValidationError as error:
-        raise RequestError(f"sampling parameters: {error}.") from None
+    values = {**defaults, **given, "max_tokens": args.max_tokens}
+    return convert(values, SamplingParams, lambda wrong: RequestError(str(wrong)))
 
 
 async def print_text(engine: AsyncEngine, request: GenerateRequest) -> GenerationStats:

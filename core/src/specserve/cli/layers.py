@@ -8,18 +8,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import msgspec
-
+from specserve import wrong_values
 from specserve.cli.flags import ENGINE_FIELDS
 from specserve.config import EngineConfig, ServerConfig, read_toml
 from specserve.errors import ConfigError
 from specserve.plugins.settings import merge, parse_settings
 from specserve.tracing import start_tracing
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping, Sequence
 
+    from specserve.wrong_values import WrongValue
+
+SECRETS = ("api_key",)
 C = TypeVar("C", EngineConfig, ServerConfig)
 
 
@@ -33,9 +36,8 @@ def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Co
     file = read_toml(args.config) if args.config is not None else {}
     unknown = sorted(set(file) - {"engine", "server", "plugins"})
     if unknown:
-        raise ConfigError(
-            f"--config: unknown table [{unknown[0]}] in {args.config}; use [engine], [server], [plugins.NAME]."
-        )
+        got = f"unknown table [{unknown[0]}]" if isinstance(file[unknown[0]], dict) else f"{unknown[0]} is in no table"
+        raise ConfigError(f"--config: {got} in {args.config}; use [engine], [server], [plugins.NAME].")
     engine = {**table(file, "engine"), **given_flags(args, ENGINE_FIELDS)}
     if "plugin_options" in engine:
         raise ConfigError("--config: write plugin options as [plugins.NAME], not engine.plugin_options.")
@@ -45,7 +47,7 @@ def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Co
         engine["default_plugins"] = False
     if args.allow_undeclared:
         engine["allow_undeclared"] = True
-    engine["plugin_options"] = merge(table(file, "plugins"), parse_settings(args.set))
+    engine["plugin_options"] = merge(plugin_tables(file), parse_settings(args.set))
     server = {**environment_key(), **table(file, "server"), **given_flags(args, server_fields)}
     configuration = Configuration(convert("engine", engine, EngineConfig), convert("server", server, ServerConfig))
     topics = args.trace or os.environ.get("SPECSERVE_TRACE", "")
@@ -67,6 +69,16 @@ def table(file: Mapping[str, object], name: str) -> dict[str, object]:
     return content
 
 
+def plugin_tables(file: Mapping[str, object]) -> dict[str, object]:
+    tables = table(file, "plugins")
+    for name, options in tables.items():
+        if not isinstance(options, dict):
+            raise ConfigError(
+                f"--config: plugins.{name} must be a table; got {shown(options)}. Write [plugins.{name}]."
+            )
+    return tables
+
+
 def given_flags(args: Namespace, names: Sequence[str]) -> dict[str, object]:
     """argparse leaves None where a flag is not given."""
     return {name: value for name in names if (value := getattr(args, name, None)) is not None}
@@ -78,7 +90,11 @@ def append_names(names: object, more: list[str]) -> object:
 
 
 def convert(name: str, values: Mapping[str, object], config_type: type[C]) -> C:
-    try:
-        return msgspec.convert(values, config_type)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"[{name}] configuration: {error}.") from None
+    return wrong_values.convert(values, config_type, lambda wrong: ConfigError(f"[{name}] {without_secret(wrong)}"))
+
+
+def without_secret(wrong: WrongValue) -> str:
+    """A key is not printed."""
+    if not wrong.path.startswith(SECRETS):
+        return str(wrong)
+    return str(wrong._replace(text=wrong.text.partition("; got ")[0]))

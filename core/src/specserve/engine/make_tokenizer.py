@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from specserve.engine.admission import NO_LIMITS, check_sampling
 from specserve.errors import ConfigError, RequestError
 from specserve.models.locate import locate_tokenizer
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import SamplingParams
+from specserve.wrong_values import convert
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
@@ -31,10 +30,11 @@ def make_tokenizer(config: EngineConfig, model: Path) -> HfTokenizer:
 
 def check_sampling_defaults(defaults: dict[str, float]) -> None:
     """Else every request without these parameters would have the error."""
+    params = convert(defaults, SamplingParams, lambda wrong: ConfigError(f"generation_config: {wrong}"))
     try:
-        check_sampling(msgspec.convert(defaults, SamplingParams), NO_LIMITS)
-    except (RequestError, msgspec.ValidationError) as error:
-        raise ConfigError(f"generation_config: {str(error).rstrip('.')}.") from None
+        check_sampling(params, NO_LIMITS)
+    except RequestError as error:
+        raise ConfigError(f"generation_config: {error}") from None
 
 
 def check_vocabulary(config: EngineConfig, tokenizer: HfTokenizer, vocab_size: int) -> None:

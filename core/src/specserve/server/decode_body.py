@@ -69,7 +69,7 @@ def field_error(error: msgspec.ValidationError, data: bytes, body_type: type[msg
 
 def of_wrong_value(error: msgspec.ValidationError, value: object, body_type: type[msgspec.Struct]) -> RequestError:
     wrong = find_wrong_value(error, value, body_type)
-    return RequestError(f"{wrong}.", param=top_field(wrong))
+    return RequestError(str(wrong), param=top_field(wrong))
 
 
 def top_field(wrong: WrongValue) -> str | None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from specserve.config import SAMPLING_DEFAULTS
 from specserve.errors import RequestError
 from specserve.types import SamplingParams, StructuredOutput
+from specserve.wrong_values import convert
 
 if TYPE_CHECKING:
     from specserve.server.engine_client import ServerTokenizer
@@ -44,29 +43,23 @@ def to_sampling_params(
 ) -> SamplingParams:
     """`echo_logprobs` scores the prompt for echo, where the body's own prompt_logprobs asks for less. `structure`: the
     form of the text."""
-    values = dict(tokenizer.sampling_defaults)
+    values: dict[str, object] = dict(tokenizer.sampling_defaults)
     values |= {name: value for name in COMMON_FIELDS if (value := getattr(body, name)) is not None}
     if values.get("top_k") == -1:
         values["top_k"] = 0  # both mean all tokens
     scored = [k for k in (body.prompt_logprobs, echo_logprobs) if k is not None]
-    try:
-        return msgspec.convert(
-            {
-                **values,
-                "max_tokens": max_tokens,
-                "logprobs": logprobs,
-                "prompt_logprobs": max(scored, default=None),
-                "stop": stop_strings(body),
-                "stop_token_ids": body.stop_token_ids or (),
-                "logit_bias": logit_bias(body),
-                "allowed_token_ids": unique_ids(body.allowed_token_ids),
-                "bad_words": bad_words(body, tokenizer),
-                "structured_output": structure,
-            },
-            SamplingParams,
-        )
-    except msgspec.ValidationError as error:
-        raise RequestError(f"sampling parameters: {error}.") from None
+    values |= {
+        "max_tokens": max_tokens,
+        "logprobs": logprobs,
+        "prompt_logprobs": max(scored, default=None),
+        "stop": stop_strings(body),
+        "stop_token_ids": body.stop_token_ids or (),
+        "logit_bias": logit_bias(body),
+        "allowed_token_ids": unique_ids(body.allowed_token_ids),
+        "bad_words": bad_words(body, tokenizer),
+        "structured_output": structure,
+    }
+    return convert(values, SamplingParams, lambda wrong: RequestError(str(wrong)))
 
 
 def requested_max_tokens(body: SamplingBody) -> tuple[str, int | None]:
