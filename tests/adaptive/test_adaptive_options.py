@@ -41,10 +41,10 @@ def test_wrong_options(table, message):
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("candidates = [", "neither valid TOML nor valid JSON"),
-    ("{]", "neither valid TOML nor valid JSON"),
+    ("candidates = [", "neither JSON, which begins with a brace, nor valid TOML"),
+    ("{]", "is not valid JSON: a key that is not in double quotes at line 1, column 2"),
     ("candidates = []", "candidates is empty"),
-    ("width = 3", "unknown field `width`.*It may state candidates, by_batch_size"),
+    ("width = 3", "width: there is no such name here; there are candidates, by_batch_size"),
     ("[by_batch_size]\nmany = [1]", "by_batch_size: 'many' is no batch size"),
     ("[by_batch_size]\n8 = [2, 1]", "by_batch_size.8 must ascend"),
     ("interval = 0", "interval"),

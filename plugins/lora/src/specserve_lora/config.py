@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from specserve.json_syntax import explain_json_error
+from specserve.wrong_values import convert
 from specserve_lora.errors import AdapterError
 
 logger = logging.getLogger(__name__)
@@ -68,16 +70,20 @@ def parse_config(data: bytes, source: str) -> AdapterConfig:
     """`source` names the file in error messages."""
     try:
         raw = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise AdapterError(f"{source} is not a JSON object: {error}.", param="lora_path") from None
+    except msgspec.ValidationError:
+        raise AdapterError(f"{source} must hold a JSON object, as PEFT writes it.", param="lora_path") from None
+    except msgspec.DecodeError as error:
+        reason = explain_json_error(data, error)
+        raise AdapterError(f"{source} is not valid JSON: {reason}.", param="lora_path") from None
+    except UnicodeDecodeError:
+        raise AdapterError(f"{source} is not valid JSON: it is not UTF-8.", param="lora_path") from None
+    except RecursionError:
+        raise AdapterError(f"{source} nests too deeply.", param="lora_path") from None
     kind = raw.get("peft_type")
     if str(kind).upper() != "LORA":
         raise AdapterError(f"{source}: peft_type must be LORA; got {kind!r}.", param="lora_path")
     refuse_unsupported(raw, source)
-    try:
-        config = msgspec.convert(raw, AdapterConfig)
-    except msgspec.ValidationError as error:
-        raise AdapterError(f"{source}: {error}.", param="lora_path") from None
+    config = convert(raw, AdapterConfig, lambda wrong: AdapterError(f"{source}: {wrong}", param="lora_path"))
     check_values(config, source)
     unknown = sorted(raw.keys() - UNSUPPORTED.keys() - IGNORED - set(AdapterConfig.__struct_fields__))
     if unknown:

@@ -14,6 +14,7 @@ import msgspec
 import torch
 from msgspec import Meta
 
+from specserve.json_syntax import explain_json_error
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -57,8 +58,13 @@ class SafetensorsFile:
             raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
             raw.pop("__metadata__", None)
             return {name: msgspec.json.decode(entry, type=Entry) for name, entry in raw.items()}
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self.malformed(f"its header: {error}") from None
+        except msgspec.ValidationError:
+            form = '"dtype", "shape" and "data_offsets"'
+            raise self.malformed(f"its header must be a JSON object of tensors, each with {form}") from None
+        except msgspec.DecodeError as error:
+            raise self.malformed(f"its header is not valid JSON: {explain_json_error(header, error)}") from None
+        except (UnicodeDecodeError, RecursionError):
+            raise self.malformed("its header is not valid JSON") from None
 
     def check(self, name: str, entry: Entry) -> None:
         if entry.dtype not in DTYPES:

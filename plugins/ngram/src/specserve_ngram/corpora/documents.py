@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from specserve.json_syntax import explain_json_error
 from specserve_ngram.corpora.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -109,8 +110,10 @@ def text_of(line: bytes, number: int) -> str:
         document = msgspec.json.decode(line, type=str | Document)
     except msgspec.ValidationError:
         raise CorpusError(f'line {number} must be a JSON string or an object whose "text" is a string.') from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise CorpusError(f"line {number} is not valid JSON: {error}.") from None
+    except msgspec.DecodeError as error:
+        raise CorpusError(f"line {number} is not valid JSON: {explain_json_error(line, error)}.") from None
+    except RecursionError:
+        raise CorpusError(f"line {number} nests too deeply.") from None
     return document if isinstance(document, str) else document.text
 
 
