@@ -11,7 +11,8 @@ from specserve.testing.drafters import OracleDrafter
 from specserve.testing.engines import DEFAULTS, drafter_plugin
 from specserve.testing.requests import toy_request
 
-SECONDS = 20.0
+SECONDS = 120.0
+"""Seconds after which what did not happen is a failure."""
 
 
 @asynccontextmanager

@@ -53,7 +53,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield line.split()[-1]
         finally:
             server.terminate()
-            server.communicate(timeout=30)
+            server.communicate(timeout=120)
     assert server.returncode == 0
 
 

@@ -28,7 +28,7 @@ class Client:
 
     async def idle(self) -> None:
         """Pins go when the engine has forgotten the requests, which may be after the answer."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while any(self.store.usage().values()):
                 await asyncio.sleep(0.002)
 

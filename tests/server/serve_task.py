@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from patience import PATIENCE
 
 from specserve.config import ServerConfig
 from specserve.server.run import serve
@@ -35,7 +36,7 @@ class Server:
         self.task = asyncio.create_task(serve(starter(engine), ServerConfig(**{"port": 0, **options})))
 
     async def ready_line(self) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while not (line := self.capsys.readouterr().out):
                 if self.task.done():
                     self.task.result()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import os
 import signal
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from patience import until
 from serve_task import Server, stop
 
 from specserve.config import ServerConfig
@@ -18,6 +18,7 @@ from specserve.server.api_keys import ApiKeys
 from specserve.server.key_file import read_key_file
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from fake_engine import FakeEngine
@@ -103,17 +104,21 @@ async def test_a_hangup_reads_the_file_again_and_a_broken_file_changes_nothing(
     server = Server(engine, capsys, api_key="fixed", api_key_file=str(file))
     url = await server.url()
 
-    async def statuses_after(content: str) -> list[int]:
+    async def statuses_after(content: str, told: Callable[[], bool]) -> list[int]:
         file.write_text(content)
         os.kill(os.getpid(), signal.SIGHUP)
-        await asyncio.sleep(0.05)
+        await until(told)
         return [await status_with(url, key) for key in ("fixed", "old", "new")]
 
-    assert await statuses_after("new\n") == [200, 401, 200]
-    assert "the API keys were read again" in capsys.readouterr().err
-    assert await statuses_after("three words here\n") == [200, 401, 200]
-    assert "the API keys stay as they were: api_key_file: line 1" in caplog.text
-    assert await statuses_after("old\nnew\n") == [200, 200, 200]
+    def was_read() -> bool:
+        return "the API keys were read again" in capsys.readouterr().err
+
+    def was_refused() -> bool:
+        return "the API keys stay as they were: api_key_file: line 1" in caplog.text
+
+    assert await statuses_after("new\n", was_read) == [200, 401, 200]
+    assert await statuses_after("three words here\n", was_refused) == [200, 401, 200]
+    assert await statuses_after("old\nnew\n", was_read) == [200, 200, 200]
     await stop(server)
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
 

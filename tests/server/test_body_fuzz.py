@@ -96,7 +96,7 @@ def is_reproducible(case: FuzzCase, response: Response) -> bool:
 
 async def until_idle(server: LiveServer) -> None:
     """Every request is forgotten, with its pin, and no block is lost."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while server.engine.mailboxes or server.engine.aborting or server.engine.engine.has_work:
             await asyncio.sleep(0.005)
     server.engine.engine.check_integrity()

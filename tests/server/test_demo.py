@@ -86,9 +86,9 @@ def test_ctrl_c_ends_the_demo_and_its_server() -> None:
         ready = FIRST_LINE.match(demo.stdout.readline())
         assert ready
         os.killpg(demo.pid, signal.SIGINT)  # as a terminal sends it: to the whole group
-        assert demo.wait(30) == 130
+        assert demo.wait(120) == 130
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(ready[1], timeout=5)
+        urllib.request.urlopen(ready[1], timeout=60)
 
 
 async def test_a_text_that_drafts_changed_fails_the_demo(
@@ -131,8 +131,8 @@ def test_a_signal_ends_the_demo_though_cancellations_may_be_lost(
         try:
             for _ in range(lost):
                 with suppress(asyncio.CancelledError):
-                    await asyncio.sleep(60)
-            await asyncio.sleep(60)
+                    await asyncio.sleep(600)
+            await asyncio.sleep(600)
         finally:
             ended.append(True)
         return 0
@@ -144,7 +144,7 @@ def test_a_signal_ends_the_demo_though_cancellations_may_be_lost(
     finally:
         signal.signal(ending, before)
     assert ended == [True]
-    assert time.monotonic() - began < 30, "it waited for what it should have cancelled"
+    assert time.monotonic() - began < 300, "it waited for what it should have cancelled"
 
 
 def test_events_are_parsed_and_errors_are_raised() -> None:

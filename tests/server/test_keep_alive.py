@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
+from patience import PATIENCE
 
 from specserve.config import ServerConfig
 from specserve.errors import ConfigError, QueueFullError
@@ -27,7 +28,7 @@ async def events_of(client: Any, **body: Any) -> list[str]:
 
 async def test_comments_are_sent_between_slow_events_and_change_none(connect: Any, engine: FakeEngine) -> None:
     plain = await events_of(await connect(engine))
-    engine.delay = 0.08
+    engine.delay = 0.3
     events = await events_of(await connect(engine, sse_keep_alive=0.02))
     assert events[0] == COMMENT
     assert events[-1] == "data: [DONE]"
@@ -39,14 +40,14 @@ async def test_comments_are_sent_between_slow_events_and_change_none(connect: An
 
 async def test_a_stream_that_is_busy_has_no_comments(connect: Any, engine: FakeEngine) -> None:
     engine.delay = 0.01
-    assert COMMENT not in await events_of(await connect(engine, sse_keep_alive=5.0), max_tokens=99)
+    assert COMMENT not in await events_of(await connect(engine, sse_keep_alive=1000.0), max_tokens=99)
 
 
 async def test_an_error_after_a_comment_is_an_event_and_one_before_it_has_its_status(
     connect: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(request: object) -> Any:
-        await asyncio.sleep(0.08)
+        await asyncio.sleep(0.3)
         raise QueueFullError("too many requests wait.")
         yield
 
@@ -55,19 +56,19 @@ async def test_an_error_after_a_comment_is_an_event_and_one_before_it_has_its_st
     assert set(comments) == {COMMENT}
     assert json.loads(error.removeprefix("data: "))["error"]["code"] == "queue_full"
     assert done == "data: [DONE]"
-    client = await connect(engine, sse_keep_alive=5.0)
+    client = await connect(engine, sse_keep_alive=1000.0)
     assert (await client.post("/v1/completions", json={"prompt": "a", "stream": True})).status == 429
 
 
 async def test_a_client_that_leaves_while_comments_are_sent_aborts_its_request(
     connect: Any, engine: FakeEngine
 ) -> None:
-    engine.delay = 30.0
+    engine.delay = 1000.0
     client = await connect(engine, sse_keep_alive=0.01)
     response = await client.post("/v1/completions", json={"prompt": "a", "stream": True})
     assert (await response.content.readline()).startswith(b":")
     response.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while engine.running:
             await asyncio.sleep(0.005)
     assert len(engine.aborted) == 1
@@ -75,7 +76,7 @@ async def test_a_client_that_leaves_while_comments_are_sent_aborts_its_request(
 
 
 async def test_the_openai_sdk_skips_comments(connect: Any, engine: FakeEngine) -> None:
-    engine.delay = 0.03
+    engine.delay = 0.3
     client = await connect(engine, sse_keep_alive=0.01)
     async with openai.AsyncOpenAI(base_url=str(client.make_url("/v1")), api_key="x", max_retries=0) as sdk:
         stream = await sdk.completions.create(model="fake-model", prompt="a", max_tokens=4, stream=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from patience import PATIENCE, until
 from serve_task import Server, interrupt, starter
 
 from specserve.config import ServerConfig
@@ -42,8 +43,9 @@ async def test_a_server_that_is_loading_answers_503(connect: Any, engine: FakeEn
     assert (response.status, response.headers["Retry-After"]) == (503, "1")
     assert (await client.get("/v1/nowhere")).status == 503
     go.set()
-    await asyncio.sleep(0.05)
-    assert (await client.get("/health")).status == 200
+    async with asyncio.timeout(PATIENCE):
+        while (await client.get("/health")).status != 200:
+            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("status", ["draining", "dead"])
@@ -71,7 +73,7 @@ async def test_a_running_request_is_drained(engine: FakeEngine, capsys: pytest.C
     while not engine.running:
         await asyncio.sleep(0.005)
     interrupt()
-    await asyncio.sleep(0.02)
+    await until(lambda: engine.stopped)
     assert await status_of(url) == 503
     assert (await complete(url))[0] == 503
     assert (await request)[0] == 200
@@ -89,7 +91,7 @@ async def test_a_second_signal_aborts_running_requests(
     while not engine.running:
         await asyncio.sleep(0.005)
     interrupt()
-    await asyncio.sleep(0.02)
+    await until(lambda: engine.stopped)
     assert not server.task.done()
     interrupt()
     assert await server.task == 0
@@ -124,7 +126,7 @@ async def test_a_second_signal_ends_the_drain_wait(engine: FakeEngine, capsys: p
     server = Server(engine, capsys, drain_wait=1000)
     await server.url()
     interrupt()
-    await asyncio.sleep(0.02)
+    await until(lambda: "requests are served for 1000 s more" in capsys.readouterr().err)
     assert not server.task.done()
     interrupt()
     assert await server.task == 0
@@ -137,7 +139,7 @@ async def test_the_engines_death_in_the_drain_wait_ends_it(
     server = Server(engine, capsys, drain_wait=1000)
     await server.url()
     interrupt()
-    await asyncio.sleep(0.02)
+    await until(lambda: "requests are served for 1000 s more" in capsys.readouterr().err)
     engine.death.set()
     assert await server.task == 1
 
@@ -169,7 +171,7 @@ async def test_a_signal_while_loading_ends_the_server(engine: FakeEngine) -> Non
         await asyncio.Event().wait()
         return engine
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert await serve(start, ServerConfig(port=0)) == 0
 
 

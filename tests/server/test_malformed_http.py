@@ -6,11 +6,11 @@ import asyncio
 import gzip
 import json
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from patience import PATIENCE
 
 from specserve.config import ServerConfig
 from specserve.server.app import make_app
@@ -46,7 +46,7 @@ async def exchange(runner: web.AppRunner, data: bytes) -> tuple[int, str, bytes]
     reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
     writer.write(data)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     finally:
         writer.close()
@@ -123,7 +123,6 @@ async def test_a_decompression_bomb_is_refused_at_the_body_limit(runner: web.App
 
 
 async def test_the_rest_of_a_refused_body_is_not_waited_for(runner: web.AppRunner) -> None:
-    begun = time.monotonic()
+    """It never comes."""
     data = request(b"Content-Length: 1000000", length=False, body=b" " * 200_000)
     assert (await exchange(runner, data))[0] == 413
-    assert time.monotonic() - begun < 3

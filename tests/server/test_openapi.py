@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from aiohttp import web
 from fake_engine import FakeEngine
 from jsonschema import Draft202012Validator, ValidationError
 from openapi_checks import Described
+from patience import LoopClock, until
 
 from specserve.errors import QueueFullError
 from specserve.server.app import ROUTES
@@ -117,8 +119,10 @@ async def test_a_stored_response_is_described_until_it_is_deleted(client: Any) -
 
 
 @pytest.mark.parametrize("path", [COMPLETIONS, CHAT, RESPONSES, MESSAGES])
-async def test_errors_are_as_described(connect: Any, engine: FakeEngine, path: str) -> None:
-    client = await connect(engine, api_key="k", max_body_bytes=1000, request_timeout=0.05)
+async def test_errors_are_as_described(
+    connect: Any, engine: FakeEngine, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connect(engine, api_key="k", max_body_bytes=1000, request_timeout=50.0)
     document = await described(client)
     asked = {COMPLETIONS: {"prompt": "hi"}, RESPONSES: {"input": "hi"}}.get(path, {"messages": HELLO})
     good = {**asked, "max_output_tokens" if path == RESPONSES else "max_tokens": 2}
@@ -135,7 +139,10 @@ async def test_errors_are_as_described(connect: Any, engine: FakeEngine, path: s
     engine.error_after = 0
     assert await answer(good) == 500
     engine.error_after, engine.endless = None, True
-    assert await answer(good) == 504
+    clock, late = LoopClock(monkeypatch), asyncio.create_task(answer(good))
+    await until(lambda: engine.running)
+    clock.advance(50.0)
+    assert await late == 504
     engine.check = refuse  # type: ignore[method-assign]
     assert await answer(good) == 429
     engine.status = "draining"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from patience import PATIENCE
 
 from specserve.config import ServerConfig
 from specserve.errors import ConfigError
@@ -119,7 +120,7 @@ async def test_a_running_stream_counts_until_it_ends(connect: Any, engine: FakeE
     response = await client.post(PATH, json={"prompt": "a"})
     assert (response.status, response.headers["Retry-After"]) == (429, "1")
     stream.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while engine.running:
             await asyncio.sleep(0.005)
     engine.endless = False

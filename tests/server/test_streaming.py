@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from patience import PATIENCE
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
@@ -117,7 +118,7 @@ async def test_one_failing_choice_aborts_its_siblings(client: Any, engine: FakeE
 async def test_a_client_that_leaves_aborts_its_requests(client: Any, engine: FakeEngine, streams: bool, n: int) -> None:
     engine.endless = True
     reading = asyncio.create_task(client.post("/v1/completions", json={"prompt": "a", "stream": streams, "n": n}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         if streams:
             response = await reading
             await response.content.readany()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from patience import LoopClock, until
 
 from specserve.config import EngineConfig, ServerConfig
 from specserve.engine.async_engine import AsyncEngine
@@ -24,94 +24,112 @@ if TYPE_CHECKING:
 
     from fake_engine import FakeEngine
 
+LIMIT = 50.0
+"""Seconds: more than a test takes, and less than what makes a client give up."""
 TOO_LONG = {"code": "request_timeout", "type": "timeout_error", "param": None}
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
+    return LoopClock(monkeypatch)
 
 
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("how", ["endless", "stuck"])
 async def test_a_request_that_runs_too_long_is_a_504_and_aborted(
-    connect: Any, engine: FakeEngine, how: str, n: int
+    connect: Any, engine: FakeEngine, clock: LoopClock, how: str, n: int
 ) -> None:
-    engine.endless, engine.delay = (True, 0.0) if how == "endless" else (False, 30.0)
-    client = await connect(engine, request_timeout=0.1)
-    began = time.monotonic()
-    response = await client.post("/v1/completions", json={"prompt": "a", "n": n})
-    assert 0.1 <= time.monotonic() - began < 5
+    engine.endless, engine.delay = (True, 0.0) if how == "endless" else (False, 1000.0)
+    client = await connect(engine, request_timeout=LIMIT)
+    asked = asyncio.create_task(client.post("/v1/completions", json={"prompt": "a", "n": n}))
+    await until(lambda: len(engine.running) == n)
+    clock.advance(LIMIT)
+    response = await asked
     error = (await response.json())["error"]
     assert (response.status, response.headers["x-should-retry"]) == (504, "false")
-    assert error.pop("message").startswith("the request ran longer than 0.1 s")
+    assert error.pop("message").startswith("the request ran longer than 50 s")
     assert error == TOO_LONG
     assert (len(engine.submitted), len(engine.aborted), engine.running) == (n, n, set())
 
 
-async def test_in_a_stream_the_error_is_the_last_event(connect: Any, engine: FakeEngine) -> None:
+async def test_in_a_stream_the_error_is_the_last_event(connect: Any, engine: FakeEngine, clock: LoopClock) -> None:
     engine.endless = True
-    client = await connect(engine, request_timeout=0.1)
+    client = await connect(engine, request_timeout=LIMIT)
     for path, body in {
         "/v1/completions": {"prompt": "a"},
         "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}]},
     }.items():
         response = await client.post(path, json={**body, "stream": True})
-        *chunks, error, done = (await response.text()).removesuffix("\n\n").split("\n\n")
         assert response.status == 200
-        assert len(chunks) > 3
+        for _ in range(4):
+            assert b"choices" in await response.content.readuntil(b"\n\n")
+        clock.advance(LIMIT)
+        *_, error, done = (await response.text()).removesuffix("\n\n").split("\n\n")
         assert json.loads(error.removeprefix("data: "))["error"]["code"] == "request_timeout"
         assert done == "data: [DONE]"
     assert engine.running == set()
 
 
-async def test_a_stream_that_has_not_begun_has_the_status(connect: Any, engine: FakeEngine) -> None:
-    engine.delay = 30.0
-    client = await connect(engine, request_timeout=0.05)
-    assert (await client.post("/v1/completions", json={"prompt": "a", "stream": True})).status == 504
+async def test_a_stream_that_has_not_begun_has_the_status(connect: Any, engine: FakeEngine, clock: LoopClock) -> None:
+    engine.delay = 1000.0
+    client = await connect(engine, request_timeout=LIMIT)
+    asked = asyncio.create_task(client.post("/v1/completions", json={"prompt": "a", "stream": True}))
+    await until(lambda: engine.running)
+    clock.advance(LIMIT)
+    assert (await asked).status == 504
 
 
 async def test_requests_that_are_quick_enough_are_whole(connect: Any, engine: FakeEngine) -> None:
-    client = await connect(engine, request_timeout=5.0)
+    client = await connect(engine, request_timeout=LIMIT)
     response = await client.post("/v1/completions", json={"prompt": "a", "max_tokens": 99})
     assert (await response.json())["choices"][0]["text"] == engine.text
     assert engine.aborted == []
 
 
-async def test_a_caller_that_waits_for_its_client_does_not_keep_the_request_alive(engine: FakeEngine) -> None:
+async def test_a_caller_that_waits_for_its_client_does_not_keep_the_request_alive(
+    engine: FakeEngine, clock: LoopClock
+) -> None:
     engine.endless = True
-    async with aclosing(time_limited(engine, 0.05).submit(toy_request("r", [1]))) as outputs:
+    async with aclosing(time_limited(engine, LIMIT).submit(toy_request("r", [1]))) as outputs:
         await anext(outputs)
-        await asyncio.sleep(0.1)
-        assert engine.aborted == ["r"]
+        clock.advance(LIMIT)
+        await until(lambda: engine.aborted == ["r"])
         with pytest.raises(TimeLimitError):
             await anext(outputs)
 
 
-async def test_a_real_engine_has_its_blocks_back(toy_model: Path) -> None:
+async def test_a_real_engine_has_its_blocks_back(toy_model: Path, clock: LoopClock) -> None:
     engine = await AsyncEngine.start(EngineConfig(model=str(toy_model), **DEFAULTS))
     pool = engine.engine.scheduler.pool
     request = toy_request("r", [1, 2], max_tokens=2000, ignore_eos=True)
     used = []
 
     async def read() -> None:
-        async for _ in time_limited(engine, 0.4).submit(request):
+        async for _ in time_limited(engine, LIMIT).submit(request):
             used.append(pool.usage)
+            clock.advance(LIMIT / 4)
 
     with pytest.raises(TimeLimitError):
         await read()
+    assert len(used) == 4
     assert min(used) > 0
-    async with asyncio.timeout(5):
-        while engine.engine.has_work:
-            await asyncio.sleep(0.005)
+    await until(lambda: not engine.engine.has_work)
     assert pool.usage == 0
     await engine.stop()
 
 
-async def test_an_answer_that_was_complete_in_time_is_no_error_when_it_is_read_late(engine: FakeEngine) -> None:
+async def test_an_answer_that_was_complete_in_time_is_no_error_when_it_is_read_late(
+    engine: FakeEngine, clock: LoopClock
+) -> None:
     texts = []
-    async for output in time_limited(engine, 0.2).submit(toy_request("r", [1], max_tokens=2)):
+    async for output in time_limited(engine, LIMIT).submit(toy_request("r", [1], max_tokens=2)):
         texts.append(output.tokens)
-        await asyncio.sleep(0.25)
+        clock.advance(LIMIT)
+        await asyncio.sleep(0.01)
     assert len(texts) == 1
 
 
-async def test_routes_of_plugins_have_the_limit(connect: Any, engine: FakeEngine) -> None:
+async def test_routes_of_plugins_have_the_limit(connect: Any, engine: FakeEngine, clock: LoopClock) -> None:
     def add_routes(app: web.Application, engine: Any) -> None:
         async def generate(request: web.Request) -> web.Response:
             outputs = [output async for output in engine.submit(toy_request("r", [1]))]
@@ -122,8 +140,11 @@ async def test_routes_of_plugins_have_the_limit(connect: Any, engine: FakeEngine
 
     engine.endless = True
     engine.plugins.answers["add_routes"] = add_routes
-    client = await connect(engine, request_timeout=0.05)
-    assert (await client.post("/v1/generate")).status == 504
+    client = await connect(engine, request_timeout=LIMIT)
+    asked = asyncio.create_task(client.post("/v1/generate"))
+    await until(lambda: engine.running)
+    clock.advance(LIMIT)
+    assert (await asked).status == 504
     assert engine.aborted == ["r"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from certificates import Certificate, make_certificate
+from patience import until
 from serve_task import Server, stop
 
 from specserve.config import ServerConfig
@@ -100,13 +100,12 @@ async def test_a_hangup_replaces_the_certificate_and_a_pair_that_does_not_fit_ch
     url = await address(server)
     shutil.copy(issuer.cert, live.cert)
     os.kill(os.getpid(), signal.SIGHUP)
-    await asyncio.sleep(0.05)
-    assert "the TLS certificate and its key stay as they were" in caplog.text
+    await until(lambda: "the TLS certificate and its key stay as they were" in caplog.text)
     assert "key values mismatch" in caplog.text
     shutil.copy(other.cert, live.cert)
     shutil.copy(other.key, live.key)
     os.kill(os.getpid(), signal.SIGHUP)
-    await asyncio.sleep(0.05)
+    await until(lambda: "the TLS certificate and its key were read again" in capsys.readouterr().err)
     assert await get(url, other) == 200
     await stop(server)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from named_events import named_events
+from patience import PATIENCE
 
 from specserve.server.responses.store import RESPONSES as RESPONSE_STORE
 
@@ -201,7 +202,7 @@ async def test_a_client_that_leaves_aborts_its_request(
 ) -> None:
     tool_engine.endless = True
     reading = asyncio.create_task(client.post(path, json={**body, "stream": streams}))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         if streams:
             response = await reading
             await response.content.readany()
