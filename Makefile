@@ -115,7 +115,7 @@ $(VENV)/.torch: | $(BIN)/python
 	@touch $@
 
 $(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
-	@echo "== installing specserve and its demo model"
+	@echo "== installing specserve and its demo model (Python, seconds)"
 	@$(PIP) install -q -e core -e demo
 	@touch $@
 
@@ -129,8 +129,7 @@ $(VENV)/.cpu: $(call native_sources,cpu)
 $(VENV)/.ngram: $(call native_sources,ngram)
 $(NATIVE): $(VENV)/.%: | $(VENV)/.product
 	@$(BIN)/python plugins/preflight.py $*
-	@echo "== building the $* plugin (C++, about a minute)"
-	@$(PIP) install -q -e plugins/$*
+	@$(BIN)/python plugins/build_native.py $*
 	@touch $@
 
 $(VENV)/.eagle: plugins/eagle/pyproject.toml | $(VENV)/.product
