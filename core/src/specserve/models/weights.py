@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from specserve.errors import ModelError
 from specserve.model_files import read_json
+from specserve.models.broken_file import DOWNLOAD_AGAIN, why_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,7 +31,6 @@ INDEX = "model.safetensors.index.json"
 FLOATS = ("F64", "F32", "BF16", "F16")
 ITEM_SIZES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "BF16": 2, "F16": 2}
 ANY_FLOAT: Mapping[str, tuple[str, ...]] = {}
-DOWNLOAD_AGAIN = "Download the model again."
 
 
 class TensorHeader(Protocol):
@@ -192,5 +192,5 @@ def _open(file: Path) -> SafetensorsFile:
     try:
         opened: SafetensorsFile = safe_open(file, framework="pt", device="cpu")
     except (SafetensorError, OSError) as error:
-        raise ModelError(f"{file} is truncated or not a safetensors file: {error}. {DOWNLOAD_AGAIN}") from None
+        raise ModelError(why_unreadable(file, error)) from None
     return opened
