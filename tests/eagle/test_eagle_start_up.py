@@ -44,7 +44,7 @@ def test_a_directory_that_does_not_exist_is_named(target, tmp_path):
 
 
 def test_a_directory_without_a_model_is_named(target, tmp_path):
-    assert f"{tmp_path} has no config.json" in refusal(target, tmp_path)
+    assert f"{tmp_path}' is an empty directory" in refusal(target, tmp_path)
 
 
 @pytest.mark.parametrize(("other", "message"), [

@@ -121,6 +121,7 @@ def test_a_directory_is_read_as_a_whole(tmp_path):
 
 
 def test_a_directory_without_the_file_is_named(tmp_path):
+    (tmp_path / "tokenizer.json").touch()
     with pytest.raises(ModelError, match=r"has no config\.json"):
         read_config(tmp_path)
 

@@ -51,7 +51,7 @@ from specserve.memory import keep_freed_memory
 from specserve.metrics import EngineMetrics
 from specserve.models.config import read_config
 from specserve.models.loader import load_model
-from specserve.models.locate import locate_model, locate_on_disk
+from specserve.models.locate import locate_model, locate_on_disk, locate_target
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.sampling.seeds import arrival_seed, random_seed
@@ -120,7 +120,7 @@ def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallba
 def load_components(config: EngineConfig, host: PluginHost, on_progress: ProgressCallback) -> Components:
     if locate_on_disk(config.model) is None:
         on_progress(DOWNLOADING, 0, 0)
-    path = locate_model(config.model)
+    path = locate_target(config.model)
     config = msgspec.structs.replace(config, graphs=host.config.graphs)  # what its plugins run with
     config = resolve_config(config, read_config(path).dtype)
     torch.set_num_threads(config.threads or 1)

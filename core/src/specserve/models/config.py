@@ -15,6 +15,7 @@ from specserve.errors import ModelError
 from specserve.model_files import read_json, read_optional_json
 from specserve.models.compressed import Compression, read_compression
 from specserve.models.config_fields import FULL, check_fields, unknown_fields
+from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.rope_config import RopeConfig, rope_fields
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_config(path: Path) -> ModelConfig:
     """The configuration of the model in directory `path`."""
+    refuse_other_kinds(path, str(path))
     file = path / "config.json"
     raw = read_json(file)
     config = parse_config(raw, read_optional_json(path / "generation_config.json"), where=str(file))

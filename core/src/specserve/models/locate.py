@@ -12,14 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specserve.errors import ConfigError, ModelError
+from specserve.models.directory_kinds import refuse_other_kinds
+from specserve.models.file_formats import ORIGINAL, RECIPES, format_of
+from specserve.models.foreign_names import foreign_name
+from specserve.models.hub_errors import hub_message
+from specserve.models.safetensors_header import tensor_names
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
 
 GROUP = "specserve.models"
 HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+OF_FILES = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".onnx", ".json")
+"""So no name of the hub ends: it is a path with a mistake in it."""
 HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
 """What is downloaded: never pickles, never code."""
+
+
+DESCRIBING = ("config.json", "adapter_config.json", "model_index.json", "params.json", "modules.json")
+"""The files that tell what a directory holds."""
 
 
 def locate_model(name: str) -> Path:
@@ -40,14 +51,45 @@ def locate_on_disk(name: str) -> Path | None:
     if path.is_dir():
         return path
     if path.exists():
-        raise ModelError(f"model {name!r} is a file. Pass the directory that holds it, with its config.json.")
-    if HUB_ID.fullmatch(name):
+        raise ModelError(f"model {name!r} is {file_given(path)}")
+    if HUB_ID.fullmatch(name) and path.suffix.lower() not in OF_FILES:
         return None
+    if told := foreign_name(name):
+        raise ModelError(f"model {name!r} is not served: {told}.")
     known = ", ".join(sorted(offered.names)) or "none installed"
     raise ModelError(
         f"no model {name!r}: there is no such directory, and no installed package offers the name (known: {known}). "
         "Pass a directory in Hugging Face format, a known name, or a hub id such as org/name."
     )
+
+
+def locate_target(name: str) -> Path:
+    """As `locate_model`, for a model that is served: ModelError for an adapter, a draft head and other kinds."""
+    path = locate_model(name)
+    offered = entry_points(group=GROUP).names
+    beside = [other for other in offered if name in offered and name.startswith(f"{other}-")]
+    refuse_other_kinds(path, name, max(beside, key=len, default="TARGET"))
+    return path
+
+
+def file_given(path: Path) -> str:
+    """What a file is that was given as a model, after "is", and what to do."""
+    try:
+        found = format_of(path)
+    except OSError as error:
+        return f"a file that cannot be read: {error.strerror or error}."
+    if found is not None:
+        return f"{found.what}. {found.advice}."
+    folder = path.resolve().parent
+    if (folder / "config.json").exists():
+        return f"a file. Pass the directory that holds it, with its config.json: {folder}."
+    if path.suffix == ".safetensors":
+        if any("lora_" in tensor for tensor in tensor_names(path)):
+            return (
+                f"a file of an adapter's weights. Merge it into its model, or serve it with --plugin lora: {RECIPES}."
+            )
+        return f"a file of weights, and {folder} has no config.json. {ORIGINAL}."
+    return f"a file and not a model. {ORIGINAL}, and pass their directory."
 
 
 def locate_tokenizer(config: EngineConfig) -> Path:
@@ -87,13 +129,15 @@ def _download(name: str) -> Path:
             "Run pip install 'specserve[hub]', or pass the directory of a downloaded model."
         ) from None
     try:
-        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+        path = Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except Exception as error:  # the hub's own tree of errors, plus whatever its HTTP client raises
-        reason = str(error).strip().splitlines() or [""]
+        raise ModelError(hub_message(name, error)) from error
+    if not any((path / file).exists() for file in DESCRIBING):
         raise ModelError(
-            f"model {name!r} is not a directory here and cannot be downloaded: {type(error).__name__}: {reason[0]} "
-            "Check the name and the network, or pass the directory of a downloaded model."
-        ) from error
+            f"model {name!r} of the hub has no config.json. It holds another format, such as GGUF, or no model. "
+            f"{ORIGINAL}."
+        )
+    return path
 
 
 def locate_downloaded(name: str) -> Path | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from specserve.errors import ModelError
 from specserve.model_files import read_json
 from specserve.models.config import ARCHITECTURES
+from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.weights import Checkpoint
 from specserve_eagle.checkpoints.layout import HeadKind, layout_of
 
@@ -24,6 +25,8 @@ SPECULATORS: dict[str, HeadKind] = {"eagle": "eagle", "eagle3": "eagle3", "mtp":
 
 def kind_of(path: Path) -> DraftKind:
     """The kind of the draft model in directory `path`. Raises ModelError where it is none."""
+    if not (path / "config.json").exists():
+        refuse_other_kinds(path, str(path))
     raw = read_json(path / "config.json")
     names = Checkpoint(path).names
     if (kind := _declared(raw, path) or _by_names(names)) is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.models.config import read_config
-from specserve.models.locate import locate_model
+from specserve.models.locate import locate_target
 from specserve.text.tokenizer import HfTokenizer
 from specserve_eagle.training.bar import Bar
 from specserve_eagle.training.evaluate import Sampling, teacher_forced
@@ -61,7 +61,7 @@ FINAL_WINDOWS = 64
 def train(options: TrainOptions) -> Acceptance:
     """Train, write the draft model to `options.out`, and estimate its greedy acceptance on held-out windows."""
     check_options(options)
-    path = locate_model(options.target)
+    path = locate_target(options.target)
     config = read_config(path)
     check_against(options, config)
     tokenizer = HfTokenizer.from_dir(path)
