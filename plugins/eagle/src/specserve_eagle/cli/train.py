@@ -25,7 +25,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     need.add_argument("--out", required=True, type=Path, metavar="DIR", help="where the draft model is written")
     need.add_argument("--head", required=True, choices=HEADS, help="the kind of draft model")
     budget = parser.add_argument_group("budget, one of the two at least")
-    budget.add_argument("--minutes", type=float, help="end after so many minutes of training")
+    budget.add_argument("--minutes", type=float, help="end after so many minutes, preparing and measuring included")
     budget.add_argument("--max-steps", type=int, help="end after so many optimiser steps; --resume counts on")
     add_recipe_flags(parser)
     add_size_flags(parser)

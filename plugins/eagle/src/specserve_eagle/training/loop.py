@@ -31,22 +31,28 @@ LAST_SCALE = 0.02
 CLIP = 1.0
 MUON_RATE, ADAM_RATE = 0.01, 2e-3
 SAVE_SECONDS = 240.0
+LONGEST_REST = 0.2
+"""What is kept of the minutes for the last step and what follows it, at most."""
 STATE_FILE = "train_state.pt"
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """When training ends: at whichever comes first."""
+    """When training ends: at whichever comes first. The minutes are those of the whole run."""
 
     max_steps: int | None = None
     minutes: float | None = None
+    steps_after: float = 0.0
+    """How many steps' time is kept for what follows training."""
 
-    def spent(self, steps: int, seconds: float) -> float:
-        """The share that is spent, 1 at the end."""
+    def spent(self, steps: int, seconds: float, step_seconds: float = 0.0) -> float:
+        """The share that is spent, 1 at the end, so that the next step still fits into the minutes."""
         shares = [0.0]
         if self.max_steps is not None:
             shares.append(steps / self.max_steps)
         if self.minutes is not None:
-            shares.append(seconds / (60 * self.minutes))
+            limit = 60 * self.minutes
+            kept = min(LONGEST_REST * limit, (1 + self.steps_after) * step_seconds)
+            shares.append(seconds / (limit - kept))
         return max(shares)
 
 
@@ -55,6 +61,8 @@ class Progress(msgspec.Struct):
 
     step: int = 0
     seconds: float = 0.0
+    step_seconds: float = 0.0
+    """Of a step, averaged like the loss."""
     loss: float = 0.0
     greedy: list[float] = []
     overlap: list[float] = []
@@ -66,6 +74,12 @@ class Progress(msgspec.Struct):
         self.loss = keep * self.loss + (1 - keep) * float(seen.loss.detach())
         self.greedy = averaged(self.greedy, seen.greedy, keep)
         self.overlap = averaged(self.overlap, seen.overlap, keep)
+
+    def time(self, seconds: float, step_seconds: float) -> None:
+        """After a step: of all of them, and of this one."""
+        self.seconds = seconds
+        keep = 0.0 if not self.step_seconds else 0.8
+        self.step_seconds = keep * self.step_seconds + (1 - keep) * step_seconds
 
 
 def averaged(old: list[float], new: list[Tensor], keep: float) -> list[float]:
@@ -136,21 +150,26 @@ class Trainer:
         """End after the step that runs now, with a checkpoint."""
         self.stopped = True
 
-    def run(self, windows: Windows, budget: Budget) -> Progress:
-        """Train until the budget is spent; the head and a checkpoint are written every few minutes and at the end."""
+    def run(self, windows: Windows, budget: Budget, began: float | None = None) -> Progress:
+        """Train until the budget is spent; the head and a checkpoint are written after the first step, every few
+        minutes and at the end. began: when the budget's minutes began, of `time.monotonic`; None: now."""
         progress = self.progress
         batches: Iterator[Tensor] = windows.batches(skip=progress.step)
-        began = saved = time.monotonic()
-        before = progress.seconds
-        while (spent := budget.spent(progress.step, progress.seconds)) < 1.0:
+        now = time.monotonic()
+        began = now if began is None else began
+        before, saved = progress.seconds, None
+        progress.seconds = before + now - began
+        while (spent := budget.spent(progress.step, progress.seconds, progress.step_seconds)) < 1.0:
             self.step(next(batches).to(self.device), rate_scale(progress.step, spent))
-            progress.seconds = before + time.monotonic() - began
-            self.on_step(progress, budget.spent(progress.step, progress.seconds))
+            now, last = time.monotonic(), now
+            progress.time(before + now - began, now - last)
+            self.on_step(progress, budget.spent(progress.step, progress.seconds, progress.step_seconds))
             if self.stopped:
                 break
-            if time.monotonic() - saved > SAVE_SECONDS:
-                saved = time.monotonic()
+            if saved is None or now - saved > SAVE_SECONDS:  # the first one soon: it shows that it can be written
+                saved = now
                 self.checkpoint()
+                now = time.monotonic()
         self.checkpoint()
         return progress
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ import torch
 from specserve.models.config import read_config
 from specserve.models.locate import locate_target
 from specserve.text.tokenizer import HfTokenizer
-from specserve_eagle.training.bar import Bar
 from specserve_eagle.training.evaluate import Sampling, teacher_forced
 from specserve_eagle.training.export import export
 from specserve_eagle.training.folder import prepare_folder
@@ -30,6 +30,7 @@ from specserve_eagle.training.options import (
     head_identity,
 )
 from specserve_eagle.training.reopen import reopen
+from specserve_eagle.training.report import make_report
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, DraftLlama, distill, standalone_shape
 from specserve_eagle.training.target import Target
 from specserve_eagle.training.text import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from specserve_eagle.training.evaluate import Acceptance
     from specserve_eagle.training.export import Module
     from specserve_eagle.training.options import TrainOptions
+    from specserve_eagle.training.report import Report
     from specserve_eagle.training.unroll import Unrolled
 
 FINAL_WINDOWS = 64
@@ -59,40 +61,59 @@ FINAL_WINDOWS = 64
 
 
 def train(options: TrainOptions) -> Acceptance:
-    """Train, write the draft model to `options.out`, and estimate its greedy acceptance on held-out windows."""
+    """Train, write the draft model to `options.out`, and estimate its greedy acceptance on held-out windows. The
+    minutes of the budget count from here."""
+    began = time.monotonic()
     check_options(options)
     path = locate_target(options.target)
     config = read_config(path)
     check_against(options, config)
     tokenizer = HfTokenizer.from_dir(path)
     prepare_folder(options.out, head_identity(options, config), resume=options.resume)
-    split = read_split(options, tokenizer, config.vocab_size)
-    windows = Windows(split.train, options.length, options.batch, options.seed)
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    torch.manual_seed(options.seed)
-    target = Target.load(path, options.device)
-    module = make_module(options, target, split.train).to(options.device)
-    with Bar(options.head) as bar:
+    with make_report(options.head, began, options.minutes) as report:
+        report.stage("preparing text")
+        split = read_split(options, tokenizer, config.vocab_size, report)
+        windows = Windows(split.train, options.length, options.batch, options.seed)
+        if options.threads is not None:
+            torch.set_num_threads(options.threads)
+        torch.manual_seed(options.seed)
+        report.stage("loading the target")
+        target = Target.load(path, options.device, on_progress=report.part)
+        module = make_module(options, target, split.train).to(options.device)
+        report.stage(f"training on {len(split.train)} tokens")
         trainer = Trainer(
             module,
             loss_function(options, target, module),
             options.out,
             device=options.device,
-            on_step=bar.show,
+            on_step=report.show,
             save=lambda _: export(module, path, options.out),
         )
         if options.resume:
             trainer.resume()
+        rest = FINAL_WINDOWS / options.batch  # measuring a window takes no longer than training on it
+        budget = Budget(max_steps=options.max_steps, minutes=options.minutes, steps_after=rest)
         with stopped_by_interrupt(trainer):
-            trainer.run(windows, Budget(max_steps=options.max_steps, minutes=options.minutes))
-    held_out = spread(split.held_out, FINAL_WINDOWS)
-    return teacher_forced(reopen(options.out, target), target, held_out, Sampling(), options.batch)
+            progress = trainer.run(windows, budget, began)
+        report.stage(f"{progress.step} steps are done: loss {progress.loss:.3f}")
+        count = final_windows(options, time.monotonic() - began, progress.step_seconds)
+        report.stage(f"measuring acceptance on {count} held-out windows at most")
+        return teacher_forced(
+            reopen(options.out, target), target, spread(split.held_out, count), Sampling(), options.batch
+        )
 
 
-def read_split(options: TrainOptions, tokenizer: HfTokenizer, vocab_size: int) -> Split:
+def final_windows(options: TrainOptions, passed: float, step_seconds: float) -> int:
+    """How many fit into what is left of the minutes: one batch at least."""
+    if options.minutes is None or not step_seconds:
+        return FINAL_WINDOWS
+    batches = int((60 * options.minutes - passed) / step_seconds)
+    return max(min(FINAL_WINDOWS, batches * options.batch), options.batch)
+
+
+def read_split(options: TrainOptions, tokenizer: HfTokenizer, vocab_size: int, report: Report) -> Split:
     """The stream to train on and the windows that are held out."""
-    stream = token_stream(read_texts(options.data), tokenizer, vocab_size)
+    stream = token_stream(read_texts(options.data), tokenizer, vocab_size, report.part)
     if not options.eval_data:
         return split_windows(stream, options.length)
     held_out = token_stream(read_texts(options.eval_data, "--eval-data"), tokenizer, vocab_size)

@@ -16,6 +16,7 @@ from specserve.models.loader import load_model
 from specserve.models.projection import NO_BATCH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from torch import Tensor
@@ -42,8 +43,10 @@ class Target:
         self.config = model.config
 
     @classmethod
-    def load(cls, path: Path, device: str, dtype: str = "auto") -> Target:
-        return cls(load_model(path, kernels=TorchKernels(), dtype=dtype, device=device))
+    def load(
+        cls, path: Path, device: str, dtype: str = "auto", on_progress: Callable[[int, int], None] | None = None
+    ) -> Target:
+        return cls(load_model(path, kernels=TorchKernels(), dtype=dtype, device=device, on_progress=on_progress))
 
     @torch.no_grad()
     def features(self, ids: Tensor, layers: tuple[int, ...]) -> Features:

@@ -11,13 +11,17 @@ import torch
 from specserve.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
     from specserve.text.tokenizer import HfTokenizer
 
 HELD_OUT_ONE_IN = 20
+
+
+def ignore(done: int, total: int) -> None:
+    """Nobody wants to know."""
 
 
 def read_texts(patterns: Sequence[str], option: str = "--data") -> list[str]:
@@ -42,14 +46,19 @@ def read_text(file: Path, option: str) -> str:
         raise ConfigError(f"{option} {file}: the file cannot be read: {error.strerror}.") from None
 
 
-def token_stream(texts: Sequence[str], tokenizer: HfTokenizer, vocab_size: int) -> Tensor:
+def token_stream(
+    texts: Sequence[str], tokenizer: HfTokenizer, vocab_size: int, on_part: Callable[[int, int], object] = ignore
+) -> Tensor:
     """All texts one after the other, an end-of-text token before each where the model has one. ModelError where the
-    tokenizer gives ids that the model does not have."""
+    tokenizer gives ids that the model does not have. `on_part(characters_done, characters)` is called per text."""
     separator = list(tokenizer.eos_token_ids[:1])
     ids: list[int] = []
+    done, total = 0, sum(map(len, texts))
     for text in texts:
         ids += separator
         ids += tokenizer.encode(text)
+        done += len(text)
+        on_part(done, total)
     stream = torch.tensor(ids + separator, dtype=torch.int64)
     if len(stream) and (highest := int(stream.max())) >= vocab_size:
         raise ModelError(

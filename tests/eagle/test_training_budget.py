@@ -1,0 +1,152 @@
+"""Minutes count from the start, the first checkpoint comes early, and a log has a line at a steady interval."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from training_cases import TEXT, make_trainer, options, write_target
+
+from specserve_eagle.training import loop
+from specserve_eagle.training.loop import Budget, Progress
+from specserve_eagle.training.report import Report, first_step
+from specserve_eagle.training.run import final_windows, train
+from specserve_eagle.training.target import Target
+
+
+@pytest.fixture(scope="module")
+def target_dir(tmp_path_factory):
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass only where a test says so."""
+    now = [1000.0]
+    monkeypatch.setattr(loop.time, "monotonic", lambda: now[0])
+    return now
+
+
+def timed_trainer(target_dir, folder, clock, step_seconds):
+    """A trainer whose steps take that long by the clock, and when it wrote checkpoints."""
+    trainer, windows = make_trainer("eagle", Target.load(target_dir, "cpu"), folder)
+    saves: list[tuple[int, float]] = []
+    loss_of = trainer.loss_of
+
+    def slow_loss(ids):
+        clock[0] += step_seconds
+        return loss_of(ids)
+
+    trainer.loss_of = slow_loss
+    trainer.save = lambda progress: saves.append((progress.step, clock[0]))
+    return trainer, windows, saves
+
+
+def test_preparing_counts_against_the_minutes(target_dir, tmp_path, clock):
+    began = clock[0]
+    trainer, windows, _ = timed_trainer(target_dir, tmp_path, clock, 10)
+    clock[0] += 60  # preparing
+    trainer.run(windows, Budget(minutes=2), began)
+    assert trainer.progress.step == 5
+    assert clock[0] - began == 110
+
+
+def test_no_step_begins_that_would_not_fit(target_dir, tmp_path, clock):
+    began = clock[0]
+    trainer, windows, _ = timed_trainer(target_dir, tmp_path, clock, 9)
+    trainer.run(windows, Budget(minutes=1, steps_after=0), began)
+    assert clock[0] - began == 54
+
+
+def test_time_is_kept_for_what_follows_training(target_dir, tmp_path, clock):
+    began = clock[0]
+    trainer, windows, _ = timed_trainer(target_dir, tmp_path, clock, 2)
+    trainer.run(windows, Budget(minutes=2, steps_after=5), began)
+    assert 100 < clock[0] - began <= 110
+
+
+def test_the_first_checkpoint_is_written_after_the_first_step(target_dir, tmp_path, clock):
+    trainer, windows, saves = timed_trainer(target_dir, tmp_path, clock, 100)
+    trainer.run(windows, Budget(max_steps=5))
+    assert [step for step, _ in saves] == [1, 4, 5]
+    assert trainer.state_file.exists()
+
+
+def test_the_measurement_fits_into_what_is_left(target_dir, tmp_path):
+    given = options("eagle", target_dir, tmp_path, minutes=2.0, batch=4)
+    assert final_windows(given, passed=100, step_seconds=10) == 8
+    assert final_windows(given, passed=120, step_seconds=10) == 4
+    assert final_windows(given, passed=0, step_seconds=0.1) == 64
+
+
+def test_a_log_has_a_line_at_a_steady_interval_while_one_thing_runs():
+    out = io.StringIO()
+    with Report("eagle3", time.monotonic(), 9.0, out, interval=0.02) as report:
+        report.stage("loading the target")
+        report.part(25, 100)
+        time.sleep(0.2)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "eagle3 [0:00] loading the target"
+    assert len(lines) > 3
+    assert set(lines[1:]) == {"eagle3 [0:00] loading the target: 25 %, about 0:00 left"}
+
+
+def test_preparing_says_how_long_it_still_takes(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    report = Report("eagle3", 0.0, 9.0, io.StringIO())
+    report.stage("preparing text")
+    now[0] = 30.0
+    report.part(25, 100)
+    assert report._status == "preparing text: 25 %, about 1:30 left"
+
+
+def test_every_line_is_written_at_once():
+    class File(io.StringIO):
+        flushed = 0
+
+        def flush(self):
+            self.flushed += 1
+
+    out = File()
+    Report("mtp", time.monotonic(), None, out).stage("training")
+    assert out.flushed == 1
+
+
+def test_the_first_step_says_how_many_there_will_be():
+    assert first_step(40.0, 9.0, 60.0) == (
+        "the first step took 40.00 s: about 13 in 9 minutes. Few: give more --minutes, or a smaller --length, --batch "
+        "or --unroll."
+    )
+    assert first_step(0.5, 60.0, 60.0) == "the first step took 0.50 s: about 7081 in 60 minutes."
+    assert first_step(0.5, None, 60.0) == "the first step took 0.50 s"
+
+
+def test_steps_are_told_once_and_then_at_the_interval():
+    out = io.StringIO()
+    report = Report("mtp", time.monotonic(), 5.0, out)
+    report.stage("training on 9 tokens")
+    for step in range(1, 4):
+        report.show(Progress(step=step, step_seconds=2.0, loss=3.5, greedy=[0.5]), 0.1 * step)
+    assert [line.partition("] ")[2][:15] for line in out.getvalue().splitlines()] == [
+        "training on 9 t",
+        "the first step ",
+    ]
+    assert report._status.startswith("step 3, 2.00 s each, 30 % of the budget, loss 3.500, acceptance length ")
+
+
+def test_a_run_into_a_file_tells_its_stages_in_order(target_dir, tmp_path, capsys):
+    (tmp_path / "text.py").write_text(TEXT * 20)
+    train(options("eagle", target_dir, tmp_path / "out", data=(str(tmp_path / "*.py"),), minutes=1.0))
+    told = capsys.readouterr().err
+    stages = [
+        "preparing text",
+        "loading the target",
+        "training on",
+        "the first step took",
+        "4 steps are done",
+        "measuring",
+    ]
+    assert [told.find(stage) for stage in stages] == sorted(told.find(stage) for stage in stages)
+    assert all(stage in told for stage in stages)
