@@ -13,6 +13,8 @@ import torch
 from naive_forward import load
 from safetensors.torch import load_file, save_file
 
+from specserve.config import EngineConfig
+from specserve.engine.before_loading import check_before_loading
 from specserve.errors import ModelError
 from specserve.models.config import read_config
 from specserve.models.hub_errors import hub_message
@@ -265,3 +267,8 @@ def test_the_documented_recipe_turns_pickled_weights_into_a_served_model(tmp_pat
         exec(recipe, {})  # the page's own words
     model = load(locate_target("OUT"))
     assert torch.equal(model.embedding, weights["model.embed_tokens.weight"])
+
+
+def test_a_draft_head_is_refused_before_anything_is_loaded():
+    with pytest.raises(ModelError, match="'demo-eagle3' is a draft head"):
+        check_before_loading(EngineConfig(model="demo-eagle3"))

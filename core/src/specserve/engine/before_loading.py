@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from specserve.engine.make_tokenizer import check_sampling_defaults
 from specserve.model_files import read_json
-from specserve.models.locate import locate_on_disk, locate_tokenizer
+from specserve.models.locate import check_target, locate_on_disk, locate_tokenizer
 from specserve.models.weights import weight_files
 from specserve.plugins.best_graphs import with_best_graphs
 from specserve.plugins.discovery import discover
@@ -28,6 +28,7 @@ def check_before_loading(config: EngineConfig) -> None:
     with_best_graphs(config, lambda tried: decide(tried, installed))
     model = locate_on_disk(config.model)
     if model is not None:  # else it has to be downloaded
+        check_target(model, config.model)
         read_json(model / "config.json")
         weight_files(model)
     if config.tokenizer is not None:

@@ -66,10 +66,15 @@ def locate_on_disk(name: str) -> Path | None:
 def locate_target(name: str) -> Path:
     """As `locate_model`, for a model that is served: ModelError for an adapter, a draft head and other kinds."""
     path = locate_model(name)
+    check_target(path, name)
+    return path
+
+
+def check_target(path: Path, name: str) -> None:
+    """ModelError where the directory of `name` holds something else than a model that is served."""
     offered = entry_points(group=GROUP).names
     beside = [other for other in offered if name in offered and name.startswith(f"{other}-")]
     refuse_other_kinds(path, name, max(beside, key=len, default="TARGET"))
-    return path
 
 
 def file_given(path: Path) -> str:
