@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from specserve_grammar.errors import refuse
+from specserve_grammar.schema_checks import check_schema, read_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,14 +25,17 @@ VALUES = frozenset({"const", "enum", "default", "examples"})
 """Keywords whose values are no schemas."""
 MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose values have schemas by name."""
+PARTS = frozenset({"properties", "additionalProperties", "patternProperties", "anyOf", "oneOf", "$ref", "$dynamicRef"})
+"""Two of these beside each other describe one object together, as the schemas of an allOf do."""
 OPEN = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "anyOf", "oneOf"})
+BRANCHES = frozenset({"anyOf", "oneOf", "$ref", "$dynamicRef"})
 
 
 def parse_schema(text: str, param: str, options: GrammarOptions) -> dict[str, Any]:
     """Raises RequestError for text that is no schema."""
     most = options.max_depth
     try:
-        schema = json.loads(text)
+        schema = json.loads(text, parse_float=read_float)
     except ValueError as error:
         refuse(param, f"the schema is not valid JSON: {error}")
     except RecursionError:
@@ -42,8 +46,8 @@ def parse_schema(text: str, param: str, options: GrammarOptions) -> dict[str, An
         refuse(param, f"the schema nests too deeply; {most} levels are allowed (--set grammar.max_depth=N)")
     if isinstance(schema, bool):  # all values, or none
         return {} if schema else {"enum": []}
-    # parts of an allOf describe one object together: each must allow what the others name
-    closes = options.closed_objects and '"allOf"' not in text
+    check_schema(schema, param)
+    closes = options.closed_objects and not has_parts(schema)
     return map_schemas(schema, closed if closes else dict)
 
 
@@ -84,8 +88,23 @@ def inner(key: str, value: object, change: Callable[[dict[str, Any]], dict[str, 
     return value
 
 
+def has_parts(schema: object) -> bool:
+    """Is there an object that several schemas describe together? Each must allow what the others name."""
+    if isinstance(schema, list):
+        return any(map(has_parts, schema))
+    if not isinstance(schema, dict):
+        return False
+    parts = PARTS.intersection(schema)
+    if "allOf" in schema or (len(parts | ({"required"} & schema.keys())) > 1 and not parts.isdisjoint(BRANCHES)):
+        return True
+    return any(has_parts(value) for key, value in schema.items() if key not in VALUES)
+
+
 def closed(schema: dict[str, Any]) -> dict[str, Any]:
     """An object that names its properties has no others, unless the schema says something about these."""
-    if "properties" in schema and OPEN.isdisjoint(schema):
+    named, required = schema.get("properties"), schema.get("required", [])
+    if not isinstance(named, dict) or not isinstance(required, list) or not OPEN.isdisjoint(schema):
+        return schema
+    if all(name in named for name in required if isinstance(name, str)):
         return {**schema, "additionalProperties": False}
     return schema

@@ -1,0 +1,94 @@
+"""What the grammar library takes and does not keep exactly: refused, with its place as a JSON pointer.
+
+The library compares numbers as doubles, and counts the keys that are written, not the different ones.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from specserve_grammar.errors import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+MAX_EXACT = 2**53
+ANNOTATIONS = frozenset({"default", "examples", "title", "description", "$comment"})
+NAMES = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose keys are names, not keywords."""
+
+
+class RoundedFloat(float):
+    """A number with more digits than a double keeps."""
+
+
+def read_float(text: str) -> float:
+    number = float(text)
+    try:
+        is_exact = abs(number) <= MAX_EXACT and Decimal(text) == Decimal(repr(number))
+    except ArithmeticError:  # an exponent that Decimal does not take
+        is_exact = False
+    return number if is_exact else RoundedFloat(number)
+
+
+def check_schema(schema: object, param: str) -> None:
+    """Raises RequestError."""
+    for pointer, keyword, value in keywords(schema, ""):
+        if keyword in BOUNDS or keyword in ("const", "enum"):
+            check_numbers(pointer, keyword, value, param)
+        elif keyword == "minProperties":
+            check_count(pointer, *value, param)
+
+
+def keywords(schema: object, pointer: str) -> Iterator[tuple[str, str, object]]:
+    """Those that are checked, with their pointers; of minProperties the value and how many keys are required."""
+    if isinstance(schema, list):
+        for i, each in enumerate(schema):
+            yield from keywords(each, f"{pointer}/{i}")
+    if not isinstance(schema, dict):
+        return
+    for key, value in schema.items():
+        place = f"{pointer}/{escaped(key)}"
+        if key in BOUNDS or key in ("const", "enum"):
+            yield place, key, value
+        elif key == "minProperties":
+            required = schema.get("required")
+            yield place, key, (value, len({*map(str, required)}) if isinstance(required, list) else 0)
+        elif key in NAMES and isinstance(value, dict):
+            for name, each in value.items():
+                yield from keywords(each, f"{place}/{escaped(name)}")
+        elif key not in ANNOTATIONS:
+            yield from keywords(value, place)
+
+
+def escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def check_numbers(pointer: str, keyword: str, value: object, param: str) -> None:
+    for number in numbers(value):
+        if isinstance(number, RoundedFloat) or abs(number) > MAX_EXACT:
+            refuse(
+                param,
+                f"{keyword} at {pointer} has a number that is not enforced exactly: about {number!r}. Integers from "
+                f"-{MAX_EXACT} to {MAX_EXACT} and decimals of up to 15 digits are; send a longer one as a string",
+            )
+
+
+def numbers(value: object) -> Iterator[int | float]:
+    if isinstance(value, (int, float)):
+        yield value
+    elif isinstance(value, (list, dict)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from numbers(each)
+
+
+def check_count(pointer: str, least: object, num_required: int, param: str) -> None:
+    if isinstance(least, (int, float)) and least > num_required + 1:
+        refuse(
+            param,
+            f"minProperties at {pointer} is {least}, and {num_required} keys are required beside it: one more than "
+            "these is enforced, since a key that is written twice counts once. Name the keys in required",
+        )

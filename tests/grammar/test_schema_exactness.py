@@ -1,0 +1,72 @@
+"""What a schema says is enforced exactly, or refused by name: large numbers, counts of keys, parts of one object."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from grammar_cases import wanted
+
+from specserve.errors import RequestError
+from specserve.testing.requests import TOY_VOCAB
+from specserve.testing.toy_tokenizer import EOS_ID
+from specserve_grammar.grammars import Grammars, load_tokenizer
+from specserve_grammar.options import GrammarOptions
+
+
+@pytest.fixture
+def grammars(toy_model):
+    return Grammars(load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,)), GrammarOptions())
+
+
+def accepts(grammars, schema, value):
+    matcher = grammars.matcher(wanted("json_schema", schema))
+    tokens = grammars.tokenizer.tokenize_str(json.dumps(value))
+    return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
+
+
+@pytest.mark.parametrize("keyword", ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"])
+@pytest.mark.parametrize(
+    "number",
+    ["9007199254740993", "-18446744073709551610", "1e300", "1e-99999999999999999999", "0.12345678901234567890"],
+)
+def test_bounds_that_a_double_rounds_are_refused_by_name(grammars, keyword, number):
+    schema = f'{{"type": "object", "properties": {{"a/b": {{"type": "number", "{keyword}": {number}}}}}}}'
+    with pytest.raises(RequestError, match=f"{keyword} at /properties/a~1b/{keyword} has a number"):
+        grammars.matcher(wanted("json_schema", schema))
+
+
+@pytest.mark.parametrize("schema", [{"enum": [1, 2**60 + 1]}, {"const": {"a": [-(2**53) - 1]}}], ids=str)
+def test_values_that_a_double_rounds_are_refused_by_name(grammars, schema):
+    with pytest.raises(RequestError, match=f"{next(iter(schema))} at /{next(iter(schema))} has a number"):
+        grammars.matcher(wanted("json_schema", schema))
+
+
+def test_numbers_that_only_annotate_may_be_large(grammars):
+    assert accepts(grammars, {"type": "integer", "default": 2**70, "minimum": -(2**53)}, 7)
+
+
+def test_a_count_that_a_repeated_key_would_satisfy_is_refused(grammars):
+    with pytest.raises(RequestError, match="minProperties at /minProperties is 2, and 0 keys are required"):
+        grammars.matcher(wanted("json_schema", {"type": "object", "minProperties": 2}))
+    assert accepts(grammars, {"type": "object", "minProperties": 1}, {"a": 1})
+
+
+NUMBER = {"type": "integer"}
+A, B = {"properties": {"a": NUMBER}}, {"properties": {"b": NUMBER}, "required": ["b"]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", **A, "anyOf": [B]},
+        {"type": "object", **A, "oneOf": [B]},
+        {"type": "object", **A, "$ref": "#/$defs/B", "$defs": {"B": B}},
+        {"type": "object", **A, "required": ["b"]},
+        {"type": "object", "required": ["a"], "anyOf": [B]},
+    ],
+    ids=str,
+)
+def test_an_object_that_several_schemas_describe_has_the_keys_of_all(grammars, schema):
+    assert any(accepts(grammars, schema, value) for value in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
+    assert not accepts(grammars, schema, {"a": 1})
