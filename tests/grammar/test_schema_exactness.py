@@ -70,3 +70,26 @@ A, B = {"properties": {"a": NUMBER}}, {"properties": {"b": NUMBER}, "required": 
 def test_an_object_that_several_schemas_describe_has_the_keys_of_all(grammars, schema):
     assert any(accepts(grammars, schema, value) for value in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
     assert not accepts(grammars, schema, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value"),
+    [
+        ("propertyNames", {"type": "string"}),
+        ("propertyNames", {"type": "string", "title": "key"}),
+        ("propertyNames", True),
+        ("unevaluatedProperties", True),
+        ("dependentRequired", {}),
+        ("dependentSchemas", {}),
+        ("uniqueItems", False),
+        ("unevaluatedItems", {}),
+    ],
+)
+def test_keywords_that_forbid_nothing_are_dropped(grammars, keyword, value):
+    assert accepts(grammars, {"type": "object", "additionalProperties": NUMBER, keyword: value}, {"x": 1})
+
+
+@pytest.mark.parametrize("keyword", [{"propertyNames": {"pattern": "^a"}}, {"uniqueItems": True}], ids=str)
+def test_keywords_that_forbid_something_are_refused_by_name(grammars, keyword):
+    with pytest.raises(RequestError, match=next(iter(keyword))):
+        grammars.matcher(wanted("json_schema", {"type": ["object", "array"], **keyword}))

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from specserve_grammar.errors import refuse
-from specserve_grammar.schema_checks import check_schema, read_float
+from specserve_grammar.schema_checks import ANNOTATIONS, check_schema, read_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,13 +67,28 @@ def depth_of(value: object, most: int) -> int:
 
 
 def map_schemas(schema: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    """Without unknown formats, and with every schema in it changed so."""
-    kept = {key: inner(key, value, change) for key, value in schema.items() if not is_annotation(key, value)}
+    """Without unknown formats and what forbids nothing, and with every schema in it changed so."""
+    kept = {
+        key: inner(key, value, change)
+        for key, value in schema.items()
+        if not (is_annotation(key, value) or is_vacuous(key, value))
+    }
     return change(kept)
 
 
 def is_annotation(key: str, value: object) -> bool:
     return key == "format" and isinstance(value, str) and value not in FORMATS
+
+
+def is_vacuous(key: str, value: object) -> bool:
+    """Does this keyword forbid nothing? Some schemas are written by programs that always write it."""
+    if key == "propertyNames" and isinstance(value, dict):
+        return {name: each for name, each in value.items() if name not in ANNOTATIONS} in ({}, {"type": "string"})
+    if key in ("propertyNames", "unevaluatedProperties", "unevaluatedItems"):
+        return value is True or value == {}
+    return (key == "uniqueItems" and value is False) or (
+        key in ("dependentRequired", "dependentSchemas") and value == {}
+    )
 
 
 def inner(key: str, value: object, change: Callable[[dict[str, Any]], dict[str, Any]]) -> object:
