@@ -93,3 +93,12 @@ def test_keywords_that_forbid_nothing_are_dropped(grammars, keyword, value):
 def test_keywords_that_forbid_something_are_refused_by_name(grammars, keyword):
     with pytest.raises(RequestError, match=next(iter(keyword))):
         grammars.matcher(wanted("json_schema", {"type": ["object", "array"], **keyword}))
+
+
+@pytest.mark.parametrize("schema", [{"uniqueItems": True}, {"maximum": 2**60}, {"type": "x"}], ids=str)
+def test_a_refused_schema_of_a_tool_names_the_tool_and_shows_no_grammar(grammars, schema):
+    begin = '<tool_call>{"name": "count", "arguments": '
+    tag = {"triggers": ["<"], "structures": [{"begin": begin, "schema": schema, "end": "}"}]}
+    with pytest.raises(RequestError, match='structured_outputs: tool "count": ') as refusal:
+        grammars.matcher(wanted("structural_tag", tag))
+    assert not {"%json", "tag_0", "x-guidance", "TEXT"}.intersection(str(refusal.value).replace(":", " ").split())

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from specserve.errors import ConfigError
+from specserve.errors import ConfigError, RequestError
 from specserve_grammar.errors import refuse
 from specserve_grammar.sources import grammar_text
+from specserve_grammar.structural_tags import read_tag, schemas_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,12 +69,26 @@ class Grammars:
         self.matcher(wanted)
 
     def compile(self, wanted: StructuredOutput) -> LLMatcher:
+        if wanted.kind == "structural_tag":
+            self.check_parts(wanted)
         text = grammar_text(wanted, self.options, self.tokenizer)
         matcher = LLMatcher(self.tokenizer, text, log_level=SILENT, limits=LIMITS)
         if matcher.is_error():
             reason = first_line(matcher.get_error())
             refuse(wanted.param, f"the {wanted.kind} cannot be served: {reason}{hint(reason)}")
         return matcher
+
+    def check_parts(self, wanted: StructuredOutput) -> None:
+        """Each schema alone, so that a message names its part. Raises RequestError."""
+        if len(wanted.text.encode(errors="replace")) > self.options.max_bytes:
+            return
+        for name, schema in schemas_of(read_tag(wanted)):
+            part = msgspec.structs.replace(wanted, kind="json_schema", text=schema, reasoning=None)
+            try:
+                self.compile(part)
+            except RequestError as error:
+                reason = str(error).removeprefix(f"{wanted.param}: ")
+                raise RequestError(f"{wanted.param}: {name}: {reason}", param=wanted.param) from None
 
 
 def key_of(wanted: StructuredOutput) -> StructuredOutput:

@@ -8,6 +8,7 @@ And one of ours: with `answer` the text is tags, and nothing else, or an answer 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -17,12 +18,15 @@ from specserve_grammar.json_schema import parse_schema
 from specserve_grammar.marks import mark_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from llguidance import LLTokenizer
 
     from specserve.types import StructuredOutput
     from specserve_grammar.options import GrammarOptions
 
 MAX_TAGS = 256
+CALL = re.compile(r'\{"name": ("[^"]*")')
 
 
 class Structure(msgspec.Struct, frozen=True):
@@ -92,6 +96,14 @@ def read_tag(wanted: StructuredOutput) -> Tag:
     if len(tag.structures) > MAX_TAGS:
         refuse(wanted.param, f"it has {len(tag.structures)} structures; {MAX_TAGS} are allowed")
     return tag
+
+
+def schemas_of(tag: Tag) -> Iterator[tuple[str, str]]:
+    """What a message calls each part, the tool's name where it begins a call, and its schema."""
+    for structure in tag.structures:
+        found = CALL.search(structure.begin)
+        name = f"tool {found[1]}" if found else f"the part that begins with {structure.begin[:80]!r}"
+        yield name, bytes(structure.schema).decode() or "{}"
 
 
 def literal(text: str) -> list[str]:
