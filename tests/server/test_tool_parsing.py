@@ -6,9 +6,11 @@ import json
 import random
 
 import pytest
+from tool_texts import NAMES, cut, read, reading_of
 
-from specserve.server.tools.formats import FORMATS, HERMES, LLAMA3, MISTRAL, format_of
-from specserve.server.tools.parsing import JsonValue, ToolCallStream
+from specserve.server.tools.formats import HERMES, LLAMA3, MISTRAL
+from specserve.server.tools.json_value import JsonValue
+from specserve.server.tools.reading import CallReading
 
 ARGUMENTS = '{"city": "Par{is}\\"]", "days": [1, {"x": "}"}], "u": null}'
 HERMES_CALL = f'<tool_call>\n{{"name": "weather", "arguments": {ARGUMENTS}}}\n</tool_call>'
@@ -65,21 +67,21 @@ TEXTS = {
     "hermes, no call": (HERMES, "<tool_call>hello</tool_call> x", "<tool_call>hello</tool_call> x", []),
     "hermes, unfinished": (HERMES, '<tool_call>{"name": "f", "arguments": {"a', "", [("f", '{"a')]),
     "hermes, only calls, cut off": (
-        HERMES._replace(is_all=True),
+        CallReading(form=HERMES, names=NAMES, is_all=True),
         f'{HERMES_CALL}\n<tool_call>\n{{"na',
         "",
         [("weather", ARGUMENTS)],
     ),
-    "hermes, only calls, just begun": (HERMES._replace(is_all=True), "<tool_ca", "", []),
+    "hermes, only calls, just begun": (CallReading(form=HERMES, names=NAMES, is_all=True), "<tool_ca", "", []),
     "hermes, one call at most": (
-        HERMES._replace(most_calls=1),
+        CallReading(form=HERMES, names=NAMES, most_calls=1),
         f"A {HERMES_CALL}\n{HERMES_CALL}",
         "A ",
         [("weather", ARGUMENTS)],
     ),
     "hermes, just begun": (HERMES, 'x <tool_call>{"na', 'x <tool_call>{"na', []),
     "hermes, nearly a trigger": (HERMES, "a < b and <tool_ca", "a < b and <tool_ca", []),
-    "mistral": (MISTRAL, f'[TOOL_CALLS][{{"name": "w", "arguments": {ARGUMENTS}}}]', "", [("w", ARGUMENTS)]),
+    "mistral": (MISTRAL, f'[TOOL_CALLS][{{"name": "g", "arguments": {ARGUMENTS}}}]', "", [("g", ARGUMENTS)]),
     "mistral, two": (MISTRAL, "[TOOL_CALLS] [" + ", ".join(TWO).replace("%s", "arguments") + "]", "", F_AND_G),
     "mistral, text": (MISTRAL, "[TOOL] is no call", "[TOOL] is no call", []),
     "llama3": (LLAMA3, f'{{"name": "weather", "parameters": {ARGUMENTS}}}', "", [("weather", ARGUMENTS)]),
@@ -90,20 +92,6 @@ TEXTS = {
 }
 
 
-def read(form, pieces):
-    stream, text, calls = ToolCallStream(form), "", []
-    for i, piece in enumerate(pieces):
-        parsed = stream.push(piece, final=i + 1 == len(pieces))
-        text += parsed.text
-        for found in parsed.calls:
-            if found.name is not None:
-                assert found.index == len(calls)
-                calls.append([found.name, ""])
-            assert found.index == len(calls) - 1
-            calls[-1][1] += found.arguments
-    return text, [tuple(call) for call in calls]
-
-
 @pytest.mark.parametrize("name", TEXTS)
 def test_calls_are_found_whole_and_in_pieces(name):
     form, whole, text, calls = TEXTS[name]
@@ -111,20 +99,19 @@ def test_calls_are_found_whole_and_in_pieces(name):
     assert read(form, [*whole, ""]) == (text, calls)
     rng = random.Random(name)
     for _ in range(50):
-        cuts = sorted(rng.sample(range(len(whole) + 1), min(4, len(whole))))
-        pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+        pieces = cut(whole, rng.sample(range(len(whole) + 1), min(4, len(whole))))
         assert read(form, pieces) == (text, calls), pieces
 
 
 def test_arguments_come_as_they_are_generated():
-    stream = ToolCallStream(HERMES)
+    stream = reading_of(HERMES).stream()
     stream.push('<tool_call>{"name": "f", "arguments": {"a": ')
     (piece,) = stream.push('"some').calls
     assert (piece.index, piece.name, piece.arguments) == (0, None, '"some')
 
 
 def test_text_is_held_back_only_where_a_trigger_may_begin():
-    stream = ToolCallStream(HERMES)
+    stream = reading_of(HERMES).stream()
     assert [stream.push(piece).text for piece in ("abc", " <", "b> <tool", "s>")] == ["abc", " ", "<b> ", "<tools>"]
 
 
@@ -137,11 +124,3 @@ def test_the_end_of_a_value_is_found(value, after):
     assert found.done
     by_character = JsonValue()
     assert sum(by_character.take(char) for char in text) == len(text)
-
-
-def test_the_format_follows_from_the_chat_template():
-    assert format_of("{{ messages }}") is None
-    assert format_of("{% if tools %}<tool_call>{% endif %}") is HERMES
-    assert format_of("{% if tools %}[TOOL_CALLS]{% endif %}") is MISTRAL
-    assert format_of('{% if tools %}{"name": n, "parameters": p}{% endif %}') is LLAMA3
-    assert set(FORMATS) == {"hermes", "mistral", "llama3"}

@@ -13,7 +13,6 @@ from specserve.server.json_response import json_response
 from specserve.server.output_streams import stream_outputs
 from specserve.server.request_record import RECORD, Generation
 from specserve.server.sse import NamedEventStream
-from specserve.server.tools.parsing import ToolCallStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
     from specserve.server.choices import Choice, CompletionOutput
     from specserve.server.engine_client import EngineClient
     from specserve.server.errors import ErrorResponse
-    from specserve.server.tools.formats import ToolFormat
-    from specserve.server.tools.parsing import CallPiece
+    from specserve.server.tools.pieces import CallPiece
+    from specserve.server.tools.reading import CallReading
 
     Piece: TypeAlias = str | CallPiece | "ReasoningPiece"
 
@@ -53,10 +52,10 @@ class AnswerWriter(Protocol):
 
 
 class AnswerReader:
-    """Blanks before a call are no text. `form`: None where the request calls no tools."""
+    """Blanks before a call are no text. `reading`: None where the request calls no tools."""
 
-    def __init__(self, form: ToolFormat | None) -> None:
-        self.calls = None if form is None else ToolCallStream(form)
+    def __init__(self, reading: CallReading | None) -> None:
+        self.calls = None if reading is None else reading.stream()
         self.blanks = ""
         self.in_text = False
         self.is_empty = True

@@ -15,6 +15,7 @@ from specserve.server.read_body import read_body
 from specserve.server.request_bodies import DetokenizeBody, TokenizeBody
 from specserve.server.state import loaded_engine, ready_engine, served_model_names
 from specserve.server.text_beginning import token_names
+from specserve.server.tools.calling import usable_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +65,7 @@ def offered_tools(tokenizer: ServerTokenizer, body: TokenizeBody) -> Sequence[To
     """As in chat: none where the model may call none."""
     if not body.tools or body.tool_choice == "none":
         return ()
-    if "tools" not in tokenizer.template_variables:
-        raise RequestError("tools: the chat template of this model has no place for them.", param="tools")
+    usable_form(tokenizer)
     return body.tools
 
 

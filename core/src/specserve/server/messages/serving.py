@@ -49,7 +49,7 @@ def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, namespa
     with renamed_fields(names_in(body)):
         choices, calling = prepare_choices(engine, chat_body, id, namespace)
     writer = MessageWriter(id, model, choices[0])
-    return Answer(id, model, choices[0], AnswerReader(calling.form), writer, bool(body.stream))
+    return Answer(id, model, choices[0], AnswerReader(calling.reading), writer, bool(body.stream))
 
 
 async def count_tokens(request: web.Request) -> web.Response:

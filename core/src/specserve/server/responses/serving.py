@@ -67,7 +67,7 @@ def prepare_answer(
         choices, calling = prepare_fitting(engine, body, messages, id, namespace)
     response = new_response(id, body, model, choices[0])
     writer = ResponseWriter(response, choices[0], lambda response: keep(response, messages))
-    return Answer(id, model, choices[0], AnswerReader(calling.form), writer, bool(body.stream))
+    return Answer(id, model, choices[0], AnswerReader(calling.reading), writer, bool(body.stream))
 
 
 async def get_response(request: web.Request) -> web.Response:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from specserve.errors import RequestError
 from specserve.server.structured_output import structured_output
 from specserve.server.tools.bodies import ToolChoice
-from specserve.server.tools.formats import format_of
+from specserve.server.tools.formats import FORMATS, MAX_SHOWN, template_form
+from specserve.server.tools.reading import CallReading
 from specserve.server.tools.response import ToolFormatter
 from specserve.server.tools.structure import call_structure, must_call, offered_tools
 
@@ -16,28 +17,28 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.server.chat_response import ChatFormatter
-    from specserve.server.engine_client import EngineClient
+    from specserve.server.engine_client import EngineClient, ServerTokenizer
     from specserve.server.prepared_request import ResponseFormatter
     from specserve.server.request_bodies import ChatBody
     from specserve.server.tools.bodies import Tool
-    from specserve.server.tools.formats import ToolFormat
+    from specserve.server.tools.form import ToolForm
     from specserve.types import StructuredOutput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalling:
-    """`form`: None where the request calls no tools."""
+    """`reading`: None where the request calls no tools."""
 
     tools: Sequence[Tool] = ()
     """For the prompt."""
     structure: StructuredOutput | None = None
-    form: ToolFormat | None = None
+    reading: CallReading | None = None
     is_named: bool = False
     shows_special_tokens: bool = False
     """The model marks its calls with special tokens."""
 
     def formatter(self, chat: ChatFormatter) -> ResponseFormatter:
-        return chat if self.form is None else ToolFormatter(chat, self.form, self.is_named)
+        return chat if self.reading is None else ToolFormatter(chat, self.reading, self.is_named)
 
 
 def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
@@ -50,19 +51,34 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
             f"{structure.param}: no structural_tag beside tools, which are one; leave one of them out.",
             param=structure.param,
         )
-    form = format_of(engine.tokenizer.chat_template)
-    if form is None:
-        raise RequestError(
-            "tools: the chat template of this model has no place for them; use a model that was trained to call tools, "
-            "or describe them in a message and ask for the call with response_format.",
-            param="tools",
-        )
+    form = usable_form(engine.tokenizer)
     if structure is not None or must_call(body) or "structural_tag" in engine.output_kinds:
         structure = call_structure(body, tools, form, structure)
+    reading = CallReading(
+        form=form,
+        names=frozenset(tool.function.name for tool in tools),
+        most_calls=1 if body.parallel_tool_calls is False else None,
+        is_all=must_call(body),
+    )
     return ToolCalling(
         tools=body.tools or (),
         structure=structure,
-        form=form._replace(is_all=must_call(body), most_calls=1 if body.parallel_tool_calls is False else None),
+        reading=reading,
         is_named=isinstance(body.tool_choice, ToolChoice),
-        shows_special_tokens=any(map(engine.tokenizer.is_special, (form.trigger, "<|python_tag|>"))),
+        shows_special_tokens=any(map(engine.tokenizer.is_special, form.marks)),
+    )
+
+
+def usable_form(tokenizer: ServerTokenizer) -> ToolForm:
+    """Raises RequestError where the template has no place for tools, or writes calls in an unknown way."""
+    form, written = template_form(tokenizer)
+    if form is not None:
+        return form
+    if written:
+        text = f"the chat template of this model writes calls in a form that is not served, {written[:MAX_SHOWN]!r}"
+        raise RequestError(f"tools: {text}; served are {', '.join(FORMATS)}.", param="tools")
+    raise RequestError(
+        "tools: the chat template of this model has no place for them; use a model that was trained to call tools, "
+        "or describe them in a message and ask for the call with response_format.",
+        param="tools",
     )

@@ -1,45 +1,91 @@
-"""How models write tool calls. The chat template tells which way its model has learned.
+"""The forms in which models write tool calls, and which of them a chat template writes.
 
-A call is a JSON object with a name and arguments; formats differ in what stands around it.
+The template says so itself: it is given a call, and what it writes is looked at.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from specserve.errors import RequestError
+from specserve.server.tools.hermes import HERMES
+from specserve.server.tools.llama3 import LLAMA3
+from specserve.server.tools.mistral import MISTRAL, MISTRAL_V11
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from specserve.server.engine_client import ServerTokenizer
+    from specserve.server.tools.form import ToolForm
+
+FORMATS: dict[str, ToolForm] = {each.name: each for each in (HERMES, MISTRAL, MISTRAL_V11, LLAMA3)}
+OFFERED, CALLED, ANSWER = "offered_tool", "called_tool", "\N{BLACK STAR}answer"
+TOOL = {
+    "type": "function",
+    "function": {"name": OFFERED, "description": "d", "parameters": {"type": "object", "properties": {}}},
+}
+QUESTION = {"role": "user", "content": "question"}
+MAX_SHOWN = 200
+"""Characters of a call in an unknown form, in an error."""
 
 
-class ToolFormat(NamedTuple):
-    """`trigger` begins a call or, with `is_list`, a list of calls; "" where a text that begins with an object is one.
-    `end` follows each call."""
+class TemplateForm(NamedTuple):
+    """`form`: None where a template has no place for tools, or writes calls in another way: as `written`."""
 
-    name: str
-    trigger: str
-    arguments: str
-    """The key of the arguments."""
-    before: str = ""
-    """Between the trigger and the object."""
-    end: str = ""
-    separator: str = ""
-    """Between two calls."""
-    is_list: bool = False
-    most_calls: int | None = None
-    """Later calls are left out, for a client that takes one at a time; None for any number."""
-    is_all: bool = False
-    """The text is calls and nothing else: the beginning of one that is cut off is no text."""
+    form: ToolForm | None
+    written: str = ""
 
 
-HERMES = ToolFormat("hermes", "<tool_call>", "arguments", before="\n", end="\n</tool_call>", separator="\n")
-MISTRAL = ToolFormat("mistral", "[TOOL_CALLS]", "arguments", is_list=True)
-LLAMA3 = ToolFormat("llama3", "", "parameters", separator="; ")
-FORMATS = {each.name: each for each in (HERMES, MISTRAL, LLAMA3)}
+KNOWN: WeakKeyDictionary[ServerTokenizer, TemplateForm] = WeakKeyDictionary()
+"""A template is asked once."""
 
 
-def format_of(template: str) -> ToolFormat | None:
-    """The format that a chat template writes earlier calls in; None where it has no place for tools."""
-    if "tools" not in template:
+def template_form(tokenizer: ServerTokenizer) -> TemplateForm:
+    found = KNOWN.get(tokenizer)
+    if found is None:
+        found = KNOWN[tokenizer] = form_of(tokenizer)
+    return found
+
+
+def form_of(tokenizer: ServerTokenizer) -> TemplateForm:
+    if "tools" not in tokenizer.chat_template:
+        return TemplateForm(None)
+    listed = rendered(tokenizer, [QUESTION])
+    if listed is not None and OFFERED not in listed:
+        return TemplateForm(None)
+    written = written_call(tokenizer)
+    if not written:
+        return TemplateForm(described_form(listed or tokenizer.chat_template))
+    form = next((form for form in FORMATS.values() if form.is_in(written, CALLED)), None)
+    return TemplateForm(form, "" if form else written)
+
+
+def written_call(tokenizer: ServerTokenizer) -> str:
+    """What the template writes for a call; "" where it writes none, or takes no message with one."""
+    answer: dict[str, object] = {"role": "assistant", "content": ANSWER}
+    plain = rendered(tokenizer, [QUESTION, answer])
+    for arguments in ({"a": 1}, '{"a": 1}'):
+        function = {"name": CALLED, "arguments": arguments}
+        call = {"id": "callid123", "type": "function", "function": function}  # nine characters: Mistral's wants them
+        text = rendered(tokenizer, [QUESTION, {"role": "assistant", "content": "", "tool_calls": [call]}])
+        if text is not None and CALLED in text:
+            return text.removeprefix((plain or "").partition(ANSWER)[0])
+    return ""
+
+
+def rendered(tokenizer: ServerTokenizer, messages: Sequence[Mapping[str, object]]) -> str | None:
+    """None where the template refuses the messages."""
+    try:
+        return tokenizer.render_chat(messages, tools=[TOOL], add_generation_prompt=False)
+    except RequestError:
         return None
-    if MISTRAL.trigger in template:
-        return MISTRAL
-    if HERMES.trigger in template:
+
+
+def described_form(text: str) -> ToolForm:
+    """Of a template that lists tools and writes no calls: what it tells the model."""
+    if MISTRAL.trigger in text:
+        return MISTRAL_V11 if "[ARGS]" in text else MISTRAL
+    if HERMES.trigger in text:
         return HERMES
-    return LLAMA3 if '"parameters"' in template or "python_tag" in template else HERMES
+    return LLAMA3 if "python_tag" in text else HERMES

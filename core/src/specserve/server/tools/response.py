@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from specserve.server.chat_response import reasoning_fields
-from specserve.server.tools.parsing import Parsed, ToolCallStream
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject
     from specserve.server.chat_response import ChatFormatter
     from specserve.server.choices import Choice, CompletionOutput
-    from specserve.server.tools.formats import ToolFormat
+    from specserve.server.tools.pieces import Parsed
+    from specserve.server.tools.reading import CallReading, ToolCallStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class ToolFormatter:
     API the text ends then with `stop`."""
 
     chat: ChatFormatter
-    form: ToolFormat
+    reading: CallReading
     is_named: bool
     object_type: str = "chat.completion"
     chunk_object_type: str = "chat.completion.chunk"
     streams: dict[int, ToolCallStream] = field(default_factory=dict)
 
     def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject:
-        parsed = ToolCallStream(self.form).push(output.text, final=True)
+        parsed = self.reading.stream().push(output.text, final=True)
         calls: list[dict[str, str]] = []
         for piece in parsed.calls:
             if piece.name is not None:
@@ -43,7 +43,9 @@ class ToolFormatter:
         return {**whole, "message": message, "finish_reason": self.finish_reason(output, bool(calls))}
 
     def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject | None:
-        stream = self.streams.setdefault(choice.index, ToolCallStream(self.form))
+        stream = self.streams.get(choice.index)
+        if stream is None:
+            stream = self.streams[choice.index] = self.reading.stream()
         parsed = stream.push(output.text, final=output.finish_reason is not None)
         shown = parsed.text or parsed.calls or output.reasoning or output.finish_reason or output.logprobs
         if not shown and not self.chat.body.return_token_ids:
@@ -52,7 +54,7 @@ class ToolFormatter:
         if parsed.text:
             delta["content"] = parsed.text
         delta |= reasoning_fields(output)
-        reason = self.finish_reason(output, bool(stream.num_calls))
+        reason = self.finish_reason(output, stream.has_calls)
         fields = {**self.chat.other_fields(choice, output), "finish_reason": reason}
         return {"index": choice.index, "delta": {**delta, **call_deltas(parsed)}, **fields}
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.server.request_bodies import ChatBody
     from specserve.server.tools.bodies import Tool
-    from specserve.server.tools.formats import ToolFormat
+    from specserve.server.tools.form import ToolForm
 
 
 def offered_tools(body: ChatBody) -> Sequence[Tool]:
@@ -45,12 +45,12 @@ def must_call(body: ChatBody) -> bool:
 
 
 def call_structure(
-    body: ChatBody, tools: Sequence[Tool], form: ToolFormat, answer: StructuredOutput | None
+    body: ChatBody, tools: Sequence[Tool], form: ToolForm, answer: StructuredOutput | None
 ) -> StructuredOutput:
     """`answer`: the form of a text that calls no tool; None where it is free."""
     required = must_call(body)
     structures = [structure_of(tool, form, bound=required or bool(tool.function.strict)) for tool in tools]
-    one = isinstance(body.tool_choice, ToolChoice) or body.parallel_tool_calls is False or form.is_list
+    one = isinstance(body.tool_choice, ToolChoice) or body.parallel_tool_calls is False or form.takes_one
     tag: dict[str, object] = {
         "structures": structures,
         "triggers": [form.trigger or '{"name": '],
@@ -66,12 +66,7 @@ def call_structure(
     return msgspec.structs.replace(wanted, text=msgspec.json.encode(tag).decode())
 
 
-def structure_of(tool: Tool, form: ToolFormat, *, bound: bool) -> dict[str, object]:
-    opening, closing = ("[", "]") if form.is_list else ("", "")
+def structure_of(tool: Tool, form: ToolForm, *, bound: bool) -> dict[str, object]:
     parameters = tool.function.parameters
     schema = parameters if bound and bytes(parameters) not in (b"", b"null") else {"type": "object"}
-    return {
-        "begin": f'{form.trigger}{form.before}{opening}{{"name": "{tool.function.name}", "{form.arguments}": ',
-        "schema": schema,
-        "end": f"}}{closing}{form.end}",
-    }
+    return {"begin": form.begin(tool.function.name), "schema": schema, "end": form.end}

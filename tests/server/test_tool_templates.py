@@ -1,0 +1,83 @@
+"""The form of calls follows from what a chat template writes for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from specserve.server.tools.formats import FORMATS, form_of
+from specserve.text.tokenizer import HfTokenizer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LISTED = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
+TURNS = (
+    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}%s{% endfor %}{% endfor %}"
+)
+NAME, DUMPED = "{{ c.function.name }}", "{{ c.function.arguments | tojson }}"
+WRITTEN: tuple[tuple[str, str | None], ...] = (
+    ('\n<tool_call>\n{"name": "%n", "arguments": %a}\n</tool_call>', "hermes"),
+    ("<tool_call>{{ c.function | tojson }}</tool_call>", "hermes"),
+    ('[TOOL_CALLS] [{"name": "%n", "arguments": %a, "id": "{{ c.id }}"}]', "mistral"),
+    ("[TOOL_CALLS]%n[ARGS]%a", "mistral-v11"),
+    ("[TOOL_CALLS]%n[CALL_ID]{{ c.id }}[ARGS]%a", "mistral-v11"),
+    ("[TOOL_CALLS]%n%a", "mistral-v11"),
+    ('<|python_tag|>{"name": "%n", "parameters": %a}', "llama3"),
+    ('{"name": "%n", "parameters": %a}', "llama3"),
+    ("<tool_call>\n<function=%n>\n</function>\n</tool_call>", None),
+    ("{# [TOOL_CALLS] #}<|call|>%n %a", None),
+    ('{# [TOOL_CALLS] #}<tool_call>{"name": "%n", "arguments": %a}</tool_call>', "hermes"),
+    ("{% if c.function.arguments is not string %}{{ raise_exception('text') }}{% endif %}[TOOL_CALLS]%n[ARGS]{{ "
+     "c.function.arguments }}", "mistral-v11"),
+    ("{% if c.id | length != 9 %}{{ raise_exception('nine') }}{% endif %}[TOOL_CALLS]%n[ARGS]%a", "mistral-v11"),
+)  # fmt: skip
+
+
+def tokenizer_of(path: Path, template: str) -> HfTokenizer:
+    from tiny_tokenizer import write_model_dir
+
+    write_model_dir(path, template)
+    return HfTokenizer.from_dir(path)
+
+
+@pytest.mark.parametrize(("written", "name"), WRITTEN)
+def test_the_form_is_that_of_a_call_that_the_template_writes(tmp_path: Path, written: str, name: str | None) -> None:
+    template = LISTED + TURNS.replace("%s", written.replace("%n", NAME).replace("%a", DUMPED))
+    found = form_of(tokenizer_of(tmp_path, template))
+    assert found.form is (FORMATS[name] if name else None)
+    assert ("called_tool" in found.written) == (name is None)
+
+
+DESCRIBED = (
+    ("{{ messages }}", None),
+    ("{% set tools = 1 %}{{ messages }}", None),
+    ("{% if tools %}{{ messages }}{% endif %}", None),
+    ("<tool_call>" + LISTED, "hermes"),
+    ("[TOOL_CALLS]" + LISTED, "mistral"),
+    ("[TOOL_CALLS]name[ARGS]" + LISTED, "mistral-v11"),
+    ("<|python_tag|>" + LISTED, "llama3"),
+    (LISTED, "hermes"),
+)
+
+
+@pytest.mark.parametrize(("template", "name"), DESCRIBED)
+def test_of_a_template_that_writes_no_calls_its_instructions_tell(
+    tmp_path: Path, template: str, name: str | None
+) -> None:
+    assert form_of(tokenizer_of(tmp_path, template)) == (FORMATS[name] if name else None, "")
+
+
+async def test_tools_of_a_template_in_an_unknown_form_are_refused_by_name(connect: Any, tmp_path: Path) -> None:
+    from fake_engine import FakeEngine
+
+    template = LISTED + TURNS.replace("%s", "<|call|>" + NAME)
+    client = await connect(FakeEngine(tokenizer_of(tmp_path, template)))
+    tool = {"type": "function", "function": {"name": "f"}}
+    body = {"messages": [{"role": "user", "content": "a"}], "tools": [tool]}
+    for path in ("/v1/chat/completions", "/tokenize"):
+        response = await client.post(path, json=body)
+        error = (await response.json())["error"]
+        assert (response.status, error["param"]) == (400, "tools")
+        assert "a form that is not served, '<|call|>called_tool'" in error["message"]
