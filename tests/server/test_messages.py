@@ -112,7 +112,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"max_tokens": 0}, "max_tokens: must be an integer between 1 and 2147483647; got 0"),
     ({"messages": []}, "messages is required"),
     ({"messages": [{"role": "user"}]}, "messages[0].content: is missing; it must be a string or a list"),
-    ({"messages": [{"role": "system", "content": "a"}, *MESSAGES]}, "messages[0]: role must be user or assistant"),
+    ({"messages": [{"role": "tool", "content": "a"}, *MESSAGES]}, "role must be user, assistant or system; got 'tool'"),
     ({"messages": [*MESSAGES, {"role": "assistant", "content": "Sure, "}]}, "to begin the answer"),
     ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "content of type 'image'"),
     ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, "content of type 'document'"),

@@ -16,7 +16,7 @@ from specserve.server.tools.bodies import Name
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """Text, thoughts, a use of a tool or its result: `type` says which."""
+    """Text, thoughts, a use of a tool, its result, or a tool that was found: `type` says which."""
 
     type: str
     text: str | None = None
@@ -25,6 +25,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     input: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     tool_use_id: str | None = None
+    tool_name: str | None = None
     content: str | list[Block] | None = None
     is_error: bool | None = None
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from specserve.server.messages.turns import messages_of
 from specserve.server.request_bodies import ChatBody
 from specserve.server.structured_bodies import JsonSchemaFormat, ResponseFormat
 from specserve.server.tools.bodies import ChosenFunction, Function, Tool, ToolChoice
 
 if TYPE_CHECKING:
     from specserve.server.messages.bodies import CountTokensBody, MessagesBody
-    from specserve.server.request_bodies import ReasoningEffort
+    from specserve.server.request_bodies import Message, ReasoningEffort
 
 
-def to_chat_body(body: MessagesBody, effort: ReasoningEffort | None) -> ChatBody:
+def to_chat_body(body: MessagesBody, messages: list[Message], effort: ReasoningEffort | None) -> ChatBody:
     choice = body.tool_choice
     return ChatBody(
         model=body.model,
-        messages=messages_of(body),
+        messages=messages,
         max_tokens=body.max_tokens,
         temperature=body.temperature,
         top_p=body.top_p,

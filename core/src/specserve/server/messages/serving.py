@@ -23,6 +23,7 @@ from specserve.server.request_bodies import ChatBody
 from specserve.server.serving import prepared_request
 from specserve.server.serving_chat import prepare_choices
 from specserve.server.state import ready_engine
+from specserve.server.system_messages import placed_system_messages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,8 @@ def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, namespa
     if body.max_tokens is None:
         raise RequestError("max_tokens is required: how many tokens the answer may have.", param="max_tokens")
     id = f"msg_{uuid4().hex}"
-    chat_body = to_chat_body(body, effort_of(engine.tokenizer, body))
+    messages = placed_system_messages(engine.tokenizer, messages_of(body))
+    chat_body = to_chat_body(body, messages, effort_of(engine.tokenizer, body))
     with renamed_fields(names_in(body)):
         choices, calling = prepare_choices(engine, chat_body, id, namespace)
     writer = MessageWriter(id, model, choices[0])
@@ -61,7 +63,8 @@ async def count_tokens(request: web.Request) -> web.Response:
 def count_prompt(engine: EngineClient, body: CountTokensBody) -> int:
     refuse_unsupported(body)
     tokenizer, tools = engine.tokenizer, tools_of(body) or ()
-    chat_body = ChatBody(messages=messages_of(body), reasoning_effort=effort_of(tokenizer, body))
+    messages = placed_system_messages(tokenizer, messages_of(body))
+    chat_body = ChatBody(messages=messages, reasoning_effort=effort_of(tokenizer, body))
     with renamed_fields(names_in(body)):
         return len(encode_chat(tokenizer, chat_body, tools))
 

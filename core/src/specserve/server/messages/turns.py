@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FAILED = "error: "
 """Before the result of a tool that failed: chat templates have no other word for it."""
+REFERENCE = "found tool: "
 THOUGHTS = ("thinking", "redacted_thinking")
 """Redacted ones, which another server encrypted, cannot be read: the conversation goes on without them."""
 
@@ -34,8 +35,10 @@ def messages_of(body: CountTokensBody) -> list[Message]:
             messages.append(message)
         elif turn.role == "user":
             messages += user_messages(turn, call_ids, where)
+        elif turn.role == "system":
+            messages.append(Message(role="system", content=text_of(turn.content, where)))
         else:
-            refuse(where, f"role must be user or assistant; got {turn.role!r}")
+            refuse(where, f"role must be user, assistant or system; got {turn.role!r}")
     return messages
 
 
@@ -72,11 +75,27 @@ def user_messages(turn: Turn, call_ids: set[str], where: str) -> list[Message]:
             text = []
         if block.tool_use_id not in call_ids:
             refuse(where, f"no tool_use before it has the id {block.tool_use_id!r}")
-        result = (FAILED if block.is_error else "") + text_of(block.content or "", where)
+        result = (FAILED if block.is_error else "") + result_of(block.content or "", where)
         messages.append(Message(role="tool", tool_call_id=block.tool_use_id, content=result))
     if text or not messages:
         messages.append(Message(role="user", content=text_of(text, where)))
     return messages
+
+
+def result_of(content: str | list[Block], where: str) -> str:
+    """A tool that the client's search of tools has found is told by its name: the prompt lists every tool anyway."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        REFERENCE + tool_of(block, where) if block.type == "tool_reference" else text_of([block], where)
+        for block in content
+    )
+
+
+def tool_of(block: Block, where: str) -> str:
+    if not block.tool_name:
+        refuse(where, "a tool_reference needs a tool_name")
+    return block.tool_name
 
 
 def text_of(content: str | list[Block], where: str) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.errors import CONTEXT_LENGTH_EXCEEDED, RequestError
 from specserve.server.responses.chat_bodies import num_leading, to_chat_body
 from specserve.server.serving_chat import prepare_choices
+from specserve.server.system_messages import placed_system_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.server.engine_client import EngineClient
-    from specserve.server.request_bodies import Message
+    from specserve.server.request_bodies import ChatBody, Message
     from specserve.server.responses.bodies import ResponsesBody
     from specserve.server.serving_chat import PreparedChoices
 
@@ -21,7 +24,7 @@ def prepare_fitting(
     engine: EngineClient, body: ResponsesBody, messages: Sequence[Message], id: str, namespace: str
 ) -> PreparedChoices:
     try:
-        return prepare_choices(engine, to_chat_body(body, messages), id, namespace)
+        return prepare_choices(engine, chat_body_of(engine, body, messages), id, namespace)
     except RequestError as error:
         if body.truncation != "auto" or error.code != CONTEXT_LENGTH_EXCEEDED:
             raise
@@ -32,7 +35,7 @@ def prepare_fitting(
     while low < high:  # a prompt is encoded for each: as few as can be
         middle = (low + high) // 2
         try:
-            found = prepare_choices(engine, to_chat_body(body, shorter[middle]), id, namespace)
+            found = prepare_choices(engine, chat_body_of(engine, body, shorter[middle]), id, namespace)
             high = middle
         except RequestError as error:
             if error.code != CONTEXT_LENGTH_EXCEEDED:
@@ -41,6 +44,12 @@ def prepare_fitting(
     if found is None:
         raise overflow
     return found
+
+
+def chat_body_of(engine: EngineClient, body: ResponsesBody, messages: Sequence[Message]) -> ChatBody:
+    chat_body = to_chat_body(body, messages)
+    placed = placed_system_messages(engine.tokenizer, chat_body.messages or ())
+    return msgspec.structs.replace(chat_body, messages=placed)
 
 
 def shortened(messages: Sequence[Message]) -> list[Sequence[Message]]:
