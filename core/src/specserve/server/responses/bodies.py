@@ -31,8 +31,7 @@ class InputPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputItem(msgspec.Struct, frozen=True, kw_only=True):
-    """A message, reasoning, a call of a function, what a function returned, or the id of a stored item: `type` says
-    which."""
+    """A message, reasoning, a call of a tool, what a tool returned, or the id of a stored item: `type` says which."""
 
     type: str | None = None
     id: str | None = None
@@ -40,17 +39,23 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True):
     content: str | list[InputPart] | None = None
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: str | None = None
+    input: str | None = None
     summary: list[InputPart] | None = None
     output: str | list[InputPart] | None = None
 
 
 class FunctionTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A function, a custom tool whose input is text, or a namespace of such tools."""
+
     type: str
     name: Name | None = None
     description: str | None = None
     parameters: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     strict: bool | None = None
+    format: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    tools: Annotated[list[FunctionTool], Meta(max_length=MAX_TOOLS)] | None = None
 
 
 class FunctionChoice(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from specserve.server.request_bodies import ChatBody, Message
+from specserve.server.responses.tools import all_served, served_tools
 from specserve.server.structured_bodies import JsonSchemaFormat, ResponseFormat
-from specserve.server.tools.bodies import ChosenFunction, Function, Tool, ToolChoice
+from specserve.server.tools.bodies import ChosenFunction, Tool, ToolChoice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,27 +51,16 @@ def with_instructions(instructions: str | None, messages: Sequence[Message]) -> 
 
 
 def tools_of(body: ResponsesBody) -> list[Tool] | None:
-    if body.tools is None:
-        return None
-    return [
-        Tool(
-            type="function",
-            function=Function(
-                name=tool.name or "",
-                description=tool.description,
-                parameters=tool.parameters,
-                strict=tool.strict,
-            ),
-        )
-        for tool in body.tools
-    ]
+    return None if body.tools is None else [each.tool for each in all_served(body.tools, None)]
 
 
 def tool_choice_of(body: ResponsesBody) -> ToolChoice | Literal["none", "auto", "required"] | None:
     choice = body.tool_choice
     if choice is None or isinstance(choice, str):
         return choice
-    return ToolChoice(type="function", function=ChosenFunction(name=choice.name or ""))
+    wanted = (choice.type, choice.name)
+    names = [name for name, each in served_tools(body).items() if wanted in ((each.kind, each.name), (each.kind, name))]
+    return ToolChoice(type="function", function=ChosenFunction(name=names[0] if names else choice.name or ""))
 
 
 def response_format_of(given: TextFormat | None) -> ResponseFormat | None:

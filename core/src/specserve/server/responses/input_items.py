@@ -10,6 +10,7 @@ from specserve.errors import RequestError
 from specserve.limits import MAX_MESSAGES
 from specserve.server.request_bodies import Message
 from specserve.server.responses.bodies import InputItem
+from specserve.server.responses.tools import custom_arguments, full_name
 from specserve.server.tools.bodies import CalledFunction, ToolCall
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ ROLES = {"user": "user", "assistant": "assistant", "system": "system", "develope
 """Of an item, and what chat templates call it."""
 TEXTS = ("input_text", "output_text", "text")
 REASONING_TEXTS = ("reasoning_text",)
+CALLS, RESULTS = ("function_call", "custom_tool_call"), ("function_call_output", "custom_tool_call_output")
 
 
 def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -> list[Message]:
@@ -64,14 +66,14 @@ class Conversation:
             where = f"input[{i}]"
             if item.type == "reasoning":
                 self.reasoning = reasoning_of(item, where)
-            elif item.type == "function_call":
+            elif item.type in CALLS:
                 self.add_call(item, where)
-            elif item.type == "function_call_output":
+            elif item.type in RESULTS:
                 self.add_result(item, where)
             elif item.type in (None, "message"):
                 self.add_message(item, where)
             else:
-                kinds = "message, reasoning, function_call, function_call_output and item_reference"
+                kinds = f"message, reasoning, item_reference, {', '.join((*CALLS, *RESULTS))}"
                 text = f"items of type {item.type!r} are not served; {kinds} are. Leave it out"
                 raise RequestError(f"{where}: {text}.", param="input")
         return self.messages
@@ -95,8 +97,9 @@ class Conversation:
     def add_call(self, item: InputItem, where: str) -> None:
         """Calls behind each other, or behind text of the assistant, are one message."""
         if not item.call_id or not item.name:
-            raise RequestError(f"{where}: a function_call needs call_id and name.", param="input")
-        function = CalledFunction(name=item.name, arguments=item.arguments)
+            raise RequestError(f"{where}: a {item.type} needs call_id and name.", param="input")
+        arguments = custom_arguments(item.input or "") if item.type == "custom_tool_call" else item.arguments
+        function = CalledFunction(name=full_name(item.name, item.namespace), arguments=arguments)
         call = ToolCall(id=item.call_id, type="function", function=function)
         self.call_ids.add(item.call_id)
         last = self.messages[-1] if self.messages else None
@@ -111,9 +114,9 @@ class Conversation:
 
     def add_result(self, item: InputItem, where: str) -> None:
         if item.call_id not in self.call_ids:
-            raise RequestError(f"{where}: no function_call before it has the call_id {item.call_id!r}.", param="input")
+            raise RequestError(f"{where}: no call before it has the call_id {item.call_id!r}.", param="input")
         if item.output is None:
-            raise RequestError(f"{where}: a function_call_output needs an output.", param="input")
+            raise RequestError(f"{where}: a {item.type} needs an output.", param="input")
         text = text_of(item.output, where)
         self.messages.append(Message(role="tool", tool_call_id=item.call_id, content=text))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 from uuid import uuid4
 
+from specserve.server.responses.tools import custom_input
 from specserve.server.tools.response import new_call_id
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject
+    from specserve.server.responses.tools import ServedTool
 
 OutputItem: TypeAlias = "ReasoningItem | MessageItem | CallItem"
 
@@ -45,9 +47,10 @@ class TextItem:
     def opening(self) -> list[Event]:
         return [Event("response.content_part.added", {"content_index": 0, "part": self.part()})]
 
-    def add(self, text: str) -> Event:
+    def add(self, text: str) -> list[Event]:
         self.texts.append(text)
-        return Event(f"response.{self.part_type}.delta", {"content_index": 0, "delta": text, **self.event_fields})
+        delta: JsonObject = {"content_index": 0, "delta": text, **self.event_fields}
+        return [Event(f"response.{self.part_type}.delta", delta)]
 
     def closing(self) -> list[Event]:
         part = self.part()
@@ -73,24 +76,57 @@ class MessageItem(TextItem):
 
 
 class CallItem:
-    def __init__(self, name: str) -> None:
-        self.id = f"fc_{uuid4().hex}"
+    prefix: ClassVar[str] = "fc"
+
+    def __init__(self, name: str, namespace: str | None) -> None:
+        self.id = f"{self.prefix}_{uuid4().hex}"
         self.call_id = new_call_id()
         self.name = name
+        self.namespace = namespace
         self.pieces: list[str] = []
 
+    @property
+    def arguments(self) -> str:
+        return "".join(self.pieces)
+
+    def called(self) -> JsonObject:
+        fields: JsonObject = {"call_id": self.call_id, "name": self.name}
+        return fields if self.namespace is None else {**fields, "namespace": self.namespace}
+
     def as_json(self, status: str) -> JsonObject:
-        arguments = "".join(self.pieces)
-        called: JsonObject = {"call_id": self.call_id, "name": self.name, "arguments": arguments}
-        return {"id": self.id, "type": "function_call", "status": status, **called}
+        shown: JsonObject = {**self.called(), "arguments": self.arguments}
+        return {"id": self.id, "type": "function_call", "status": status, **shown}
 
     def opening(self) -> list[Event]:
         return []
 
-    def add(self, text: str) -> Event:
+    def add(self, text: str) -> list[Event]:
         self.pieces.append(text)
-        return Event("response.function_call_arguments.delta", {"delta": text})
+        return [Event("response.function_call_arguments.delta", {"delta": text})]
 
     def closing(self) -> list[Event]:
-        done: JsonObject = {"name": self.name, "arguments": "".join(self.pieces)}
+        done: JsonObject = {"name": self.name, "arguments": self.arguments}
         return [Event("response.function_call_arguments.done", done)]
+
+
+class CustomCallItem(CallItem):
+    """Its input is known once its arguments are whole."""
+
+    prefix = "ctc"
+
+    def as_json(self, status: str) -> JsonObject:
+        shown: JsonObject = {**self.called(), "input": custom_input(self.arguments)}
+        return {"id": self.id, "type": "custom_tool_call", "status": status, **shown}
+
+    def add(self, text: str) -> list[Event]:
+        self.pieces.append(text)
+        return []
+
+    def closing(self) -> list[Event]:
+        text, kind = custom_input(self.arguments), "response.custom_tool_call_input"
+        return [Event(f"{kind}.delta", {"delta": text}), Event(f"{kind}.done", {"input": text})]
+
+
+def call_item(served: ServedTool) -> CallItem:
+    kind = CustomCallItem if served.kind == "custom" else CallItem
+    return kind(served.name, served.namespace)

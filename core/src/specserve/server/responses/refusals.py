@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from specserve.errors import RequestError
+from specserve.server.responses.tools import SERVED
 from specserve.server.structured_output import is_null
 
 if TYPE_CHECKING:
@@ -34,16 +35,23 @@ def refuse_unsupported(body: ResponsesBody) -> None:
     for i, tool in enumerate(body.tools or ()):
         refuse_tool(i, tool)
     choice = body.tool_choice
-    if choice is not None and not isinstance(choice, str) and (choice.type != "function" or choice.name is None):
+    if (
+        choice is not None
+        and not isinstance(choice, str)
+        and (choice.type not in ("function", "custom") or choice.name is None)
+    ):
         allowed = 'none, auto, required or {"type": "function", "name": ...}'
         refuse("tool_choice", f"type {choice.type!r} without a function's name is not served; send {allowed}")
 
 
 def refuse_tool(i: int, tool: FunctionTool) -> None:
-    if tool.type != "function":
-        refuse("tools", f"{i} is of type {tool.type!r}, and only functions are served; call it yourself as a function")
+    if tool.type not in SERVED:
+        return  # it is left out with a warning
     if tool.name is None:
         refuse("tools", f"{i} needs a name")
+    for inner in (tool.tools or ()) if tool.type == "namespace" else ():
+        if inner.type != "namespace":
+            refuse_tool(i, inner)
 
 
 def refuse(param: str, text: str) -> NoReturn:

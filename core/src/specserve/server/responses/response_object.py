@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from specserve.server.responses.tools import SERVED, warnings_of
 from specserve.server.structured_output import is_null
 from specserve.server.template_variables import DEFAULT_VERBOSITY
 from specserve.server.usage import usage
@@ -28,7 +29,7 @@ def new_response(id: str, body: ResponsesBody, model: str, choice: Choice) -> Js
         "temperature": params.temperature,
         "text": {"format": format_of(body), "verbosity": verbosity_of(body)},
         "tool_choice": body.tool_choice or "auto",
-        "tools": [tool_of(tool) for tool in body.tools or ()],
+        "tools": [tool_of(tool) for tool in body.tools or () if tool.type in SERVED],
         "top_p": params.top_p,
         "truncation": body.truncation or "disabled",
         "user": body.user,
@@ -46,6 +47,7 @@ def new_response(id: str, body: ResponsesBody, model: str, choice: Choice) -> Js
         "service_tier": "default",
         **asked,
         "usage": None,
+        **({"warnings": [*warnings]} if (warnings := warnings_of(body)) else {}),
     }
 
 
@@ -62,6 +64,12 @@ def verbosity_of(body: ResponsesBody) -> str:
 
 
 def tool_of(tool: FunctionTool) -> JsonObject:
+    if tool.type == "namespace":
+        inner: list[JsonValue] = [tool_of(each) for each in tool.tools or () if each.type in SERVED[:2]]
+        return {"type": tool.type, "name": tool.name, "description": tool.description, "tools": inner}
+    if tool.type == "custom":
+        form: JsonValue = {"type": "text"} if is_null(tool.format) else tool.format
+        return {"type": tool.type, "name": tool.name, "description": tool.description, "format": form}
     parameters: JsonValue = None if is_null(tool.parameters) else tool.parameters
     described: JsonObject = {"description": tool.description, "parameters": parameters, "strict": bool(tool.strict)}
     return {"type": "function", "name": tool.name, **described}

@@ -22,6 +22,7 @@ from specserve.server.responses.input_items import add_input, add_output, with_r
 from specserve.server.responses.refusals import refuse_unsupported
 from specserve.server.responses.response_object import new_response
 from specserve.server.responses.store import RESPONSES
+from specserve.server.responses.tools import served_tools
 from specserve.server.responses.writer import ResponseWriter
 from specserve.server.serving import prepared_request
 from specserve.server.state import ready_engine
@@ -66,7 +67,7 @@ def prepare_answer(
     with renamed_fields(FIELD_NAMES):
         choices, calling = prepare_fitting(engine, body, messages, id, namespace)
     response = new_response(id, body, model, choices[0])
-    writer = ResponseWriter(response, choices[0], lambda response: keep(response, messages))
+    writer = ResponseWriter(response, choices[0], lambda response: keep(response, messages), served_tools(body))
     return Answer(id, model, choices[0], AnswerReader(calling.reading), writer, bool(body.stream))
 
 

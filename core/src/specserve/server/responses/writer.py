@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from specserve.server.answers import ReasoningPiece
-from specserve.server.responses.output_items import CallItem, MessageItem, ReasoningItem
+from specserve.server.responses.output_items import MessageItem, ReasoningItem, call_item
 from specserve.server.responses.response_object import response_usage
 from specserve.server.usage import speculation_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from specserve.json_types import JsonObject, JsonValue
     from specserve.server.answers import Piece
     from specserve.server.choices import Choice
     from specserve.server.errors import ErrorResponse
     from specserve.server.responses.output_items import OutputItem
+    from specserve.server.responses.tools import ServedTool
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class ResponseWriter:
     response: JsonObject
     choice: Choice
     keep: Callable[[JsonObject], None]
+    tools: Mapping[str, ServedTool]
+    """By the names that the model knows."""
     output: list[JsonValue] = field(default_factory=list)
     item: OutputItem | None = None
     num_events: int = 0
@@ -42,13 +45,13 @@ class ResponseWriter:
             if not isinstance(self.item, kind):
                 yield from self.close("completed")
                 yield from self.open(kind())
-            yield self.of_item(text)
+            yield from self.of_item(text)
             return
         if piece.name is not None:
             yield from self.close("completed")
-            yield from self.open(CallItem(piece.name))
+            yield from self.open(call_item(self.tools[piece.name]))
         if piece.arguments:
-            yield self.of_item(piece.arguments)
+            yield from self.of_item(piece.arguments)
 
     def end(self) -> Iterator[JsonObject]:
         status = "incomplete" if self.choice.finish_reason == "length" else "completed"
@@ -79,10 +82,10 @@ class ResponseWriter:
         for type, fields in item.opening():
             yield self.event(type, item_id=item.id, output_index=len(self.output), **fields)
 
-    def of_item(self, text: str) -> JsonObject:
+    def of_item(self, text: str) -> Iterator[JsonObject]:
         assert self.item is not None
-        type, fields = self.item.add(text)
-        return self.event(type, item_id=self.item.id, output_index=len(self.output), **fields)
+        for type, fields in self.item.add(text):
+            yield self.event(type, item_id=self.item.id, output_index=len(self.output), **fields)
 
     def close(self, status: str) -> Iterator[JsonObject]:
         item, self.item = self.item, None
