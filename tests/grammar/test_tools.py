@@ -54,6 +54,9 @@ TEMPLATES = {
     "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}",
     "mistral": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
     "{% for c in m.tool_calls or [] %}[TOOL_CALLS][{{ c.function | tojson }}]{% endfor %}{% endfor %}",
+    "mistral-v11": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}"
+    "{% endfor %}{% endfor %}",
     "llama3": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
     '{% for c in m.tool_calls or [] %}{"name": "{{ c.function.name }}", "parameters": {}}{% endfor %}{% endfor %}',
     "none": "{% for m in messages %}{{ m.content }}{% endfor %}",
@@ -87,7 +90,7 @@ async def ask(sdk: openai.AsyncOpenAI, **fields: Any) -> Any:
     return await sdk.chat.completions.create(**body)
 
 
-@pytest.mark.parametrize("form", ["hermes", "mistral", "llama3"])
+@pytest.mark.parametrize("form", ["hermes", "mistral", "mistral-v11", "llama3"])
 async def test_required_and_named_tools_are_called_with_valid_arguments(form, connect):
     sdk = await connect(form)
     for choice, seed in (("required", 1), ("required", 2), (NAMED, 3)):
@@ -100,7 +103,7 @@ async def test_required_and_named_tools_are_called_with_valid_arguments(form, co
         assert choice == "required" or call.function.name == "count"
 
 
-@pytest.mark.parametrize("form", ["hermes", "mistral", "llama3"])
+@pytest.mark.parametrize("form", ["hermes", "mistral", "mistral-v11", "llama3"])
 async def test_a_stream_of_calls_is_the_whole(form, connect):
     sdk = await connect(form)
     fields = {"tool_choice": "required", "temperature": 1.0, "seed": 7, "parallel_tool_calls": False}
@@ -260,6 +263,23 @@ def test_a_trigger_that_is_a_special_token_is_one(toy_model):
         ([*tokenizer.tokenize_str("<|us"), *tokenizer.tokenize_str("er|>[7]")], True),  # these letters are text
     ):
         matcher.reset()
+        assert (matcher.try_consume_tokens(tokens) == len(tokens)) == is_allowed
+
+
+def test_special_tokens_within_a_tag_are_such_tokens(toy_model):
+    """As `[ARGS]` of Mistral's models is."""
+    tag = {
+        "triggers": ["call "],
+        "structures": [{"begin": "call f<|user|>", "schema": {"type": "boolean"}, "end": "."}],
+    }
+    tokenizer = load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,))
+    matcher = Grammars(tokenizer, GrammarOptions()).matcher(wanted("structural_tag", {**tag, "at_least_one": True}))
+    begin, rest = tokenizer.tokenize_str("call f"), tokenizer.tokenize_str("true.")
+    special = tokenizer.tokenize_str("<|user|>", parse_special=True)
+    spelt = [*tokenizer.tokenize_str("<|us"), *tokenizer.tokenize_str("er|>")]
+    for mark, is_allowed in ((special, True), (spelt, False)):
+        matcher.reset()
+        tokens = [*begin, *mark, *rest]
         assert (matcher.try_consume_tokens(tokens) == len(tokens)) == is_allowed
 
 

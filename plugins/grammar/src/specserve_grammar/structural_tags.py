@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from specserve_grammar.options import GrammarOptions
 
 MAX_TAGS = 256
-CALL = re.compile(r'\{"name": ("[^"]*")')
+CALL = re.compile(r'\{"name": "(?P<json>[^"]*)"|\[TOOL_CALLS\](?P<mark>[^\[\]{]+)\[ARGS\]')
+"""How calls begin in the forms of `specserve.server.tools`; the name is the tool's."""
+MARKS = re.compile(r"(<[^<>\s]+>|\[[A-Z_/]+\])")
+"""What looks like a special token."""
 
 
 class Structure(msgspec.Struct, frozen=True):
@@ -63,8 +66,8 @@ def tag_rules(
             refuse(wanted.param, f"begin {structure.begin[:80]!r} starts with none of the triggers {tag.triggers}")
         mark = mark_of(trigger, tokenizer)
         schema = parse_schema(bytes(structure.schema).decode() or "{}", wanted.param, options)
-        rest = [*literal(structure.begin[len(trigger) :]), f"%json {with_settings(schema, settings)}"]
-        body = " ".join([*rest, *literal(structure.end)])
+        rest = [*with_marks(structure.begin[len(trigger) :], tokenizer), f"%json {with_settings(schema, settings)}"]
+        body = " ".join([*rest, *with_marks(structure.end, tokenizer)])
         lines.append(f"tag_{i}: {mark} {body}")
         if mark.startswith("<"):
             lines.append(f"found_{i}: TEXT {mark} {body}")
@@ -102,8 +105,15 @@ def schemas_of(tag: Tag) -> Iterator[tuple[str, str]]:
     """What a message calls each part, the tool's name where it begins a call, and its schema."""
     for structure in tag.structures:
         found = CALL.search(structure.begin)
-        name = f"tool {found[1]}" if found else f"the part that begins with {structure.begin[:80]!r}"
+        name = f"the part that begins with {structure.begin[:80]!r}"
+        if found:
+            name = f'tool "{found["json"] or found["mark"]}"'
         yield name, bytes(structure.schema).decode() or "{}"
+
+
+def with_marks(text: str, tokenizer: LLTokenizer) -> list[str]:
+    """A text in which marks such as `[ARGS]` may be special tokens of the model."""
+    return [mark_of(part, tokenizer) for part in MARKS.split(text) if part]
 
 
 def literal(text: str) -> list[str]:
