@@ -15,6 +15,7 @@ ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@]+")
 ACCESS_LOGS = ("none", "text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+TOOL_FORMS = ("hermes", "mistral", "mistral-v11", "llama3")
 
 
 class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +42,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """More keys, one per line; read again at SIGHUP."""
     served_model_name: Annotated[str | tuple[str, ...] | None, Unset("as MODEL")] = None
     """Names of the model in the API; the first is that of the metrics. None: the model's own."""
+    tool_form: Annotated[str | None, OneOf(TOOL_FORMS), Unset("the template's own")] = None
+    """The form of tool calls that a model borrows whose chat template has none."""
     max_body_bytes: Annotated[int, AtLeast(1)] = 16 * 2**20
     sse_keep_alive: Annotated[float | None, Seconds(), Unset("never")] = None
     """Seconds without an event after which a stream sends a comment; None: never."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.cli.option_help import field_help
-from specserve.server_config import ACCESS_LOGS, LOG_FORMATS, LOG_LEVELS, ServerConfig
+from specserve.server_config import ACCESS_LOGS, LOG_FORMATS, LOG_LEVELS, TOOL_FORMS, ServerConfig
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
@@ -83,6 +83,12 @@ FLAGS = {
             "the model's name in the API; may be repeated: the first is used in metrics",
             "NAME",
             is_repeatable=True,
+        ),
+        Flag(
+            "tool_form",
+            "for a model whose chat template has no place for tools: describe them in the system message and read "
+            "calls in this form",
+            choices=TOOL_FORMS,
         ),
     ),
 }  # fmt: skip

@@ -39,6 +39,7 @@ from specserve.server.serving_completion import completions
 from specserve.server.state import STATE, ServerState
 from specserve.server.time_limit import time_limited
 from specserve.server.tokenization import detokenize, tokenize, tokenizer_info
+from specserve.server.tools.borrowing import borrow_form
 from specserve.struct_tables import build_struct_tables
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners
     state.plugin_operations = plugin_operations(app)
     state.plugin_routes = runner.server.request_handler
     state.fingerprint = system_fingerprint(engine)
+    borrow_form(engine.tokenizer, state.config.tool_form)
     state.engine = engine
 
 

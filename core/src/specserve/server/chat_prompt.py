@@ -9,6 +9,7 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.server.continued_message import check_continued, cut_at_mark, new_mark
 from specserve.server.template_variables import TemplateBody, template_variables
+from specserve.server.tools.borrowing import BORROWED, without_tools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,9 +44,12 @@ def encode_chat(tokenizer: ServerTokenizer, body: MessagesBody, tools: Sequence[
         mark = new_mark()
     messages = [template_message(message) for message in body.messages]
     messages[-1]["content"] = f"{messages[-1]['content']}{mark}"
+    described = [template_tool(tool) for tool in tools]
+    if (form := BORROWED.get(tokenizer)) is not None:
+        messages, described = without_tools(tokenizer, form, messages, described), []
     rendered = tokenizer.render_chat(
         messages,
-        tools=[template_tool(tool) for tool in tools],
+        tools=described,
         add_generation_prompt=body.add_generation_prompt is not False and not mark,
         variables=template_variables(tokenizer, body),
     )

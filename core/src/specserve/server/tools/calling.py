@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from specserve.errors import RequestError
 from specserve.server.structured_output import structured_output
 from specserve.server.tools.bodies import ToolChoice
+from specserve.server.tools.borrowing import BORROWED
 from specserve.server.tools.formats import FORMATS, MAX_SHOWN, template_form
 from specserve.server.tools.reading import CallReading
 from specserve.server.tools.response import ToolFormatter
@@ -71,14 +72,17 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
 
 def usable_form(tokenizer: ServerTokenizer) -> ToolForm:
     """Raises RequestError where the template has no place for tools, or writes calls in an unknown way."""
+    if tokenizer in BORROWED:
+        return BORROWED[tokenizer]
     form, written = template_form(tokenizer)
     if form is not None:
         return form
     if written:
         text = f"the chat template of this model writes calls in a form that is not served, {written[:MAX_SHOWN]!r}"
-        raise RequestError(f"tools: {text}; served are {', '.join(FORMATS)}.", param="tools")
+        advice = f"start the server with --tool-form and one of {', '.join(FORMATS)} to use another"
+        raise RequestError(f"tools: {text}; {advice}.", param="tools")
     raise RequestError(
         "tools: the chat template of this model has no place for them; use a model that was trained to call tools, "
-        "or describe them in a message and ask for the call with response_format.",
+        f"or start the server with --tool-form and one of {', '.join(FORMATS)}: the model borrows that form then.",
         param="tools",
     )

@@ -25,6 +25,10 @@ class ToolForm(ABC):
     """Between two calls."""
     takes_one: ClassVar[bool] = False
     """A structural tag cannot say how several calls are written."""
+    list_marks: ClassVar[tuple[str, str]] = ("", "")
+    """Around a list of tools, where a prompt describes them in this form."""
+    result_marks: ClassVar[tuple[str, str]] = ("", "")
+    """Around what a tool gave."""
 
     @abstractmethod
     def begin(self, name: str) -> str:

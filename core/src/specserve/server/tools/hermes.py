@@ -22,6 +22,8 @@ class Hermes(ToolForm):
     marks: ClassVar[tuple[str, ...]] = (TRIGGER, END)
     end = f"}}\n{END}"
     separator = "\n"
+    list_marks = ("<tools>\n", "\n</tools>")
+    result_marks = ("<tool_response>\n", "\n</tool_response>")
 
     def begin(self, name: str) -> str:
         return f'{TRIGGER}\n{{"name": "{name}", "arguments": '

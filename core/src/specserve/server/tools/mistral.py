@@ -28,6 +28,8 @@ class Mistral(ToolForm):
     marks: ClassVar[tuple[str, ...]] = (TRIGGER,)
     end = "}]"
     takes_one = True
+    list_marks = ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]")
+    result_marks = ("[TOOL_RESULTS]", "[/TOOL_RESULTS]")
 
     def begin(self, name: str) -> str:
         return f'{TRIGGER}[{{"name": "{name}", "arguments": '
