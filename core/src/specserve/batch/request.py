@@ -34,7 +34,10 @@ class StopMatcher(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """`blocks` holds the ids of its KV blocks in order; `specserve.kv.slots` says where token i lies in them."""
+    """`blocks` holds the ids of its KV blocks in order; `specserve.kv.slots` says where token i lies in them.
+
+    Plugins are handed the engine's own requests, to read: an assignment to an attribute, and a change of a list, raises an
+    AttributeError (`specserve.batch.admitted`)."""
 
     id: str
     tokens: list[int]
@@ -77,7 +80,7 @@ class Request:
     num_draft_tokens: int = 0
     num_accepted_draft_tokens: int = 0
     acceptance_histogram: list[int] = field(default_factory=list)
-    by_drafter: dict[str, list[int]] = field(default_factory=dict)
+    by_drafter: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Draft tokens that were verified, and those that were accepted, by the drafter's name."""
 
     @classmethod

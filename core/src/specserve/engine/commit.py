@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from specserve.batch.admitted import assign
 from specserve.batch.drafts import sources_of
 from specserve.engine.request_metrics import count_end, count_tokens
 from specserve.faults import FAULTS, RequestFault
@@ -64,7 +65,7 @@ class Committer:
                 self.scheduler.settle(span, 0)
                 self.metrics.prompt_tokens_computed += span.known
                 if decided.prompt_logprobs:
-                    span.request.num_prompt_scored += len(decided.prompt_logprobs)
+                    count_scored(span.request, len(decided.prompt_logprobs))
                     outputs.append(RequestOutput(span.request.id, (), prompt_logprobs=decided.prompt_logprobs))
         tokens = self.metrics.prompt_tokens_computed + self.metrics.generation_tokens
         self.metrics.iteration_tokens.add(tokens - tokens_before)
@@ -73,14 +74,14 @@ class Committer:
     def append(self, span: Span, decided: SpanVerdict, now: float, in_place: bool) -> RequestOutput:
         request, tokens, accepted = span.request, decided.tokens, len(decided.path)
         is_first = request.last_token is None
-        request.tokens += tokens
+        list.extend(request.tokens, tokens)
         fault = self.commit_to_processors(request, tokens) if request.processors else None
         self.scheduler.settle(span, accepted if in_place else num_leading_in_place(decided.path))
         if is_first:
             self.metrics.prompt_tokens_computed += span.known
         count_tokens(self.metrics, request, len(tokens), now)
         if decided.prompt_logprobs:
-            request.num_prompt_scored += len(decided.prompt_logprobs)
+            count_scored(request, len(decided.prompt_logprobs))
         reason = decided.finish_reason if fault is None else "error"
         if reason is not None:
             self.end(request, reason, now)
@@ -110,7 +111,7 @@ class Committer:
         return None
 
     def end(self, request: Request, reason: FinishReason, now: float) -> None:
-        request.finish_reason = reason
+        assign(request, "finish_reason", reason)
         count_end(self.metrics, request, reason, now)
         self.scheduler.remove(request)
         self.on_end(request)
@@ -156,12 +157,12 @@ class Committer:
 
     def count_speculation(self, span: Span, decided: SpanVerdict) -> None:
         request, accepted, metrics = span.request, len(decided.path), self.metrics
-        request.num_spec_steps += 1
-        request.num_draft_tokens += span.drafted
-        request.num_accepted_draft_tokens += accepted
+        assign(request, "num_spec_steps", request.num_spec_steps + 1)
+        assign(request, "num_draft_tokens", request.num_draft_tokens + span.drafted)
+        assign(request, "num_accepted_draft_tokens", request.num_accepted_draft_tokens + accepted)
         histogram = request.acceptance_histogram
-        histogram += [0] * (accepted + 1 - len(histogram))
-        histogram[accepted] += 1
+        list.extend(histogram, [0] * (accepted + 1 - len(histogram)))
+        list.__setitem__(histogram, accepted, histogram[accepted] + 1)
         metrics.num_drafts += 1
         metrics.num_draft_tokens += span.drafted
         metrics.num_accepted_tokens += accepted
@@ -181,9 +182,13 @@ class Committer:
     def count_drafter(self, request: Request, name: str, drafted: int, accepted: int) -> None:
         self.metrics.draft_tokens_by_drafter[name] += drafted
         self.metrics.accepted_tokens_by_drafter[name] += accepted
-        counts = request.by_drafter.setdefault(name, [0, 0])
-        counts[0] += drafted
-        counts[1] += accepted
+        before_drafted, before_accepted = request.by_drafter.get(name, (0, 0))
+        counts = before_drafted + drafted, before_accepted + accepted
+        dict.__setitem__(request.by_drafter, name, counts)
+
+
+def count_scored(request: Request, count: int) -> None:
+    assign(request, "num_prompt_scored", request.num_prompt_scored + count)
 
 
 ONE_TARGET_TOKEN = (False,)

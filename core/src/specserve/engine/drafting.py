@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, cast
 
+from specserve.batch.admitted import assign
 from specserve.engine.competing import Competition
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Drafting:
             guards = sorted((guard for guard in guards if guard.enabled), key=turn)
             best = self.competition.propose(guards, batch, output, verdict, limits)
         for i in live:
-            requests[i].draft = best[i]
+            assign(requests[i], "draft", best[i])
         tell: Callable[[float, int, float], None] | None = getattr(self.planner, "asked", None)
         if tell is not None and any(planned) and batch.only_decodes:  # a draft model may read prompts
             # the cheapest is asked wherever any is; the others only where they pay for themselves

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.batch.admitted import assign, seal
 from specserve.batch.request import Request
 from specserve.engine.admission import EngineLimits, check_request, queue_full
 from specserve.engine.commit import Committer
@@ -104,13 +105,14 @@ class Engine:
         assert wire.request_id not in self.requests, f"request {wire.request_id!r} is running already"
         limits, params = self.parts.limits, wire.params
         longest = min(len(wire.prompt_token_ids) + params.max_tokens, limits.max_model_len, limits.cache_tokens)
-        request = Request.admit(
+        admitted = Request.admit(
             wire,
             seed=self.parts.draw_seed(self.num_added) if params.seed is None else params.seed,
             arrival=time.monotonic(),
             order=self.num_added,
             max_len=longest,
         )
+        request = seal(admitted)
         self.num_added += 1
         for processor in self.parts.processors:
             processor.start(request, limits.vocab_size)
@@ -131,7 +133,7 @@ class Engine:
         params = request.params
         try:
             stream = self.parts.tokenizer.stream(prompt, skip_special_tokens=params.skip_special_tokens)
-            request.stop_matcher = StopStringMatcher(params.stop, stream)
+            assign(request, "stop_matcher", StopStringMatcher(params.stop, stream))
         except FAULTS as error:
             raise RequestFault(request.id, "the text stream for its stop strings", error) from error
 
@@ -139,7 +141,7 @@ class Engine:
         """Forget the request and free its blocks; unknown ids are those that just ended."""
         request = self.requests.get(request_id)
         if request is not None:
-            request.finish_reason = "abort"
+            assign(request, "finish_reason", "abort")
             self.metrics.request_success["abort"] += 1
             self.scheduler.remove(request)
             self.forget(request)

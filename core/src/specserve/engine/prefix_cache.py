@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.batch.admitted import assign
 from specserve.kv.blocks import chain_hash, mixed_hash, root_hash
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class PrefixCache:
         self.extend_hashes(request, full)
         for i in range(request.num_published, full):
             self.pool.publish(request.blocks[i], request.hashes[i])
-        request.num_published = full
+        assign(request, "num_published", full)
 
     def reset(self) -> None:
         """Forget all blocks that no running request holds."""
@@ -53,4 +54,4 @@ class PrefixCache:
             num_prompt = max(0, request.prompt_len - begin)
             if num_prompt < size and self.arithmetic.generated != self.arithmetic.prompt:
                 parent = mixed_hash(parent, num_prompt, self.arithmetic.generated)
-            hashes.append(chain_hash(parent, request.tokens[begin : begin + size]))
+            list.append(hashes, chain_hash(parent, request.tokens[begin : begin + size]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.batch.admitted import assign
+
 if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.metrics import EngineMetrics
@@ -18,10 +20,10 @@ def count_tokens(metrics: EngineMetrics, request: Request, count: int, now: floa
         metrics.time_to_first_token.add(now - request.arrival)
         if count > 1:
             metrics.inter_token_latency.add(0.0, count - 1)
-        request.first_token = now
+        assign(request, "first_token", now)
     else:
         metrics.inter_token_latency.add((now - request.last_token) / count, count)
-    request.last_token = now
+    assign(request, "last_token", now)
     metrics.generation_tokens += count
 
 

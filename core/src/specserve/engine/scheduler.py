@@ -12,6 +12,7 @@ import time
 from bisect import insort
 from typing import TYPE_CHECKING
 
+from specserve.batch.admitted import OwnedList, assign
 from specserve.batch.drafts import first
 from specserve.batch.span import Span
 from specserve.engine.prefix_cache import PrefixCache
@@ -110,12 +111,12 @@ class Scheduler:
     def start(self, request: Request, matched: list[int]) -> None:
         """Let the request run, from behind the blocks that the prefix cache matched."""
         self.pool.hold(matched)
-        request.blocks = list(matched)
-        request.computed = len(matched) * self.block_size
-        request.num_published = len(matched)
+        assign(request, "blocks", OwnedList(matched))
+        assign(request, "computed", len(matched) * self.block_size)
+        assign(request, "num_published", len(matched))
         if request.first_scheduled is None:
-            request.first_scheduled = time.monotonic()
-            request.cached_tokens = min(request.computed, request.prompt_len)
+            assign(request, "first_scheduled", time.monotonic())
+            assign(request, "cached_tokens", min(request.computed, request.prompt_len))
             self.metrics.request_queue_time.add(request.first_scheduled - request.arrival)
             self.metrics.prefix_cache_queries += request.prompt_len
             self.metrics.prefix_cache_hits += request.cached_tokens
@@ -135,17 +136,18 @@ class Scheduler:
             lengths.pop(victim, None)
             if victim is request:
                 return False
-        request.blocks += self.pool.allocate(missing)
+        list.extend(request.blocks, self.pool.allocate(missing))
         return True
 
     def preempt(self, request: Request) -> None:
         """Free the request's blocks; it waits and is recomputed later, to the same bits."""
         self.running.remove(request)
         self.pool.release(request.blocks)
-        request.blocks = []
-        request.computed = request.num_published = 0
-        request.draft = None
-        request.num_preemptions += 1
+        assign(request, "blocks", OwnedList())
+        assign(request, "computed", 0)
+        assign(request, "num_published", 0)
+        assign(request, "draft", None)
+        assign(request, "num_preemptions", request.num_preemptions + 1)
         self.metrics.num_preemptions += 1
         self.add(request)
 
@@ -178,7 +180,7 @@ class Scheduler:
         end = len(request.tokens) + len(draft.tokens)
         missing = min(num_blocks_for(end, self.block_size) - len(request.blocks), self.pool.num_available)
         if missing > 0:
-            request.blocks += self.pool.allocate(missing)
+            list.extend(request.blocks, self.pool.allocate(missing))
         free_slots = len(request.blocks) * self.block_size - len(request.tokens)
         return first(draft, free_slots)
 
@@ -193,12 +195,12 @@ class Scheduler:
         draft token it must not either, so that caches are the same with and without speculation.
         """
         request = span.request
-        request.computed = min(span.start + span.known + num_in_place, len(request.tokens) - 1)
-        request.draft = None
+        assign(request, "computed", min(span.start + span.known + num_in_place, len(request.tokens) - 1))
+        assign(request, "draft", None)
         if span.drafted:  # blocks that only held draft tokens would preempt a request in the next step
             needed = num_blocks_for(len(request.tokens), self.block_size)
             self.pool.release(request.blocks[needed:])
-            del request.blocks[needed:]
+            list.__delitem__(request.blocks, slice(needed, None))
         if request.computed // self.block_size > request.num_published:
             self.prefix_cache.publish(request)
 

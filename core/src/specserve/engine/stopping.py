@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve.batch.admitted import assign
+
 if TYPE_CHECKING:
     from collections.abc import Sequence, Set
 
@@ -33,7 +35,7 @@ def find_stop(request: Request, tokens: Sequence[int], eos_token_ids: Set[int]) 
         if matcher is not None:
             found = matcher.push(token)
             if found is not None and request.num_generated + i + 1 >= params.min_tokens:
-                request.stop_string = found
+                assign(request, "stop_string", found)
                 return StopPoint(i + 1, "stop")
         if i + 1 >= remaining:
             return StopPoint(i + 1, "length")

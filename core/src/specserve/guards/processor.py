@@ -38,5 +38,5 @@ class GuardedProcessor:
                 raise BadAnswerError(f"started a state without {', '.join(missing)}")
         except FAULTS as error:
             raise RequestFault(request.id, f"the logits processor of {self.part.plugin}", error, self.part) from error
-        request.processors.append(state)
-        request.processor_parts.append(self.part)
+        list.append(request.processors, state)
+        list.append(request.processor_parts, self.part)
