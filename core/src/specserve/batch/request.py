@@ -36,8 +36,8 @@ class StopMatcher(Protocol):
 class Request:
     """`blocks` holds the ids of its KV blocks in order; `specserve.kv.slots` says where token i lies in them.
 
-    Plugins are handed the engine's own requests, to read: an assignment to an attribute, and a change of a list, raises an
-    AttributeError (`specserve.batch.admitted`)."""
+    Plugins are handed the engine's own requests, to read: an assignment to an attribute, and a change of a list, raises
+    an AttributeError (`specserve.batch.admitted`)."""
 
     id: str
     tokens: list[int]
