@@ -17,7 +17,8 @@ RIGHT, WRONG = 1, 2
 
 
 class Simulation:
-    """`right[i]`: P(a draft token for request i is right where those before it are); `stated`: what the drafter says.
+    """`right[i]`: P(a draft token for request i is right where those before it are); `stated`: what the drafter
+    says, or None.
 
     `step_seconds(rows)` is what a step takes, with noise; asking costs `asking` for each request, and `of_pass` for
     each level of the deepest draft after the first.
@@ -83,7 +84,8 @@ class Simulation:
     def draft(self, limit):
         if not limit:
             return None
-        survival = tuple(self.stated ** (depth + 1) for depth in range(limit))
+        stated = self.stated
+        survival = None if stated is None else tuple(stated ** (depth + 1) for depth in range(limit))
         return Draft(tokens=(RIGHT,) * limit, survival=survival, source="simulated")
 
     def run(self, steps):

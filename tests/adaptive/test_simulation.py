@@ -120,3 +120,15 @@ def test_where_every_step_is_drafted_for_a_plain_one_shows_what_it_takes_now_and
     steps = simulation.planner.native.figures()["steps"]
     assert 2 < steps["plain step measured"] < 20
     assert steps["verified"] > 900
+
+
+@pytest.mark.parametrize(("asking", "most"), [(0.5, 1.1), (5.0, 1.15), (50.0, 1.5)])
+def test_a_slow_drafter_that_states_nothing_and_is_wrong_costs_little(asking, most):
+    run = Simulation([0.0], step_seconds=lambda rows: 1.0 + 0.05 * rows, stated=None, asking=asking).run(4000)
+    assert run.asked[0] < 4000 / 16
+    assert sum(run.seconds) < most * 1.05 * 4000
+
+
+def test_a_drafter_that_states_nothing_and_is_right_is_asked_as_before():
+    run = Simulation([0.9], step_seconds=lambda rows: 1.0 + 0.05 * rows, stated=None, asking=0.1).run(400)
+    assert run.asked[0] > 0.95 * 400

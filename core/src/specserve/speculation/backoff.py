@@ -177,6 +177,13 @@ class DraftBackoff:
             if saved > 0 and saved >= self.share:
                 self.revive(request_id)
 
+    def was_right(self, request_id: str, depth: int) -> None:
+        """The first token of a draft was right that was not verified: such a draft may save time after all, unless even
+        one of `depth` right tokens saves less than asking for it costs."""
+        saved = self.prices.saved(depth, depth)
+        if saved > 0 and saved >= self.share:
+            self.revive(request_id)
+
     def take_back(self, request_id: str) -> None:
         """There was no room to verify what was drafted for this request."""
         record = self.records.get(request_id)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from specserve.batch.drafts import first
+from specserve.batch.drafts import depths_of, first, match
 from specserve.speculation.backoff import UNKNOWN_PRICES, DraftBackoff
 from specserve.speculation.choosing import best_prefix, cut_drafts, rank_fairly
 from specserve.speculation.outcomes import Prices
@@ -112,9 +112,6 @@ class CostPlanner:
         ranked = rank_fairly(survivals)[:budget]
         if not ranked:
             return [None] * len(requests)
-        for request in requests:
-            if request.draft is not None and request.draft.survival is None:
-                self.backoff.revive(request.id)  # without estimates, only asking shows whether draft tokens are right
         chosen = cut_drafts(requests, ranked[: self.count(ranked, len(requests), base_rows)])
         self.choose_seconds = time.perf_counter() - began
         return chosen
@@ -137,6 +134,8 @@ class CostPlanner:
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if span.proposed is not None and decided.tokens:
                 self.calibration.observe(span.proposed, span.request, decided.tokens)
+                if not span.drafted and match(span.proposed, decided.tokens[:1])[1]:
+                    self.backoff.was_right(span.request.id, max(depths_of(span.proposed)))
             if span.drafted:
                 self.guesses_per_draft += GUESSES_RATE * (span.drafted - self.guesses_per_draft)
                 self.backoff.record(span.request.id, len(decided.path), span.drafted)

@@ -216,8 +216,6 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
         deepest = std::max(deepest, static_cast<double>(num_levels(*drafts[i])));
         if (!drafts[i]->is_chain) depth_ = num_levels(*drafts[i]);  // its drafter decides how deep it is
         request.no_budget = most == 0;
-        // drafters that state nothing: only asking shows whether their draft tokens are right
-        if (drafts[i]->stated.empty()) asking.revive(request.ask);
         double width = static_cast<double>(widths[i]);
         if (widths[i] == drafts[i]->parents.size() && drafts[i]->size() >= request.limit)
             request.reach = 2.0 * std::max(request.reach, width);
