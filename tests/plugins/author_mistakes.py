@@ -105,7 +105,23 @@ AT_START_UP = {
         "make_drafter", "make_draftr", "mine implements 'make_draftr'", HERE, "did you mean 'make_drafter'", "Correct"
     ),
     "an argument that the hook does not have": drafter(
-        "make_drafter()", "make_drafter(modl)", "make_drafter", HERE, r"\(model, config, options\)", "modl"
+        "make_drafter()", "make_drafter(modl)", "hook make_drafter", HERE, "takes modl, which the engine does not pass",
+        "did you mean 'model'", "any of model, config, options, by these names", r"\A(?![\s\S]*hookimpl definition)",
+    ),
+    "an async hook": drafter(
+        "def make_drafter()", "async def make_drafter()", "hook make_drafter", HERE, "must not be async", "Write 'def'"
+    ),
+    "an async method": drafter(
+        "def propose", "async def propose", "answers make_drafter", HERE, "propose must not be async", "Write 'def'"
+    ),
+    "an async generator": drafter(
+        "def stop(self, request):\n        pass", "async def stop(self, request):\n        yield None",
+        "method stop must not be async",
+    ),
+    "an async method of a planner that is optional": Mistake(
+        PLANNER.replace("@hookimpl", "    def learn(self, *given):\n        pass\n\n"
+            "    async def asked(self, *given):\n        pass\n\n@hookimpl"),
+        ("method asked must not be async", HERE), "planner.adaptive",
     ),
     "no marker": drafter("@hookimpl\n", "", "defines make_drafter", HERE, "without the marker @hookimpl", "Add"),
     "raises when it is imported": drafter(

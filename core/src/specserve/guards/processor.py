@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.faults import FAULTS, BadAnswerError, FaultLog, RequestFault
-from specserve.plugins.interface_checks import missing_members
+from specserve.plugins.interface_checks import is_async, missing_members
 
 if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.protocols import LogitsProcessor
 
 STATE_METHODS = ("apply", "commit")
+CALLED = (*STATE_METHODS, "edit", "cut", "only", "allows")
+"""Those that a state may have, too."""
 
 
 class GuardedProcessor:
@@ -36,6 +38,8 @@ class GuardedProcessor:
                 return
             if missing := missing_members(state, methods=STATE_METHODS):
                 raise BadAnswerError(f"started a state without {', '.join(missing)}")
+            if awaited := [name for name in CALLED if is_async(getattr(state, name, None))]:
+                raise BadAnswerError(f"started a state whose {' and '.join(awaited)} must not be async")
         except FAULTS as error:
             raise RequestFault(request.id, f"the logits processor of {self.part.plugin}", error, self.part) from error
         list.append(request.processors, state)

@@ -10,6 +10,7 @@ from specserve.code_places import in_brackets, place_of
 from specserve.errors import PluginError
 from specserve.plugins.error_messages import did_you_mean, how_to_disable
 from specserve.plugins.features import KERNEL_FEATURES
+from specserve.plugins.interface_checks import is_async
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -62,6 +63,14 @@ def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> Non
             f"plugin {name} defines {', '.join(unmarked)}{where} without the marker @hookimpl of specserve.hookspecs, "
             f"so the core would never call it. Add the marker in the plugin. {how_to_disable(name)}"
         )
+    for caller in callers:
+        function = caller.get_hookimpls()[0].function
+        if is_async(function):
+            raise PluginError(
+                f"plugin {name}: hook {caller.name}{in_brackets(place_of(function))} must not be async: the engine "
+                f"calls it and uses what it returns, and awaits nothing. Write 'def' for 'async def'. "
+                f"{how_to_disable(name)}"
+            )
     if not callers:
         raise PluginError(
             f"plugin {name} implements no hook: {plugin!r} has no function marked @hookimpl. "
@@ -119,14 +128,19 @@ def defines_function(plugin: object, name: str) -> bool:
 
 
 def argument_mismatch(name: str, plugin: object, error: pluggy.PluginValidationError) -> str:
-    """pluggy's message about one hook implementation, with the arguments of the hook."""
+    """What is wrong with the hook implementation that pluggy refused."""
     text = " ".join(str(error).split())
     hook = next((hook for hook in HOOK_ARGUMENTS if f"for hook {hook!r}" in text), None)
     if hook is None:
         return f"plugin {name} cannot be registered: {text}. {how_to_disable(name)}"
-    takes = ", ".join(HOOK_ARGUMENTS[hook]) or "nothing"
-    where = in_brackets(place_of(getattr(plugin, hook)))
+    takes, function = HOOK_ARGUMENTS[hook], getattr(plugin, hook)
+    where = in_brackets(place_of(function))
+    unknown = [argument for argument in inspect.signature(function).parameters if argument not in takes]
+    if not unknown:
+        return f"plugin {name} cannot register its hook {hook}{where}: {text}. {how_to_disable(name)}"
+    meant = did_you_mean(unknown[0], takes)
+    allowed = f"any of {', '.join(takes)}" if takes else "no argument"
     return (
-        f"plugin {name} implements hook {hook}{where} with other arguments than it takes ({takes}): {text}. "
-        f"{how_to_disable(name)}"
+        f"plugin {name}: hook {hook}{where} takes {', '.join(unknown)}, which the engine does not pass{meant}. "
+        f"Let it take {allowed}, by these names. {how_to_disable(name)}"
     )

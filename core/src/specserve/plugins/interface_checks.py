@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,17 +14,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 T = TypeVar("T")
+OPTIONAL_METHODS = ("propose_behind", "asked", "paused", "request_figures", "describe")
+"""Of drafters and planners."""
 
 
 def check_members(
     owner: str, found: str, value: object, kind: str, *, attributes: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> None:
     """Raise PluginError where `value` lacks a member of the protocol `kind`. `found`: the error's verb and object."""
+    for method in (*methods, *OPTIONAL_METHODS):
+        if is_async(getattr(value, method, None)):
+            raise PluginError(
+                f"{owner} {found}{in_brackets(place_of(value))}, whose method {method} must not be async: the engine "
+                f"calls it and uses what it returns, and awaits nothing. Write 'def' for 'async def', or remove "
+                f"--plugin {owner}."
+            )
     if missing := missing_members(value, attributes, methods):
         raise PluginError(
             f"{owner} {found}{in_brackets(place_of(value))}, which is no {kind}: it lacks {', '.join(missing)}. "
             f"See specserve.protocols.{kind}, or remove --plugin {owner}."
         )
+
+
+def is_async(function: object) -> bool:
+    """Whether calling it gives a coroutine or an asynchronous generator in place of a result."""
+    plain = getattr(function, "func", function)  # of a functools.partial
+    return inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain)
 
 
 def missing_members(value: object, attributes: Sequence[str] = (), methods: Sequence[str] = ()) -> list[str]:
