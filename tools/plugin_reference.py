@@ -29,6 +29,7 @@ PARTS = {
     "Adapters": ("protocols/lowrank.py", "batch/lora_plan.py"),
     "Graphs": ("protocols/graphs.py",),
     "Declarations": ("declare.py",),
+    "The configuration that hooks are given": ("config.py",),
 }
 BEGIN = """# Reference of the plugin interface
 

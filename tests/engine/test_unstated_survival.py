@@ -14,7 +14,7 @@ WIDTH = 4
 
 
 def seconds_of(num_steps, *, asking, is_right, num_requests=1):
-    """Seconds of all steps, how often the drafter was asked, and tokens of each request. A plain step takes a second."""
+    """Seconds of all steps, how often the drafter was asked, and tokens of each request. Plain steps take a second."""
     planned = planner(costs=([1, 256], [1.0, 1.2]))
     requests = [with_draft(None, name=f"r{i}", max_tokens=10**6) for i in range(num_requests)]
     spent, num_asked, num_tokens = 0.0, 0, 0
