@@ -91,7 +91,7 @@ def test_a_plugin_without_hooks_stops_start_up(install: Install, start: Start) -
 def test_a_hook_with_an_unknown_argument_stops_start_up(install: Install, start: Start) -> None:
     install("a", plugin=HOOKS.replace("planner()", "planner(confg)"))
     with pytest.raises(
-        PluginError, match=r"plugin a implements hook make_draft_planner .*\(config, options, runtime\).*confg"
+        PluginError, match=r"plugin a: hook make_draft_planner .* takes confg, .*any of config, options, runtime"
     ):
         start("a")
 
