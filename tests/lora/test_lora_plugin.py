@@ -34,10 +34,10 @@ def test_every_option_is_read_from_the_command_line() -> None:
 
 
 @pytest.mark.parametrize(("setting", "said"), [
-    ("max_loaded=0", "expected `int` >= 1"),
-    ("max_loaded=1025", "expected `int` <= 1024"),
-    ("max_rank=0", "expected `int` >= 1"),
-    ("max_rank=257", "expected `int` <= 256"),
+    ("max_loaded=0", "must be a whole number from 1"),
+    ("max_loaded=1025", " to 1024 "),
+    ("max_rank=0", "must be a whole number from 1"),
+    ("max_rank=257", " to 256 "),
     ("max_memory=much", "max_memory: a memory size is a positive number"),
     ("max_memory=0", "max_memory: a memory size"),
     ('adapters."a b"=/x', "adapters: 'a b' is not an adapter's name"),

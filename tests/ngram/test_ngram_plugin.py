@@ -81,7 +81,7 @@ def test_a_corpus_given_at_start_up_is_drafted_from(toy_model: Path, tmp_path: P
         ({"corpora": {"a": "/no/such/file"}}, r"ngram\.corpora\.a: there is no file '/no/such/file'"),
         ({"corpora": {"a": "/"}}, r"ngram\.corpora\.a: '/' is a directory\. Name a \.jsonl or a text file"),
         ({"corpus_root": "/no/such/place"}, r"ngram\.corpus_root = '/no/such/place' is not a directory"),
-        ({"capacity": "10"}, r"ngram\.capacity: expected `int` >= 1000"),
+        ({"capacity": "10"}, r"ngram\.capacity: must be a whole number from 1000"),
     ],
 )
 def test_what_cannot_be_served_stops_start_up(toy_model: Path, options: dict[str, Any], said: str) -> None:

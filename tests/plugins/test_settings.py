@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import pytest
 
 from specserve.errors import ConfigError
+from specserve.plugins.options import convert
 from specserve.plugins.settings import merge, parse_settings
 
 
@@ -36,3 +38,28 @@ def test_later_settings_win_and_tables_merge_key_by_key() -> None:
     merged = merge(file, parse_settings(["a.y.q=2", "a.x=5", "a.x=6"]))
     assert merged == {"a": {"x": "6", "y": {"p": 1, "q": "2"}}, "b": {"z": 3}}
     assert file["a"] == {"x": 1, "y": {"p": 1}}
+
+
+class Bounded(msgspec.Struct, frozen=True, kw_only=True):
+    depth: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
+    least: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    share: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.5
+    any_number: float = 1.0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("depth", "abc", "mine.depth: must be a whole number from 1 to 64 (the value is 'abc')"),
+        ("depth", "65", "mine.depth: must be a whole number from 1 to 64 (the value is '65')"),
+        ("depth", "1.5", "mine.depth: must be a whole number from 1 to 64 (the value is '1.5')"),
+        ("depth", [], "mine.depth: must be a whole number from 1 to 64 (the value is [])"),
+        ("least", "-1", "mine.least: must be a whole number of at least 0 (the value is '-1')"),
+        ("share", "1", "mine.share: must be a number more than 0 and less than 1 (the value is '1')"),
+        ("any_number", "x", "mine.any_number: must be a number (the value is 'x')"),
+    ],
+)
+def test_an_error_of_a_number_says_its_range(key, value, said):
+    with pytest.raises(ConfigError) as caught:
+        convert("mine", Bounded, {key: value})
+    assert said in str(caught.value)

@@ -12,6 +12,7 @@ import msgspec
 from specserve.code_places import in_brackets, place_of
 from specserve.errors import ConfigError
 from specserve.plugins.error_messages import did_you_mean
+from specserve.plugins.option_ranges import number_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -68,6 +69,8 @@ def conversion_error(plugin: str, kind: type[msgspec.Struct], table: Mapping[str
     choices = choices_of(kind, path)
     if choices and what.startswith("Invalid enum value"):
         what = f"must be one of {', '.join(map(repr, choices))}"
+    elif what.startswith("Expected ") and (allowed := number_range(kind, path)):
+        what = f"must be {allowed}"
     return f"{'.'.join((plugin, *path))}: {what[:1].lower()}{what[1:]}{shown} {list_options(plugin, kind, ())}"
 
 
