@@ -16,7 +16,8 @@ from specserve.batch.request import Request
 if TYPE_CHECKING:
     from specserve.types import SamplingParams
 
-K, V = TypeVar("K"), TypeVar("V")
+K = TypeVar("K")
+V = TypeVar("V")
 assign = object.__setattr__
 """`assign(request, "computed", 7)`: for the engine alone."""
 
@@ -40,16 +41,16 @@ class OwnedList(list[V], Generic[V]):
     """A list that only `list.extend(owned, ...)` and the like change. Slices, sums and copies of it are plain lists."""
 
     __slots__ = ()
-    append = extend = insert = remove = pop = clear = sort = reverse = refuse_list  # type: ignore[assignment]
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse_list  # type: ignore[assignment]
+    append = extend = insert = remove = pop = clear = sort = reverse = refuse_list
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = refuse_list
 
 
 class OwnedDict(dict[K, V], Generic[K, V]):
     """A dict that only `dict.update(owned, ...)` and the like change."""
 
     __slots__ = ()
-    update = setdefault = pop = popitem = clear = refuse_dict  # type: ignore[assignment]
-    __setitem__ = __delitem__ = __ior__ = refuse_dict  # type: ignore[assignment]
+    update = setdefault = pop = popitem = clear = refuse_dict
+    __setitem__ = __delitem__ = __ior__ = refuse_dict
 
 
 class AdmittedRequest(Request):

@@ -115,9 +115,10 @@ class Scheduler:
         assign(request, "computed", len(matched) * self.block_size)
         assign(request, "num_published", len(matched))
         if request.first_scheduled is None:
-            assign(request, "first_scheduled", time.monotonic())
+            now = time.monotonic()
+            assign(request, "first_scheduled", now)
             assign(request, "cached_tokens", min(request.computed, request.prompt_len))
-            self.metrics.request_queue_time.add(request.first_scheduled - request.arrival)
+            self.metrics.request_queue_time.add(now - request.arrival)
             self.metrics.prefix_cache_queries += request.prompt_len
             self.metrics.prefix_cache_hits += request.cached_tokens
 
