@@ -96,8 +96,14 @@ def words_of(kind: inspect.Type) -> Words:
             return Words(f"a list of {len(kind.item_types)} entries", f"lists of {len(kind.item_types)} entries")
         case inspect.UnionType():
             return Words(in_words(kind), listed(words_of(member).many for member in described_members(kind)))
-        case _:
+        case inspect.EnumType():
+            values = listed(shown(value.value) for value in kind.cls)
+            return Words(values, f"values {values}")
+        case inspect.AnyType() | inspect.RawType():
             return Words("any value", "any values")
+        case _:
+            name = type(kind).__name__.removesuffix("Type").lower()
+            return Words(f"a {name}", f"values of the type {name}")
 
 
 def entry_words(kind: inspect.Type, name: str, holder: inspect.Type) -> str:

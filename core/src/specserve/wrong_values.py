@@ -17,13 +17,15 @@ from msgspec import inspect
 from specserve.type_words import LISTS, MAX_SHOWN, described_members, in_words, listed, members, plain, shown, words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 T = TypeVar("T")
 PLACE = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`$")
 """The end of msgspec's message."""
 STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<index>\d+)\]|\[\.\.\.\]")
 NAMED = re.compile(r"^Object (?P<what>missing required|contains unknown) field `(?P<name>.*)`$")
+OF_MSGSPEC = ("Expected ", "Invalid ")
+"""How its other messages begin. A Struct's `__post_init__` may refuse a value, too, in words of its own."""
 OUT_OF_RANGE = ("Number out of range", "Integer value out of range")
 UNKNOWN_VALUE = object()
 """Where the value itself cannot be decoded, such as a number that is too large."""
@@ -68,8 +70,9 @@ def find_wrong_value(error: msgspec.ValidationError, value: object, annotation: 
     what = PLACE.sub("", message)
     if what in OUT_OF_RANGE:
         return WrongValue(place.path, f"must be {in_words(place.kind)}; got a number that is too large")
-    named = NAMED.match(what)
-    return wrong_here(place) if named is None else wrong_field(place, named["name"], named["what"])
+    if named := NAMED.match(what):
+        return wrong_field(place, named["name"], named["what"])
+    return wrong_here(place) if what.startswith(OF_MSGSPEC) else WrongValue(place.path, what.rstrip("."))
 
 
 @cache
@@ -81,10 +84,8 @@ def step_into(place: Place, step: re.Match[str]) -> Place:
     """Where msgspec does not tell which entry is wrong, it is the first that its type does not allow."""
     kinds, value, path = members(place.kind), place.value, place.path
     if name := step["name"]:
-        fields = (field for kind in kinds if isinstance(kind, inspect.StructType) for field in kind.fields)
-        kind = next(field.type for field in fields if field.encode_name == name)
         inner = value.get(name, UNKNOWN_VALUE) if isinstance(value, Mapping) else UNKNOWN_VALUE
-        return Place(kind, inner, f"{path}.{name}" if path else name)
+        return Place(field_kind(kinds, name), inner, f"{path}.{name}" if path else name)
     if step["index"]:
         index = int(step["index"])
         return Place(item_kind(kinds, index), entry_at(value, index), f"{path}[{index}]")
@@ -97,12 +98,22 @@ def step_into(place: Place, step: re.Match[str]) -> Place:
     return Place(item_kind(kinds, 0), UNKNOWN_VALUE, path)
 
 
+def field_kind(kinds: Sequence[inspect.Type], name: str) -> inspect.Type:
+    """Of a field, or of the tag that tells the Structs of a union apart."""
+    structs = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
+    tags = tuple(kind.tag for kind in structs if kind.tag_field == name and kind.tag is not None)
+    if tags:
+        return inspect.LiteralType(values=tags)
+    found = (field.type for kind in structs for field in kind.fields if field.encode_name == name)
+    return next(found, inspect.AnyType())
+
+
 def item_kind(kinds: Iterable[inspect.Type], index: int) -> inspect.Type:
     for kind in kinds:
         if isinstance(kind, LISTS):
             return kind.item_type
         if isinstance(kind, inspect.TupleType):
-            return kind.item_types[index]
+            return kind.item_types[index] if index < len(kind.item_types) else inspect.AnyType()
     return inspect.AnyType()
 
 
@@ -111,20 +122,20 @@ def entry_at(value: object, index: int) -> object:
 
 
 def wrong_key(place: Place) -> WrongValue:
-    kind = next(kind for kind in members(place.kind) if isinstance(kind, inspect.DictType))
     keys = place.value if isinstance(place.value, Mapping) else {}
-    wrong = next((key for key in keys if not accepts(kind.key_type, key)), UNKNOWN_VALUE)
-    return WrongValue(place.path, f"each key must be {in_words(kind.key_type)}{got(wrong)}")
+    key_types = (kind.key_type for kind in members(place.kind) if isinstance(kind, inspect.DictType))
+    kind = next(key_types, inspect.AnyType())
+    wrong = next((key for key in keys if not accepts(kind, key)), UNKNOWN_VALUE)
+    return WrongValue(place.path, f"each key must be {in_words(kind)}{got(wrong)}")
 
 
 def wrong_field(place: Place, name: str, what: str) -> WrongValue:
     shown_name = name[:MAX_NAME]
     path = f"{place.path}.{shown_name}" if place.path else shown_name
-    fields = [field for kind in members(place.kind) if isinstance(kind, inspect.StructType) for field in kind.fields]
+    kinds = members(place.kind)
     if what == "missing required":
-        kind = next((field.type for field in fields if field.encode_name == name), inspect.AnyType())
-        return WrongValue(path, f"is missing; it must be {in_words(kind)}")
-    names = [field.encode_name for field in fields]
+        return WrongValue(path, f"is missing; it must be {in_words(field_kind(kinds, name))}")
+    names = [field.encode_name for kind in kinds if isinstance(kind, inspect.StructType) for field in kind.fields]
     nearest = get_close_matches(shown_name, names, n=1)
     return WrongValue(path, f"there is no such name here; {f'did you mean {nearest[0]}?' if nearest else known(names)}")
 
@@ -212,6 +223,9 @@ def accepts(kind: inspect.Type, value: object) -> bool:
             return not wrong_size(kind, value) and all(entries)
         case _, (list() | tuple()) if isinstance(kind, LISTS):
             return not wrong_size(kind, value) and all(accepts(kind.item_type, each) for each in value)
+        case inspect.TupleType(), (list() | tuple()):
+            pairs = zip(kind.item_types, value, strict=False)
+            return len(value) == len(kind.item_types) and all(accepts(item, each) for item, each in pairs)
         case _:
             return True
 
