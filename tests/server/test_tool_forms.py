@@ -64,7 +64,7 @@ NO_CALLS = (
 )
 
 
-@pytest.mark.parametrize(("form", "text"), NO_CALLS, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("form", "text"), NO_CALLS, ids=lambda value: str(getattr(value, "name", value))[:60])
 def test_what_is_no_call_stays_text(form, text):
     assert read(form, [text]) == (text, [])
     assert read(form, [*text, ""]) == (text, [])
