@@ -6,7 +6,7 @@ The library compares numbers as doubles, and counts the keys that are written, n
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specserve_grammar.errors import refuse
 
@@ -35,15 +35,15 @@ def read_float(text: str) -> float:
 
 def check_schema(schema: object, param: str) -> None:
     """Raises RequestError."""
-    for pointer, keyword, value in keywords(schema, ""):
-        if keyword in BOUNDS or keyword in ("const", "enum"):
-            check_numbers(pointer, keyword, value, param)
-        elif keyword == "minProperties":
-            check_count(pointer, *value, param)
+    for pointer, keyword, holder in keywords(schema, ""):
+        if keyword == "minProperties":
+            check_count(pointer, holder, param)
+        else:
+            check_numbers(pointer, keyword, holder[keyword], param)
 
 
-def keywords(schema: object, pointer: str) -> Iterator[tuple[str, str, object]]:
-    """Those that are checked, with their pointers; of minProperties the value and how many keys are required."""
+def keywords(schema: object, pointer: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Those that are checked, with their pointers and the objects that hold them."""
     if isinstance(schema, list):
         for i, each in enumerate(schema):
             yield from keywords(each, f"{pointer}/{i}")
@@ -51,11 +51,8 @@ def keywords(schema: object, pointer: str) -> Iterator[tuple[str, str, object]]:
         return
     for key, value in schema.items():
         place = f"{pointer}/{escaped(key)}"
-        if key in BOUNDS or key in ("const", "enum"):
-            yield place, key, value
-        elif key == "minProperties":
-            required = schema.get("required")
-            yield place, key, (value, len({*map(str, required)}) if isinstance(required, list) else 0)
+        if key in BOUNDS or key in ("const", "enum", "minProperties"):
+            yield place, key, schema
         elif key in NAMES and isinstance(value, dict):
             for name, each in value.items():
                 yield from keywords(each, f"{place}/{escaped(name)}")
@@ -85,7 +82,10 @@ def numbers(value: object) -> Iterator[int | float]:
             yield from numbers(each)
 
 
-def check_count(pointer: str, least: object, num_required: int, param: str) -> None:
+def check_count(pointer: str, holder: dict[str, Any], param: str) -> None:
+    least = holder["minProperties"]
+    required = holder.get("required")
+    num_required = len({*map(str, required)}) if isinstance(required, list) else 0
     if isinstance(least, (int, float)) and least > num_required + 1:
         refuse(
             param,
