@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specserve.server.request_bodies import ChatBody
     from specserve.server.tools.bodies import Tool
     from specserve.server.tools.form import ToolForm
+    from specserve.server.tools.formats import TemplateForm
     from specserve.types import StructuredOutput
 
 
@@ -74,15 +75,20 @@ def usable_form(tokenizer: ServerTokenizer) -> ToolForm:
     """Raises RequestError where the template has no place for tools, or writes calls in an unknown way."""
     if tokenizer in BORROWED:
         return BORROWED[tokenizer]
-    form, written = template_form(tokenizer)
-    if form is not None:
-        return form
-    if written:
-        text = f"the chat template of this model writes calls in a form that is not served, {written[:MAX_SHOWN]!r}"
-        advice = f"start the server with --tool-form and one of {', '.join(FORMATS)} to use another"
-        raise RequestError(f"tools: {text}; {advice}.", param="tools")
-    raise RequestError(
-        "tools: the chat template of this model has no place for them; use a model that was trained to call tools, "
-        f"or start the server with --tool-form and one of {', '.join(FORMATS)}: the model borrows that form then.",
-        param="tools",
+    found = template_form(tokenizer)
+    if found.form is not None:
+        return found.form
+    raise RequestError(f"tools: the chat template of this model {without_form(found)}.", param="tools")
+
+
+def without_form(found: TemplateForm) -> str:
+    option = f"start the server with --tool-form and one of {', '.join(FORMATS)}"
+    if found.written:
+        written = found.written[:MAX_SHOWN]
+        return f"writes calls in a form that is not served, {written!r}; {option} to use another"
+    if found.lists_tools:
+        return f"lists them and does not show how calls are written; {option}, in which the model writes calls"
+    return (
+        f"has no place for them; use a model that was trained to call tools, or {option}: "
+        "the model borrows that form then"
     )

@@ -26,15 +26,19 @@ TOOL = {
     "function": {"name": OFFERED, "description": "d", "parameters": {"type": "object", "properties": {}}},
 }
 QUESTION = {"role": "user", "content": "question"}
+CALL_ID = "callid123"
+"""Nine characters: Mistral's templates want them."""
 MAX_SHOWN = 200
 """Characters of a call in an unknown form, in an error."""
 
 
 class TemplateForm(NamedTuple):
-    """`form`: None where a template has no place for tools, or writes calls in another way: as `written`."""
+    """`form`: None where a template has no place for tools, writes calls in another way, or shows none."""
 
     form: ToolForm | None
     written: str = ""
+    """A call in another way."""
+    lists_tools: bool = True
 
 
 KNOWN: WeakKeyDictionary[ServerTokenizer, TemplateForm] = WeakKeyDictionary()
@@ -50,10 +54,10 @@ def template_form(tokenizer: ServerTokenizer) -> TemplateForm:
 
 def form_of(tokenizer: ServerTokenizer) -> TemplateForm:
     if "tools" not in tokenizer.chat_template:
-        return TemplateForm(None)
+        return TemplateForm(None, lists_tools=False)
     listed = rendered(tokenizer, [QUESTION])
     if listed is not None and OFFERED not in listed:
-        return TemplateForm(None)
+        return TemplateForm(None, lists_tools=False)
     written = written_call(tokenizer)
     if not written:
         return TemplateForm(described_form(listed or tokenizer.chat_template))
@@ -67,9 +71,9 @@ def written_call(tokenizer: ServerTokenizer) -> str:
     plain = rendered(tokenizer, [QUESTION, answer])
     for arguments in ({"a": 1}, '{"a": 1}'):
         function = {"name": CALLED, "arguments": arguments}
-        call = {"id": "callid123", "type": "function", "function": function}  # nine characters: Mistral's wants them
+        call = {"id": CALL_ID, "type": "function", "function": function}
         text = rendered(tokenizer, [QUESTION, {"role": "assistant", "content": "", "tool_calls": [call]}])
-        if text is not None and CALLED in text:
+        if text is not None and (CALLED in text or CALL_ID in text):  # an id may hold the name, as Kimi's do
             return text.removeprefix((plain or "").partition(ANSWER)[0])
     return ""
 
@@ -82,10 +86,10 @@ def rendered(tokenizer: ServerTokenizer, messages: Sequence[Mapping[str, object]
         return None
 
 
-def described_form(text: str) -> ToolForm:
+def described_form(text: str) -> ToolForm | None:
     """Of a template that lists tools and writes no calls: what it tells the model."""
     if MISTRAL.trigger in text:
         return MISTRAL_V11 if "[ARGS]" in text else MISTRAL
     if HERMES.trigger in text:
         return HERMES
-    return LLAMA3 if "python_tag" in text else HERMES
+    return LLAMA3 if "python_tag" in text else None
