@@ -43,7 +43,13 @@ class RandomWeights:
     """In place of `specserve.models.weights.Checkpoint`."""
 
     def __init__(self, path: Path, on_progress: Callable[[int, int], None] | None = None) -> None:
+        self.path = path
         self.shapes: Mapping[str, tuple[int, ...]] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those that the model needs."""
+        return frozenset(self.shapes)
 
     def check(self, expected: Mapping[str, tuple[int, ...]], kinds: Mapping[str, tuple[str, ...]]) -> None:
         self.shapes = expected

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from eagle_engines import DraftKV, draft_kv, runtime_of, with_planner
 
+from specserve.batch.admitted import assign
 from specserve.batch.drafts import depths_of, parents_of
 from specserve.speculation.planning import VerifyAll
 from specserve.testing.engines import run
@@ -48,7 +49,7 @@ class Fickle(VerifyAll):
     def with_other_tokens(self, requests):
         for request in requests:
             if request.draft is not None:
-                request.draft = self.other(request.draft, self.answers[request.id][len(request.tokens) :])
+                assign(request, "draft", self.other(request.draft, self.answers[request.id][len(request.tokens) :]))
         return requests
 
     def other(self, draft: Draft, future: list[int]) -> Draft:

@@ -154,7 +154,7 @@ def test_without_the_plugin_a_form_is_refused_with_what_to_do(toy_model):
     engine = make_engine(toy_model).engine
     form = StructuredOutput(kind="json_schema", text="{}", param="response_format")
     with pytest.raises(
-        RequestError, match="pip install specserve-plugin-grammar, and start with --plugin grammar"
+        RequestError, match="start it with --plugin grammar, after pip install specserve-plugin-grammar"
     ) as refusal:
         engine.check(structured("r", (1, 2), form))
     assert refusal.value.param == "response_format"

@@ -162,14 +162,14 @@ async def test_a_conversation_goes_on_with_the_results(connect):
 async def test_without_the_plugin_a_tool_may_be_called_and_not_required(connect):
     sdk = await connect("hermes", plugins=())
     assert (await ask(sdk, max_tokens=8)).choices[0].message.content
-    with pytest.raises(openai.BadRequestError, match="start with --plugin grammar") as refusal:
+    with pytest.raises(openai.BadRequestError, match="start it with --plugin grammar") as refusal:
         await ask(sdk, tool_choice="required")
     assert refusal.value.param == "tool_choice"
 
 
 WRONG = (
     ({"tools": [TOOLS[0], TOOLS[0]]}, "tools", "two have the same name"),
-    ({"tools": [tool("a b", {})]}, "tools", "matching regex"),
+    ({"tools": [tool("a b", {})]}, "tools", "must be a name of 1 to 64 letters"),
     ({"tools": [{"type": "x", "function": {"name": "f"}}]}, "tools", "Invalid enum value"),
     ({"tool_choice": {"type": "function", "function": {"name": "nope"}}}, "tool_choice", "no tool is called 'nope'"),
     ({"tool_choice": "perhaps"}, "tool_choice", "perhaps"),

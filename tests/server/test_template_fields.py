@@ -18,6 +18,7 @@ CHAT = (
 )
 SHOWN = "{{ enable_thinking }} {{ mode }} {{ level }}"
 EFFORT = "{{ reasoning_effort }} {{ verbosity }}"
+TOOLS = "{{ tools[0].function.name or 'none' }}{# <tool_call> #}"
 DOCUMENTS = "{% for d in documents %}{{ d.title }}={{ d.text }};{% endfor %}"
 ASSISTANT = {"role": "assistant", "content": "x = "}
 
@@ -190,7 +191,7 @@ async def test_a_template_reads_the_reasoning_of_a_message_by_either_name(prompt
 
 
 async def test_tokenize_has_the_tools_that_a_chat_would_have(client: Any, engine: FakeEngine, monkeypatch: Any) -> None:
-    monkeypatch.setattr(engine.tokenizer, "_chat_template", ChatTemplate("{{ tools[0].function.name or 'none' }}"))
+    monkeypatch.setattr(engine.tokenizer, "_chat_template", ChatTemplate(TOOLS))
     tools = [{"type": "function", "function": {"name": "look_up"}}]
 
     async def tokens(**fields: Any) -> Any:

@@ -14,6 +14,8 @@ import msgspec
 from specserve.batch.request import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from specserve.types import SamplingParams
 
 K = TypeVar("K")
@@ -49,6 +51,10 @@ class OwnedDict(dict[K, V], Generic[K, V]):
     """A dict that only `dict.update(owned, ...)` and the like change."""
 
     __slots__ = ()
+
+    def __init__(self, values: Mapping[K, V]) -> None:
+        super().__init__(values)
+
     update = setdefault = pop = popitem = clear = refuse_dict
     __setitem__ = __delitem__ = __ior__ = refuse_dict
 

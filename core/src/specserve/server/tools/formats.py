@@ -60,7 +60,7 @@ def form_of(tokenizer: ServerTokenizer) -> TemplateForm:
         return TemplateForm(None, lists_tools=False)
     written = written_call(tokenizer)
     if not written:
-        return TemplateForm(described_form(listed or tokenizer.chat_template))
+        return TemplateForm(described_form(listed or "") or described_form(tokenizer.chat_template))
     form = next((form for form in FORMATS.values() if form.is_in(written, CALLED)), None)
     return TemplateForm(form, "" if form else written)
 
@@ -87,7 +87,7 @@ def rendered(tokenizer: ServerTokenizer, messages: Sequence[Mapping[str, object]
 
 
 def described_form(text: str) -> ToolForm | None:
-    """Of a template that lists tools and writes no calls: what it tells the model."""
+    """Of a template that lists tools and writes no calls: what it tells the model, or says in its source."""
     if MISTRAL.trigger in text:
         return MISTRAL_V11 if "[ARGS]" in text else MISTRAL
     if HERMES.trigger in text:
