@@ -170,7 +170,7 @@ async def test_without_the_plugin_a_tool_may_be_called_and_not_required(connect)
 WRONG = (
     ({"tools": [TOOLS[0], TOOLS[0]]}, "tools", "two have the same name"),
     ({"tools": [tool("a b", {})]}, "tools", "must be a name of 1 to 64 letters"),
-    ({"tools": [{"type": "x", "function": {"name": "f"}}]}, "tools", "Invalid enum value"),
+    ({"tools": [{"type": "x", "function": {"name": "f"}}]}, "tools", 'must be "function"'),
     ({"tool_choice": {"type": "function", "function": {"name": "nope"}}}, "tool_choice", "no tool is called 'nope'"),
     ({"tool_choice": "perhaps"}, "tool_choice", "perhaps"),
     ({"tools": [], "tool_choice": "required"}, "tool_choice", "required needs tools"),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pytest
 
+from specserve.server import system_messages
+from specserve.server.tools import formats
 from specserve.text.chat_template import ChatTemplate
 
 if TYPE_CHECKING:
@@ -21,6 +24,13 @@ EFFORT = "{{ reasoning_effort }} {{ verbosity }}"
 TOOLS = "{{ tools[0].function.name or 'none' }}{# <tool_call> #}"
 DOCUMENTS = "{% for d in documents %}{{ d.title }}={{ d.text }};{% endfor %}"
 ASSISTANT = {"role": "assistant", "content": "x = "}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known_of_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server asks its one template once: here templates change."""
+    for module in (formats, system_messages):
+        monkeypatch.setattr(module, "KNOWN", WeakKeyDictionary())
 
 
 @pytest.fixture
@@ -200,8 +210,15 @@ async def test_tokenize_has_the_tools_that_a_chat_would_have(client: Any, engine
 
     assert await tokens(tools=tools) == engine.tokenizer.encode("look_up")
     assert await tokens(tools=tools, tool_choice="none") != await tokens(tools=tools)
+
+
+async def test_tokenize_refuses_tools_that_the_template_has_no_place_for(
+    client: Any, engine: FakeEngine, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(engine.tokenizer, "_chat_template", ChatTemplate(CHAT))
-    assert await tokens(tools=tools) is None
+    tools = [{"type": "function", "function": {"name": "look_up"}}]
+    response = await client.post("/tokenize", json={"messages": MESSAGES, "tools": tools})
+    assert (response.status, (await response.json())["error"]["param"]) == (400, "tools")
 
 
 @pytest.mark.parametrize(
