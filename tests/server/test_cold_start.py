@@ -74,6 +74,39 @@ NEVER_SERVING = (
 )
 """Modules of other commands, and those that need a CUDA device."""
 
+CONVERTED_FIRST = """
+import asyncio, sys
+import msgspec
+from specserve import struct_tables
+from specserve.config import EngineConfig
+from specserve.engine.async_engine import AsyncEngine
+
+plugins = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram")
+unbuilt, met = set(), set()
+
+def watched(function, position):
+    def convert(*args, **kwargs):
+        kind = kwargs.get("type", args[position] if len(args) > position else None)
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            (met if kind in struct_tables._BUILT else unbuilt).add(kind.__qualname__)
+        return function(*args, **kwargs)
+    return convert
+
+msgspec.convert = watched(msgspec.convert, 1)
+msgspec.json.decode = watched(msgspec.json.decode, 1)
+
+async def start_and_stop():
+    options = {"eagle": {"model": "demo-eagle3"}}
+    config = EngineConfig(
+        model="demo", plugins=plugins, plugin_options=options, kv_memory="16M", max_model_len=256
+    )
+    await (await AsyncEngine.start(config)).stop()
+
+asyncio.run(start_and_stop())
+assert {"ModelConfig", "HeadConfig", "EagleOptions"} <= met | unbuilt, met
+print(*sorted(unbuilt))
+"""
+
 CRASH = """
 import os, signal
 from specserve.cli import main
@@ -98,6 +131,12 @@ def test_eight_threads_that_convert_structs_first_do_not_end_the_process() -> No
 
 def test_a_started_server_has_the_tables_of_all_structs_that_serving_may_decode(toy_model: Path) -> None:
     done = run_python(START_SERVER.replace("NEVER_SERVING", repr(NEVER_SERVING)), str(toy_model))
+    assert (done.returncode, done.stdout.split()) == (0, []), done.stderr[-2000:]
+
+
+def test_an_engine_that_loads_converts_only_structs_whose_tables_are_built() -> None:
+    """Another engine of the process may load at the same time."""
+    done = run_python(CONVERTED_FIRST)
     assert (done.returncode, done.stdout.split()) == (0, []), done.stderr[-2000:]
 
 

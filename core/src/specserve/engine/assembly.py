@@ -105,6 +105,7 @@ class Components(NamedTuple):
 
 def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallback = not_shown) -> Assembled:
     """Load everything and make the engine. Raises ConfigError and its kind."""
+    build_struct_tables()  # of the engine's modules, all imported by now: another engine may be loaded at the same time
     with lack_of_memory_told(config.model, config.device):
         parts = load_components(config, host, on_progress)
         engine = Engine(make_parts(parts))
@@ -112,7 +113,7 @@ def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallba
         engine.runner.warm_up(partial(on_progress, RECORDING))
     if tracing.DRAFTS.is_on:
         trace_drafts(engine, lambda step: tracing.DRAFTS.event(**step._asdict()))
-    build_struct_tables()  # all modules are imported: the engine's and its plugins'
+    build_struct_tables()  # of what plugins imported since
     description = describe(parts.config, host, parts.kernels, parts.attention, parts.drafters, engine)
     return Assembled(engine, parts.config, parts.tokenizer, description)
 

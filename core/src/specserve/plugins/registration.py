@@ -17,6 +17,7 @@ from specserve.errors import PluginError
 from specserve.plugins.hook_checks import argument_mismatch, check_hooks
 from specserve.plugins.loaded_plugin import LoadedPlugin
 from specserve.plugins.options import convert
+from specserve.struct_tables import build_struct_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,4 +51,5 @@ def make_options(name: str, manager: pluggy.PluginManager, table: Mapping[str, o
     kind = results[0]
     if len(results) > 1 or not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise PluginError(f"plugin {name} must return one msgspec Struct class from plugin_options; got {results!r}.")
+    build_struct_tables()  # of the plugin's modules: another engine may start at the same time
     return convert(name, kind, table)
