@@ -91,6 +91,12 @@ async def test_a_body_that_is_no_json_object_is_a_400(client: Any, data: bytes) 
     assert (await response.json())["error"]["type"] == "invalid_request_error"
 
 
+async def test_a_body_that_nests_too_deeply_is_told_where_and_how_deep(client: Any) -> None:
+    data = b'{"prompt": "[[{", "x": ' + b"[" * 100_000
+    error = (await (await client.post(COMPLETIONS, data=data)).json())["error"]["message"]
+    assert "within more than 256 others at byte 278; send at most 256 levels" in error
+
+
 CALL = {"type": "function", "function": {"name": "f", "arguments": "{"}}
 WRONG_MESSAGES: list[tuple[dict[str, Any], str]] = [
     ({"role": "user", "content": [{"type": "text"}]}, "content[0].text: a part of type text needs a text"),
