@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from specserve.cli.progress import ProgressLines
 from specserve.config import ServerConfig
 from specserve.errors import ConfigError, ModelError
 from specserve.load_progress import READING, LoadProgress, Stage
-from specserve.loading_thread import run_in_loading_thread
+from specserve.loading_thread import is_loading, run_in_loading_thread
 from specserve.server.app import ROUTES
 from specserve.server.run import serve
 from specserve.testing.toy import write_checkpoint
@@ -39,7 +40,7 @@ print("code", main(sys.argv[1:]), "torch" in sys.modules, "aiohttp" in sys.modul
 """
 LOADS_FOR_EVER = """
 import sys, time
-from specserve.cli import main
+from specserve.__main__ import main
 from specserve.engine import async_engine
 
 def load(config, extra, progress):
@@ -47,7 +48,7 @@ def load(config, extra, progress):
     time.sleep(600)
 
 async_engine.load = load
-sys.exit(main(sys.argv[1:]))
+sys.exit(main())
 """
 
 
@@ -114,6 +115,19 @@ async def test_nothing_is_loaded_where_the_port_is_taken(engine: FakeEngine) -> 
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="cannot listen"):
         await serve(start, ServerConfig(port=taken.getsockname()[1]))
     assert started == []
+
+
+@pytest.mark.parametrize("load", [lambda: 1, lambda: 1 // 0])
+async def test_nothing_is_loading_when_the_result_is_there(load: Callable[[], int]) -> None:
+    """The command ends its process at once where something is: with the interpreter it may end otherwise."""
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(200):
+            with suppress(ZeroDivisionError):
+                await run_in_loading_thread(load)
+            assert not is_loading()
+    finally:
+        sys.setswitchinterval(0.005)
 
 
 async def test_what_the_loading_thread_raises_ends_the_server() -> None:

@@ -44,8 +44,13 @@ async def run_in_loading_thread(load: Callable[[], T]) -> T:
             loop.call_soon_threadsafe(settle, result)
 
     context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(run,), name=NAME, daemon=True).start()
-    return await future
+    thread = threading.Thread(target=context.run, args=(run,), name=NAME, daemon=True)
+    thread.start()
+    try:
+        return await future
+    finally:
+        if future.done() and not future.cancelled():
+            thread.join()  # it has nothing left to do: who looks for a thread that loads must not find it
 
 
 def is_loading() -> bool:

@@ -17,7 +17,6 @@ from specserve.announcements import announce_failure
 from specserve.cli import completion, doctor, generate, plugins, serve
 from specserve.cli.parser import EXIT_CONFIG, Parser
 from specserve.errors import ConfigError, RequestError, SpecserveError
-from specserve.loading_thread import exit_at_once, is_loading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,10 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     served."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the locale may lack a character
-    code = run_command(build_parser().parse_args(argv))
-    if is_loading():
-        exit_at_once(code)
-    return code
+    return run_command(build_parser().parse_args(argv))
 
 
 def run_command(args: argparse.Namespace) -> int:
