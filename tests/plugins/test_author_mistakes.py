@@ -70,6 +70,33 @@ def assert_says(pattern: str, said: str) -> None:
     assert re.search(pattern, said), f"{pattern!r} is not in: {said}"
 
 
+PATH_COUNTER = PROCESSOR.replace("        return", "        logits[1 + 7 * len(path)] += 100\n        return", 1)
+
+
+def test_answers_that_depend_on_drafts_are_found_by_check_load(install: Install, capsys):
+    """A processor whose edits follow from the number of drafted tokens."""
+    install("mine", provides="draft.chain logits.processor", plugin=PATH_COUNTER + DRAFTER)
+    code, said = check(capsys, "mine")
+    assert code == 2
+    assert_says(r'the answer of the request "greedy" depends on drafts: from token \d+ on it is \[\d+, ', said)
+
+
+def test_check_load_says_what_drafters_gave_and_what_they_cost(install: Install, capsys):
+    install("mine", plugin=DRAFTER)
+    code, said = check(capsys, "mine")
+    assert code == 0
+    assert_says(
+        r"4 requests gave \d+ tokens, the same with drafts and without; [\d.]+ s with drafts, [\d.]+ s without", said
+    )
+    assert_says(r"drafter mine: [1-9]\d* tokens drafted, \d+ of them accepted\.", said)
+    install(
+        "silent", plugin=DRAFTER.replace("Draft(tokens=(1,)) if limit else None", "None").replace('"mine"', '"silent"')
+    )
+    code, said = check(capsys, "silent")
+    assert code == 0
+    assert "drafter silent drafted nothing for these requests" in said
+
+
 def test_torch_integers_are_tokens(install: Install, capsys):
     install("mine", plugin=DRAFTER.replace("tokens=(1,)", "tokens=(torch.tensor(1), torch.tensor(2))[:limit]"))
     code, said = check(capsys, "mine")
@@ -132,7 +159,7 @@ def test_what_serves_is_summed_up(install: Install, capsys):
     install("mine", plugin=DRAFTER)
     code, said = check(capsys, "mine")
     assert code == 0
-    assert said.startswith("plugin mine 1.0 (dist-mine): draft.chain\n4 requests gave 84 tokens; ")
+    assert said.startswith("plugin mine 1.0 (dist-mine): draft.chain\n4 requests gave 84 tokens, ")
 
 
 def test_names_are_needed_and_installed(install: Install, capsys):

@@ -1,7 +1,7 @@
 """`specserve plugins check --load`: what start-up and the first requests with these plugins would say.
 
 They are loaded as `serve` loads them, with a small random model unless one is named, and serve a few requests. All that
-start-up refuses is an error here, and so is every fault while the requests are served.
+start-up refuses is an error here, and so is every fault while requests are served, and an answer that drafts change.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 
 from specserve.cli.plugins.json_output import print_json
 from specserve.cli.plugins.pairs import engine_config
+from specserve.cli.plugins.trial_answers import answer, differences, some_requests, without_drafts
 from specserve.collected_warnings import collected_warnings
 from specserve.errors import ConfigError, PluginError
 from specserve.plugins.enabling import find
@@ -26,26 +27,47 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.declare import PluginDeclaration
     from specserve.engine.async_engine import AsyncEngine
-    from specserve.types import GenerateRequest
 
 SMALL = {"threads": 1, "max_num_seqs": 4, "kv_memory": "64M"}
 
 
+class Drafted(msgspec.Struct):
+    """What a drafter gave."""
+
+    num_draft_tokens: int
+    num_accepted_tokens: int
+
+
 class Loaded(msgspec.Struct):
-    """`faults`: what went wrong while requests were served; empty where nothing did."""
+    """`faults`: what went wrong while requests were served, and answers that depend on drafts; empty where nothing did.
+    `drafters`: by name. Seconds are of the same requests, with drafts and without."""
 
     banner: list[str]
     num_requests: int
     num_tokens: int
     num_draft_tokens: int
     num_accepted_tokens: int
+    drafters: dict[str, Drafted]
+    seconds: float
+    seconds_without_drafts: float
     faults: list[str]
 
     def summary(self) -> str:
-        return (
-            f"{self.num_requests} requests gave {self.num_tokens} tokens; "
-            f"{self.num_draft_tokens} tokens were drafted, {self.num_accepted_tokens} of them accepted."
+        text = f"{self.num_requests} requests gave {self.num_tokens} tokens"
+        if not self.drafters:
+            return f"{text}."
+        drafters = [drafter_summary(name, drafted) for name, drafted in self.drafters.items()]
+        ratio = self.seconds / self.seconds_without_drafts
+        times = (
+            f"{self.seconds:.2f} s with drafts, {self.seconds_without_drafts:.2f} s without ({ratio:.1f} times as long)"
         )
+        return "\n".join([f"{text}, the same with drafts and without; {times}.", *drafters])
+
+
+def drafter_summary(name: str, drafted: Drafted) -> str:
+    if not drafted.num_draft_tokens:
+        return f"drafter {name} drafted nothing for these requests; --trace drafts of `specserve generate` shows why."
+    return f"drafter {name}: {drafted.num_draft_tokens} tokens drafted, {drafted.num_accepted_tokens} of them accepted."
 
 
 def load_plugins(args: Namespace, installed: Mapping[str, PluginDeclaration]) -> int:
@@ -94,39 +116,32 @@ async def serve(config: EngineConfig) -> Loaded:
         try:
             await runner.setup()  # the routes of plugins; it listens nowhere
             requests = some_requests(engine)
-            counts = await asyncio.gather(*(count_tokens(engine, request, faults) for request in requests))
+            plain = without_drafts(requests)
+            await answer(engine, plain)  # what a first run allocates is no part of the comparison
+            drafted, undrafted = await answer(engine, requests), await answer(engine, plain)
             for observer in engine.engine.parts.guarded_observers:
                 observer.metrics()
         finally:
             await runner.cleanup()
-    metrics = engine.metrics
+    found = list(dict.fromkeys(faults)) or [*drafted.errors[:1], *undrafted.errors[:1]]
     return Loaded(
         engine.plugins.banner(),
         len(requests),
-        sum(counts),
-        metrics.num_draft_tokens,
-        metrics.num_accepted_tokens,
-        list(dict.fromkeys(faults)),
+        sum(map(len, drafted.tokens.values())),
+        engine.metrics.num_draft_tokens,
+        engine.metrics.num_accepted_tokens,
+        drafts_by_drafter(engine),
+        drafted.seconds,
+        undrafted.seconds,
+        [*found, *differences(drafted, undrafted)],
     )
 
 
-def some_requests(engine: AsyncEngine) -> list[GenerateRequest]:
-    """Prompts that repeat themselves, greedy and sampled, and text of one token: drafters have something to say."""
-    from specserve.testing.requests import toy_request
+def drafts_by_drafter(engine: AsyncEngine) -> dict[str, Drafted]:
+    from specserve.engine.drafting import Drafting
 
-    prompt = engine.tokenizer.encode("one two three four, one two three four, one two three four, one two")
-    return [
-        toy_request("greedy", prompt, max_tokens=24),
-        toy_request("sampled", prompt, max_tokens=24, temperature=0.8, seed=1),
-        toy_request("penalised", prompt, max_tokens=12, presence_penalty=0.5, logprobs=1),
-        toy_request("one token", prompt, max_tokens=24, logit_bias={prompt[0]: 100.0}),
-    ]
-
-
-async def count_tokens(engine: AsyncEngine, request: GenerateRequest, faults: list[str]) -> int:
-    count = 0
-    async for output in engine.submit(request):
-        count += len(output.tokens)
-        if output.finish_reason == "error" and not faults:
-            faults.append(output.error or "a request ended with an error.")
-    return count
+    drafting, metrics = engine.engine.drafting, engine.metrics
+    names = [guard.name for guard in drafting.guards] if isinstance(drafting, Drafting) else []
+    return {
+        name: Drafted(metrics.draft_tokens_by_drafter[name], metrics.accepted_tokens_by_drafter[name]) for name in names
+    }
