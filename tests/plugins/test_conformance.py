@@ -109,6 +109,18 @@ def test_a_processor_whose_edits_differ_from_apply_is_found(tmp_path):
     assert re.findall(r"^failed +(.*?) *$", table_of(said), re.MULTILINE) == ["mine: edits are what apply does"]
 
 
+def test_a_processor_whose_apply_changes_its_state_is_found(tmp_path):
+    """Though the engine happens to call it once for each token."""
+    counts = "class State:\n    applied = 0\n"
+    edits = "        self.applied += 1\n        logits[self.applied % 50] += 100\n        return logits"
+    mistaken = PROCESSOR.replace("class State:\n", counts).replace("        return logits", edits)
+    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=mistaken)
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits")
+    assert code == 1
+    assert re.findall(r"^failed +(.*?) *$", table_of(said), re.MULTILINE) == ["mine: edits are what apply does"]
+    assert "gave another row. It changes its state" in said
+
+
 def test_a_hook_that_is_at_fault_in_a_server_is_found(tmp_path):
     broken = DRAFTER + "\n\n@hookimpl\ndef list_models():\n    return [1 / 0]\n"
     write_plugin(tmp_path, "mine", plugin=broken)
@@ -122,6 +134,7 @@ def test_what_is_not_declared_is_left_out_with_the_reason(tmp_path):
     code, said = run_kit(tmp_path, "mine", site=tmp_path, only=AS_IT_IS)
     assert code == 0
     assert re.search(r"^skipped +mine: as it is +mine and noise are undeclared: neither says", said, re.MULTILINE), said
+    assert "mine: 1 case proves nothing, since what mine works with is not declared" in said
 
 
 def test_the_name_of_a_plugin_that_is_not_installed_is_refused(tmp_path):

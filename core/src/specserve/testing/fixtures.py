@@ -124,8 +124,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.section("conformance")
     for outcome, name, detail in results:
         terminalreporter.line(f"{outcome:<8}{name:<40}{detail if len(detail) <= MOST else f'{detail[: MOST - 1]}…'}")
+    for plugin in config.getoption("--specserve-plugin"):
+        undeclared = [name for outcome, name, detail in results if is_undeclared(outcome, name, detail, plugin)]
+        if undeclared:
+            cases = "1 case proves" if len(undeclared) == 1 else f"{len(undeclared)} cases prove"
+            why = f"what {plugin} works with is not declared (specserve.compatible.{plugin})"
+            terminalreporter.line(f"{plugin}: {cases} nothing, since {why}.")
     if file := config.getoption("--specserve-report"):
         Path(file).write_text(report_text(results))
+
+
+def is_undeclared(outcome: str, name: str, detail: str, plugin: str) -> bool:
+    return outcome == "skipped" and name.startswith(f"{plugin}: ") and "undeclared: neither says" in detail
 
 
 def report_text(results: list[tuple[str, str, str]]) -> str:
