@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from fake_site import write_distribution
+from stated_plugin import state_compatibility
 from type_checks import check_types
 
 from specserve.cli import main
@@ -86,10 +88,25 @@ def test_new_plugins_are_well_typed_and_in_good_style(made, tmp_path, tmp_path_f
     subprocess.run([Path(sys.executable).with_name(formatter[0]), *formatter[1:], *native], check=True)
 
 
-def test_all_new_plugins_run_together_where_they_can(made, tmp_path):
-    names = [f"my_{kind}" for kind in KINDS if kind in ("drafter", "routes", "processor", "planner")]
-    for first, second in (names[:2], [names[0], names[2]]):
-        said = run("specserve", "plugins", "check", first, second, cwd=tmp_path, env=made.environment)
+def test_a_new_plugin_declares_nothing_that_its_author_has_not_stated(tmp_path):
+    for kind in KINDS:
+        plugin = new(tmp_path, f"my_{kind}", kind)
+        groups = tomllib.loads((plugin / "pyproject.toml").read_text())["project"]["entry-points"]
+        assert groups[f"specserve.compatible.my_{kind}"] == {}
+        compat = runpy.run_path(str(plugin / "src" / f"my_{kind}_plugin" / "compat.py"))
+        assert [name for name in compat if not name.startswith("__")] == []
+
+
+def test_new_plugins_run_together_where_their_authors_say_so(tmp_path):
+    kinds = ("drafter", "routes", "processor", "planner")
+    plugins = {f"my_{kind}": new(tmp_path, f"my_{kind}", kind) for kind in kinds}
+    for name, plugin in plugins.items():
+        state_compatibility(plugin, name)
+    (site := tmp_path / "site").mkdir()
+    environment = install(site, *plugins.values())
+    names = [*plugins]
+    for first, second in (names[:2], [names[0], names[2]], [names[0], names[3]]):
+        said = run("specserve", "plugins", "check", first, second, cwd=tmp_path, env=environment)
         assert said.splitlines()[-1] == "ok."
 
 

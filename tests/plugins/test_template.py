@@ -1,8 +1,10 @@
-"""The plugin under template/ is the one that `specserve plugins new` writes."""
+"""The plugin under template/ is the one that `specserve plugins new` writes, and what its author states."""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from stated_plugin import state_compatibility
 
 from specserve.scaffold.write_plugin import write_plugin
 
@@ -17,4 +19,5 @@ def files_of(folder: Path) -> dict[str, str]:
 
 def test_the_template_is_a_new_drafter(tmp_path: Path) -> None:
     write_plugin("repeat", "drafter", tmp_path)
-    assert files_of(TEMPLATE) == files_of(tmp_path / "repeat-plugin"), "write it anew: specserve plugins new repeat"
+    state_compatibility(tmp_path / "repeat-plugin", "repeat")
+    assert files_of(TEMPLATE) == files_of(tmp_path / "repeat-plugin"), "write it anew with specserve plugins new"

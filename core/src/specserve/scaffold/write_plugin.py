@@ -42,7 +42,7 @@ class Kind(NamedTuple):
     build: Build = PURE
 
 
-DRAFTS = ('"draft.chain" = "$package.compat:DRAFTS"', '"draft.tree" = "$package.compat:DRAFTS"')
+DRAFTS = ('#   "draft.chain" = "$package.compat:DRAFTS"', '#   "draft.tree" = "$package.compat:DRAFTS"')
 CXX = Build(
     '"scikit-build-core>=0.11", "nanobind>=2.9"',
     "scikit_build_core.build",
