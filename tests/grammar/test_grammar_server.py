@@ -146,7 +146,7 @@ WRONG = (
     ({"structured_outputs": {}}, "structured_outputs", "give one of json, json_object, regex"),
     ({"structured_outputs": {"regex": "a", "choice": ["b"]}}, "structured_outputs", "the text has one form"),
     ({"structured_outputs": {"choice": []}}, "structured_outputs", "a list of 1 to 4096 strings; got none"),
-    ({"structured_outputs": {"json": {"enum": []}}}, "structured_outputs", "Unsatisfiable"),
+    ({"structured_outputs": {"json": {"enum": []}}}, "structured_outputs", "no value satisfies the schema"),
     ({"guided_regex": "a+", "response_format": {"type": "json_object"}}, "guided_regex", "response_format and guided"),
     ({"guided_regex": "("}, "guided_regex", "unclosed group"),
     ({"guided_choice": "yes"}, "guided_choice", 'a list of 1 to 4096 strings; got "yes"'),

@@ -21,7 +21,7 @@ def grammars(toy_model):
 
 def accepts(grammars, schema, value):
     matcher = grammars.matcher(wanted("json_schema", schema))
-    tokens = grammars.tokenizer.tokenize_str(json.dumps(value))
+    tokens = grammars.tokenizer.tokenize_str(json.dumps(value, ensure_ascii=False))
     return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
 
 
@@ -40,6 +40,62 @@ def test_bounds_that_a_double_rounds_are_refused_by_name(grammars, keyword, numb
 def test_values_that_a_double_rounds_are_refused_by_name(grammars, schema):
     with pytest.raises(RequestError, match=f"{next(iter(schema))} at /{next(iter(schema))} has a number"):
         grammars.matcher(wanted("json_schema", schema))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matched", "others"),
+    [
+        (r"^[a[b]]$", ["a]", "[]", "b]"], ["a", "[", "ab]"]),
+        (r"^[a&&b]$", ["&"], ["a&"]),
+        (r"^[+--]$", ["+", ",", "-"], ["."]),
+        (r"^[~~]$", ["~"], [""]),
+        (r"^.$", ["a", "\x85"], ["\r", "\n", "\u2028", "\u2029"]),
+        (r"^\s$", ["\ufeff", "\u3000", "\n"], ["\x85", "a"]),
+        (r"^\S$", ["\x85", "a"], ["\ufeff", "\u2029"]),
+        (r"^[^\s,]+$", ["ab"], ["a b", "a\ufeff"]),
+        (r"^[\b]$", ["\b"], ["b"]),
+        (r"^\cA[\cB]$", ["\x01\x02"], ["cAcB"]),
+        (r"^[\]a-]$", ["]", "-"], ["b"]),
+    ],
+)
+def test_patterns_mean_what_they_mean_to_ecmascript(grammars, pattern, matched, others):
+    schema = {"type": "string", "pattern": pattern}
+    assert [text for text in (*matched, *others) if accepts(grammars, schema, text)] == matched
+    named = {"type": "object", "patternProperties": {pattern: {}}, "additionalProperties": False}
+    assert all(accepts(grammars, named, {text: 1}) for text in matched)
+
+
+@pytest.mark.parametrize("keyword", ["if", "then", "else", "minContains", "maxContains"])
+def test_keywords_without_those_that_they_belong_to_are_dropped(grammars, keyword):
+    value = {"type": "string"} if keyword in ("if", "then", "else") else 2
+    assert accepts(grammars, {"type": "array", "maxItems": 2.0, keyword: value}, [1])
+
+
+REFUSED = (
+    ({"properties": {"a": {"not": {}}}}, "not at /properties/a/not is not enforced. Leave it out"),
+    ({"if": True, "then": False}, "if at /if and then at /then are not enforced. Leave them out"),
+    (
+        {"oneOf": [{"type": "integer"}, {"minimum": 2}]},
+        "oneOf at /oneOf is enforced only where no value can satisfy two",
+    ),
+    ({"$ref": "https://a.b/c.json"}, "$ref at /$ref needs https://a.b/c.json, and no other document is read"),
+    (
+        {"patternProperties": {"a": {}, "b": {}}},
+        "patternProperties at /patternProperties has two patterns that may match",
+    ),
+    ({"allOf": [{"type": "string"}, {"type": "null"}]}, "no value satisfies the schema"),
+    (
+        {"type": "string", "pattern": "(a"},
+        "pattern at /pattern: the regular expression (a cannot be read: unclosed group",
+    ),
+)
+
+
+@pytest.mark.parametrize(("schema", "said"), REFUSED)
+def test_what_is_not_enforced_is_refused_by_its_place(grammars, schema, said):
+    with pytest.raises(RequestError) as refusal:
+        grammars.matcher(wanted("json_schema", schema))
+    assert said in str(refusal.value)
 
 
 def test_numbers_that_only_annotate_may_be_large(grammars):

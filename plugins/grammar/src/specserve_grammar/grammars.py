@@ -6,6 +6,7 @@ in the thread that prepares their request, before the engine takes it.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from specserve.errors import ConfigError, RequestError
 from specserve_grammar.errors import refuse
+from specserve_grammar.reasons import reason_in_words
 from specserve_grammar.sources import grammar_text
 from specserve_grammar.structural_tags import read_tag, schemas_of
 
@@ -75,7 +77,8 @@ class Grammars:
         matcher = LLMatcher(self.tokenizer, text, log_level=SILENT, limits=LIMITS)
         if matcher.is_error():
             reason = first_line(matcher.get_error())
-            refuse(wanted.param, f"the {wanted.kind} cannot be served: {reason}{hint(reason)}")
+            words = reason_in_words(reason, schema_of(wanted))
+            refuse(wanted.param, f"the {wanted.kind} cannot be served: {words}")
         return matcher
 
     def check_parts(self, wanted: StructuredOutput) -> None:
@@ -95,10 +98,9 @@ def key_of(wanted: StructuredOutput) -> StructuredOutput:
     return msgspec.structs.replace(wanted, param="")
 
 
-def hint(reason: str) -> str:
-    if "Unimplemented" not in reason and "not supported" not in reason:
-        return ""
-    return ". Leave it out; a server started with --set grammar.unsupported=ignore serves it without enforcing that"
+def schema_of(wanted: StructuredOutput) -> object:
+    """None where it is none. It was read before: it is valid."""
+    return json.loads(wanted.text) if wanted.kind == "json_schema" else None
 
 
 def first_line(error: str) -> str:

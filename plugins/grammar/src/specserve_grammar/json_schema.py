@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from specserve_grammar.errors import refuse
+from specserve_grammar.patterns import translated
 from specserve_grammar.schema_checks import ANNOTATIONS, check_schema, read_float
 
 if TYPE_CHECKING:
@@ -25,9 +26,15 @@ VALUES = frozenset({"const", "enum", "default", "examples"})
 """Keywords whose values are no schemas."""
 MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose values have schemas by name."""
+COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
 PARTS = frozenset({"properties", "additionalProperties", "patternProperties", "anyOf", "oneOf", "$ref", "$dynamicRef"})
 """Two of these beside each other describe one object together, as the schemas of an allOf do."""
 OPEN = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "anyOf", "oneOf"})
+PARTNERS = {
+    "if": frozenset({"then", "else"}),
+    **dict.fromkeys(("then", "else"), frozenset({"if"})),
+    **dict.fromkeys(("minContains", "maxContains"), frozenset({"contains"})),
+}
 BRANCHES = frozenset({"anyOf", "oneOf", "$ref", "$dynamicRef"})
 
 
@@ -69,9 +76,9 @@ def depth_of(value: object, most: int) -> int:
 def map_schemas(schema: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
     """Without unknown formats and what forbids nothing, and with every schema in it changed so."""
     kept = {
-        key: inner(key, value, change)
+        key: counted(inner(key, value, change)) if key in COUNTS else inner(key, value, change)
         for key, value in schema.items()
-        if not (is_annotation(key, value) or is_vacuous(key, value))
+        if not (is_annotation(key, value) or is_vacuous(key, value) or is_alone(key, schema))
     }
     return change(kept)
 
@@ -91,16 +98,28 @@ def is_vacuous(key: str, value: object) -> bool:
     )
 
 
+def is_alone(key: str, schema: dict[str, Any]) -> bool:
+    """Does it say something only beside others, which are not there? (JSON Schema 2020-12, Core, 10.2.2.)"""
+    partners = PARTNERS.get(key)
+    return partners is not None and partners.isdisjoint(schema)
+
+
 def inner(key: str, value: object, change: Callable[[dict[str, Any]], dict[str, Any]]) -> object:
     if key in VALUES:
         return value
     if key in MAPS and isinstance(value, dict):  # its keys are names, not keywords
-        return {name: inner("", each, change) for name, each in value.items()}
+        names = {name: translated(name) if key == "patternProperties" else name for name in value}
+        return {names[name]: inner("", each, change) for name, each in value.items()}
     if isinstance(value, dict):
         return map_schemas(value, change)
     if isinstance(value, list):
         return [inner("", each, change) for each in value]
-    return value
+    return translated(value) if key == "pattern" and isinstance(value, str) else value
+
+
+def counted(value: object) -> object:
+    """2.0 is the integer 2 (JSON Schema 2020-12, Core, 4.2.3)."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def has_parts(schema: object) -> bool:

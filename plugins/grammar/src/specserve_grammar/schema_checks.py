@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 BOUNDS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
 MAX_EXACT = 2**53
 ANNOTATIONS = frozenset({"default", "examples", "title", "description", "$comment"})
+VALUES = ANNOTATIONS | {"const", "enum"}
+"""Keywords whose values are no schemas."""
 NAMES = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 """Keywords whose keys are names, not keywords."""
 
@@ -40,6 +42,23 @@ def check_schema(schema: object, param: str) -> None:
             check_count(pointer, holder, param)
         else:
             check_numbers(pointer, keyword, holder[keyword], param)
+
+
+def keyword_places(schema: object, pointer: str = "") -> Iterator[tuple[str, str]]:
+    """(pointer, keyword) of every keyword of the schema and of those within it. Values and annotations have none."""
+    if isinstance(schema, list):
+        for i, each in enumerate(schema):
+            yield from keyword_places(each, f"{pointer}/{i}")
+    if not isinstance(schema, dict):
+        return
+    for key, value in schema.items():
+        place = f"{pointer}/{escaped(key)}"
+        yield place, key
+        if key in NAMES and isinstance(value, dict):
+            for name, each in value.items():
+                yield from keyword_places(each, f"{place}/{escaped(name)}")
+        elif key not in VALUES:
+            yield from keyword_places(value, place)
 
 
 def keywords(schema: object, pointer: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
