@@ -171,7 +171,7 @@ WRONG = (
     ({"tools": [TOOLS[0], TOOLS[0]]}, "tools", "two have the same name"),
     ({"tools": [tool("a b", {})]}, "tools", "must be a name of 1 to 64 letters"),
     ({"tools": [{"type": "x", "function": {"name": "f"}}]}, "tools", 'must be "function"'),
-    ({"tool_choice": {"type": "function", "function": {"name": "nope"}}}, "tool_choice", 'no tool is called "nope"'),
+    ({"tool_choice": {"type": "function", "function": {"name": "nope"}}}, "tool_choice", "no tool is called 'nope'"),
     ({"tool_choice": "perhaps"}, "tool_choice", "perhaps"),
     ({"tools": [], "tool_choice": "required"}, "tool_choice", "required needs tools"),
     ({"extra_body": {"structured_outputs": {"structural_tag": {"a": 1}}}}, "structured_outputs", "no structural_tag"),

@@ -20,7 +20,6 @@ BODIES: dict[str, dict[str, Any]] = {
     COMPLETIONS: {"prompt": "a", "max_tokens": 2},
     CHAT: {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2},
 }
-MESSAGES = BODIES[CHAT]["messages"]
 STRICT = {"strict_fields": True}
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 both_routes = pytest.mark.parametrize("path", BODIES)
@@ -114,72 +113,6 @@ async def test_a_name_that_nobody_defines_is_ignored_unless_the_server_is_strict
     status, body = await post(strict, path, **{"q" * 10**6: 0})
     assert (status, len(body["error"]["param"])) == (400, 64)
     assert (await post(strict, path, temperature=0, seed=None, user="x"))[0] == 200
-
-
-NESTED: list[tuple[str, dict[str, Any], str]] = [
-    (CHAT, {"messages": [{"role": "user", "content": "a", "nmae": "b"}]}, "messages[0].nmae", "name"),
-    (CHAT, {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "txt": 1}]}]},
-     "messages[0].content[0].txt", "text"),
-    (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "parameter": {}}}]},
-     "tools[0].function.parameter", "parameters"),
-    (CHAT, {"response_format": {"type": "text", "json_shema": {}}}, "response_format.json_shema", "json_schema"),
-    (CHAT, {"stream_options": {"include_usag": True}}, "stream_options.include_usag", "include_usage"),
-    (CHAT, {"speculation": {"enable": False}}, "speculation.enable", "enabled"),
-    (CHAT, {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "args": "{}"}}]}]},
-     "messages[0].tool_calls[0].function.args", "arguments"),
-    ("/v1/responses", {"input": [{"role": "user", "content": [{"type": "input_text", "text": "a", "txet": 1}]}]},
-     "input[0].content[0].txet", "text"),
-    ("/v1/responses", {"input": "a", "text": {"fromat": {}}}, "text.fromat", "format"),
-    ("/v1/responses", {"input": "a", "tools": [{"type": "function", "name": "f", "params": {}}]}, "tools[0].params",
-     "parameters"),
-    ("/v1/messages", {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "txt": 1}]}]},
-     "messages[0].content[0].txt", "text"),
-    ("/v1/messages", {"tools": [{"name": "f", "input_shema": {}}]}, "tools[0].input_shema", "input_schema"),
-    ("/tokenize", {"messages": [{"role": "user", "contents": "a", "content": "a"}]}, "messages[0].contents", "content"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("path", "body", "field", "meant"), NESTED)
-async def test_a_strict_server_looks_within_fields(
-    connect: Any, engine: FakeEngine, path: str, body: dict[str, Any], field: str, meant: str
-) -> None:
-    strict = await connect(engine, **STRICT)
-    whole = body if path in ("/v1/responses", "/tokenize") else {"messages": MESSAGES, "max_tokens": 2, **body}
-    response = await strict.post(path, json=whole)
-    message = (await response.json())["error"]["message"]
-    assert (response.status, message.split(": ")[0]) == (400, field), message
-    assert message.endswith(f"did you mean {meant}?")
-
-
-async def test_a_strict_server_bounds_the_depth_in_which_it_looks(connect: Any, engine: FakeEngine) -> None:
-    strict = await connect(engine, **STRICT)
-    block: dict[str, Any] = {"type": "text", "text": "a"}
-    for _ in range(100):
-        block = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
-    body = {"max_tokens": 2, "messages": [{"role": "user", "content": [block]}]}
-    response = await strict.post("/v1/messages", json=body)
-    message = (await response.json())["error"]["message"]
-    assert (response.status, message.partition(":")[0]) == (400, "messages")
-    assert "at most 32 levels" in message
-
-
-async def test_a_strict_server_takes_what_the_apis_define_and_what_may_have_any_name(
-    connect: Any, engine: FakeEngine
-) -> None:
-    strict = await connect(engine, **STRICT)
-    call = {"id": "c", "index": 0, "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    result = {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "1", "cache_control": {}}]}
-    chat = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call], "annotations": []}, result]
-    blocks = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]
-    items = [{"role": "user", "content": "a", "status": "completed"}]
-    bodies: list[tuple[str, dict[str, Any]]] = [
-        (CHAT, {"messages": chat, "stream_options": {"include_obfuscation": False}, "metadata": {"any": {"thing": 1}}}),
-        ("/v1/messages", {"max_tokens": 2, "messages": [{"role": "user", "content": blocks}]}),
-        ("/v1/responses", {"input": items, "metadata": {"a": "b"}, "reasoning": {"summary": "auto"}}),
-    ]
-    for path, body in bodies:
-        response = await strict.post(path, json=body)
-        assert response.status == 200, await response.text()
 
 
 async def test_a_strict_server_tokenizes_the_body_of_a_chat(connect: Any, engine: FakeEngine) -> None:

@@ -6,7 +6,7 @@ Unknown names that nobody defines are ignored, unless the server is strict.
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -14,7 +14,6 @@ from specserve.errors import RequestError
 from specserve.server.decode_body import decode_body
 from specserve.server.field_rules import known_names, refusals
 from specserve.server.known_fields import REFUSED
-from specserve.server.nested_fields import UnknownField, unknown_fields
 from specserve.server.state import state_of
 from specserve.type_words import MAX_SHOWN
 
@@ -29,8 +28,6 @@ B = TypeVar("B", bound=msgspec.Struct)
 MAX_NEUTRAL_LENGTH = 64
 """Bytes of JSON. Longer values, which may be hostile, are not decoded: none is neutral."""
 MAX_NAME_LENGTH = 64
-MAX_LISTED = 20
-"""Names of fields in a message."""
 
 
 async def read_body(request: web.Request, body_type: type[B]) -> B:
@@ -48,11 +45,7 @@ def check_fields(data: bytes, body_type: type[msgspec.Struct], *, strict: bool) 
         if name in fields and not is_neutral(bytes(fields[name]), refusal.neutral):
             raise RequestError(f"{name}: {refused(name, bytes(fields[name]))}: {refusal.advice}.", param=name)
     if strict:
-        for name in fields:
-            if name not in (known := known_names(body_type)):
-                refuse_unknown(UnknownField(name, name, known))
-        for unknown in unknown_fields(data, body_type):
-            refuse_unknown(unknown)
+        refuse_unknown(fields, known_names(body_type))
 
 
 def refused(name: str, value: bytes) -> str:
@@ -78,11 +71,11 @@ def is_neutral(value: bytes, neutral: Iterable[JsonValue]) -> bool:
     return got is None or any(got == allowed for allowed in neutral)
 
 
-def refuse_unknown(unknown: UnknownField) -> NoReturn:
-    nearest = get_close_matches(unknown.name[:MAX_NAME_LENGTH], sorted(unknown.known), n=1)
-    meant = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(sorted(unknown.known))}."
-    if len(unknown.known) > MAX_LISTED and not nearest:
-        meant = "see docs/server.md for those that there are."
-    shown = unknown.path[:MAX_NAME_LENGTH]
-    text = f"no such field, and this server runs with --strict-fields; {meant}"
-    raise RequestError(f"{shown}: {text}", param=shown.partition("[")[0].partition(".")[0], code="unknown_field")
+def refuse_unknown(names: Iterable[str], known: frozenset[str]) -> None:
+    for name in names:
+        if name not in known:
+            shown = name[:MAX_NAME_LENGTH]
+            nearest = get_close_matches(shown, sorted(known), n=1)
+            meant = f"did you mean {nearest[0]}?" if nearest else "see docs/server.md for those that there are."
+            text = f"no such field, and this server runs with --strict-fields; {meant}"
+            raise RequestError(f"{shown}: {text}", param=shown, code="unknown_field")

@@ -58,8 +58,7 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     ids = encode_chat(tokenizer, body, calling.tools)
     prompt = truncate_prompt(ids, body, engine.max_model_len)
     if not prompt:
-        text = "the model's chat template makes an empty prompt of them; send a message with a text"
-        raise RequestError(f"messages: {text}.", param="messages")
+        raise RequestError("the messages render to an empty prompt.", param="messages")
     continued = text_content(body.messages[-1]) if body.messages and body.continue_final_message else ""
     reasoning = reasoning_after(tokenizer, prompt, continued)
     structure = calling.structure

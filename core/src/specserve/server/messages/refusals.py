@@ -9,7 +9,6 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.server.messages.bodies import ContextManagement
 from specserve.server.structured_output import is_null
-from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from specserve.server.messages.bodies import CountTokensBody
@@ -24,10 +23,10 @@ def refuse_unsupported(body: CountTokensBody) -> None:
             refuse(name, "is not served; leave it out")
     for i, tool in enumerate(body.tools or ()):
         if tool.type not in (None, "custom"):
-            text = f"type {shown(tool.type)} is not served; describe it as a tool of your own"
-            refuse(f"tools[{i}].type", text)
+            text = f"{i} is of type {tool.type!r}, which is not served; describe it as a tool of your own"
+            refuse("tools", text)
         if is_null(tool.input_schema):
-            refuse(f"tools[{i}].input_schema", 'is required: a JSON schema, such as {"type": "object"}')
+            refuse("tools", f"{i} needs an input_schema")
     if body.tool_choice is not None and (body.tool_choice.type == "tool") != (body.tool_choice.name is not None):
         refuse("tool_choice", "type tool needs the name of a tool, and no other type has one")
 
@@ -41,5 +40,5 @@ def keeps_all(management: msgspec.Raw) -> bool:
     return all(edit.type.startswith("clear_thinking") and edit.keep == "all" for edit in edits)
 
 
-def refuse(where: str, text: str) -> NoReturn:
-    raise RequestError(f"{where}: {text}.", param=where.partition("[")[0])
+def refuse(param: str, text: str) -> NoReturn:
+    raise RequestError(f"{param}: {text}.", param=param)

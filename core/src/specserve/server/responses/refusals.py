@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NoReturn
 from specserve.errors import RequestError
 from specserve.server.responses.tools import SERVED
 from specserve.server.structured_output import is_null
-from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from specserve.server.responses.bodies import FunctionTool, ResponsesBody
@@ -30,11 +29,11 @@ def refuse_unsupported(body: ResponsesBody) -> None:
         refuse("background", "is not served; wait for the answer, or read it as a stream")
     for name in body.include or ():
         if name not in EMPTY_INCLUDES:
-            refuse("include", f"{shown(name)} is not served; leave it out")
+            refuse("include", f"{name!r} is not served; leave it out")
     if body.top_logprobs:
         refuse("top_logprobs", "is not served; log-probabilities come from /v1/chat/completions")
     for i, tool in enumerate(body.tools or ()):
-        refuse_tool(f"tools[{i}]", tool)
+        refuse_tool(i, tool)
     choice = body.tool_choice
     if (
         choice is not None
@@ -42,18 +41,18 @@ def refuse_unsupported(body: ResponsesBody) -> None:
         and (choice.type not in ("function", "custom") or choice.name is None)
     ):
         allowed = 'none, auto, required or {"type": "function", "name": ...}'
-        refuse("tool_choice", f"type {shown(choice.type)} without a function's name is not served; send {allowed}")
+        refuse("tool_choice", f"type {choice.type!r} without a function's name is not served; send {allowed}")
 
 
-def refuse_tool(where: str, tool: FunctionTool) -> None:
+def refuse_tool(i: int, tool: FunctionTool) -> None:
     if tool.type not in SERVED:
         return  # it is left out with a warning
     if tool.name is None:
-        refuse(f"{where}.name", "is required: the name of the function")
-    for j, inner in enumerate((tool.tools or ()) if tool.type == "namespace" else ()):
+        refuse("tools", f"{i} needs a name")
+    for inner in (tool.tools or ()) if tool.type == "namespace" else ():
         if inner.type != "namespace":
-            refuse_tool(f"{where}.tools[{j}]", inner)
+            refuse_tool(i, inner)
 
 
-def refuse(where: str, text: str) -> NoReturn:
-    raise RequestError(f"{where}: {text}.", param=where.partition("[")[0])
+def refuse(param: str, text: str) -> NoReturn:
+    raise RequestError(f"{param}: {text}.", param=param)

@@ -15,9 +15,6 @@ from specserve.errors import RequestError
 from specserve.server.tools.bodies import ToolChoice
 from specserve.types import StructuredOutput
 
-MAX_NAMES = 8
-"""Of tools, in an error."""
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -36,11 +33,10 @@ def offered_tools(body: ChatBody) -> Sequence[Tool]:
     if isinstance(choice, ToolChoice):
         wanted = choice.function.name
         if wanted not in names:
-            sent = f"tools has {', '.join(names[:MAX_NAMES])}" if names else "tools has none; send it, too"
-            raise RequestError(f'tool_choice: no tool is called "{wanted}"; {sent}.', param="tool_choice")
+            raise RequestError(f"tool_choice: no tool is called {wanted!r}; tools has {names}.", param="tool_choice")
         return [tool for tool in tools if tool.function.name == wanted]
     if choice == "required" and not tools:
-        raise RequestError("tool_choice: required needs tools; send at least one.", param="tool_choice")
+        raise RequestError("tool_choice: required needs tools.", param="tool_choice")
     return [] if choice == "none" else tools
 
 
