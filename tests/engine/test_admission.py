@@ -104,12 +104,6 @@ def test_the_longest_prompt_of_a_context_gets_its_one_token(toy_model):
         engine.check(toy_request("r", [1] * 50))
 
 
-def test_more_tokens_than_the_context_has_room_for_end_with_the_context(toy_model):
-    engine = make_engine(toy_model, max_model_len=50).engine
-    outcome = run_requests(engine, [toy_request("r", [1] * 40, ignore_eos=True, max_tokens=1000)])
-    assert (len(outcome.outputs["r"].tokens), outcome.outputs["r"].finish_reason) == (10, "length")
-
-
 def test_the_longest_prompt_of_a_cache_gets_its_one_token(toy_model):
     engine = make_engine(toy_model, kv_memory="40K", block_size=4).engine
     size = engine.parts.limits.cache_tokens

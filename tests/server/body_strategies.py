@@ -126,7 +126,7 @@ part = st.fixed_dictionaries({"type": st.just("text"), "text": text})
 message = st.fixed_dictionaries(
     {
         "role": st.sampled_from(["system", "user", "assistant"]) | text,
-        "content": text | st.lists(part, min_size=1, max_size=2),
+        "content": st.none() | text | st.lists(part, max_size=2),
     },
     optional={"name": text, "tool_calls": st.just([])},
 )

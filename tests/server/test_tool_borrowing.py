@@ -59,17 +59,6 @@ async def test_tools_are_described_and_calls_read_in_the_borrowed_form(connect: 
     assert counted["count"] == len(engine.submitted[-1].prompt_token_ids)
 
 
-async def test_an_answer_without_text_and_calls_has_an_empty_text_that_can_be_sent_back(
-    connect: Any, tmp_path: Path
-) -> None:
-    engine = engine_of(tmp_path, PLAIN)
-    engine.text = "x"
-    client = await connect(engine, tool_form="hermes")
-    (choice,) = (await ask(client, stop="x"))["choices"]
-    assert choice["message"]["content"] == ""
-    await ask(client, messages=[*TURNS, choice["message"], {"role": "user", "content": "again"}])
-
-
 async def test_a_template_without_system_messages_has_them_in_the_first_of_the_user(
     connect: Any, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.server.chat_prompt import encode_chat
+from specserve.server.chat_prompt import encode_chat, text_content
 from specserve.server.chat_response import ChatFormatter
 from specserve.server.choices import make_choice
 from specserve.server.engine_requests import check_requests, make_requests, truncate_prompt
@@ -17,7 +17,6 @@ from specserve.server.renamed_fields import renamed_fields
 from specserve.server.request_bodies import ChatBody
 from specserve.server.sampling_params import requested_max_tokens, to_sampling_params
 from specserve.server.serving import serve_generation
-from specserve.server.template_messages import text_content
 from specserve.server.tools.calling import tool_calling
 
 if TYPE_CHECKING:

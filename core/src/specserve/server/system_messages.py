@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from specserve.errors import RequestError
+from specserve.server.chat_prompt import text_content
 from specserve.server.request_bodies import Message
-from specserve.server.template_messages import text_content
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,9 +11,7 @@ from specserve.limits import MAX_MESSAGES
 from specserve.server.request_bodies import Message
 from specserve.server.responses.bodies import InputItem
 from specserve.server.responses.tools import custom_arguments, full_name
-from specserve.server.template_messages import decoded_arguments
 from specserve.server.tools.bodies import CalledFunction, ToolCall
-from specserve.type_words import listed, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,9 +30,6 @@ def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -
     if given is None:
         raise RequestError("input is required: a text, or a list of items.", param="input")
     items = [InputItem(role="user", content=given)] if isinstance(given, str) else given
-    for i, item in enumerate(items):
-        if item.type == "function_call":
-            decoded_arguments(item.name, item.arguments, f"input[{i}].arguments")
     messages = Conversation(history).add_items(items)
     if not messages:
         raise RequestError("input: it has no items; give at least one.", param="input")
@@ -79,20 +74,16 @@ class Conversation:
                 self.add_message(item, where)
             else:
                 kinds = f"message, reasoning, item_reference, {', '.join((*CALLS, *RESULTS))}"
-                text = f"items of type {shown(item.type)} are not served; {kinds} are. Leave it out"
-                raise RequestError(f"{where}.type: {text}.", param="input")
+                text = f"items of type {item.type!r} are not served; {kinds} are. Leave it out"
+                raise RequestError(f"{where}: {text}.", param="input")
         return self.messages
 
     def add_message(self, item: InputItem, where: str) -> None:
         """Text behind calls joins their message: templates expect the results right behind it."""
         role = ROLES.get(item.role or "")
         if role is None:
-            text = f"must be one of {', '.join(ROLES)}; got {shown(item.role)}"
-            raise RequestError(f"{where}.role: {text}.", param="input")
-        if item.content is None:
-            text = "a message needs its content: a text, which may be empty, or a list of parts"
-            raise RequestError(f"{where}.content: {text}; got null.", param="input")
-        text = text_of(item.content, f"{where}.content")
+            raise RequestError(f"{where}: role must be one of {', '.join(ROLES)}; got {item.role!r}.", param="input")
+        text = text_of(item.content, where)
         last = self.messages[-1] if self.messages else None
         if role == "assistant" and last is not None and last.tool_calls:
             joined = "\n".join(filter(None, (str(last.content or ""), text)))
@@ -105,12 +96,8 @@ class Conversation:
 
     def add_call(self, item: InputItem, where: str) -> None:
         """Calls behind each other, or behind text of the assistant, are one message."""
-        for name in ("call_id", "name"):
-            if not getattr(item, name):
-                got = shown(getattr(item, name))
-                raise RequestError(f"{where}.{name}: a {item.type} needs one; got {got}.", param="input")
-        assert item.call_id
-        assert item.name
+        if not item.call_id or not item.name:
+            raise RequestError(f"{where}: a {item.type} needs call_id and name.", param="input")
         arguments = custom_arguments(item.input or "") if item.type == "custom_tool_call" else item.arguments
         function = CalledFunction(name=full_name(item.name, item.namespace), arguments=arguments)
         call = ToolCall(id=item.call_id, type="function", function=function)
@@ -127,27 +114,27 @@ class Conversation:
 
     def add_result(self, item: InputItem, where: str) -> None:
         if item.call_id not in self.call_ids:
-            got = f"no call before it in the conversation has the call_id {shown(item.call_id)}"
-            raise RequestError(f"{where}.call_id: {got}; send the item of the call, too.", param="input")
+            raise RequestError(f"{where}: no call before it has the call_id {item.call_id!r}.", param="input")
         if item.output is None:
-            raise RequestError(f"{where}.output: a {item.type} needs one, which may be empty; got null.", param="input")
-        text = text_of(item.output, f"{where}.output")
+            raise RequestError(f"{where}: a {item.type} needs an output.", param="input")
+        text = text_of(item.output, where)
         self.messages.append(Message(role="tool", tool_call_id=item.call_id, content=text))
 
 
 def reasoning_of(item: InputItem, where: str) -> str | None:
     """None for reasoning of another server that came as a summary, or encrypted: it cannot be read."""
-    return text_of(item.content, f"{where}.content", REASONING_TEXTS) or None
+    return text_of(item.content, where, REASONING_TEXTS) or None
 
 
 def text_of(content: str | list[InputPart] | None, where: str, types: Sequence[str] = TEXTS) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    for i, part in enumerate(content):
+    for part in content:
         if part.type not in types:
-            text = f"only text is served: {listed(types)}; got {shown(part.type)}"
-            raise RequestError(f"{where}[{i}].type: {text}.", param="input")
+            raise RequestError(
+                f"{where}: content of type {part.type!r} is not served; only text is: {', '.join(types)}.",
+                param="input",
+            )
         if part.text is None:
-            text = f"a part of type {part.type} needs a text, which may be empty"
-            raise RequestError(f"{where}[{i}].text: {text}; got null.", param="input")
+            raise RequestError(f"{where}: content of type {part.type} needs a text.", param="input")
     return "\n".join(part.text or "" for part in content)

@@ -36,7 +36,7 @@ class ToolFormatter:
                 calls.append({"name": piece.name, "arguments": ""})
             calls[-1]["arguments"] += piece.arguments
         whole = self.chat.full_choice(choice, output)
-        message: JsonObject = {"role": "assistant", "content": parsed.text or (None if calls else ""), "refusal": None}
+        message: JsonObject = {"role": "assistant", "content": parsed.text or None, "refusal": None}
         message |= reasoning_fields(output)
         if calls:
             message["tool_calls"] = [{"id": new_call_id(), "type": "function", "function": call} for call in calls]
