@@ -104,27 +104,21 @@ def test_schemas_of_tools_stay_json_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "code"),
-    [("GET", COMPLETIONS, 405, "method_not_allowed"), ("POST", "/health", 405, "method_not_allowed"),
-     ("GET", "/nowhere", 404, "route_not_found"), ("GET", "/v1/models/none", 404, "model_not_found"),
-     ("GET", "/v1/responses/none", 404, "response_not_found"), ("POST", "/v1/models/none", 405, "method_not_allowed")],
-)  # fmt: skip
-async def test_routing_errors_are_json_with_a_word_as_code(
-    client: Any, method: str, path: str, status: int, code: str
-) -> None:
+    ("method", "path", "status"),
+    [("GET", COMPLETIONS, 405), ("POST", "/health", 405), ("GET", "/nowhere", 404), ("GET", "/v1/models/none", 404)],
+)
+async def test_routing_errors_are_json_too(client: Any, method: str, path: str, status: int) -> None:
     response = await client.request(method, path)
-    error = (await response.json())["error"]
-    assert (response.status, error["code"]) == (status, code)
-    assert error["message"]
+    assert response.status == status
+    assert (await response.json())["error"]["message"]
     assert status != 405 or response.headers["Allow"]
 
 
 async def test_a_body_that_is_too_large_is_413(connect: Any, engine: FakeEngine) -> None:
     client = await connect(engine, max_body_bytes=100)
     response = await client.post(COMPLETIONS, json={"prompt": "a" * 200})
-    error = (await response.json())["error"]
-    assert (response.status, error["code"]) == (413, "body_too_large")
-    assert "too large" in error["message"]
+    assert response.status == 413
+    assert "too large" in (await response.json())["error"]["message"]
 
 
 async def test_an_unknown_model_is_404(client: Any) -> None:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 MAX_MESSAGE_LENGTH = 1000
 NO_RETRY = {"x-should-retry": "false"}
 RETRY = {"Retry-After": "1"}
-CODES = {404: "route_not_found", 405: "method_not_allowed", 413: "body_too_large"}
-"""Of what aiohttp refuses by itself, by status."""
 logger = logging.getLogger(__name__)
 
 
@@ -66,7 +64,7 @@ def create_error_response(error: BaseException) -> ErrorResponse:
         headers = {"WWW-Authenticate": "Bearer"}
         return ErrorResponse(401, error_body(str(error), "authentication_error", code="invalid_api_key"), headers)
     if isinstance(error, web.HTTPException):
-        body = error_body(error.text or error.reason, "invalid_request_error", code=CODES.get(error.status))
+        body = error_body(error.text or error.reason, "invalid_request_error", code=error.status)
         return ErrorResponse(error.status, body, {})
     if isinstance(error, web.RequestPayloadError):
         message = "the body could not be read: it ends early, or is not what its Content-Encoding says."
@@ -91,8 +89,7 @@ def create_server_error_response(error: BaseException) -> ErrorResponse:
     return ErrorResponse(500, error_body("internal error; the server's log has the details.", "server_error"), NO_RETRY)
 
 
-def error_body(message: str, error_type: str, *, param: str | None = None, code: str | None = None) -> JsonObject:
-    """`code` is a word, never the status."""
+def error_body(message: str, error_type: str, *, param: str | None = None, code: str | int | None = None) -> JsonObject:
     if len(message) > MAX_MESSAGE_LENGTH:
         message = message[: MAX_MESSAGE_LENGTH - 1] + "…"
     return {"error": {"message": message, "type": error_type, "param": param, "code": code}}

@@ -41,9 +41,7 @@ async def get_model(request: web.Request) -> web.Response:
     for card in list_models(loaded_engine(request), served_model_names(request)):
         if card["id"] == name:
             return json_response(card)
-    raise ModelNotFoundError(
-        f"no model {name!r} is served; /v1/models lists them.", param="model", code="model_not_found"
-    )
+    raise ModelNotFoundError(f"no model {name!r} is served; /v1/models lists them.", param="model")
 
 
 async def plugins(request: web.Request) -> web.Response:

@@ -34,7 +34,7 @@ class ErrorDetail(msgspec.Struct):
     message: str
     type: str
     param: str | None
-    code: str | None
+    code: str | int | None
 
 
 class ErrorBody(msgspec.Struct):

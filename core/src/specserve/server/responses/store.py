@@ -55,9 +55,9 @@ class ResponseStore:
         found = self.responses.get(id)
         if found is None or found.owner != owner:
             why = "it is unknown, was made with store false, was deleted, or was among the oldest and is dropped"
-            what, code = ("Ask anew", "response_not_found")
-            if param is not None:
-                what, code = ("Send the conversation as input", "previous_response_not_found")
+            what, code = (
+                ("Send the conversation as input", "previous_response_not_found") if param else ("Ask anew", None)
+            )
             raise ResponseNotFoundError(f"no response {id[:100]!r} is stored: {why}. {what}.", param=param, code=code)
         return found
 
