@@ -138,7 +138,7 @@ async def test_a_response_is_read_again_until_it_is_deleted(client: Any) -> None
     assert await gone.json() == {"id": made["id"], "object": "response", "deleted": True}
     for method in ("GET", "DELETE"):
         response = await client.request(method, f"{PATH}/{made['id']}")
-        assert (response.status, (await response.json())["error"]["code"]) == (404, None)
+        assert (response.status, (await response.json())["error"]["code"]) == (404, "response_not_found")
 
 
 async def test_store_false_keeps_nothing(client: Any) -> None:

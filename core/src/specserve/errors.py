@@ -37,27 +37,31 @@ class ModelError(ConfigError):
 
 
 class RequestError(SpecserveError):
-    """A request that cannot be served. `param` names the offending field of the HTTP API."""
+    """A request that cannot be served. `param` names the offending field of the HTTP API. `code` is a word for programs
+    that handle this error."""
 
     status = 400
     type = "invalid_request_error"
+    default_code: str | None = None
 
     def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
         self.param = param
-        self.code = code
+        self.code = self.default_code if code is None else code
 
 
 class ModelNotFoundError(RequestError):
     """No model, or adapter, of that name is served."""
 
     status = 404
+    default_code = "model_not_found"
 
 
 class ResponseNotFoundError(RequestError):
     """No response of that id is stored, for this client."""
 
     status = 404
+    default_code = "response_not_found"
 
 
 class QueueFullError(RequestError):

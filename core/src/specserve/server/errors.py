@@ -6,6 +6,7 @@ Messages are bounded. What is not raised on purpose is logged with its traceback
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from specserve.json_types import JsonObject
 
 MAX_MESSAGE_LENGTH = 1000
+MAX_CODE_LENGTH = 64
 NO_RETRY = {"x-should-retry": "false"}
 RETRY = {"Retry-After": "1"}
 logger = logging.getLogger(__name__)
@@ -64,7 +66,7 @@ def create_error_response(error: BaseException) -> ErrorResponse:
         headers = {"WWW-Authenticate": "Bearer"}
         return ErrorResponse(401, error_body(str(error), "authentication_error", code="invalid_api_key"), headers)
     if isinstance(error, web.HTTPException):
-        body = error_body(error.text or error.reason, "invalid_request_error", code=error.status)
+        body = error_body(error.text or error.reason, "invalid_request_error", code=status_code_word(error))
         return ErrorResponse(error.status, body, {})
     if isinstance(error, web.RequestPayloadError):
         message = "the body could not be read: it ends early, or is not what its Content-Encoding says."
@@ -89,7 +91,12 @@ def create_server_error_response(error: BaseException) -> ErrorResponse:
     return ErrorResponse(500, error_body("internal error; the server's log has the details.", "server_error"), NO_RETRY)
 
 
-def error_body(message: str, error_type: str, *, param: str | None = None, code: str | int | None = None) -> JsonObject:
+def status_code_word(error: web.HTTPException) -> str:
+    """`not_found`, of the status Not Found that a plugin's handler gave."""
+    return re.sub(r"\W+", "_", error.reason.lower()).strip("_")[:MAX_CODE_LENGTH] or "http_error"
+
+
+def error_body(message: str, error_type: str, *, param: str | None = None, code: str | None = None) -> JsonObject:
     if len(message) > MAX_MESSAGE_LENGTH:
         message = message[: MAX_MESSAGE_LENGTH - 1] + "…"
     return {"error": {"message": message, "type": error_type, "param": param, "code": code}}

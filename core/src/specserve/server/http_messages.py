@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from specserve.errors import RequestError
 from specserve.server.root_path import without_prefix
 from specserve.server.state import state_of
 
@@ -31,22 +32,32 @@ ELSEWHERE = {
 """What other servers call it."""
 
 
-def http_message(request: web.Request, error: web.HTTPException) -> str:
-    """The text that a plugin's handler gave is kept."""
+class HttpRefusal(RequestError):
+    """One of aiohttp's own, with its status."""
+
+    def __init__(self, message: str, status: int, code: str) -> None:
+        super().__init__(message, code=code)
+        self.status = status
+
+
+def http_refusal(request: web.Request, error: web.HTTPException) -> HttpRefusal | None:
+    """None for what a plugin's handler raised: its text is kept."""
     if error.text != f"{error.status}: {error.reason}" and error.status != 413:
-        return error.text or error.reason
+        return None
     if isinstance(error, web.HTTPNotFound):
-        return unknown_route(request)
+        return HttpRefusal(unknown_route(request), error.status, "route_not_found")
     if isinstance(error, web.HTTPMethodNotAllowed):
-        methods = sorted(error.allowed_methods)
-        return f"{request.method} {shown_path(request)}: this route takes {' or '.join(methods)}, not {error.method}."
+        methods = " or ".join(sorted(error.allowed_methods))
+        text = f"{request.method} {shown_path(request)}: this route takes {methods}, not {error.method}."
+        return HttpRefusal(text, error.status, "method_not_allowed")
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         most = state_of(request).config.max_body_bytes
-        return (
+        text = (
             f"the body is too large: this server takes at most {most} bytes, counted without compression. Send less, "
             "or start it with more --max-body-bytes."
         )
-    return error.reason
+        return HttpRefusal(text, error.status, "body_too_large")
+    return None
 
 
 def unknown_route(request: web.Request) -> str:

@@ -61,9 +61,7 @@ def find_model(engine: EngineClient, name: str, names: tuple[str, ...]) -> Resol
             return model
     if failed:
         raise GenerationError(f"model {name!r} could not be looked up: {' and '.join(failed)} failed; see the log.")
-    raise ModelNotFoundError(
-        f"no model {name!r} is served; /v1/models lists them.", param="model", code="model_not_found"
-    )
+    raise ModelNotFoundError(f"no model {name!r} is served; /v1/models lists them.", param="model")
 
 
 def ask_plugins(engine: EngineClient, name: str, failed: list[str]) -> ResolvedModel | None:

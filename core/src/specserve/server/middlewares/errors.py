@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from specserve.server.errors import create_error_response
-from specserve.server.http_messages import http_message
+from specserve.server.http_messages import http_refusal
 from specserve.server.json_response import json_response
 from specserve.server.messages.errors import is_messages_path, messages_error
 from specserve.server.root_path import without_prefix
@@ -29,8 +29,7 @@ async def errors_middleware(request: web.Request, handler: Handler) -> web.Strea
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        error.text = http_message(request, error)
-        status, body, headers = error_response(request, error)
+        status, body, headers = error_response(request, http_refusal(request, error) or error)
         allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
         return json_response(body, status=status, headers={**headers, **allow})
     except web.RequestPayloadError as error:

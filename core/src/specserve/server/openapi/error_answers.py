@@ -29,12 +29,12 @@ OF_BODIES = (400, 413)
 
 
 class ErrorDetail(msgspec.Struct):
-    """`param`: the field that is wrong."""
+    """`param`: the field that is wrong. `code`: a word for programs that handle this error."""
 
     message: str
     type: str
     param: str | None
-    code: str | int | None
+    code: str | None
 
 
 class ErrorBody(msgspec.Struct):

@@ -76,7 +76,8 @@ class ResponseStore:
         found = self.responses.get(self.response_ids.get(id or "", ""))
         if found is None or found.owner != owner:
             advice = "send the item itself, and store false if you keep the conversation"
-            raise ResponseNotFoundError(f"input: no item {str(id)[:100]!r} is stored; {advice}.", param="input")
+            text = f"input: no item {str(id)[:100]!r} is stored; {advice}."
+            raise ResponseNotFoundError(text, param="input", code="item_not_found")
         return next(item for item in found.output if item.id == id)
 
 
