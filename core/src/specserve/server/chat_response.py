@@ -30,7 +30,7 @@ class ChatFormatter:
 
     def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject:
         delta: JsonObject = {"role": "assistant"} if first else {}
-        if output.text or not output.reasoning:
+        if output.text or output.finish_reason or not output.reasoning:
             delta["content"] = output.text
         delta |= reasoning_fields(output)
         return {"index": choice.index, "delta": delta, **self.other_fields(choice, output)}

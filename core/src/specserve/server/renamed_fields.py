@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ def renamed_fields(names: Mapping[str, str]) -> Iterator[None]:
         old = error.param or ""
         if old not in names:
             raise
-        rest = str(error).removeprefix(old)
-        message = names[old] + rest if rest != str(error) else str(error)
+        # A path within the chat's field is no path of the client's body.
+        path = re.match(rf"{re.escape(old)}(\[\d+\]|\.\w+)*", str(error))
+        message = names[old] + str(error)[path.end() :] if path else str(error)
         raise RequestError(message, param=names[old], code=error.code) from None

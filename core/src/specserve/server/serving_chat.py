@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.server.chat_prompt import encode_chat, text_content
+from specserve.server.chat_messages import text_content
+from specserve.server.chat_prompt import encode_chat
 from specserve.server.chat_response import ChatFormatter
 from specserve.server.choices import make_choice
 from specserve.server.engine_requests import check_requests, make_requests, truncate_prompt

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.server.chat_prompt import text_content
+from specserve.server.chat_messages import text_content
 from specserve.server.request_bodies import Message
 
 if TYPE_CHECKING:

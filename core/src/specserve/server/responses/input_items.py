@@ -11,6 +11,7 @@ from specserve.limits import MAX_MESSAGES
 from specserve.server.request_bodies import Message
 from specserve.server.responses.bodies import InputItem
 from specserve.server.responses.tools import custom_arguments, full_name
+from specserve.server.tools.arguments import decode_arguments
 from specserve.server.tools.bodies import CalledFunction, ToolCall
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -
     if given is None:
         raise RequestError("input is required: a text, or a list of items.", param="input")
     items = [InputItem(role="user", content=given)] if isinstance(given, str) else given
+    for i, item in enumerate(items):
+        if item.type == "function_call":
+            decode_arguments(item.arguments, f"input[{i}].arguments", "input")
     messages = Conversation(history).add_items(items)
     if not messages:
         raise RequestError("input: it has no items; give at least one.", param="input")
@@ -83,6 +87,9 @@ class Conversation:
         role = ROLES.get(item.role or "")
         if role is None:
             raise RequestError(f"{where}: role must be one of {', '.join(ROLES)}; got {item.role!r}.", param="input")
+        if item.content is None:
+            advice = 'it must be a string or a list of texts. Send "" for an empty text'
+            raise RequestError(f"{where}.content: is missing; {advice}.", param="input")
         text = text_of(item.content, where)
         last = self.messages[-1] if self.messages else None
         if role == "assistant" and last is not None and last.tool_calls:
@@ -116,7 +123,7 @@ class Conversation:
         if item.call_id not in self.call_ids:
             raise RequestError(f"{where}: no call before it has the call_id {item.call_id!r}.", param="input")
         if item.output is None:
-            raise RequestError(f"{where}: a {item.type} needs an output.", param="input")
+            raise RequestError(f"{where}.output: is missing; it must be a string or a list of texts.", param="input")
         text = text_of(item.output, where)
         self.messages.append(Message(role="tool", tool_call_id=item.call_id, content=text))
 

@@ -41,7 +41,7 @@ class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
 class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
     """`arguments`: JSON text, as OpenAI writes it."""
 
-    name: str
+    name: Annotated[str, Meta(min_length=1)]
     arguments: str | None = None
 
 

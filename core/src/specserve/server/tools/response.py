@@ -36,8 +36,10 @@ class ToolFormatter:
                 calls.append({"name": piece.name, "arguments": ""})
             calls[-1]["arguments"] += piece.arguments
         whole = self.chat.full_choice(choice, output)
-        message: JsonObject = {"role": "assistant", "content": parsed.text or None, "refusal": None}
+        message: JsonObject = {"role": "assistant", "content": None, "refusal": None}
         message |= reasoning_fields(output)
+        if parsed.text or not calls:  # clients send an answer back, and a message has content or calls
+            message["content"] = parsed.text
         if calls:
             message["tool_calls"] = [{"id": new_call_id(), "type": "function", "function": call} for call in calls]
         return {**whole, "message": message, "finish_reason": self.finish_reason(output, bool(calls))}
@@ -51,7 +53,7 @@ class ToolFormatter:
         if not shown and not self.chat.body.return_token_ids:
             return None
         delta: JsonObject = {"role": "assistant"} if first else {}
-        if parsed.text:
+        if parsed.text or (output.finish_reason and not stream.has_calls):
             delta["content"] = parsed.text
         delta |= reasoning_fields(output)
         reason = self.finish_reason(output, stream.has_calls)

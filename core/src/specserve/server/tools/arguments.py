@@ -1,0 +1,23 @@
+"""The arguments of earlier calls, which clients send back as JSON text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.errors import RequestError
+from specserve.type_words import shown
+
+if TYPE_CHECKING:
+    from specserve.json_types import JsonValue
+
+
+def decode_arguments(text: str | None, where: str, param: str) -> JsonValue:
+    """An empty object where there are none. `where`: their path in the body. Raises RequestError."""
+    try:
+        arguments: JsonValue = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        advice = 'send whole ones, such as "{}", or leave out this call and its result'
+        raise RequestError(f"{where}: must be JSON text; got {shown(text)}; {advice}.", param=param) from None
+    return arguments
