@@ -5,7 +5,6 @@ Unknown names that nobody defines are ignored, unless the server is strict.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -15,6 +14,7 @@ from specserve.server.decode_body import decode_body
 from specserve.server.field_rules import known_names, refusals
 from specserve.server.known_fields import REFUSED
 from specserve.server.state import state_of
+from specserve.server.unknown_fields import refuse_unknown
 from specserve.type_words import MAX_SHOWN
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound=msgspec.Struct)
 MAX_NEUTRAL_LENGTH = 64
 """Bytes of JSON. Longer values, which may be hostile, are not decoded: none is neutral."""
-MAX_NAME_LENGTH = 64
 
 
 async def read_body(request: web.Request, body_type: type[B]) -> B:
@@ -45,7 +44,7 @@ def check_fields(data: bytes, body_type: type[msgspec.Struct], *, strict: bool) 
         if name in fields and not is_neutral(bytes(fields[name]), refusal.neutral):
             raise RequestError(f"{name}: {refused(name, bytes(fields[name]))}: {refusal.advice}.", param=name)
     if strict:
-        refuse_unknown(fields, known_names(body_type))
+        refuse_unknown(fields, body_type, known_names(body_type))
 
 
 def refused(name: str, value: bytes) -> str:
@@ -69,13 +68,3 @@ def is_neutral(value: bytes, neutral: Iterable[JsonValue]) -> bool:
     except msgspec.DecodeError:  # a number beyond all limits, or half of a surrogate pair
         return False
     return got is None or any(got == allowed for allowed in neutral)
-
-
-def refuse_unknown(names: Iterable[str], known: frozenset[str]) -> None:
-    for name in names:
-        if name not in known:
-            shown = name[:MAX_NAME_LENGTH]
-            nearest = get_close_matches(shown, sorted(known), n=1)
-            meant = f"did you mean {nearest[0]}?" if nearest else "see docs/server.md for those that there are."
-            text = f"no such field, and this server runs with --strict-fields; {meant}"
-            raise RequestError(f"{shown}: {text}", param=shown, code="unknown_field")
