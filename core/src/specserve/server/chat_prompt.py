@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from specserve.errors import RequestError
 from specserve.server.chat_messages import template_messages
 from specserve.server.continued_message import check_continued, cut_at_mark, new_mark
 from specserve.server.template_variables import TemplateBody, template_variables
 from specserve.server.tools.borrowing import BORROWED, without_tools
+from specserve.server.tools.schemas import decode_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +44,7 @@ def encode_chat(tokenizer: ServerTokenizer, body: MessagesBody, tools: Sequence[
         mark = new_mark()
     messages = template_messages(body.messages)
     messages[-1]["content"] = f"{messages[-1]['content']}{mark}"
-    described = [template_tool(tool) for tool in tools]
+    described = [template_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)]
     if (form := BORROWED.get(tokenizer)) is not None:
         messages, described = without_tools(tokenizer, form, messages, described), []
     rendered = tokenizer.render_chat(
@@ -58,12 +57,12 @@ def encode_chat(tokenizer: ServerTokenizer, body: MessagesBody, tools: Sequence[
     return tokenizer.encode(prompt, add_special_tokens=bool(body.add_special_tokens))
 
 
-def template_tool(tool: Tool) -> dict[str, object]:
+def template_tool(tool: Tool, where: str) -> dict[str, object]:
     function = tool.function
-    parameters = bytes(function.parameters) or b"null"
+    schema = decode_schema(function.parameters, f"{where}.function.parameters")
     described = {
         "name": function.name,
         "description": function.description or "",
-        "parameters": msgspec.json.decode(parameters) or {"type": "object", "properties": {}},
+        "parameters": schema or {"type": "object", "properties": {}},
     }
     return {"type": "function", "function": described}

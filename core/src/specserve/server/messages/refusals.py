@@ -9,9 +9,11 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.server.messages.bodies import ContextManagement
 from specserve.server.structured_output import is_null
+from specserve.server.tools.schemas import decode_schema
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
-    from specserve.server.messages.bodies import CountTokensBody
+    from specserve.server.messages.bodies import ClientTool, CountTokensBody
 
 UNSERVED = ("mcp_servers", "container", "context_management")
 
@@ -22,13 +24,19 @@ def refuse_unsupported(body: CountTokensBody) -> None:
         if not is_null(value) and bytes(value) != b"[]" and not (name == "context_management" and keeps_all(value)):
             refuse(name, "is not served; leave it out")
     for i, tool in enumerate(body.tools or ()):
-        if tool.type not in (None, "custom"):
-            text = f"{i} is of type {tool.type!r}, which is not served; describe it as a tool of your own"
-            refuse("tools", text)
-        if is_null(tool.input_schema):
-            refuse("tools", f"{i} needs an input_schema")
+        refuse_tool(tool, f"tools[{i}]")
     if body.tool_choice is not None and (body.tool_choice.type == "tool") != (body.tool_choice.name is not None):
         refuse("tool_choice", "type tool needs the name of a tool, and no other type has one")
+
+
+def refuse_tool(tool: ClientTool, where: str) -> None:
+    if tool.type not in (None, "custom"):
+        text = f"{shown(tool.type)} is not served; describe it as a tool of your own, with name and input_schema"
+        raise RequestError(f"{where}.type: {text}.", param="tools")
+    if is_null(tool.input_schema):
+        text = 'is missing; it must be a JSON schema, such as {"type": "object", "properties": {...}}'
+        raise RequestError(f"{where}.input_schema: {text}.", param="tools")
+    decode_schema(tool.input_schema, f"{where}.input_schema")
 
 
 def keeps_all(management: msgspec.Raw) -> bool:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 from specserve.errors import RequestError
 from specserve.server.responses.tools import SERVED
 from specserve.server.structured_output import is_null
+from specserve.server.tools.bodies import NAME_RULE
+from specserve.server.tools.schemas import decode_schema
 
 if TYPE_CHECKING:
     from specserve.server.responses.bodies import FunctionTool, ResponsesBody
@@ -33,7 +35,7 @@ def refuse_unsupported(body: ResponsesBody) -> None:
     if body.top_logprobs:
         refuse("top_logprobs", "is not served; log-probabilities come from /v1/chat/completions")
     for i, tool in enumerate(body.tools or ()):
-        refuse_tool(i, tool)
+        refuse_tool(tool, f"tools[{i}]")
     choice = body.tool_choice
     if (
         choice is not None
@@ -44,14 +46,16 @@ def refuse_unsupported(body: ResponsesBody) -> None:
         refuse("tool_choice", f"type {choice.type!r} without a function's name is not served; send {allowed}")
 
 
-def refuse_tool(i: int, tool: FunctionTool) -> None:
+def refuse_tool(tool: FunctionTool, where: str) -> None:
     if tool.type not in SERVED:
         return  # it is left out with a warning
     if tool.name is None:
-        refuse("tools", f"{i} needs a name")
-    for inner in (tool.tools or ()) if tool.type == "namespace" else ():
+        raise RequestError(f"{where}.name: is missing; it must be {NAME_RULE}.", param="tools")
+    if tool.type == "function":
+        decode_schema(tool.parameters, f"{where}.parameters")
+    for i, inner in enumerate((tool.tools or ()) if tool.type == "namespace" else ()):
         if inner.type != "namespace":
-            refuse_tool(i, inner)
+            refuse_tool(inner, f"{where}.tools[{i}]")
 
 
 def refuse(param: str, text: str) -> NoReturn:
