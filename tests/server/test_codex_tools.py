@@ -63,9 +63,9 @@ async def test_custom_tools_and_namespaces_are_called(client: Any, tool_engine: 
 async def test_kinds_that_are_left_out_are_named_in_a_warning(client: Any) -> None:
     body = await respond(client)
     assert [text.partition(" is not")[0] for text in body["warnings"]] == [
-        "tools[1]: kind 'web_search'",
-        "tools[3].tools[1]: kind 'later_kind'",
-        "tools[4]: kind 'image_generation'",
+        'tools[1]: kind "web_search"',
+        'tools[3].tools[1]: kind "later_kind"',
+        'tools[4]: kind "image_generation"',
     ]
     assert [tool["type"] for tool in body["tools"]] == ["function", "custom", "namespace"]
     only = await respond(client, tools=[TOOLS[1]])

@@ -55,7 +55,36 @@ async def test_a_wrong_message_of_a_chat_is_refused_with_its_path(
     assert engine.submitted == []
 
 
+BLOCKS = [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "t", "name": "f", "input": {}}]
+
+
+def turns(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    """Behind a question and a use of a tool."""
+    messages = [USER, {"role": "assistant", "content": BLOCKS}, {"role": role, "content": list(blocks)}, USER]
+    return {"max_tokens": 5, "messages": messages}
+
+
 OTHERS: list[tuple[str, dict[str, Any], str]] = [
+    (MESSAGES, turns("user", TEXT, {"type": "image"}), 'messages[2].content[1].type: must be "text" or "tool_result"'),
+    (MESSAGES, turns("user", *BLOCKS), 'messages[2].content[1].type: must be "text" or "tool_result" here; got "tool_'),
+    (MESSAGES, turns("user", {"type": "tool_result"}), "messages[2].content[0].tool_use_id: is missing"),
+    (
+        MESSAGES,
+        turns("user", {"type": "tool_result", "tool_use_id": "x"}),
+        'messages[2].content[0].tool_use_id: no tool_use before it has the id "x"; the last ones are "t"',
+    ),
+    (
+        MESSAGES,
+        turns("user", {"type": "tool_result", "tool_use_id": "t", "content": [TEXT, {"type": "text"}]}),
+        "messages[2].content[0].content[1].text: is missing",
+    ),
+    (MESSAGES, turns("assistant", TEXT, {"type": "tool_use", "name": "f"}), "messages[2].content[1].id: is missing"),
+    (MESSAGES, turns("assistant", {"type": "tool_result"}), "messages[2].content[0].type: must be"),
+    (MESSAGES, turns("system", TEXT, {"type": "thinking"}), 'messages[2].content[1].type: must be "text" here'),
+    (MESSAGES, turns("tool", TEXT), 'messages[2].role: must be "user", "assistant" or "system"; got "tool"; results'),
+    (RESPONSES, {"input": [USER, {"content": "a"}]}, "input[1].role: must be"),
+    (RESPONSES, {"input": [USER, {"role": "user", "content": [{"text": "a"}]}]}, "input[1].content[0].type: must be"),
+    (RESPONSES, {"input": [USER, {"type": "function_call_output", "output": ""}]}, "input[1].call_id: is missing"),
     (MESSAGES, {"max_tokens": 5, "messages": [USER, {"role": "assistant"}, USER]}, "messages[1].content: is missing"),
     (MESSAGES, {"max_tokens": 5, "messages": [{"role": "user", "content": None}]}, "messages[0].content: must be"),
     (RESPONSES, {"input": [USER, {"role": "user"}]}, "input[1].content: is missing"),

@@ -45,9 +45,9 @@ def test_a_response_is_its_owners() -> None:
     store = ResponseStore()
     store.put("a", "one", b"{}", OUTPUT, MESSAGES)
     for method in (store.get, store.delete):
-        with pytest.raises(ResponseNotFoundError, match="no response 'a' is stored"):
+        with pytest.raises(ResponseNotFoundError, match='no response "a" is stored'):
             method("a", "other")
-    with pytest.raises(ResponseNotFoundError, match="no item 'msg_1' is stored"):
+    with pytest.raises(ResponseNotFoundError, match='no item "msg_1" is stored'):
         store.output_item("msg_1", "other")
     assert (store.get("a", "one").data, store.output_item("msg_1", "one")) == (b"{}", OUTPUT[0])
     store.delete("a", "one")

@@ -70,4 +70,4 @@ async def test_a_tool_that_was_found_is_told_by_its_name(connect: Any, tool_engi
     assert prompt.endswith("\ntool: 2:\nfound tool: weather\n")
     found[1].pop("tool_name")
     response = await client.post("/v1/messages", json=body)
-    assert (response.status, "needs a tool_name" in await response.text()) == (400, True)
+    assert (response.status, "tool_name: is missing" in await response.text()) == (400, True)

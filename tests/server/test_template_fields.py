@@ -74,7 +74,7 @@ async def test_a_reserved_name_is_refused_by_name(prompt_of: Any, name: str) -> 
 async def test_a_variable_that_the_template_does_not_read_is_refused(prompt_of: Any) -> None:
     error = await prompt_of(SHOWN, chat_template_kwargs={"thinking": False})
     assert error["param"] == "chat_template_kwargs"
-    assert "'thinking'; it reads enable_thinking, level, mode" in error["message"]
+    assert '"thinking"; it reads enable_thinking, level, mode' in error["message"]
     assert "no other variables" in (await prompt_of(CHAT, chat_template_kwargs={"thinking": 1}))["message"]
 
 

@@ -74,7 +74,7 @@ def test_of_a_template_that_writes_no_calls_its_instructions_tell(
 @pytest.mark.parametrize(
     ("turns", "says"),
     [
-        (TURNS.replace("%s", "<|call|>" + NAME), "writes calls in a form that is not served, '<|call|>called_tool'"),
+        (TURNS.replace("%s", "<|call|>" + NAME), 'writes calls in a form that is not served, "<|call|>called_tool"'),
         ("", "lists them and does not show how calls are written"),
     ],
 )

@@ -9,6 +9,7 @@ from specserve.errors import ModelNotFoundError
 from specserve.server.json_response import json_response
 from specserve.server.model_cards import list_models
 from specserve.server.state import loaded_engine, served_model_names, state_of
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -41,7 +42,7 @@ async def get_model(request: web.Request) -> web.Response:
     for card in list_models(loaded_engine(request), served_model_names(request)):
         if card["id"] == name:
             return json_response(card)
-    raise ModelNotFoundError(f"no model {name!r} is served; /v1/models lists them.", param="model")
+    raise ModelNotFoundError(f"no model {shown(name)} is served; /v1/models lists them.", param="model")
 
 
 async def plugins(request: web.Request) -> web.Response:

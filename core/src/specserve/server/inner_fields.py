@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from specserve.server.messages.bodies import Block, ClientTool, OutputConfig, Thinking
 from specserve.server.request_bodies import ContentPart, Message, StreamOptions
 from specserve.server.responses.bodies import FunctionChoice, FunctionTool, InputItem, InputPart, Reasoning
-from specserve.server.responses.input_items import CALLS, REASONING_TEXTS, RESULTS, TEXTS
+from specserve.server.responses.input_items import REASONING_TEXTS, TEXTS, TYPES
 from specserve.server.responses.tools import SERVED
 from specserve.server.tools.bodies import Tool, ToolCall
 
@@ -46,7 +46,7 @@ SERVED_TYPES: Mapping[type[msgspec.Struct], tuple[str, ...]] = {
     Block: ("text", "thinking", "redacted_thinking", "tool_use", "tool_result", "tool_reference"),
     ClientTool: ("custom",),
     InputPart: (*TEXTS, *REASONING_TEXTS, "summary_text"),
-    InputItem: ("message", "reasoning", "item_reference", *CALLS, *RESULTS),
+    InputItem: TYPES,
     FunctionTool: SERVED,
     FunctionChoice: ("function", "custom"),
 }

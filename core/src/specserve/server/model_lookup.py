@@ -15,6 +15,7 @@ from specserve.errors import ModelNotFoundError
 from specserve.protocols import ResolvedModel
 from specserve.server.errors import GenerationError
 from specserve.server.resolved_models import check_resolved_model
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -60,8 +61,10 @@ def find_model(engine: EngineClient, name: str, names: tuple[str, ...]) -> Resol
         if model is not None:
             return model
     if failed:
-        raise GenerationError(f"model {name!r} could not be looked up: {' and '.join(failed)} failed; see the log.")
-    raise ModelNotFoundError(f"no model {name!r} is served; /v1/models lists them.", param="model")
+        raise GenerationError(
+            f"model {shown(name)} could not be looked up: {' and '.join(failed)} failed; see the log."
+        )
+    raise ModelNotFoundError(f"no model {shown(name)} is served; /v1/models lists them.", param="model")
 
 
 def ask_plugins(engine: EngineClient, name: str, failed: list[str]) -> ResolvedModel | None:

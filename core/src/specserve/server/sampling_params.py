@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from specserve.config import SAMPLING_DEFAULTS
 from specserve.errors import RequestError
+from specserve.type_words import shown
 from specserve.types import SamplingParams, StructuredOutput
 from specserve.wrong_values import convert
 
@@ -83,7 +84,7 @@ def logit_bias(body: SamplingBody) -> dict[int, float] | None:
     for key in body.logit_bias:
         if TOKEN_ID.fullmatch(key) is None:
             raise RequestError(
-                f'logit_bias: the keys must be token ids, such as "42"; got {key[:40]!r}.', param="logit_bias"
+                f'logit_bias: the keys must be token ids, such as "42"; got {shown(key)}.', param="logit_bias"
             )
     return {int(key): value for key, value in body.logit_bias.items()}
 

@@ -12,6 +12,7 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.limits import MAX_TEMPLATE_KWARGS_BYTES, MAX_TEMPLATE_KWARGS_DEPTH
 from specserve.text.chat_template import OWN_VARIABLES
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,7 +127,7 @@ def verbosity(tokenizer: ServerTokenizer, body: TemplateBody) -> dict[str, objec
 
 def refuse_kwarg(name: str, read: frozenset[str]) -> NoReturn:
     allowed = ", ".join(sorted(read - OWN_VARIABLES - {"documents"})[:SHOWN_VARIABLES]) or "no other variables"
-    refuse(KWARGS, f"the chat template of this model does not read {name[:64]!r}; it reads {allowed}")
+    refuse(KWARGS, f"the chat template of this model does not read {shown(name)}; it reads {allowed}")
 
 
 def refuse(param: str, text: str) -> NoReturn:

@@ -26,7 +26,8 @@ def refuse_unsupported(body: CountTokensBody) -> None:
     for i, tool in enumerate(body.tools or ()):
         refuse_tool(tool, f"tools[{i}]")
     if body.tool_choice is not None and (body.tool_choice.type == "tool") != (body.tool_choice.name is not None):
-        refuse("tool_choice", "type tool needs the name of a tool, and no other type has one")
+        got = f"got {shown(body.tool_choice.type)} {'without' if body.tool_choice.name is None else 'with'} a name"
+        refuse("tool_choice", f"type tool needs the name of a tool, and no other type has one; {got}")
 
 
 def refuse_tool(tool: ClientTool, where: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -13,6 +13,7 @@ from specserve.server.responses.bodies import InputItem
 from specserve.server.responses.tools import custom_arguments, full_name
 from specserve.server.tools.arguments import decode_arguments
 from specserve.server.tools.bodies import CalledFunction, ToolCall
+from specserve.type_words import listed, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +25,7 @@ ROLES = {"user": "user", "assistant": "assistant", "system": "system", "develope
 TEXTS = ("input_text", "output_text", "text")
 REASONING_TEXTS = ("reasoning_text",)
 CALLS, RESULTS = ("function_call", "custom_tool_call"), ("function_call_output", "custom_tool_call_output")
+TYPES = ("message", "reasoning", *CALLS, *RESULTS, "item_reference")
 
 
 def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -> list[Message]:
@@ -77,20 +79,19 @@ class Conversation:
             elif item.type in (None, "message"):
                 self.add_message(item, where)
             else:
-                kinds = f"message, reasoning, item_reference, {', '.join((*CALLS, *RESULTS))}"
-                text = f"items of type {item.type!r} are not served; {kinds} are. Leave it out"
-                raise RequestError(f"{where}: {text}.", param="input")
+                refuse(f"{where}.type", f"must be {listed(map(shown, TYPES))}; got {shown(item.type)}; leave it out")
         return self.messages
 
     def add_message(self, item: InputItem, where: str) -> None:
         """Text behind calls joins their message: templates expect the results right behind it."""
         role = ROLES.get(item.role or "")
         if role is None:
-            raise RequestError(f"{where}: role must be one of {', '.join(ROLES)}; got {item.role!r}.", param="input")
+            given = "it is missing" if item.role is None else f"got {shown(item.role)}"
+            advice = "; results of tools are items function_call_output" if item.role == "tool" else ""
+            refuse(f"{where}.role", f"must be {listed(map(shown, ROLES))}; {given}{advice}")
         if item.content is None:
-            advice = 'it must be a string or a list of texts. Send "" for an empty text'
-            raise RequestError(f"{where}.content: is missing; {advice}.", param="input")
-        text = text_of(item.content, where)
+            refuse(f"{where}.content", 'is missing; it must be a string or a list of texts. Send "" for an empty text')
+        text = text_of(item.content, f"{where}.content")
         last = self.messages[-1] if self.messages else None
         if role == "assistant" and last is not None and last.tool_calls:
             joined = "\n".join(filter(None, (str(last.content or ""), text)))
@@ -104,7 +105,8 @@ class Conversation:
     def add_call(self, item: InputItem, where: str) -> None:
         """Calls behind each other, or behind text of the assistant, are one message."""
         if not item.call_id or not item.name:
-            raise RequestError(f"{where}: a {item.type} needs call_id and name.", param="input")
+            missing = "name" if item.call_id else "call_id"
+            refuse(f"{where}.{missing}", f"is missing; a {item.type} needs call_id and name, as the answer had them")
         arguments = custom_arguments(item.input or "") if item.type == "custom_tool_call" else item.arguments
         function = CalledFunction(name=full_name(item.name, item.namespace), arguments=arguments)
         call = ToolCall(id=item.call_id, type="function", function=function)
@@ -120,28 +122,33 @@ class Conversation:
         return taken
 
     def add_result(self, item: InputItem, where: str) -> None:
+        if item.call_id is None:
+            refuse(f"{where}.call_id", "is missing; it must be the call_id of the call that this is the result of")
         if item.call_id not in self.call_ids:
-            raise RequestError(f"{where}: no call before it has the call_id {item.call_id!r}.", param="input")
+            advice = "send the call itself before its result, or previous_response_id"
+            refuse(f"{where}.call_id", f"no call before it has the call_id {shown(item.call_id)}; {advice}")
         if item.output is None:
-            raise RequestError(f"{where}.output: is missing; it must be a string or a list of texts.", param="input")
-        text = text_of(item.output, where)
+            refuse(f"{where}.output", "is missing; it must be a string or a list of texts")
+        text = text_of(item.output, f"{where}.output")
         self.messages.append(Message(role="tool", tool_call_id=item.call_id, content=text))
 
 
 def reasoning_of(item: InputItem, where: str) -> str | None:
     """None for reasoning of another server that came as a summary, or encrypted: it cannot be read."""
-    return text_of(item.content, where, REASONING_TEXTS) or None
+    return text_of(item.content, f"{where}.content", REASONING_TEXTS) or None
 
 
 def text_of(content: str | list[InputPart] | None, where: str, types: Sequence[str] = TEXTS) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    for part in content:
+    for i, part in enumerate(content):
         if part.type not in types:
-            raise RequestError(
-                f"{where}: content of type {part.type!r} is not served; only text is: {', '.join(types)}.",
-                param="input",
-            )
+            given = "it is missing" if part.type is None else f"got {shown(part.type)}"
+            refuse(f"{where}[{i}].type", f"must be {listed(map(shown, types))}, since only text is served; {given}")
         if part.text is None:
-            raise RequestError(f"{where}: content of type {part.type} needs a text.", param="input")
+            refuse(f"{where}[{i}].text", "is missing; it must be a string")
     return "\n".join(part.text or "" for part in content)
+
+
+def refuse(where: str, text: str) -> NoReturn:
+    raise RequestError(f"{where}: {text}.", param="input")

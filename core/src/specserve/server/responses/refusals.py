@@ -9,6 +9,7 @@ from specserve.server.responses.tools import SERVED
 from specserve.server.structured_output import is_null
 from specserve.server.tools.bodies import NAME_RULE
 from specserve.server.tools.schemas import decode_schema
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from specserve.server.responses.bodies import FunctionTool, ResponsesBody
@@ -31,7 +32,7 @@ def refuse_unsupported(body: ResponsesBody) -> None:
         refuse("background", "is not served; wait for the answer, or read it as a stream")
     for name in body.include or ():
         if name not in EMPTY_INCLUDES:
-            refuse("include", f"{name!r} is not served; leave it out")
+            refuse("include", f"{shown(name)} is not served; leave it out")
     if body.top_logprobs:
         refuse("top_logprobs", "is not served; log-probabilities come from /v1/chat/completions")
     for i, tool in enumerate(body.tools or ()):
@@ -43,7 +44,7 @@ def refuse_unsupported(body: ResponsesBody) -> None:
         and (choice.type not in ("function", "custom") or choice.name is None)
     ):
         allowed = 'none, auto, required or {"type": "function", "name": ...}'
-        refuse("tool_choice", f"type {choice.type!r} without a function's name is not served; send {allowed}")
+        refuse("tool_choice", f"type {shown(choice.type)} without a function's name is not served; send {allowed}")
 
 
 def refuse_tool(tool: FunctionTool, where: str) -> None:

@@ -26,6 +26,7 @@ from specserve.server.responses.tools import served_tools
 from specserve.server.responses.writer import ResponseWriter
 from specserve.server.serving import prepared_request
 from specserve.server.state import ready_engine
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -74,8 +75,8 @@ def prepare_answer(
 async def get_response(request: web.Request) -> web.Response:
     streamed = request.query.getall("stream", [])
     if streamed not in ([], ["false"]):
-        got = ", ".join(streamed)[:100]
-        text = f"stream: a stored response is not streamed again; leave it out, or send false. Got {got!r}."
+        got = ", ".join(streamed)
+        text = f"stream: a stored response is not streamed again; leave it out, or send false. Got {shown(got)}."
         raise RequestError(text, param="stream")
     found = request.app[RESPONSES].get(request.match_info["id"], owner_of(request))
     return web.Response(body=found.data, content_type="application/json", charset="utf-8")

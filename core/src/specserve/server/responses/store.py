@@ -12,6 +12,7 @@ from aiohttp import web
 
 from specserve.errors import ResponseNotFoundError
 from specserve.limits import MAX_STORED_BYTES, MAX_STORED_RESPONSES
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +59,7 @@ class ResponseStore:
             what, code = (
                 ("Send the conversation as input", "previous_response_not_found") if param else ("Ask anew", None)
             )
-            raise ResponseNotFoundError(f"no response {id[:100]!r} is stored: {why}. {what}.", param=param, code=code)
+            raise ResponseNotFoundError(f"no response {shown(id)} is stored: {why}. {what}.", param=param, code=code)
         return found
 
     def delete(self, id: str, owner: str) -> None:
@@ -76,7 +77,7 @@ class ResponseStore:
         found = self.responses.get(self.response_ids.get(id or "", ""))
         if found is None or found.owner != owner:
             advice = "send the item itself, and store false if you keep the conversation"
-            text = f"input: no item {str(id)[:100]!r} is stored; {advice}."
+            text = f"input: no item {shown(id)} is stored; {advice}."
             raise ResponseNotFoundError(text, param="input", code="item_not_found")
         return next(item for item in found.output if item.id == id)
 

@@ -12,6 +12,7 @@ import msgspec
 
 from specserve.server.structured_output import is_null
 from specserve.server.tools.bodies import Function, Tool
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -70,10 +71,10 @@ def warnings_of(body: ResponsesBody) -> list[str]:
     found = []
     for i, tool in enumerate(body.tools or ()):
         if tool.type not in SERVED:
-            found.append(f"tools[{i}]: kind {tool.type[:64]!r} is not served; the model was not told of it.")
+            found.append(f"tools[{i}]: kind {shown(tool.type)} is not served; the model was not told of it.")
         for j, inner in enumerate((tool.tools or ()) if tool.type == "namespace" else ()):
             if inner.type not in SERVED[:2]:
-                found.append(f"tools[{i}].tools[{j}]: kind {inner.type[:64]!r} is not served; the model was not told.")
+                found.append(f"tools[{i}].tools[{j}]: kind {shown(inner.type)} is not served; the model was not told.")
     return found
 
 

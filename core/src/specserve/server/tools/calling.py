@@ -9,10 +9,11 @@ from specserve.errors import RequestError
 from specserve.server.structured_output import structured_output
 from specserve.server.tools.bodies import ToolChoice
 from specserve.server.tools.borrowing import BORROWED
-from specserve.server.tools.formats import FORMATS, MAX_SHOWN, template_form
+from specserve.server.tools.formats import FORMATS, template_form
 from specserve.server.tools.reading import CallReading
 from specserve.server.tools.response import ToolFormatter
 from specserve.server.tools.structure import call_structure, must_call, offered_tools
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,8 +85,7 @@ def usable_form(tokenizer: ServerTokenizer) -> ToolForm:
 def without_form(found: TemplateForm) -> str:
     option = f"start the server with --tool-form and one of {', '.join(FORMATS)}"
     if found.written:
-        written = found.written[:MAX_SHOWN]
-        return f"writes calls in a form that is not served, {written!r}; {option} to use another"
+        return f"writes calls in a form that is not served, {shown(found.written)}; {option} to use another"
     if found.lists_tools:
         return f"lists them and does not show how calls are written; {option}, in which the model writes calls"
     return (

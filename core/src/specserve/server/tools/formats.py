@@ -28,8 +28,6 @@ TOOL = {
 QUESTION = {"role": "user", "content": "question"}
 CALL_ID = "callid123"
 """Nine characters: Mistral's templates want them."""
-MAX_SHOWN = 200
-"""Characters of a call in an unknown form, in an error."""
 
 
 class TemplateForm(NamedTuple):

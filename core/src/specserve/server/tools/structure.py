@@ -13,7 +13,10 @@ import msgspec
 
 from specserve.errors import RequestError
 from specserve.server.tools.bodies import ToolChoice
+from specserve.type_words import shown
 from specserve.types import StructuredOutput
+
+MAX_SHOWN_NAMES = 8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,15 +31,19 @@ def offered_tools(body: ChatBody) -> Sequence[Tool]:
     tools = body.tools or []
     names = [tool.function.name for tool in tools]
     if len(set(names)) < len(names):
-        raise RequestError("tools: two have the same name.", param="tools")
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise RequestError(f"tools: two have the same name, {shown(twice)}; rename one of them.", param="tools")
     choice = body.tool_choice
     if isinstance(choice, ToolChoice):
         wanted = choice.function.name
         if wanted not in names:
-            raise RequestError(f"tool_choice: no tool is called {wanted!r}; tools has {names}.", param="tool_choice")
+            offered = f"there are {', '.join(map(shown, names[:MAX_SHOWN_NAMES]))}" if names else "there are no tools"
+            text = f"no tool is called {shown(wanted)}; {offered}"
+            raise RequestError(f"tool_choice: {text}.", param="tool_choice")
         return [tool for tool in tools if tool.function.name == wanted]
     if choice == "required" and not tools:
-        raise RequestError("tool_choice: required needs tools.", param="tool_choice")
+        text = "a call is required, which needs tools; send tools, or leave out tool_choice"
+        raise RequestError(f"tool_choice: {text}.", param="tool_choice")
     return [] if choice == "none" else tools
 
 
