@@ -18,7 +18,9 @@ from specserve.testing.requests import toy_request
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 TABLE = dict(
     re.findall(
-        r"^\| (`.*`|strings .*) \| (.*) \|$", PAGE.partition("### Limits")[2].partition("\n## ")[0], flags=re.MULTILINE
+        r"^\| (`.*`|strings .*|lists .*) \| (.*) \|$",
+        PAGE.partition("### Limits")[2].partition("\n## ")[0],
+        flags=re.MULTILINE,
     )
 )
 DOCUMENTED = {
@@ -35,6 +37,7 @@ DOCUMENTED = {
     "`cache_salt`, `request_id`": [limits.MAX_CACHE_SALT_LENGTH],
     "`speculation.max_draft_tokens`": [limits.MAX_DRAFT_TOKENS],
     "strings of the body, keys among them; its lists and objects": [limits.MAX_BODY_VALUES],
+    "lists and objects within each other": [limits.MAX_BODY_DEPTH],
     "`temperature`": [limits.MAX_TEMPERATURE],
     "`repetition_penalty`": [limits.MAX_REPETITION_PENALTY, limits.MIN_REPETITION_PENALTY],
     "`presence_penalty`, `frequency_penalty`": [limits.MAX_ADDITIVE_PENALTY, -limits.MAX_ADDITIVE_PENALTY],

@@ -20,6 +20,8 @@ MAX_TEMPLATE_KWARGS_BYTES = 65536
 MAX_TEMPLATE_KWARGS_DEPTH = 16
 MAX_BODY_VALUES = 200_000
 """Strings of a body, keys among them; also its lists and objects."""
+MAX_BODY_DEPTH = 500
+"""Lists and objects within each other. Up to here every body is read; one that is deeper may be refused."""
 MAX_CACHE_SALT_LENGTH = 256
 MAX_REQUEST_ID_LENGTH = 256
 MAX_DRAFT_TOKENS = 4096

@@ -48,7 +48,10 @@ def encode_prompt(engine: EngineClient, body: CompletionBody, prompt: str | list
     ids = prompt if isinstance(prompt, list) else encode_text(engine.tokenizer, body, prompt)
     kept = truncate_prompt(ids, body, engine.max_model_len)
     if not kept:
-        raise RequestError("the prompt has no tokens.", param="prompt")
+        text = (
+            "it has no tokens, and an answer needs one before it; send a text, or the id of a token that begins texts"
+        )
+        raise RequestError(f"prompt: {text}.", param="prompt")
     if not body.echo:
         return EncodedPrompt(kept, None)
     skip = body.skip_special_tokens is not False

@@ -8,8 +8,9 @@ from typing import TypeVar
 import msgspec
 
 from specserve.errors import RequestError
+from specserve.json_depth import field_of_depth
 from specserve.json_syntax import explain_json_error
-from specserve.limits import MAX_BODY_VALUES
+from specserve.limits import MAX_BODY_DEPTH, MAX_BODY_VALUES
 from specserve.wrong_values import UNKNOWN_VALUE, WrongValue, find_wrong_value
 
 B = TypeVar("B", bound=msgspec.Struct)
@@ -42,7 +43,7 @@ def decode_body(data: bytes, body_type: type[B]) -> B:
     except UnicodeDecodeError as error:
         raise RequestError(f"the body is not valid UTF-8: {not_utf8(data, error)}.") from None
     except RecursionError:
-        raise RequestError("the body nests too deeply.") from None
+        raise depth_error(data) from None
 
 
 def check_size(data: bytes) -> None:
@@ -51,11 +52,25 @@ def check_size(data: bytes) -> None:
         return
     # in this order: a backslash that is escaped itself escapes no quote
     plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
-    if plain.count(b'"') > 2 * MAX_BODY_VALUES:
-        raise RequestError(f"the body has too many strings: at most {MAX_BODY_VALUES}, keys among them.")
+    num_strings = plain.count(b'"') // 2
+    if num_strings > MAX_BODY_VALUES:
+        raise too_many("strings, keys among them", num_strings)
     outside_strings = b"".join(plain.split(b'"')[::2])
-    if outside_strings.count(b"[") + outside_strings.count(b"{") > MAX_BODY_VALUES:
-        raise RequestError(f"the body has too many lists and objects: at most {MAX_BODY_VALUES}.")
+    num_objects = outside_strings.count(b"[") + outside_strings.count(b"{")
+    if num_objects > MAX_BODY_VALUES:
+        raise too_many("lists and objects", num_objects)
+
+
+def too_many(what: str, count: int) -> RequestError:
+    advice = "send less at once, and prompts as texts or token ids"
+    return RequestError(f"the body has too many {what}: at most {MAX_BODY_VALUES} are read; got {count}; {advice}.")
+
+
+def depth_error(data: bytes) -> RequestError:
+    name = field_of_depth(data, MAX_BODY_DEPTH) or None
+    where = "the body" if name is None else name
+    text = f"at most {MAX_BODY_DEPTH} lists and objects within each other are read"
+    return RequestError(f"{where}: it nests too deeply; {text}.", param=name)
 
 
 def field_error(error: msgspec.ValidationError, data: bytes, body_type: type[msgspec.Struct]) -> RequestError:

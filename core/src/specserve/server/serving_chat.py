@@ -58,7 +58,9 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     ids = encode_chat(tokenizer, body, calling.tools)
     prompt = truncate_prompt(ids, body, engine.max_model_len)
     if not prompt:
-        raise RequestError("the messages render to an empty prompt.", param="messages")
+        text = "the chat template of this model makes no text of them, and an answer needs a token before it"
+        advice = 'send a message with text, and no "add_generation_prompt": false'
+        raise RequestError(f"messages: {text}; {advice}.", param="messages")
     continued = text_content(body.messages[-1]) if body.messages and body.continue_final_message else ""
     reasoning = reasoning_after(tokenizer, prompt, continued)
     structure = calling.structure

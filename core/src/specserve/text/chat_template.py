@@ -63,7 +63,8 @@ class ChatTemplate:
         try:
             return self._template.render(values)
         except RecursionError as error:
-            raise RequestError("the chat template nests too deeply on these messages.", param="messages") from error
+            text = "messages: the chat template nests too deeply on them; send schemas and arguments that nest less."
+            raise RequestError(text, param="messages") from error
         except Exception as error:  # whatever a template raises on these messages is the request's 400
             message = f"the model's chat template refuses these messages: {error}"
             raise RequestError(message, param="messages") from error
