@@ -62,7 +62,7 @@ WRONG: list[tuple[str, dict[str, Any], str | None]] = [
     (CHAT, {"messages": MESSAGES, "max_tokens": 2, "max_completion_tokens": 0}, "max_completion_tokens"),
     (CHAT, {"messages": MESSAGES, "tools": [{"type": "function"}]}, "tools"),
     (CHAT, {"messages": MESSAGES, "response_format": {"type": "yaml"}}, "response_format"),
-    ("/tokenize", {}, "messages"),
+    ("/tokenize", {}, "prompt"),
     ("/tokenize", {"prompt": "a", "messages": MESSAGES}, "messages"),
     ("/detokenize", {}, "tokens"),
 ]

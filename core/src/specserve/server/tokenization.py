@@ -51,6 +51,8 @@ def tokenize_response(engine: EngineClient, body: TokenizeBody) -> JsonObject:
 
 
 def encode(tokenizer: ServerTokenizer, body: TokenizeBody) -> list[int]:
+    if body.prompt is None and body.messages is None:
+        raise RequestError("prompt or messages is required: a text, or a list of {role, content}.", param="prompt")
     if body.prompt is None:
         return encode_chat(tokenizer, body, offered_tools(tokenizer, body))
     if body.messages is not None:
