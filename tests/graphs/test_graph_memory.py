@@ -156,7 +156,7 @@ def test_warm_up_records_what_steps_need_and_shows_it(toy_model):
         ({"graph_buckets": (0, 2)}, "such as 1,2,4,8; got 0,2"),
         ({"graph_buckets": (2, 2)}, "such as 1,2,4,8; got 2,2"),
         ({"graph_buckets": (8, 1024)}, "graph_buckets end at 1024 rows, and no step has more than 512"),
-        ({"graph_memory": "much"}, "a memory size is a positive number"),
+        ({"graph_memory": "much"}, "graph_memory must be a positive number"),
     ],
 )
 def test_wrong_settings_are_refused(fields, said):

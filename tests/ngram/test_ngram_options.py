@@ -31,7 +31,7 @@ def test_every_option_is_read_from_the_command_line() -> None:
     ("setting", "said"),
     [
         ("match_type=lru", "must be one of 'learned', 'bfs', 'prob'"),
-        ("shared=perhaps", "expected `bool`"),
+        ("shared=perhaps", "must be true or false"),
         ("capacity=999", "must be a whole number from 1000"),
         ("capacity=10000000000", " to 1000000000 "),
         ("generations=1", "must be a whole number from 2"),
@@ -40,6 +40,7 @@ def test_every_option_is_read_from_the_command_line() -> None:
         ("max_match=many", "must be a whole number from 1 to 65536"),
         ("min_breadth=0", "must be a whole number from 1"),
         ("max_breadth=33", " to 32 "),
+        ("corpora=5", "must be an object of strings"),
         ("max_depth=abc", "must be a whole number from 1 to 256 (the value is 'abc')"),
         ("max_depth=257", " to 256 "),
         ("max_draft_tokens=0", "must be a whole number from 1"),

@@ -91,7 +91,7 @@ def test_a_file_that_is_no_report_is_refused(
     if content is not None:
         (tmp_path / "report.json").write_text(content)
     assert main(["plugins", "matrix", "--proofs", str(tmp_path / "report.json")]) == 2
-    assert "report.json: " in (said := capsys.readouterr().err)
+    assert "report.json " in (said := capsys.readouterr().err)
     assert "--specserve-report FILE" in said
 
 

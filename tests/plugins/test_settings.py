@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import msgspec
@@ -40,11 +41,19 @@ def test_later_settings_win_and_tables_merge_key_by_key() -> None:
     assert file["a"] == {"x": 1, "y": {"p": 1}}
 
 
+class Inner(msgspec.Struct, frozen=True, kw_only=True):
+    share: float = 0.5
+
+
 class Bounded(msgspec.Struct, frozen=True, kw_only=True):
     depth: Annotated[int, msgspec.Meta(ge=1, le=64)] = 2
     least: Annotated[int, msgspec.Meta(ge=0)] | None = None
     share: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.5
     any_number: float = 1.0
+    flag: bool = False
+    names: list[str] = []
+    table: dict[str, int] = {}
+    inner: Inner = Inner()
 
 
 @pytest.mark.parametrize(
@@ -57,6 +66,14 @@ class Bounded(msgspec.Struct, frozen=True, kw_only=True):
         ("least", "-1", "mine.least: must be a whole number of at least 0 (the value is '-1')"),
         ("share", "1", "mine.share: must be a number more than 0 and less than 1 (the value is '1')"),
         ("any_number", "x", "mine.any_number: must be a number (the value is 'x')"),
+        ("any_number", math.nan, "mine.any_number: must be a number; got nan"),
+        ("any_number", "nan", "mine.any_number: must be a number; got nan"),
+        ("flag", "perhaps", "mine.flag: must be true or false (the value is 'perhaps')"),
+        ("names", "a", "mine.names: must be a list of strings (the value is 'a')"),
+        ("table", {"a": "x"}, 'mine.table["a"]: must be an integer (the value is "x")'),
+        ("inner", 5, 'mine.inner: must be an object with "share" (the value is 5)'),
+        ("inner", {"share": "much"}, "mine.inner.share: must be a number (the value is 'much')"),
+        ("inner", {"share": math.nan}, "mine.inner.share: must be a number; got nan"),
     ],
 )
 def test_an_error_of_a_number_says_its_range(key, value, said):

@@ -140,7 +140,7 @@ def test_a_configuration_that_cannot_be_read_is_an_error_that_names_it(tmp_path:
     ],
 )
 def test_a_value_out_of_range_is_refused(flag: str, value: str) -> None:
-    name = "memory size" if flag == "--kv-memory" else flag.removeprefix("--").replace("-", "_")
+    name = flag.removeprefix("--").replace("-", "_")
     with pytest.raises(ConfigError, match=name):
         parse(flag, value)
 

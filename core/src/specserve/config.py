@@ -92,9 +92,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         check_generation_config(self.generation_config)
         if self.graph_buckets is not None:
             check_buckets(self.graph_buckets, self.max_num_batched_tokens)
-        for size in (self.kv_memory, self.graph_memory):
-            if size is not None:
-                parse_bytes(size)
+        for name in ("kv_memory", "graph_memory"):
+            if (size := getattr(self, name)) is not None:
+                parse_bytes(size, name)
 
     @property
     def graph_mode(self) -> str:
@@ -124,8 +124,8 @@ def check_buckets(buckets: tuple[int, ...], most_rows: int) -> None:
         )
 
 
-def parse_bytes(text: str) -> int:
-    """`"512M"` -> 536870912. Suffixes K, M, G are powers of 1024; no suffix is bytes."""
+def parse_bytes(text: str, name: str = "a memory size") -> int:
+    """`"512M"` -> 536870912. Suffixes K, M, G are powers of 1024; no suffix is bytes. `name`: the option."""
     scale = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:].upper(), 1)
     digits = text[:-1] if scale > 1 else text
     try:
@@ -133,7 +133,7 @@ def parse_bytes(text: str) -> int:
     except (ValueError, OverflowError):
         size = 0
     if size <= 0:
-        raise ConfigError(f"a memory size is a positive number with K, M or G, such as 512M or 2G; got {text!r}.")
+        raise ConfigError(f"{name} must be a positive number with K, M or G, such as 512M or 2G; got {text!r}.")
     return size
 
 

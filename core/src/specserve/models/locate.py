@@ -7,6 +7,7 @@ Knows nothing about what is in the directory.
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ from specserve.models.hub_errors import hub_message
 from specserve.models.safetensors_header import tensor_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from specserve.config import EngineConfig
 
 GROUP = "specserve.models"
@@ -58,9 +61,15 @@ def locate_on_disk(name: str) -> Path | None:
         raise ModelError(f"model {name!r} is not served: {told}.")
     known = ", ".join(sorted(offered.names)) or "none installed"
     raise ModelError(
-        f"no model {name!r}: there is no such directory, and no installed package offers the name (known: {known}). "
+        f"no model {name!r}: there is no such directory, and no installed package offers the name (known: {known})"
+        f"{nearest(name, offered.names) or '.'} "
         "Pass a directory in Hugging Face format, a known name, or a hub id such as org/name."
     )
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    found = get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
 
 
 def locate_target(name: str) -> Path:

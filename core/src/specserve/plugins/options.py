@@ -5,6 +5,7 @@ Owns the errors. Names, defaults and bounds are the Struct's.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 import msgspec
@@ -13,20 +14,38 @@ from specserve.code_places import in_brackets, place_of
 from specserve.errors import ConfigError
 from specserve.plugins.error_messages import did_you_mean
 from specserve.plugins.option_ranges import number_range
+from specserve.wrong_values import find_wrong_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 def convert(plugin: str, kind: type[msgspec.Struct], table: Mapping[str, object]) -> msgspec.Struct:
     """An instance of the Struct. ConfigError names the plugin, the key, the value and what is allowed."""
     refuse_unknown(plugin, kind, table, ())
     try:
-        return msgspec.convert(dict(table), kind, strict=False)
+        options = msgspec.convert(dict(table), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(conversion_error(plugin, kind, table, str(error))) from None
+        raise ConfigError(conversion_error(plugin, kind, table, error)) from None
     except ConfigError as error:
         raise type(error)(f"option of plugin {plugin}: {error}") from error
+    for path in not_numbers(options):
+        raise ConfigError(f"{plugin}.{path}: must be a number; got nan {list_options(plugin, kind, ())}")
+    return options
+
+
+def not_numbers(value: object, path: str = "") -> Iterator[str]:
+    """The places of NaN, which is within all bounds since it compares with nothing."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from not_numbers(inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, (list, tuple)):
+        for i, inner in enumerate(value):
+            yield from not_numbers(inner, f"{path}[{i}]")
+    elif isinstance(value, float) and math.isnan(value):
+        yield path
 
 
 def refuse_unknown(plugin: str, kind: type[msgspec.Struct], table: Mapping[str, object], path: tuple[str, ...]) -> None:
@@ -56,8 +75,11 @@ def nested_tables(
             yield from nested_tables(argument, value)
 
 
-def conversion_error(plugin: str, kind: type[msgspec.Struct], table: Mapping[str, object], message: str) -> str:
-    """Rewrites msgspec's `Expected ... - at `$.key``: adds the plugin's name and the value."""
+def conversion_error(
+    plugin: str, kind: type[msgspec.Struct], table: Mapping[str, object], error: msgspec.ValidationError
+) -> str:
+    """In place of msgspec's `Expected ... - at `$.key``: the option, what is allowed and the value."""
+    message = str(error)
     what, _, where = message.partition(" - at `$")
     path = [part for part in where.rstrip("`").replace("[...]", "").split(".") if part]
     got: object = table
@@ -71,6 +93,11 @@ def conversion_error(plugin: str, kind: type[msgspec.Struct], table: Mapping[str
         what = f"must be one of {', '.join(map(repr, choices))}"
     elif what.startswith("Expected ") and (allowed := number_range(kind, path)):
         what = f"must be {allowed}"
+    elif path and what.startswith(("Expected ", "Invalid ")):
+        wrong = find_wrong_value(error, dict(table), kind)
+        what, _, given = wrong.text.partition("; got ")
+        if "[...]" in where:  # msgspec does not say which key
+            return f"{plugin}.{wrong.path}: {what} (the value is {given}) {list_options(plugin, kind, ())}"
     return f"{'.'.join((plugin, *path))}: {what[:1].lower()}{what[1:]}{shown} {list_options(plugin, kind, ())}"
 
 

@@ -30,7 +30,4 @@ class LoraOptions(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.adapters:
             if not is_name(name):
                 raise ConfigError(f"adapters: {name!r} is not an adapter's name; use {NAME_RULE}.")
-        try:
-            parse_bytes(self.max_memory)
-        except ConfigError as error:
-            raise ConfigError(f"max_memory: {error}") from None
+        parse_bytes(self.max_memory, "max_memory")

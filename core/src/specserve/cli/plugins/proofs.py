@@ -55,11 +55,11 @@ def read_proofs(file: str | None) -> Proofs:
     """None: no proof. Raises ConfigError for a file that is not such a report."""
     if file is None:
         return Proofs({})
+    advice = "Give the file that `pytest --specserve-plugin NAME --specserve-report FILE` wrote."
     try:
         found = msgspec.json.decode(Path(file).read_bytes(), type=list[Proof])
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ConfigError(
-            f"--proofs {file}: {error}. "
-            "Give the file that `pytest --specserve-plugin NAME --specserve-report FILE` wrote."
-        ) from None
+    except OSError as error:
+        raise ConfigError(f"--proofs {file} cannot be read: {error.strerror or error}. {advice}") from None
+    except msgspec.MsgspecError:
+        raise ConfigError(f"--proofs {file} is no report of the conformance kit. {advice}") from None
     return Proofs({(proof.plugin, proof.what): proof for proof in found if proof.outcome == "passed"})
