@@ -48,8 +48,8 @@ def test_a_response_is_its_owners() -> None:
         with pytest.raises(ResponseNotFoundError, match='no response "a" is stored'):
             method("a", "other")
     with pytest.raises(ResponseNotFoundError, match='no item "msg_1" is stored'):
-        store.output_item("msg_1", "other")
-    assert (store.get("a", "one").data, store.output_item("msg_1", "one")) == (b"{}", OUTPUT[0])
+        store.output_item("msg_1", "input[0].id", "other")
+    assert (store.get("a", "one").data, store.output_item("msg_1", "input[0].id", "one")) == (b"{}", OUTPUT[0])
     store.delete("a", "one")
     assert (store.response_ids, store.num_bytes) == ({}, 0)
 

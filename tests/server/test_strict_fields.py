@@ -120,7 +120,7 @@ async def test_what_sdks_write_and_values_of_any_form_are_served(
 
 
 OTHER_TYPES: list[tuple[str, dict[str, Any], str]] = [
-    (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": ANY}]}]}, "only text"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": ANY}]}]}, 'must be "text"'),
     (MESSAGES, {"messages": [{"role": "user", "content": [{"type": "image", "source": ANY}]}]}, 'got "image"'),
     (MESSAGES, {"tools": [{"type": "web_search_20250305", "name": "w", "max_uses": 5}]}, "not served"),
     (RESPONSES, {"input": [{"type": "computer_call", "action": ANY}]}, 'got "computer_call"'),

@@ -40,7 +40,7 @@ async def post(client: Any, path: str, **fields: Any) -> tuple[int, str]:
 
 CHANGES: list[tuple[str, str, Any, str]] = [
     (CHAT, "max_output_tokens", 5, "it is a field of /v1/responses"),
-    (CHAT, "instructions", "be kind", "send messages or prompt"),
+    (CHAT, "instructions", "be kind", "send messages that begin with one of the role system"),
     (COMPLETIONS, "output_config", {"effort": "low"}, "it is a field of /v1/messages"),
     (RESPONSES, "max_tokens", 5, "send max_output_tokens"),
     (RESPONSES, "max_new_tokens", 5, "send max_output_tokens"),

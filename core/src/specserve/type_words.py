@@ -62,10 +62,9 @@ def described_members(kind: inspect.Type) -> list[inspect.Type]:
 
 
 def description_of(kind: inspect.Metadata) -> str | None:
-    """Of a string with a pattern, in the words of its author."""
+    """Of a string that has a form, in the words of its author."""
     found = (kind.extra_json_schema or {}).get("description")
-    is_pattern = isinstance(kind.type, inspect.StrType) and kind.type.pattern is not None
-    return found if isinstance(found, str) and is_pattern else None
+    return found if isinstance(found, str) and isinstance(kind.type, inspect.StrType) else None
 
 
 def words_of(kind: inspect.Type) -> Words:

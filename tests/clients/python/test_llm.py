@@ -76,4 +76,4 @@ def test_tools_are_offered(llm):
 
 
 def test_a_wrong_request_ends_with_the_servers_message(llm):
-    assert "max_tokens must be at least 1" in llm(*ask("here", "hello", tokens=0), code=1)
+    assert "max_tokens: must be at least 1" in llm(*ask("here", "hello", tokens=0), code=1)

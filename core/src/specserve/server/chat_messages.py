@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from specserve.errors import RequestError
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
     from specserve.server.tools.bodies import ToolCall
 
 PARAM = "messages"
+ROLES = ("user", "assistant", "system", "developer", "tool")
+REFUSED_ROLE = "function"
+OTHER_NAMES = {"human": "user", "ai": "assistant", "bot": "assistant"}
+ALIKE = 0.75
+"""From this similarity on (difflib's ratio), another role was meant."""
+MAX_ROLE = 32
 
 
 def template_messages(messages: Sequence[Message]) -> list[dict[str, object]]:
@@ -41,9 +48,22 @@ def template_message(message: Message, where: str) -> dict[str, object]:
     return found
 
 
+def check_roles(messages: Sequence[Message], chat_template: str) -> None:
+    """A role that is spelled almost like a known one, and that the template does not name, is a slip. Others are the
+    template's to refuse."""
+    for i, role in enumerate(message.role for message in messages):
+        if role in (*ROLES, REFUSED_ROLE) or repr(role) in chat_template or f'"{role}"' in chat_template:
+            continue
+        nearest = get_close_matches(role[:MAX_ROLE].lower(), ROLES, n=1, cutoff=ALIKE)
+        meant = OTHER_NAMES.get(role.lower()) or (nearest[0] if nearest else None)
+        if meant:
+            known = f"the roles are {', '.join(map(shown, ROLES))}"
+            raise RequestError(f"{PARAM}[{i}].role: {known}; got {shown(role)}; did you mean {meant}?", param=PARAM)
+
+
 def refuse_fields(message: Message, where: str) -> None:
     """Fields of OpenAI's and other APIs without which the prompt would be another one."""
-    if message.role == "function":
+    if message.role == REFUSED_ROLE:
         refuse(f"{where}.role", '"function" is not served; send the role tool, with the tool_call_id of its call')
     if bytes(message.function_call) not in (b"", b"null"):
         refuse(f"{where}.function_call", "is not served; send tool_calls, and their results with the role tool")
@@ -70,7 +90,7 @@ def check_content(message: Message, where: str) -> None:
 def check_part(part: ContentPart, where: str) -> None:
     if part.type != "text":
         given = "it is missing" if part.type is None else f"got {shown(part.type)}"
-        refuse(f"{where}.type", f'must be "text", since only text is served; {given}')
+        refuse(f"{where}.type", f'must be "text", since other parts are not served; {given}')
     if part.text is None:
         refuse(f"{where}.text", "is missing; it must be a string")
 

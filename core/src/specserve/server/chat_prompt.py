@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from specserve.errors import RequestError
-from specserve.server.chat_messages import template_messages
+from specserve.server.chat_messages import check_roles, template_messages
 from specserve.server.continued_message import check_continued, cut_at_mark, new_mark
 from specserve.server.template_variables import TemplateBody, template_variables
 from specserve.server.tools.borrowing import BORROWED, without_tools
@@ -38,6 +38,7 @@ def encode_chat(tokenizer: ServerTokenizer, body: MessagesBody, tools: Sequence[
     itself."""
     if not body.messages:
         raise RequestError("messages is required: a list of {role, content}.", param="messages")
+    check_roles(body.messages, tokenizer.chat_template)
     mark = ""
     if body.continue_final_message:
         check_continued(body.messages, body.add_generation_prompt)

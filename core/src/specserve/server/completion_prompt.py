@@ -30,17 +30,19 @@ def list_prompts(body: CompletionBody) -> list[str | list[int]]:
         return [prompt]
     if not prompt:
         raise RequestError(
-            "prompt is required: a string, a list of strings, token ids or lists of them.", param="prompt"
+            "prompt is required: a string, a list of strings, a list of token ids, or a list of such lists.",
+            param="prompt",
         )
     ids = [item for item in prompt if isinstance(item, int)]
     if len(ids) == len(prompt):
         return [ids]
     if ids:
         raise RequestError(
-            "prompt mixes token ids with prompts; give one list of ids or a list of lists.", param="prompt"
+            "prompt: token ids stand beside texts or lists; give one list of ids, or a list of texts and lists of ids.",
+            param="prompt",
         )
     if len(prompt) > MAX_PROMPTS:
-        raise RequestError(f"at most {MAX_PROMPTS} prompts per request; got {len(prompt)}.", param="prompt")
+        raise RequestError(f"prompt: at most {MAX_PROMPTS} prompts per request; got {len(prompt)}.", param="prompt")
     return [item for item in prompt if not isinstance(item, int)]
 
 

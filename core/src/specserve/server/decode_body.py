@@ -108,10 +108,13 @@ def no_object_error(data: bytes, body_type: type[msgspec.Struct]) -> RequestErro
 
 
 def example(body_type: type[msgspec.Struct]) -> str:
-    """The field that the body is about, which is the first in docs and in messages."""
-    names = body_type.__struct_fields__
-    name = next((name for name in ("messages", "input", "prompt", "tokens") if name in names), names[0])
-    return f'{{"{name}": ...}}'
+    names = subjects_of(body_type) or body_type.__struct_fields__
+    return f'{{"{names[0]}": ...}}'
+
+
+def subjects_of(body_type: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The fields that a body is about, of which it needs one."""
+    return tuple(name for name in ("messages", "input", "prompt", "tokens") if name in body_type.__struct_fields__)
 
 
 def not_utf8(data: bytes, error: UnicodeDecodeError) -> str:

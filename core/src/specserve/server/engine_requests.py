@@ -26,7 +26,7 @@ def truncate_prompt(ids: Sequence[int], body: SamplingBody, max_model_len: int) 
         return tuple(ids)
     num_kept = max_model_len - 1 if num_kept == -1 else num_kept
     if num_kept == 0:
-        raise RequestError("truncate_prompt_tokens must be -1 or at least 1.", param="truncate_prompt_tokens")
+        raise RequestError("truncate_prompt_tokens: must be -1 or at least 1; got 0.", param="truncate_prompt_tokens")
     return tuple(ids[-num_kept:])
 
 
@@ -36,9 +36,11 @@ def make_requests(
     """n requests per prompt, prompt after prompt."""
     n = body.num_choices
     if body.best_of is not None and body.best_of > n:
-        raise RequestError(f"best_of above n is not served; got {body.best_of} with n {n}.", param="best_of")
+        raise RequestError(
+            f"best_of: more than n is not served; got {body.best_of} with n {n}; leave it out.", param="best_of"
+        )
     if len(prompts) * n > MAX_SEQUENCES:
-        raise RequestError(f"prompts times n must be at most {MAX_SEQUENCES}; got {len(prompts)} x {n}.", param="n")
+        raise RequestError(f"n: prompts times n must be at most {MAX_SEQUENCES}; got {len(prompts)} x {n}.", param="n")
     return [
         GenerateRequest(
             request_id=f"{request_id}-{i * n + j}",

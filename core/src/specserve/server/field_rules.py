@@ -32,6 +32,11 @@ COUNTED: dict[type[msgspec.Struct], tuple[type[msgspec.Struct], ...]] = {
 }
 """The bodies whose prompts a route tokenizes: it knows their fields, too."""
 NAMES: dict[type[msgspec.Struct], Mapping[str, str]] = {
+    ChatBody: {
+        **dict.fromkeys(("system", "system_prompt", "instructions"), "messages that begin with one of the role system"),
+        "input": "messages",
+    },
+    CompletionBody: {"messages or prompt": "prompt"},
     ResponsesBody: responses_names.FIELD_NAMES,
     MessagesBody: messages_names.FIELD_NAMES,
     CountTokensBody: messages_names.FIELD_NAMES,

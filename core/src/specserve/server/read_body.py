@@ -5,26 +5,29 @@ Unknown names that nobody defines are ignored, unless the server is strict.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.server.decode_body import decode_body
+from specserve.server.decode_body import decode_body, subjects_of
 from specserve.server.field_rules import known_names, refusals
 from specserve.server.known_fields import REFUSED
 from specserve.server.state import state_of
-from specserve.server.unknown_fields import refuse_unknown
+from specserve.server.unknown_fields import MAX_NAME_LENGTH, refuse_unknown
 from specserve.type_words import MAX_SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from aiohttp import web
 
     from specserve.json_types import JsonValue
 
 B = TypeVar("B", bound=msgspec.Struct)
+ALIKE = 0.7
+"""From this similarity on (difflib's ratio), another field was meant."""
 MAX_NEUTRAL_LENGTH = 64
 """Bytes of JSON. Longer values, which may be hostile, are not decoded: none is neutral."""
 
@@ -43,8 +46,19 @@ def check_fields(data: bytes, body_type: type[msgspec.Struct], *, strict: bool) 
     for name, refusal in refusals(body_type).items():
         if name in fields and not is_neutral(bytes(fields[name]), refusal.neutral):
             raise RequestError(f"{name}: {refused(name, bytes(fields[name]))}: {refusal.advice}.", param=name)
+    refuse_misspelled(fields, body_type)
     if strict:
         refuse_unknown(fields, body_type, known_names(body_type))
+
+
+def refuse_misspelled(fields: Mapping[str, msgspec.Raw], body_type: type[msgspec.Struct]) -> None:
+    """An unknown name where the field that the body is about is missing, and is spelled alike."""
+    subjects = subjects_of(body_type)
+    if fields.keys().isdisjoint(subjects):
+        for name in (name for name in fields if name not in known_names(body_type)):
+            for meant in get_close_matches(name[:MAX_NAME_LENGTH], subjects, n=1, cutoff=ALIKE):
+                text = f"{name[:MAX_NAME_LENGTH]}: there is no such field here; did you mean {meant}?"
+                raise RequestError(text, param=name[:MAX_NAME_LENGTH])
 
 
 def refused(name: str, value: bytes) -> str:

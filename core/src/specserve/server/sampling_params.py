@@ -73,7 +73,7 @@ def requested_max_tokens(body: SamplingBody) -> tuple[str, int | None]:
 def stop_strings(body: SamplingBody) -> tuple[str, ...]:
     stops = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     if not all(stops):
-        raise RequestError("stop: an empty string would stop everything.", param="stop")
+        raise RequestError("stop: an empty string would stop everything; leave it out.", param="stop")
     return stops
 
 
@@ -99,7 +99,7 @@ def bad_words(body: SamplingBody, tokenizer: ServerTokenizer) -> tuple[tuple[int
     sequences: dict[tuple[int, ...], None] = {}
     for word in body.bad_words or ():
         if not word.strip():
-            raise RequestError("bad_words: an empty word cannot be avoided.", param="bad_words")
+            raise RequestError("bad_words: an empty word cannot be avoided; leave it out.", param="bad_words")
         for text in (word, " " + word.lstrip()):
             ids = tokenizer.encode(text, add_special_tokens=False)
             if ids:

@@ -87,7 +87,7 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
 def checked_max_tokens(body: ChatBody) -> int | None:
     name, max_tokens = requested_max_tokens(body)
     if max_tokens == 0:
-        raise RequestError(f"{name} must be at least 1.", param=name)
+        raise RequestError(f"{name}: must be at least 1; got 0. Leave it out for the rest of the context.", param=name)
     return max_tokens
 
 

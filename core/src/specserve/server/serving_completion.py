@@ -57,5 +57,5 @@ def checked_max_tokens(body: CompletionBody) -> int:
     """0 scores the prompt only."""
     name, max_tokens = requested_max_tokens(body)
     if max_tokens == 0 and not body.echo and body.prompt_logprobs is None:
-        raise RequestError(f"{name} must be at least 1, or 0 with echo or prompt_logprobs.", param=name)
+        raise RequestError(f"{name}: must be at least 1, or 0 with echo or prompt_logprobs; got 0.", param=name)
     return DEFAULT_MAX_TOKENS if max_tokens is None else max_tokens

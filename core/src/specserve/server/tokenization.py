@@ -52,11 +52,11 @@ def tokenize_response(engine: EngineClient, body: TokenizeBody) -> JsonObject:
 
 def encode(tokenizer: ServerTokenizer, body: TokenizeBody) -> list[int]:
     if body.prompt is None and body.messages is None:
-        raise RequestError("prompt or messages is required: a text, or a list of {role, content}.", param="prompt")
+        raise RequestError("prompt or messages is required: a string, or a list of {role, content}.", param="prompt")
     if body.prompt is None:
         return encode_chat(tokenizer, body, offered_tools(tokenizer, body))
     if body.messages is not None:
-        raise RequestError("give either prompt or messages, not both.", param="messages")
+        raise RequestError("messages: give either prompt or messages; got both.", param="messages")
     for name in MESSAGES_FIELDS:
         if getattr(body, name) not in EMPTY_VALUES:
             raise RequestError(f"{name}: it belongs to messages; a prompt is tokenized as it is.", param=name)
@@ -75,7 +75,7 @@ async def detokenize(request: web.Request) -> web.Response:
     engine = ready_engine(request)
     body = await read_body(request, DetokenizeBody)
     if body.tokens is None:
-        raise RequestError("tokens is required: a list of token ids.", param="tokens")
+        raise RequestError("tokens is required: a list of token ids, such as [1, 2].", param="tokens")
     async with pinned_model(engine, body.model, served_model_names(request)):
         text = await asyncio.to_thread(engine.tokenizer.decode, body.tokens, skip_special_tokens=False)
     return json_response({"prompt": text})

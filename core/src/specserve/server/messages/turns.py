@@ -9,7 +9,7 @@ from specserve.server.request_bodies import Message
 from specserve.server.structured_output import is_null
 from specserve.server.tools.arguments import decode_arguments
 from specserve.server.tools.bodies import CalledFunction, ToolCall
-from specserve.type_words import listed, shown
+from specserve.type_words import MAX_SHOWN, listed, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -90,7 +90,8 @@ def call_of(placed: Placed) -> ToolCall:
         if not getattr(block, name):
             refuse(f"{where}.{name}", "is missing; a tool_use needs id and name, as the answer had them")
     arguments = "{}" if is_null(block.input) else bytes(block.input).decode()
-    decode_arguments(arguments, f"{where}.input", "messages")
+    if not isinstance(decode_arguments(arguments, f"{where}.input", "messages"), dict):
+        refuse(f"{where}.input", f"must be an object, as the answer had it; got {arguments[:MAX_SHOWN]}")
     function = CalledFunction(name=block.name or "", arguments=arguments)
     return ToolCall(id=block.id, type="function", function=function)
 

@@ -51,12 +51,20 @@ def add_output(messages: Sequence[Message], output: Sequence[InputItem]) -> list
 
 
 def with_references(
-    given: str | list[InputItem] | None, find: Callable[[str | None], InputItem]
+    given: str | list[InputItem] | None, find: Callable[[str, str], InputItem]
 ) -> str | list[InputItem] | None:
-    """The input, with stored items in place of references to them."""
+    """The input, with stored items in place of references to them. `find`: from an id, and its path in the body."""
     if not isinstance(given, list):
         return given
-    return [find(item.id) if item.type == "item_reference" else item for item in given]
+    return [found_item(item, f"input[{i}].id", find) for i, item in enumerate(given)]
+
+
+def found_item(item: InputItem, where: str, find: Callable[[str, str], InputItem]) -> InputItem:
+    if item.type != "item_reference":
+        return item
+    if item.id is None:
+        refuse(where, "is missing; an item_reference has the id of an output item that is stored")
+    return find(item.id, where)
 
 
 class Conversation:

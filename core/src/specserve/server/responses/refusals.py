@@ -51,7 +51,8 @@ def refuse_tool(tool: FunctionTool, where: str) -> None:
     if tool.type not in SERVED:
         return  # it is left out with a warning
     if tool.name is None:
-        raise RequestError(f"{where}.name: is missing; it must be {NAME_RULE}.", param="tools")
+        text = f"is missing; it must be {NAME_RULE}, and stands beside type: this API has no function around it"
+        raise RequestError(f"{where}.name: {text}.", param="tools")
     if tool.type == "function":
         decode_schema(tool.parameters, f"{where}.parameters")
     for i, inner in enumerate((tool.tools or ()) if tool.type == "namespace" else ()):

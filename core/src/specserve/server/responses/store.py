@@ -72,12 +72,12 @@ class ResponseStore:
         for item in dropped.output:
             self.response_ids.pop(item.id or "", None)
 
-    def output_item(self, id: str | None, owner: str) -> InputItem:
-        """Of a stored response. Raises ResponseNotFoundError."""
-        found = self.responses.get(self.response_ids.get(id or "", ""))
+    def output_item(self, id: str, where: str, owner: str) -> InputItem:
+        """Of a stored response. `where`: the id's path in the body. Raises ResponseNotFoundError."""
+        found = self.responses.get(self.response_ids.get(id, ""))
         if found is None or found.owner != owner:
             advice = "send the item itself, and store false if you keep the conversation"
-            text = f"input: no item {shown(id)} is stored; {advice}."
+            text = f"{where}: no item {shown(id)} is stored; {advice}."
             raise ResponseNotFoundError(text, param="input", code="item_not_found")
         return next(item for item in found.output if item.id == id)
 

@@ -38,11 +38,14 @@ class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
     function: ChosenFunction
 
 
+JsonText = Annotated[str, Meta(description='a string of JSON, such as "{}"')]
+
+
 class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """`arguments`: JSON text, as OpenAI writes it."""
+    """`arguments`: as OpenAI writes them."""
 
     name: Annotated[str, Meta(min_length=1)]
-    arguments: str | None = None
+    arguments: JsonText | None = None
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):

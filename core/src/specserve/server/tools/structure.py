@@ -37,7 +37,7 @@ def offered_tools(body: ChatBody) -> Sequence[Tool]:
     if isinstance(choice, ToolChoice):
         wanted = choice.function.name
         if wanted not in names:
-            offered = f"there are {', '.join(map(shown, names[:MAX_SHOWN_NAMES]))}" if names else "there are no tools"
+            offered = f"tools has {', '.join(map(shown, names[:MAX_SHOWN_NAMES]))}" if names else "there are no tools"
             text = f"no tool is called {shown(wanted)}; {offered}"
             raise RequestError(f"tool_choice: {text}.", param="tool_choice")
         return [tool for tool in tools if tool.function.name == wanted]
