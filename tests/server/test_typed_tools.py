@@ -56,6 +56,18 @@ def shown_blocks(content: list[dict[str, Any]]) -> list[Any]:
     return [block["text"] if block["type"] == "text" else (block["name"], block["input"]) for block in content]
 
 
+async def test_a_conversation_goes_on_after_a_stored_call_that_was_cut_off(
+    client: Any, tool_engine: FakeEngine
+) -> None:
+    tool_engine.text, tool_engine.reason = CALL[: CALL.index(' "Paris"')], "length"
+    cut = await post(client, RESPONSES, ASK_RESPONSES)
+    assert (cut["status"], cut["output"][0]["arguments"]) == ("incomplete", '{"city":')
+    result = {"type": "function_call_output", "call_id": cut["output"][0]["call_id"], "output": "what?"}
+    await post(client, RESPONSES, {**ASK_RESPONSES, "input": [result], "previous_response_id": cut["id"]})
+    prompt = tool_engine.tokenizer.decode(tool_engine.submitted[-1].prompt_token_ids)
+    assert '"arguments": {"INVALID_JSON": "{\\"city\\":"}}' in prompt
+
+
 @pytest.mark.parametrize("width", [1, 3, 999])
 async def test_a_response_has_text_and_calls_in_their_order(client: Any, tool_engine: FakeEngine, width: int) -> None:
     tool_engine.width = width

@@ -10,6 +10,7 @@ import msgspec
 
 from specserve.server.answers import ReasoningPiece
 from specserve.server.messages.errors import messages_error
+from specserve.server.tools.arguments import INVALID
 from specserve.server.usage import speculation_metrics
 
 if TYPE_CHECKING:
@@ -127,5 +128,5 @@ def input_of(text: str) -> JsonObject:
     try:
         found: JsonObject = msgspec.json.decode(text or "{}", type=dict)
     except (msgspec.DecodeError, RecursionError):
-        return {"INVALID_JSON": text}
+        return {INVALID: text}
     return found

@@ -11,7 +11,7 @@ from specserve.limits import MAX_MESSAGES
 from specserve.server.request_bodies import Message
 from specserve.server.responses.bodies import InputItem
 from specserve.server.responses.tools import custom_arguments, full_name
-from specserve.server.tools.arguments import decode_arguments
+from specserve.server.tools.arguments import decode_arguments, readable_arguments
 from specserve.server.tools.bodies import CalledFunction, ToolCall
 from specserve.type_words import listed, shown
 
@@ -46,8 +46,14 @@ def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -
 
 
 def add_output(messages: Sequence[Message], output: Sequence[InputItem]) -> list[Message]:
-    """The conversation with the answer."""
-    return Conversation(messages).add_items(output)
+    """The conversation with the answer, which goes on whatever the arguments of its calls are."""
+    return Conversation(messages).add_items([with_readable_arguments(item) for item in output])
+
+
+def with_readable_arguments(item: InputItem) -> InputItem:
+    if item.type != "function_call":
+        return item
+    return msgspec.structs.replace(item, arguments=readable_arguments(item.arguments or ""))
 
 
 def with_references(

@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from specserve.json_types import JsonValue
 
 
+INVALID = "INVALID_JSON"
+"""The key of arguments that are no JSON, as the Messages API says that they be sent back."""
+
+
+def readable_arguments(text: str) -> str:
+    """Those that a model wrote: JSON as it is, and else, such as where an answer was cut off, an object of the text."""
+    try:
+        msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.json.encode({INVALID: text}).decode()
+    return text
+
+
 def decode_arguments(text: str | None, where: str, param: str) -> JsonValue:
     """An empty object where there are none. `where`: their path in the body. Raises RequestError."""
     try:
