@@ -29,8 +29,10 @@ def test_the_defaults_hold_by_themselves() -> None:
 
 
 def test_every_option_is_read_from_the_command_line() -> None:
-    got = options("adapters.a=/x", 'adapters."b.c"=y', "root=/r", "max_loaded=3", "max_rank=16", "max_memory=512M")
-    assert got == LoraOptions(adapters={"a": "/x", "b.c": "y"}, root="/r", max_loaded=3, max_rank=16, max_memory="512M")
+    got = options("adapters.a=/x", 'adapters."b.c"=y', "root=/usr", "max_loaded=3", "max_rank=16", "max_memory=512M")
+    assert got == LoraOptions(
+        adapters={"a": "/x", "b.c": "y"}, root="/usr", max_loaded=3, max_rank=16, max_memory="512M"
+    )
 
 
 @pytest.mark.parametrize(("setting", "said"), [

@@ -57,6 +57,18 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
+@pytest.mark.parametrize(
+    "setting", ["eagle.model=/no/such/head", "lora.root=/no/such/folder", "ngram.corpus_root=/no/such/folder"]
+)
+def test_a_wrong_path_of_a_plugin_is_told_before_the_model_is_read(setting: str) -> None:
+    plugin = setting.partition(".")[0]
+    command = [sys.executable, "-m", "specserve", "serve", "demo", "--plugin", plugin, "--set", setting]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    assert setting.partition("=")[2] in done.stderr.splitlines()[-1]
+    assert "reading weights" not in done.stderr
+
+
 async def test_a_server_that_loads_listens_and_says_how_far_it_is(engine: FakeEngine) -> None:
     go, progress, port = threading.Event(), LoadProgress(), free_port()
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from specserve.errors import ConfigError
+from specserve.models.locate import locate_on_disk
 
 MAX_STEPS, MAX_TOPK, MAX_DRAFT_TOKENS = 16, 16, 256
 AUTO: Literal["auto"] = "auto"
@@ -27,6 +28,8 @@ class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
     and as many as pay for a tree."""
 
     def __post_init__(self) -> None:
+        if self.model is not None:
+            locate_on_disk(self.model)  # a wrong path is told before the target is loaded
         if self.steps == "auto" or self.draft_tokens is None:
             return
         if self.topk == 1 and self.draft_tokens != self.steps + 1:

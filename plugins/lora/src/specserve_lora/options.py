@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from specserve.config import parse_bytes
+from specserve.confine import find_root
 from specserve.errors import ConfigError
 from specserve_lora.names import NAME_RULE, is_name
 
@@ -31,3 +32,4 @@ class LoraOptions(msgspec.Struct, frozen=True, kw_only=True):
             if not is_name(name):
                 raise ConfigError(f"adapters: {name!r} is not an adapter's name; use {NAME_RULE}.")
         parse_bytes(self.max_memory, "max_memory")
+        find_root("lora.root", self.root)  # before the model is loaded

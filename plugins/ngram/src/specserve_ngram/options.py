@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from specserve.confine import find_root
 from specserve.errors import ConfigError
 from specserve_ngram._native import Tuning
 
@@ -74,6 +75,7 @@ class NgramOptions(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.corpora:
             if not CORPUS_NAME.fullmatch(name):
                 raise ConfigError(f"corpora: {name!r} is not a corpus name; use {CORPUS_NAME_RULE}.")
+        find_root("ngram.corpus_root", self.corpus_root)  # before the model is loaded
 
 
 def check_order(low: str, min_value: int, high: str, max_value: int) -> None:
