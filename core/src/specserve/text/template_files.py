@@ -44,7 +44,7 @@ def read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{file} is not readable: {error}.") from error
+        raise ModelError(f"{file} is not readable: {getattr(error, 'strerror', None) or error}.") from error
 
 
 def combined(default: str, tool_use: str) -> str:

@@ -53,9 +53,9 @@ def kept_costs(where: str, runtime: PlanningRuntime, seconds: float) -> CostTabl
         write(file, runtime.identity, table)
     except OSError as error:
         if where != AUTO:
-            raise ConfigError(
-                f"adaptive.cost_cache={where!r}: {error}. Name a directory that can be written to, or none."
-            ) from None
+            reason = error.strerror or error
+            text = f"{where!r} cannot be written to: {reason}. Name a directory that can, or none"
+            raise ConfigError(f"adaptive.cost_cache = {text}.") from None
         logger.warning("adaptive: what steps take is measured at every start, since it cannot be kept: %s", error)
     return table
 
