@@ -69,6 +69,13 @@ def test_a_wrong_path_of_a_plugin_is_told_before_the_model_is_read(setting: str)
     assert "reading weights" not in done.stderr
 
 
+def test_a_backend_that_nobody_brings_is_told_before_the_model_is_read() -> None:
+    command = [sys.executable, "-m", "specserve", "serve", "demo", "--attention", "flash"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, "reading weights" in done.stderr) == (2, False)
+    assert "--attention: no backend is named 'flash'" in done.stderr
+
+
 async def test_a_server_that_loads_listens_and_says_how_far_it_is(engine: FakeEngine) -> None:
     go, progress, port = threading.Event(), LoadProgress(), free_port()
 

@@ -16,7 +16,7 @@ from specserve import __version__, tracing
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.drafts import likeliest_chain
 from specserve.engine.admission import EngineLimits
-from specserve.engine.choose_attention import ChosenAttention, choose_attention
+from specserve.engine.choose_attention import ChosenAttention, check_attention_name, choose_attention
 from specserve.engine.connect_drafters import DraftTarget, LayeredDrafter, connect_drafters, draft_bytes, find_layered
 from specserve.engine.description import describe
 from specserve.engine.draft_trace import trace_drafts
@@ -124,6 +124,7 @@ def load_components(config: EngineConfig, host: PluginHost, on_progress: Progres
     path = locate_target(config.model)
     config = msgspec.structs.replace(config, graphs=host.config.graphs)  # what its plugins run with
     config = resolve_config(config, read_config(path).dtype)
+    check_attention_name(config, host)
     torch.set_num_threads(config.threads or 1)
     keep_freed_memory()
     device = find_device(config.device)

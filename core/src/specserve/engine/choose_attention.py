@@ -73,6 +73,17 @@ class AttentionChoice(NamedTuple):
         )
 
 
+def check_attention_name(config: EngineConfig, host: PluginHost) -> None:
+    """Before the model is loaded. Raises ConfigError for a backend that nobody brings."""
+    if config.attention != "auto":
+        check_offered(config.attention, offered(host)[1])
+
+
+def check_offered(name: str, offers: Mapping[str, AttentionFactory]) -> None:
+    if name not in offers:
+        raise ConfigError(f"--attention: {unknown(name, offers)}.")
+
+
 def choose_attention(
     config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
 ) -> AttentionChoice:
@@ -169,8 +180,7 @@ def choose(
         check_factory(*selected)
         return selected
     if config.attention != "auto":
-        if config.attention not in offers:
-            raise ConfigError(f"--attention: {unknown(config.attention, offers)}.")
+        check_offered(config.attention, offers)
         return owners[config.attention], offers[config.attention]
     best = best_fit(offers, needs, needs.phases)
     if best is None:
