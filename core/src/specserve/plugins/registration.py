@@ -29,6 +29,12 @@ def register(
     name: str, declaration: PluginDeclaration | None, plugin: object, table: Mapping[str, object]
 ) -> LoadedPlugin:
     """`plugin`: the object with the hook implementations. `table`: the options that were given for it."""
+    manager = registered(name, plugin)
+    return LoadedPlugin(name, declaration, manager, make_options(name, manager, table))
+
+
+def registered(name: str, plugin: object) -> pluggy.PluginManager:
+    """A manager with the plugin alone, whose hooks were checked. Raises PluginError."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     try:
@@ -38,18 +44,26 @@ def register(
     except pluggy.PluginValidationError as error:
         raise PluginError(argument_mismatch(name, plugin, error)) from None
     check_hooks(name, manager, plugin)
-    return LoadedPlugin(name, declaration, manager, make_options(name, manager, table))
+    return manager
 
 
 def make_options(name: str, manager: pluggy.PluginManager, table: Mapping[str, object]) -> msgspec.Struct | None:
     """An instance of the Struct that the plugin returns from `plugin_options`; None without that hook."""
-    results = LoadedPlugin(name, None, manager, None).call("plugin_options")
-    if not results:
+    kind = options_type(name, manager)
+    if kind is None:
         if table:
             raise PluginError(f"plugin {name} takes no options; got {', '.join(table)}. Remove them.")
+        return None
+    build_struct_tables()  # of the plugin's modules: another engine may start at the same time
+    return convert(name, kind, table)
+
+
+def options_type(name: str, manager: pluggy.PluginManager) -> type[msgspec.Struct] | None:
+    """What the plugin returns from `plugin_options`; None without that hook. Raises PluginError."""
+    results = LoadedPlugin(name, None, manager, None).call("plugin_options")
+    if not results:
         return None
     kind = results[0]
     if len(results) > 1 or not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise PluginError(f"plugin {name} must return one msgspec Struct class from plugin_options; got {results!r}.")
-    build_struct_tables()  # of the plugin's modules: another engine may start at the same time
-    return convert(name, kind, table)
+    return kind

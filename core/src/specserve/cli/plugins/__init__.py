@@ -1,7 +1,7 @@
 """`specserve plugins`: what is installed, what can be enabled together, and why.
 
 Reads declarations only: no plugin is imported but its `.compat` module, and neither torch nor the server. Only
-`check --load` does.
+`options` and `check --load` do.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from specserve.cli.plugins import new_plugin
 from specserve.cli.plugins.check_plugins import check_plugins
 from specserve.cli.plugins.explain_pair import explain_pair
+from specserve.cli.plugins.list_options import list_options
 from specserve.cli.plugins.list_plugins import list_plugins
 from specserve.cli.plugins.load_plugins import load_plugins
 from specserve.cli.plugins.matrix import show_matrix
@@ -37,6 +38,9 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     list_parser = commands.add_parser("list", help="installed plugins and their features")
     list_parser.set_defaults(run=run, command=list_plugins)
+    options_parser = commands.add_parser("options", help="the options of these plugins, or of all, with their ranges")
+    options_parser.add_argument("names", nargs="*", metavar="NAME")
+    options_parser.set_defaults(run=run, command=list_options)
     check_parser = commands.add_parser(
         "check", help="whether start-up would accept these plugins; without names, every installed pair"
     )
@@ -67,7 +71,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
         command.add_argument("--device", choices=DEVICES, default="cpu", help="default: cpu")
         command.add_argument("--graphs", choices=GRAPH_MODES, default="none", help="default: none")
         command.add_argument("--set", action="append", default=[], metavar="NAME.KEY=VALUE", help="an option")
-    for command in (list_parser, check_parser, explain_parser, matrix_parser):
+    for command in (list_parser, options_parser, check_parser, explain_parser, matrix_parser):
         command.add_argument("--json", action="store_true", help="print JSON")
 
 
