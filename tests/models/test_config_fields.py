@@ -183,11 +183,11 @@ def test_unknown_rotary_keys_are_named_with_their_place():
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"rms_norm_eps": None}, "`rms_norm_eps`"),
-        ({"tie_word_embeddings": 1}, "`tie_word_embeddings`"),
-        ({"attention_bias": None}, "`attention_bias`"),
-        ({"num_hidden_layers": "2"}, "`num_hidden_layers`"),
-        ({"rope_scaling": {"type": "linear", "factor": "2"}}, "`rope_parameters.factor`"),
+        ({"rms_norm_eps": None}, "config.json: rms_norm_eps: must be "),
+        ({"tie_word_embeddings": 1}, "config.json: tie_word_embeddings: must be "),
+        ({"attention_bias": None}, "config.json: attention_bias: must be "),
+        ({"num_hidden_layers": "2"}, "config.json: num_hidden_layers: must be "),
+        ({"rope_scaling": {"type": "linear", "factor": "2"}}, "config.json: rope_parameters.factor: must be "),
     ],
 )
 def test_errors_have_the_keys_of_the_file(changes, name):

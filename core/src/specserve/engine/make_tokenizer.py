@@ -13,6 +13,8 @@ from specserve.types import SamplingParams
 from specserve.wrong_values import convert
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from specserve.config import EngineConfig
 
 
@@ -20,21 +22,24 @@ def make_tokenizer(config: EngineConfig, model: Path) -> HfTokenizer:
     """Raises ConfigError and its kind."""
     if not isinstance(config.generation_config, str):
         check_sampling_defaults(config.generation_config)
-    return HfTokenizer.from_dir(
+    tokenizer = HfTokenizer.from_dir(
         locate_tokenizer(config),
         model=model,
         chat_template=None if config.chat_template is None else Path(config.chat_template).expanduser(),
         defaults=config.generation_config,
     )
+    if config.generation_config == "auto":
+        check_sampling_defaults(tokenizer.sampling_defaults, str(model / "generation_config.json"))
+    return tokenizer
 
 
-def check_sampling_defaults(defaults: dict[str, float]) -> None:
+def check_sampling_defaults(defaults: Mapping[str, float], where: str = "generation_config") -> None:
     """Else every request without these parameters would have the error."""
-    params = convert(defaults, SamplingParams, lambda wrong: ConfigError(f"generation_config: {wrong}"))
+    params = convert(defaults, SamplingParams, lambda wrong: ConfigError(f"{where}: {wrong}"))
     try:
         check_sampling(params, NO_LIMITS)
     except RequestError as error:
-        raise ConfigError(f"generation_config: {error}") from None
+        raise ConfigError(f"{where}: {error} Correct it, or start with --generation-config none.") from None
 
 
 def check_vocabulary(config: EngineConfig, tokenizer: HfTokenizer, vocab_size: int) -> None:

@@ -6,7 +6,7 @@ unknown keys; knows nothing about tensors. Every error is a ModelError that name
 
 from __future__ import annotations
 
-import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,11 +17,11 @@ from specserve.models.compressed import Compression, read_compression
 from specserve.models.config_fields import FULL, check_fields, unknown_fields
 from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.rope_config import RopeConfig, rope_fields
+from specserve.wrong_values import find_wrong_value
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from specserve.model_files import RawJson
+    from specserve.wrong_values import WrongValue
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -42,7 +42,6 @@ THEIRS = {
     "o_bias": "attention_bias",
     "tied": "tie_word_embeddings",
     "rope": "rope_parameters",
-    "generation": "generation_config.json",
 }
 """The keys of config.json that have another name here."""
 FLOAT_DTYPES = ("float32", "bfloat16", "float16")
@@ -126,7 +125,8 @@ def parse_config(raw: RawJson, generation: RawJson, *, where: str) -> ModelConfi
     try:
         config = msgspec.convert(fields, ModelConfig)
     except msgspec.ValidationError as error:
-        raise ModelError(f"{where}: {in_their_words(str(error))}. Correct the file or download it again.") from None
+        wrong = in_their_words(find_wrong_value(error, fields, ModelConfig), where)
+        raise ModelError(f"{wrong}. Correct the file or download it again.") from None
     _check_sizes(config, where)
     quantisation = raw.get("quantization_config")
     return msgspec.structs.replace(
@@ -136,9 +136,13 @@ def parse_config(raw: RawJson, generation: RawJson, *, where: str) -> ModelConfi
     )
 
 
-def in_their_words(message: str) -> str:
-    """msgspec's sentence with the keys as config.json has them."""
-    return re.sub(r"`(\$\.)?(\w+)", lambda found: f"`{THEIRS.get(found[2], found[2])}", message)
+def in_their_words(wrong: WrongValue, where: str) -> str:
+    """With the file's name and the key as the file has it."""
+    first, _, rest = wrong.path.partition(".")
+    if first == "generation":
+        return f"{Path(where).with_name('generation_config.json')}: {rest}: {wrong.text}"
+    key = ".".join(filter(None, (THEIRS.get(first, first), rest)))
+    return f"{where}: {key}: {wrong.text}"
 
 
 def _family(raw: RawJson, where: str) -> str:

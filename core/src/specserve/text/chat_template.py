@@ -37,10 +37,16 @@ class ChatTemplate:
         self.source = source
         try:
             self._template = ENVIRONMENT.from_string(source)
-            self.variables = frozenset(meta.find_undeclared_variables(ENVIRONMENT.parse(source)))
+            parsed = ENVIRONMENT.parse(source)
+            self.variables = frozenset(meta.find_undeclared_variables(parsed))
             """Names that it reads and does not set itself."""
         except jinja2.TemplateError as error:
-            raise ModelError(f"the model's chat template is not valid: {error}.") from error
+            line = f"line {error.lineno}: " if isinstance(error, jinja2.TemplateSyntaxError) else ""
+            text = str(error).rstrip(".")
+            raise ModelError(f"the model's chat template is not valid: {line}{text}. Correct it.") from error
+        for node in parsed.find_all((nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)):
+            text = f"line {node.lineno} reads another template, and a chat template is one file. Write its text there"
+            raise ModelError(f"the model's chat template is not valid: {text}.")
         self._special_tokens = dict(special_tokens or {})
 
     def render(

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
 from specserve.text.chat_template import SPECIAL_TOKENS, ChatTemplate
+from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 NEWLINE = "\n"
+CORRECT = "Correct the file or download it again."
 
 
 def find_chat_template(path: Path, settings: Mapping[str, object], given: Path | None = None) -> ChatTemplate | None:
@@ -35,9 +37,15 @@ def templates_of(path: Path) -> dict[str, str]:
 def templates_in(settings: Mapping[str, object]) -> dict[str, str]:
     """By name, of tokenizer_config.json."""
     given = settings.get("chat_template")
+    if given is None:
+        return {}
     entries = given if isinstance(given, list) else [{"name": "default", "template": given}]
-    named = [(entry.get("name"), entry.get("template")) for entry in entries if isinstance(entry, dict)]
-    return {name: source for name, source in named if isinstance(name, str) and isinstance(source, str)}
+    pairs = [(entry.get("name"), entry.get("template")) for entry in entries if isinstance(entry, dict)]
+    named = {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
+    if len(named) < len(entries):
+        allowed = "a text, a list of {name, template} with names of their own, or null"
+        raise ModelError(f"tokenizer_config.json: chat_template must be {allowed}; got {shown(given)}. {CORRECT}")
+    return named
 
 
 def read(file: Path) -> str:
@@ -57,12 +65,14 @@ def combined(default: str, tool_use: str) -> str:
 
 def special_tokens(settings: Mapping[str, object]) -> dict[str, str]:
     """Of tokenizer_config.json, by name."""
-    contents = {name: token_content(settings.get(name)) for name in SPECIAL_TOKENS}
+    contents = {name: token_content(name, settings.get(name)) for name in SPECIAL_TOKENS}
     return {name: content for name, content in contents.items() if content is not None}
 
 
-def token_content(token: object) -> str | None:
-    """A special token is written as a string or as an object with `content`."""
-    if isinstance(token, dict):
-        token = token.get("content")
-    return token if isinstance(token, str) else None
+def token_content(name: str, token: object) -> str | None:
+    """A special token is written as a string or as an object with `content`. Raises ModelError."""
+    content = token.get("content") if isinstance(token, dict) else token
+    if content is None or isinstance(content, str):
+        return content
+    allowed = "a text, an object with its content, or null"
+    raise ModelError(f"tokenizer_config.json: {name} must be {allowed}; got {shown(token)}. {CORRECT}")

@@ -5,6 +5,7 @@ Owns ids <-> text, the special and EOS tokens, and the directory's sampling defa
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer as RustTokenizer
@@ -26,6 +27,18 @@ if TYPE_CHECKING:
 NOT_UNICODE = "the text is not valid Unicode: it holds half of a surrogate pair."
 LONG_TEXT = 4096
 """Texts with more characters are encoded without the interpreter's lock."""
+
+
+def read_tokenizer(file: Path) -> RustTokenizer:
+    """Raises ModelError: no JSON, or JSON that the library does not know."""
+    try:
+        return RustTokenizer.from_file(str(file))
+    except Exception as error:  # the library raises plain Exception
+        read_optional_json(file)
+        raise ModelError(
+            f"{file} is not a valid tokenizer: the library tokenizers {version('tokenizers')} reads no such file "
+            f"({error}). Download it again, or update the library if the model is newer."
+        ) from error
 
 
 class HfTokenizer:
@@ -75,10 +88,7 @@ class HfTokenizer:
                 f"{path} has no tokenizer.json. specserve reads only that format; convert the tokenizer with "
                 "transformers' save_pretrained of a fast tokenizer."
             )
-        try:
-            rust = RustTokenizer.from_file(str(file))
-        except Exception as error:  # the library raises plain Exception
-            raise ModelError(f"{file} is not a valid tokenizer: {error}.") from error
+        rust = read_tokenizer(file)
         settings = read_optional_json(path / "tokenizer_config.json")
         model = model or path
         generation = read_optional_json(model / "generation_config.json")

@@ -1,0 +1,70 @@
+"""Files of a tokenizer that are damaged or wrong: the error names the file, the place and what to do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tiny_tokenizer import write_model_dir
+
+from specserve.config import EngineConfig
+from specserve.engine.make_tokenizer import make_tokenizer
+from specserve.errors import ConfigError
+from specserve.text.tokenizer import HfTokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def cut(name: str) -> Callable[[Path], object]:
+    return lambda path: (path / name).write_bytes((path / name).read_bytes()[:30])
+
+
+def rewritten(name: str, **fields: Any) -> Callable[[Path], object]:
+    return lambda path: (path / name).write_text(json.dumps({**json.loads((path / name).read_text()), **fields}))
+
+
+def template(text: str) -> Callable[[Path], object]:
+    return lambda path: (path / "chat_template.jinja").write_text(text)
+
+
+WRONG = {
+    "cut": (cut("tokenizer.json"), r"tokenizer\.json is not readable JSON: .*line 3.* Download the file again"),
+    "no object": (lambda path: (path / "tokenizer.json").write_text("[]"), r"tokenizer\.json must hold a JSON object"),
+    "of another library": (
+        rewritten("tokenizer.json", model={"type": "Magic"}),
+        r"tokenizer\.json is not a valid tokenizer: the library tokenizers [\d.]+ reads no such file .*update",
+    ),
+    "settings": (cut("tokenizer_config.json"), r"tokenizer_config\.json is not readable JSON"),
+    "special token": (rewritten("tokenizer_config.json", bos_token=5), "bos_token must be a text, an object .*; got 5"),
+    "named twice": (
+        rewritten("tokenizer_config.json", chat_template=[{"name": "a", "template": "x"}] * 2),
+        "chat_template must be a text, a list of {name, template} with names of their own",
+    ),
+    "no template": (rewritten("tokenizer_config.json", chat_template=5), "chat_template must be .*; got 5"),
+    "syntax": (template("a\n{% for x in %}"), "chat template is not valid: line 2: .*Correct it"),
+    "another file": (
+        template("\n\n{% include 'a.jinja' %}"),
+        "line 3 reads another template, and a chat",
+    ),
+    "macros elsewhere": (template("{% from 'a' import b %}"), "line 1 reads another template"),
+    "temperature": (rewritten("generation_config.json", temperature=-3), "generation_config.json: temperature.*got -3"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_file_the_place_and_what_to_do_are_told(tmp_path: Path, name: str) -> None:
+    damage, said = WRONG[name]
+    write_model_dir(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(ConfigError, match=said):
+        make_tokenizer(EngineConfig(model=str(tmp_path)), tmp_path)
+
+
+def test_sampling_defaults_that_are_not_used_may_be_wrong(tmp_path: Path) -> None:
+    write_model_dir(tmp_path)
+    rewritten("generation_config.json", temperature=-3)(tmp_path)
+    config = EngineConfig(model=str(tmp_path), generation_config="none")
+    assert isinstance(make_tokenizer(config, tmp_path), HfTokenizer)
