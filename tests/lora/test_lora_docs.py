@@ -44,7 +44,11 @@ def test_every_command_is_of_a_kind_that_is_checked_here() -> None:
 
 
 @pytest.mark.parametrize("arguments", commands("specserve"), ids=" ".join)
-def test_the_command_line_takes_what_is_shown(arguments: list[str]) -> None:
+def test_the_command_line_takes_what_is_shown(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "adapters").mkdir()  # a directory that is not there is refused
+    monkeypatch.chdir(tmp_path)
     settings = parse_settings(build_parser().parse_args(arguments).set)
     assert convert("lora", LoraOptions, settings["lora"])
 
