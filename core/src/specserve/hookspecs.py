@@ -1,9 +1,9 @@
 """The hook specifications: every hook that a plugin may implement.
 
 No hook is `firstresult`: the core collects all results, and start-up refuses two plugins in a role with one owner. Most
-hooks are called once, at start-up, and return objects whose methods the engine calls; `resolve_model`, `list_models`
-and `check_request` are called while requests are served. A hook implementation may take fewer arguments than its
-specification. Imports no torch.
+hooks are called once, at start-up, and return objects whose methods the engine calls; `resolve_model`, `list_models`,
+`check_request` and `check_answer` are called while requests are served. A hook implementation may take fewer arguments
+than its specification. Imports no torch.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.protocols import (
         AdaptableModel,
+        AnswerCheck,
         AttentionFactory,
         AttentionNeeds,
         Drafter,
@@ -110,6 +111,11 @@ def list_models() -> Iterable[ResolvedModel]:  # type: ignore[empty-body]
 @hookspec
 def check_request(request: GenerateRequest) -> None:
     """Raise a `RequestError` for a request that this plugin cannot serve."""
+
+
+@hookspec
+def check_answer(request: GenerateRequest, text: str, finish_reason: str) -> AnswerCheck | None:
+    """Whether an ended answer has the form that was asked for; None where all of the form was enforced."""
 
 
 @hookspec

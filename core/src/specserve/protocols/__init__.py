@@ -46,7 +46,15 @@ from specserve.protocols.sampling import (
     ScoredRow,
     TokenCheck,
 )
-from specserve.protocols.serving import Metric, Observer, OutputObserver, ResolvedModel, TextStream, Tokenizer
+from specserve.protocols.serving import (
+    AnswerCheck,
+    Metric,
+    Observer,
+    OutputObserver,
+    ResolvedModel,
+    TextStream,
+    Tokenizer,
+)
 from specserve.protocols.speculation import (
     CertainDrafter,
     ContinuingDrafter,
@@ -73,6 +81,7 @@ __all__ = [
     "AdaptableModel",
     "AdapterLimits",
     "AdapterWeights",
+    "AnswerCheck",
     "Arithmetic",
     "AttentionBackend",
     "AttentionCapabilities",

@@ -60,6 +60,17 @@ class ResolvedModel(msgspec.Struct, frozen=True):
     """Called once when the request ends: unpins the adapter. None when nothing is pinned."""
 
 
+class AnswerCheck(msgspec.Struct, frozen=True):
+    """What was found in an ended answer, of a form that could not be enforced while it was generated."""
+
+    valid: bool | None
+    """Is the answer what was asked for? None where that could not be found out."""
+    unenforced: tuple[str, ...]
+    """What was not enforced: `uniqueItems at /properties/tags/uniqueItems`."""
+    errors: tuple[str, ...] = ()
+    """Why it is not valid, or not known to be."""
+
+
 class Tokenizer(Protocol):
     """What the engine and the server need of a tokenizer."""
 

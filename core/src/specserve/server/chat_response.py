@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from specserve.server.answer_checks import check_fields
 from specserve.server.logprobs import chat_logprobs, prompt_logprobs
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class ChatFormatter:
             "logprobs": logprobs,
             "finish_reason": output.finish_reason,
             "stop_reason": output.stop_reason,
+            **check_fields(choice),
         }
         if self.body.return_token_ids:
             fields["token_ids"] = output.token_ids

@@ -16,6 +16,7 @@ from specserve.text.detokenizer import IncrementalDetokenizer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from specserve.protocols import AnswerCheck
     from specserve.server.engine_client import ServerTokenizer
     from specserve.types import GenerateRequest, Reasoning, RequestOutput, SpeculationFigures, TokenLogprobs
 
@@ -59,6 +60,10 @@ class Choice:
     figures: SpeculationFigures | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
+    texts: list[str] = field(default_factory=list)
+    """The answer's, where a form was asked for."""
+    check: AnswerCheck | None = None
+    """Of the ended answer; None where all that was asked for was enforced."""
 
     def update(self, output: RequestOutput) -> CompletionOutput | None:
         """None while there is nothing to show: the prompt is being computed."""
@@ -86,6 +91,8 @@ class Choice:
             reasoning, text = self.reasoning.push(text, final=output.finish_reason is not None)
             if was_open:
                 self.reasoning_tokens = count_before(self.reasoning.end, offsets, self.reasoning_tokens)
+        if self.request.params.structured_output is not None:
+            self.texts.append(text)
         return CompletionOutput(
             text,
             output.tokens,

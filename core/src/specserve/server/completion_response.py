@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from specserve.server.answer_checks import check_fields
 from specserve.server.completion_logprobs import completion_logprobs, concat_logprobs, echo_logprobs
 from specserve.server.echo import echoed_tokens
 from specserve.server.logprobs import prompt_logprobs
@@ -34,6 +35,7 @@ class CompletionFormatter:
             "logprobs": self.logprobs(choice, output, first),
             "finish_reason": output.finish_reason,
             "stop_reason": output.stop_reason,
+            **check_fields(choice),
         }
         prompt_ids = choice.request.prompt_token_ids
         if self.body.return_token_ids:

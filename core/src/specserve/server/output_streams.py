@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeAlias
 
 from specserve.errors import EngineDeadError
+from specserve.server.answer_checks import check_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -29,8 +30,11 @@ async def stream_outputs(
     async with aclosing(merge_streams(engine, choices)) as stream:
         async for choice, request_output in stream:
             output = choice.update(request_output)
-            if output is not None:
-                yield choice, output
+            if output is None:
+                continue
+            if output.finish_reason is not None:
+                await check_answer(engine, choice)
+            yield choice, output
     if any(choice.finish_reason is None for choice in choices):
         raise EngineDeadError("the engine ended before the request did.")
 

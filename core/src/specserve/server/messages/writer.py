@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
+from specserve.server.answer_checks import check_fields
 from specserve.server.answers import ReasoningPiece
 from specserve.server.messages.errors import messages_error
 from specserve.server.tools.arguments import INVALID
@@ -52,7 +53,7 @@ class MessageWriter:
     def end(self) -> Iterator[JsonObject]:
         yield from self.close()
         ended: JsonObject = {"stop_reason": self.stop_reason(), "stop_sequence": self.stop_sequence()}
-        figures = speculation_metrics([self.choice])
+        figures = check_fields(self.choice) | speculation_metrics([self.choice])
         yield {"type": "message_delta", "delta": ended, "usage": self.usage(), **figures}
         yield {"type": "message_stop"}
 
@@ -69,6 +70,7 @@ class MessageWriter:
             "stop_reason": self.stop_reason(),
             "stop_sequence": self.stop_sequence(),
             "usage": self.usage(),
+            **check_fields(self.choice),
             **speculation_metrics([self.choice]),
         }
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from specserve.server.openapi.openai_answers import Metrics
+from specserve.server.openapi.openai_answers import Metrics, Validation
 
 
 class TextBlock(msgspec.Struct, tag="text"):
@@ -49,6 +49,7 @@ class AnthropicMessage(MessageEnd, kw_only=True):
     model: str
     content: list[TextBlock | ThinkingBlock | ToolUseBlock]
     usage: MessageUsage
+    validation: Validation | UnsetType = UNSET
     metrics: Metrics | UnsetType = UNSET
 
 
@@ -89,6 +90,7 @@ class BlockStop(msgspec.Struct, tag="content_block_stop"):
 class MessageDelta(msgspec.Struct, tag="message_delta", kw_only=True):
     delta: MessageEnd
     usage: MessageUsage
+    validation: Validation | UnsetType = UNSET
     metrics: Metrics | UnsetType = UNSET
 
 

@@ -56,6 +56,14 @@ class Metrics(msgspec.Struct):
     speculative_decoding: SpeculationStatistics
 
 
+class Validation(msgspec.Struct):
+    """Where a part of the form that was asked for could not be enforced. `valid`: null where it is not known."""
+
+    valid: bool | None
+    unenforced: list[str]
+    errors: list[str]
+
+
 class RankedLogprob(msgspec.Struct):
     logprob: float
     rank: int | None
@@ -72,6 +80,7 @@ class ChoiceFields(msgspec.Struct, kw_only=True):
     index: int
     finish_reason: FinishReason | Literal["tool_calls"] | None
     stop_reason: str | int | None
+    validation: Validation | UnsetType = UNSET
     token_ids: list[int] | UnsetType = UNSET
     accepted: list[bool] | UnsetType = UNSET
     drafted_by: list[str | None] | UnsetType = UNSET

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from specserve.server.answer_checks import check_fields
 from specserve.server.answers import ReasoningPiece
 from specserve.server.responses.output_items import MessageItem, ReasoningItem, call_item
 from specserve.server.responses.response_object import response_usage
@@ -58,7 +59,8 @@ class ResponseWriter:
         if self.item is None:
             yield from self.open(MessageItem())  # an answer without text is an empty message
         yield from self.close(status)
-        self.response |= {"status": status, "usage": response_usage(self.choice), **speculation_metrics([self.choice])}
+        self.response |= {"status": status, "usage": response_usage(self.choice)}
+        self.response |= check_fields(self.choice) | speculation_metrics([self.choice])
         if status == "incomplete":
             self.response["incomplete_details"] = {"reason": "max_output_tokens"}
         else:

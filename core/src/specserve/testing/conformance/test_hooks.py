@@ -61,5 +61,8 @@ async def serve(config: EngineConfig, plugin: str) -> set[str]:
         for model, status in ((engine.model_name, 200), ("no such model", 404)):
             body = {"model": model, "prompt": PROMPT, "max_tokens": 16, "temperature": 0}
             assert (await client.post("/v1/completions", json=body)).status == status, model
+        if "json_object" in engine.output_kinds:
+            body = {"prompt": PROMPT, "max_tokens": 16, "response_format": {"type": "json_object"}}
+            assert (await client.post("/v1/completions", json=body)).status == 200
         assert (await client.get("/metrics")).status == 200
     return {hook for hook, plugins in by_hook.items() if plugin in [one.name for one in plugins]}

@@ -1,0 +1,58 @@
+"""Ended answers, checked by plugins for what could not be enforced while they were generated.
+
+Owns the threads in which that happens: a check that takes long keeps nothing else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from specserve.faults import BadAnswerError
+from specserve.protocols import AnswerCheck
+
+if TYPE_CHECKING:
+    from specserve.json_types import JsonObject
+    from specserve.server.choices import Choice
+    from specserve.server.engine_client import EngineClient
+
+THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="specserve-answers")
+
+
+async def check_answer(engine: EngineClient, choice: Choice) -> None:
+    """Set `choice.check`, where a form was asked for."""
+    if choice.request.params.structured_output is None or choice.discard_output:
+        return
+    arguments = {"request": choice.request, "text": "".join(choice.texts), "finish_reason": choice.finish_reason}
+    ask = partial(engine.plugins.try_collect, "check_answer", checked_type, **arguments)
+    found, _ = await asyncio.get_running_loop().run_in_executor(THREADS, ask)
+    checks = [check for _, check in found]
+    if checks:
+        choice.check = AnswerCheck(
+            valid=combined([check.valid for check in checks]),
+            unenforced=tuple(text for check in checks for text in check.unenforced),
+            errors=tuple(text for check in checks for text in check.errors),
+        )
+
+
+def checked_type(result: object) -> AnswerCheck:
+    if not isinstance(result, AnswerCheck):
+        raise BadAnswerError("returned something else than an AnswerCheck")
+    return result
+
+
+def combined(found: list[bool | None]) -> bool | None:
+    if False in found:
+        return False
+    return None if None in found else True
+
+
+def check_fields(choice: Choice) -> JsonObject:
+    """The field `validation` of an answer; none where all that was asked for was enforced."""
+    check = choice.check
+    if check is None:
+        return {}
+    shown: JsonObject = {"valid": check.valid, "unenforced": [*check.unenforced], "errors": [*check.errors]}
+    return {"validation": shown}
