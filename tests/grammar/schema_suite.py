@@ -46,7 +46,7 @@ def count(grammars: Grammars, groups: list[list[Any]]) -> Counted:
     found = Counted(len(groups), [], 0, [], [])
     for description, schema, values in groups:
         try:
-            grammars.check(wanted("json_schema", json.dumps(schema)))
+            grammars.find(wanted("json_schema", json.dumps(schema)))
         except RequestError as error:
             found.refused.append(str(error))
             continue

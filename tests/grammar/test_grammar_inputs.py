@@ -32,7 +32,7 @@ REFUSED = {
     "empty enum": ("json_schema", {"enum": []}, "no value satisfies the schema"),
     "contradiction": ("json_schema", {"type": "integer", "minimum": 5, "maximum": 3}, r"minimum \(5\) is greater"),
     "nothing": ("json_schema", "false", "no value satisfies the schema"),
-    "not enforced": ("json_schema", {"type": "array", "uniqueItems": True}, "uniqueItems.*grammar.unsupported=ignore"),
+    "not enforced": ("json_schema", {"type": "array", "uniqueItems": True}, "uniqueItems at /.*unsupported=validate"),
     "overlapping oneOf": ("json_schema", {"oneOf": [{"type": "integer"}, {"type": "number"}]}, "oneOf"),
     "no such definition": ("json_schema", {"$ref": "#/$defs/A"}, r"\$ref|does not exist|Pointer"),
     "from elsewhere": ("json_schema", {"$ref": "http://127.0.0.1/schema"}, "no other document is read"),

@@ -1,4 +1,4 @@
-"""The reasons for which a grammar is refused."""
+"""The reasons for which a grammar is refused, and an answer not validated."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import NoReturn
 from specserve.errors import RequestError
 
 MAX_REASON = 400
+LENIENT = "a server started with --set grammar.unsupported=validate serves it and says whether the answer keeps it"
+
+
+class ValidationError(Exception):
+    """A value could not be validated; the text says why."""
 
 
 def refuse(param: str, reason: str) -> NoReturn:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from specserve.errors import ConfigError, RequestError
 from specserve_grammar.errors import refuse
-from specserve_grammar.reasons import reason_in_words
+from specserve_grammar.marks import mark_of
+from specserve_grammar.reasons import reason_in_words, unenforced
 from specserve_grammar.sources import grammar_text
 from specserve_grammar.structural_tags import read_tag, schemas_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from specserve.types import StructuredOutput
     from specserve_grammar.options import GrammarOptions
+    from specserve_grammar.validator import Validator
 
 LIMITS = LLParserLimits(
     initial_lexer_fuel=1_000_000,
@@ -39,59 +41,82 @@ LIMITS = LLParserLimits(
 SILENT = 0
 
 
-class Grammars:
-    """One per engine."""
+class Compiled(NamedTuple):
+    matcher: LLMatcher
+    """At the start."""
+    unenforced: tuple[str, ...]
+    """Of its schemas, by keyword and place."""
 
-    def __init__(self, tokenizer: LLTokenizer, options: GrammarOptions) -> None:
-        self.tokenizer, self.options = tokenizer, options
-        self.compiled: OrderedDict[StructuredOutput, LLMatcher] = OrderedDict()
+
+class Grammars:
+    """One per engine. `validator`: of answers to schemas that are not enforced; None where none is asked for."""
+
+    def __init__(self, tokenizer: LLTokenizer, options: GrammarOptions, validator: Validator | None = None) -> None:
+        self.tokenizer, self.options, self.validator = tokenizer, options, validator
+        self.compiled: OrderedDict[StructuredOutput, Compiled] = OrderedDict()
         """By what was asked for, whatever the client called it."""
         self.lock = Lock()
 
     def matcher(self, wanted: StructuredOutput) -> LLMatcher:
         """At the start of the text. Raises RequestError where the grammar is refused."""
+        compiled = self.find(wanted)
+        with self.lock:
+            return compiled.matcher.deep_copy()
+
+    def find(self, wanted: StructuredOutput) -> Compiled:
+        """Compile it unless it is compiled. Raises RequestError."""
         key = key_of(wanted)
         with self.lock:
             found = self.compiled.get(key)
             if found is not None:
                 self.compiled.move_to_end(key)
-                return found.deep_copy()
-        matcher = self.compile(wanted)
+                return found
+        compiled = self.compile(wanted)
         with self.lock:
-            self.compiled[key] = matcher
+            self.compiled[key] = compiled
             while len(self.compiled) > self.options.cache_size:
                 self.compiled.popitem(last=False)
-            return matcher.deep_copy()
+        return compiled
 
-    def check(self, wanted: StructuredOutput) -> None:
-        """Compile it unless it is compiled. Raises RequestError."""
-        with self.lock:
-            if key_of(wanted) in self.compiled:
-                return
-        self.matcher(wanted)
-
-    def compile(self, wanted: StructuredOutput) -> LLMatcher:
-        if wanted.kind == "structural_tag":
-            self.check_parts(wanted)
+    def compile(self, wanted: StructuredOutput) -> Compiled:
+        left_out = [] if wanted.kind != "structural_tag" else self.check_parts(wanted)
         text = grammar_text(wanted, self.options, self.tokenizer)
         matcher = LLMatcher(self.tokenizer, text, log_level=SILENT, limits=LIMITS)
         if matcher.is_error():
             reason = first_line(matcher.get_error())
             words = reason_in_words(reason, schema_of(wanted))
             refuse(wanted.param, f"the {wanted.kind} cannot be served: {words}")
-        return matcher
+        if wanted.kind == "json_schema" and self.options.unsupported == "validate":
+            left_out = unenforced(matcher.get_grammar_warnings(), json.loads(wanted.text))
+            if left_out:
+                self.check_validation(wanted)
+        return Compiled(matcher, tuple(left_out))
 
-    def check_parts(self, wanted: StructuredOutput) -> None:
-        """Each schema alone, so that a message names its part. Raises RequestError."""
+    def check_parts(self, wanted: StructuredOutput) -> list[str]:
+        """Each schema alone, so that a message names its part; what of them is not enforced. Raises RequestError."""
+        left_out: list[str] = []
         if len(wanted.text.encode(errors="replace")) > self.options.max_bytes:
-            return
+            return left_out
         for name, schema in schemas_of(read_tag(wanted)):
             part = msgspec.structs.replace(wanted, kind="json_schema", text=schema, reasoning=None)
             try:
-                self.compile(part)
+                left_out += [f"{name}: {each}" for each in self.compile(part).unenforced]
             except RequestError as error:
                 reason = str(error).removeprefix(f"{wanted.param}: ")
                 raise RequestError(f"{wanted.param}: {name}: {reason}", param=wanted.param) from None
+        return left_out
+
+    def is_special(self, text: str) -> bool:
+        """Is it a special token of the model?"""
+        return mark_of(text, self.tokenizer).startswith("<")
+
+    def check_validation(self, wanted: StructuredOutput) -> None:
+        """Raises RequestError for a schema by which nothing can be validated."""
+        assert self.validator is not None
+        try:
+            self.validator.check_schema(wanted.text)
+        except ValueError as error:
+            refuse(wanted.param, f"the schema is not enforced, and answers cannot be validated by it: {error}")
 
 
 def key_of(wanted: StructuredOutput) -> StructuredOutput:

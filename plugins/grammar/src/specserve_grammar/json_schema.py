@@ -28,6 +28,8 @@ MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "de
 """Keywords whose values have schemas by name."""
 COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
 PARTS = frozenset({"properties", "additionalProperties", "patternProperties", "anyOf", "oneOf", "$ref", "$dynamicRef"})
+CONDITIONS = frozenset({"allOf", "if", "dependentSchemas"})
+"""These beside anything."""
 """Two of these beside each other describe one object together, as the schemas of an allOf do."""
 OPEN = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "anyOf", "oneOf"})
 PARTNERS = {
@@ -53,7 +55,7 @@ def parse_schema(text: str, param: str, options: GrammarOptions) -> dict[str, An
         refuse(param, f"the schema nests too deeply; {most} levels are allowed (--set grammar.max_depth=N)")
     if isinstance(schema, bool):  # all values, or none
         return {} if schema else {"enum": []}
-    check_schema(schema, param)
+    check_schema(schema, param, counts=options.unsupported == "refuse")
     closes = options.closed_objects and not has_parts(schema)
     return map_schemas(schema, closed if closes else dict)
 
@@ -129,7 +131,9 @@ def has_parts(schema: object) -> bool:
     if not isinstance(schema, dict):
         return False
     parts = PARTS.intersection(schema)
-    if "allOf" in schema or (len(parts | ({"required"} & schema.keys())) > 1 and not parts.isdisjoint(BRANCHES)):
+    if not CONDITIONS.isdisjoint(schema) or (
+        len(parts | ({"required"} & schema.keys())) > 1 and not parts.isdisjoint(BRANCHES)
+    ):
         return True
     return any(has_parts(value) for key, value in schema.items() if key not in VALUES)
 

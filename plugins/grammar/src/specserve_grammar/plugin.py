@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from specserve.hookspecs import hookimpl
 from specserve.models.locate import locate_model, locate_tokenizer
 from specserve.text.tokenizer import HfTokenizer
+from specserve_grammar.answers import answer_check
 from specserve_grammar.drafter import GrammarDrafter
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
@@ -15,8 +16,9 @@ from specserve_grammar.processor import GrammarProcessor
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
-    from specserve.protocols import AdaptableModel
+    from specserve.protocols import AdaptableModel, AnswerCheck
     from specserve.types import GenerateRequest
+    from specserve_grammar.validator import Validator
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,6 +27,14 @@ class Parts:
 
     grammars: Grammars
     ends: frozenset[int]
+
+
+def make_validator(options: GrammarOptions) -> Validator | None:
+    if options.unsupported != "validate":
+        return None
+    from specserve_grammar.validator import Validator  # its library is an extra
+
+    return Validator()
 
 
 class GrammarPlugin:
@@ -45,7 +55,7 @@ class GrammarPlugin:
         path = locate_tokenizer(config)
         ends = HfTokenizer.from_dir(path, model=locate_model(config.model)).eos_token_ids
         tokenizer = load_tokenizer(path, model.vocab_size, ends)
-        self.parts = Parts(Grammars(tokenizer, options), frozenset(ends))
+        self.parts = Parts(Grammars(tokenizer, options, make_validator(options)), frozenset(ends))
         return GrammarDrafter(tokenizer, options.max_draft_tokens) if options.forced_drafts else None
 
     @hookimpl
@@ -58,4 +68,9 @@ class GrammarPlugin:
         wanted = request.params.structured_output
         if wanted is not None:
             assert self.parts is not None
-            self.parts.grammars.check(wanted)
+            self.parts.grammars.find(wanted)
+
+    @hookimpl
+    def check_answer(self, request: GenerateRequest, text: str, finish_reason: str) -> AnswerCheck | None:
+        assert self.parts is not None
+        return answer_check(self.parts.grammars, request.params, text, finish_reason)

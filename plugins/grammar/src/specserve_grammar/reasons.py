@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from specserve_grammar.schema_checks import keyword_places
+from specserve_grammar.errors import LENIENT
+from specserve_grammar.schema_checks import keyword_places, unenforced_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
-LENIENT = "a server started with --set grammar.unsupported=ignore serves it without enforcing that"
+MAX_PLACES = 20
 KEYWORDS = re.compile(r'"([^"]+)"')
 Rule = tuple[re.Pattern[str], "Callable[[re.Match[str], object], str]"]
 
@@ -77,6 +78,20 @@ RULES: tuple[Rule, ...] = (
     (re.compile(r"regex parse error:\s*(?P<pattern>\S+).*?error: (?P<why>.*)", re.DOTALL), wrong_pattern),
     (re.compile(r"Value for '(?P<name>\w+)' has too many digits: (?P<value>\S+)"), too_many_digits),
 )
+
+
+def unenforced(warnings: Iterable[str], schema: object) -> list[str]:
+    """What the library does not enforce, by its warnings about a schema that it took: `not at /properties/a/not`."""
+    named = {name for warning in warnings for name in unenforced_keywords(warning)}
+    found = [f"{keyword} at {pointer}" for pointer, keyword in keyword_places(schema) if keyword in named]
+    return [*found, *unenforced_counts(schema)][:MAX_PLACES]
+
+
+def unenforced_keywords(warning: str) -> list[str]:
+    if "oneOf" in warning:
+        return ["oneOf"]
+    match = RULES[0][0].search(warning)
+    return KEYWORDS.findall(match["names"]) if match else []
 
 
 def shown_places(schema: object, names: Collection[str]) -> Iterator[str]:

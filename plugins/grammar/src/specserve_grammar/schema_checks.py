@@ -6,9 +6,9 @@ The library compares numbers as doubles, and counts the keys that are written, n
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from specserve_grammar.errors import refuse
+from specserve_grammar.errors import LENIENT, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,13 +35,22 @@ def read_float(text: str) -> float:
     return number if is_exact else RoundedFloat(number)
 
 
-def check_schema(schema: object, param: str) -> None:
-    """Raises RequestError."""
+def check_schema(schema: object, param: str, *, counts: bool = True) -> None:
+    """Raises RequestError. `counts`: also for counts of keys that are too high to be enforced."""
     for pointer, keyword, holder in keywords(schema, ""):
-        if keyword == "minProperties":
-            check_count(pointer, holder, param)
-        else:
+        if keyword != "minProperties":
             check_numbers(pointer, keyword, holder[keyword], param)
+        elif counts and is_too_high(holder):
+            refuse_count(pointer, holder, param)
+
+
+def unenforced_counts(schema: object) -> Iterator[str]:
+    """Places of counts of keys that are too high to be enforced."""
+    return (
+        f"{keyword} at {pointer}"
+        for pointer, keyword, holder in keywords(schema, "")
+        if keyword == "minProperties" and is_too_high(holder)
+    )
 
 
 def keyword_places(schema: object, pointer: str = "") -> Iterator[tuple[str, str]]:
@@ -101,13 +110,18 @@ def numbers(value: object) -> Iterator[int | float]:
             yield from numbers(each)
 
 
-def check_count(pointer: str, holder: dict[str, Any], param: str) -> None:
-    least = holder["minProperties"]
+def num_required(holder: dict[str, Any]) -> int:
     required = holder.get("required")
-    num_required = len({*map(str, required)}) if isinstance(required, list) else 0
-    if isinstance(least, (int, float)) and least > num_required + 1:
-        refuse(
-            param,
-            f"minProperties at {pointer} is {least}, and {num_required} keys are required beside it: one more than "
-            "these is enforced, since a key that is written twice counts once. Name the keys in required",
-        )
+    return len({*map(str, required)}) if isinstance(required, list) else 0
+
+
+def is_too_high(holder: dict[str, Any]) -> bool:
+    """One key more than the required ones is enforced: a key that is written twice counts once."""
+    least = holder["minProperties"]
+    return isinstance(least, (int, float)) and least > num_required(holder) + 1
+
+
+def refuse_count(pointer: str, holder: dict[str, Any], param: str) -> NoReturn:
+    counts = f"{holder['minProperties']}, and {num_required(holder)} keys are required beside it"
+    why = "one more than these is enforced, since a key that is written twice counts once"
+    refuse(param, f"minProperties at {pointer} is {counts}: {why}. Name the keys in required; {LENIENT}")

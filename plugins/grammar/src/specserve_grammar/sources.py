@@ -74,7 +74,7 @@ def tag_grammar(wanted: StructuredOutput, options: GrammarOptions, tokenizer: LL
 
 def json_settings(options: GrammarOptions) -> dict[str, Any]:
     whitespace = FIXED if options.whitespace == "fixed" else FLEXIBLE
-    return {**whitespace, "lenient": options.unsupported == "ignore", "coerce_one_of": False}
+    return {**whitespace, "lenient": options.unsupported != "refuse", "coerce_one_of": False}
 
 
 def json_grammar(schema: dict[str, Any], options: GrammarOptions) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MAX_TAGS = 256
 CALL = re.compile(r'\{"name": "(?P<json>[^"]*)"|\[TOOL_CALLS\](?P<mark>[^\[\]{]+)\[ARGS\]')
 """How calls begin in the forms of `specserve.server.tools`; the name is the tool's."""
+ANSWER = "the answer"
 MARKS = re.compile(r"(<[^<>\s]+>|\[[A-Z_/]+\])")
 """What looks like a special token."""
 
@@ -102,13 +103,19 @@ def read_tag(wanted: StructuredOutput) -> Tag:
 
 
 def schemas_of(tag: Tag) -> Iterator[tuple[str, str]]:
-    """What a message calls each part, the tool's name where it begins a call, and its schema."""
+    """What a message calls each part, and its schema."""
     for structure in tag.structures:
-        found = CALL.search(structure.begin)
-        name = f"the part that begins with {structure.begin[:80]!r}"
-        if found:
-            name = f'tool "{found["json"] or found["mark"]}"'
-        yield name, bytes(structure.schema).decode() or "{}"
+        yield part_name(structure), bytes(structure.schema).decode() or "{}"
+    if tag.answer is not None and tag.answer.kind == "json_schema":
+        yield ANSWER, tag.answer.text
+
+
+def part_name(structure: Structure) -> str:
+    """The tool's where it begins a call."""
+    found = CALL.search(structure.begin)
+    if found:
+        return f'tool "{found["json"] or found["mark"]}"'
+    return f"the part that begins with {structure.begin[:80]!r}"
 
 
 def with_marks(text: str, tokenizer: LLTokenizer) -> list[str]:

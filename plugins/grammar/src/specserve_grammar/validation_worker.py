@@ -1,0 +1,66 @@
+"""The process in which answers are validated: a client's schema may take for ever, or more memory than there is.
+
+Run as a file. Each line of standard input is {"schema": text, "value": text}, and each line of standard output
+{"errors": [text, ...]}, or {"failure": text} where the value could not be validated. Imports nothing of specserve.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+
+MAX_BYTES = 2**30
+"""Of the process."""
+MAX_ERRORS = 8
+MAX_CHARACTERS = 300
+"""Of an error."""
+
+
+@lru_cache(maxsize=64)
+def validator_of(schema: str) -> Any:
+    """Raises ValueError. No other document is fetched, and patterns take linear time."""
+    return jsonschema_rs.validator_for(json.loads(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions())
+
+
+def errors_in(schema: str, value: str) -> list[str]:
+    found = validator_of(schema).iter_errors(json.loads(value))
+    return [described(error) for error in islice(found, MAX_ERRORS)]
+
+
+def described(error: Any) -> str:
+    """`/tags: [1,1] has non-unique elements (uniqueItems at /properties/tags/uniqueItems)`."""
+    message, place = str(error.message), pointer(error.instance_path)
+    if len(message) > MAX_CHARACTERS:
+        message = message[:MAX_CHARACTERS] + "..."
+    keyword = error.schema_path[-1] if error.schema_path else "false"
+    return f"{place + ': ' if place else ''}{message} ({keyword} at {pointer(error.schema_path)})"
+
+
+def pointer(path: list[str | int]) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def main() -> None:
+    """The first argument: how many seconds of the CPU a value may take; then the process is ended by SIGPROF."""
+    seconds = float(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
+    for line in sys.stdin:
+        asked = json.loads(line)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            answer: dict[str, object] = {"errors": errors_in(asked["schema"], asked["value"])}
+        except (ValueError, RecursionError, MemoryError) as error:
+            answer = {"failure": str(error).split("\n")[0] or type(error).__name__}
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Values against schemas, in a process of their own, so that no schema harms the server.
+
+Safe to call from any thread; one value after the other. Imported only where the option `unsupported` asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import jsonschema_rs
+
+from specserve_grammar.errors import ValidationError
+
+WORKER = Path(__file__).with_name("validation_worker.py")
+CPU_SECONDS = 2.0
+"""For one value."""
+WAIT_SECONDS = 20.0
+"""For a worker that gets no time, on a machine that is busy."""
+OPTIONS = jsonschema_rs.RegexOptions()
+
+
+class Validator:
+    """`seconds`: of the CPU, for one value."""
+
+    def __init__(self, seconds: float = CPU_SECONDS) -> None:
+        self.seconds = seconds
+        self.lock = Lock()
+        self.workers: list[subprocess.Popen[bytes]] = []
+        """The one that runs."""
+        weakref.finalize(self, end_all, self.workers)
+
+    def check_schema(self, schema: str) -> None:
+        """Raises ValueError for one by which nothing can be validated."""
+        try:
+            jsonschema_rs.validator_for(json.loads(schema), offline=True, pattern_options=OPTIONS)
+        except ValueError as error:
+            place = "".join(f"/{part}" for part in getattr(error, "instance_path", ()))
+            reason = str(error).split("\n")[0]
+            raise ValueError(f"{place}: {reason}" if place else reason) from None
+
+    def errors(self, schema: str, value: str) -> list[str]:
+        """Why the value does not satisfy the schema; empty where it does. Both are JSON. Raises ValidationError."""
+        line = json.dumps({"schema": schema, "value": value}).encode() + b"\n"
+        with self.lock:
+            if not self.workers or self.workers[0].poll() is not None:
+                end_all(self.workers)
+                self.workers.append(start_worker(self.seconds))
+            worker = self.workers[0]
+            try:
+                answer: dict[str, Any] = json.loads(ask(worker, line))
+            except (OSError, ValueError):
+                end_all(self.workers)
+                raise ValidationError(self.end_of(worker)) from None
+        if "failure" in answer:
+            raise ValidationError(answer["failure"])
+        return list(answer["errors"])
+
+    def end_of(self, worker: subprocess.Popen[bytes]) -> str:
+        if worker.returncode == -signal.SIGPROF:
+            return f"it took more than {self.seconds:g} seconds"
+        return f"the process that validates ended with {worker.returncode}"
+
+
+def start_worker(seconds: float) -> subprocess.Popen[bytes]:
+    """In a session of its own, which Ctrl-C does not reach; it ends with its standard input."""
+    command = [sys.executable, "-P", str(WORKER), str(seconds)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def ask(worker: subprocess.Popen[bytes], line: bytes) -> bytes:
+    """The worker's next line. Raises OSError where it has ended, or does not answer."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    worker.stdin.write(line)
+    worker.stdin.flush()
+    deadline, answer = time.monotonic() + WAIT_SECONDS, b""
+    while not answer.endswith(b"\n"):
+        if not select.select([worker.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise TimeoutError
+        part = os.read(worker.stdout.fileno(), 2**16)
+        if not part:
+            worker.wait()  # its own code, before it is ended
+            raise ConnectionError
+        answer += part
+    return answer
+
+
+def end_all(workers: list[subprocess.Popen[bytes]]) -> None:
+    for worker in workers:
+        worker.kill()
+        worker.wait()
+        for pipe in (worker.stdin, worker.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+    workers.clear()
