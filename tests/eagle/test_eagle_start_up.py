@@ -14,8 +14,10 @@ from toy_heads import change_tensors, write_head
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import ConfigError, SpecserveError
 from specserve.hookspecs import hookimpl
+from specserve.plugins.options import convert
 from specserve.testing.engines import make_engine, run, run_requests
 from specserve.testing.requests import toy_request
+from specserve_eagle.options import EagleOptions
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +47,25 @@ def test_a_directory_that_does_not_exist_is_named(target, tmp_path):
 
 def test_a_directory_without_a_model_is_named(target, tmp_path):
     assert f"{tmp_path}' is an empty directory" in refusal(target, tmp_path)
+
+
+DAMAGED = {
+    "config.json": (b"{", "is not readable JSON"),
+    "model.safetensors": (b"\xff" * 100, "model.safetensors"),
+}
+
+
+@pytest.mark.parametrize("name", [*DAMAGED, "model.safetensors of none"])
+def test_damaged_files_are_told_with_the_options_before_the_target_is_loaded(target, tmp_path, name):
+    draft, file = write_draft(tmp_path / "head", "eagle3", target), name.split()[0]
+    (draft / file).unlink()
+    content, message = DAMAGED.get(name, (None, "has no weights"))
+    if content is not None:
+        (draft / file).write_bytes(content)
+    with pytest.raises(ConfigError, match=r"^option of plugin eagle: eagle\.model: ") as refused:
+        convert("eagle", EagleOptions, {"model": str(draft)})
+    assert message in str(refused.value)
+    assert str(draft) in str(refused.value)
 
 
 @pytest.mark.parametrize(("other", "message"), [

@@ -143,7 +143,7 @@ def test_without_a_gpu_cuda_is_refused(inputs, capsys, monkeypatch):
 
 
 EVALUATIONS = {
-    "no head": ({"head": "none"}, (), "is not a directory"),
+    "no head": ({"head": "none"}, (), "--head: no model"),
     "a model of another family": ({"head": "qwen"}, (), "teacher-forced evaluation knows"),
     "another target": ({"target": "alien"}, (), "the model has 50 tokens"),
     "too little text": ({"data": "tiny.txt"}, (), "at least 1 windows of 24"),

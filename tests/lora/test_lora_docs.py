@@ -20,6 +20,7 @@ from specserve.plugins.options import convert
 from specserve.plugins.settings import parse_settings
 from specserve.server.app import make_app
 from specserve.testing.engines import DEFAULTS
+from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.config import MODIFIES_BASE_WEIGHTS, UNSUPPORTED
 from specserve_lora.observer import METRICS
 from specserve_lora.options import LoraOptions
@@ -47,7 +48,11 @@ def test_every_command_is_of_a_kind_that_is_checked_here() -> None:
 def test_the_command_line_takes_what_is_shown(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "adapters").mkdir()  # a directory that is not there is refused
+    (tmp_path / "adapters").mkdir()  # what is not there is refused
+    (tmp_path / "demo").symlink_to(Path(__file__).parents[2] / "demo")
+    (tmp_path / "sql-adapter").mkdir()
+    for name in (CONFIG, WEIGHTS):
+        (tmp_path / "sql-adapter" / name).touch()
     monkeypatch.chdir(tmp_path)
     settings = parse_settings(build_parser().parse_args(arguments).set)
     assert convert("lora", LoraOptions, settings["lora"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from toy_adapters import lora_engine, lora_options, write_adapter
@@ -15,9 +15,13 @@ from specserve.models.lowrank_delta import LowRankDelta
 from specserve.plugins.options import convert
 from specserve.plugins.settings import parse_settings
 from specserve.testing.engines import make_engine
+from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.options import LoraOptions
 from specserve_lora.planning import SegmentPlanner
 from specserve_lora.plugin import LoraPlugin
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def options(*settings: str) -> Any:
@@ -28,11 +32,29 @@ def test_the_defaults_hold_by_themselves() -> None:
     assert options() == LoraOptions()
 
 
-def test_every_option_is_read_from_the_command_line() -> None:
-    got = options("adapters.a=/x", 'adapters."b.c"=y', "root=/usr", "max_loaded=3", "max_rank=16", "max_memory=512M")
+def test_every_option_is_read_from_the_command_line(tmp_path: Path) -> None:
+    for name in (CONFIG, WEIGHTS):
+        (tmp_path / name).touch()
+    adapters = (f"adapters.a={tmp_path}", f'adapters."b.c"={tmp_path}')
+    got = options(*adapters, "root=/usr", "max_loaded=3", "max_rank=16", "max_memory=512M")
     assert got == LoraOptions(
-        adapters={"a": "/x", "b.c": "y"}, root="/usr", max_loaded=3, max_rank=16, max_memory="512M"
+        adapters={"a": str(tmp_path), "b.c": str(tmp_path)}, root="/usr", max_loaded=3, max_rank=16, max_memory="512M"
     )
+
+
+@pytest.mark.parametrize(("made", "said"), [
+    ((), "adapter_config.json. An adapter is a directory that PEFT's save_pretrained wrote."),
+    ((CONFIG,), "there is no file "),
+    ((CONFIG, "adapter_model.bin"), "adapter_model.bin is a pickle"),
+])  # fmt: skip
+def test_an_adapter_without_its_files_is_told_with_the_options(
+    tmp_path: Path, made: tuple[str, ...], said: str
+) -> None:
+    for name in made:
+        (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=r"lora\.adapters\.a: ") as caught:
+        options(f"adapters.a={tmp_path}")
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(("setting", "said"), [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,6 +10,9 @@ from specserve.errors import ConfigError
 from specserve.plugins.options import convert
 from specserve.plugins.settings import parse_settings
 from specserve_ngram.options import NgramOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def options(*settings: str) -> Any:
@@ -20,10 +23,12 @@ def test_the_defaults_hold_by_themselves() -> None:
     assert options() == NgramOptions()
 
 
-def test_every_option_is_read_from_the_command_line() -> None:
-    got = options("match_type=bfs", "shared=false", "max_draft_tokens=8", "min_survival=0.2", "corpora.docs=/x/y.jsonl")
+def test_every_option_is_read_from_the_command_line(tmp_path: Path) -> None:
+    docs = tmp_path / "y.jsonl"
+    docs.touch()
+    got = options("match_type=bfs", "shared=false", "max_draft_tokens=8", "min_survival=0.2", f"corpora.docs={docs}")
     assert got == NgramOptions(
-        match_type="bfs", shared=False, max_draft_tokens=8, min_survival=0.2, corpora={"docs": "/x/y.jsonl"}
+        match_type="bfs", shared=False, max_draft_tokens=8, min_survival=0.2, corpora={"docs": str(docs)}
     )
 
 

@@ -58,7 +58,14 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize(
-    "setting", ["eagle.model=/no/such/head", "lora.root=/no/such/folder", "ngram.corpus_root=/no/such/folder"]
+    "setting",
+    [
+        "eagle.model=/no/such/head",
+        "lora.root=/no/such/folder",
+        "lora.adapters.sql=/no/such/adapter",
+        "ngram.corpus_root=/no/such/folder",
+        "ngram.corpora.code=/no/such/file",
+    ],
 )
 def test_a_wrong_path_of_a_plugin_is_told_before_the_model_is_read(setting: str) -> None:
     plugin = setting.partition(".")[0]

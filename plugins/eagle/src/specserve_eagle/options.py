@@ -7,11 +7,22 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.errors import ConfigError
+from specserve.errors import ConfigError, ModelError
 from specserve.models.locate import locate_on_disk
+from specserve_eagle.checkpoints.detect import kind_of
 
 MAX_STEPS, MAX_TOPK, MAX_DRAFT_TOKENS = 16, 16, 256
 AUTO: Literal["auto"] = "auto"
+
+
+def check_files(model: str) -> None:
+    """Raises ModelError for a path that holds no draft model, or one whose files are damaged."""
+    try:
+        path = locate_on_disk(model)
+        if path is not None:
+            kind_of(path)
+    except ModelError as error:
+        raise ModelError(f"eagle.model: {error}") from error
 
 
 class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +40,7 @@ class EagleOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.model is not None:
-            locate_on_disk(self.model)  # a wrong path is told before the target is loaded
+            check_files(self.model)  # what is wrong with them is told before the target is loaded
         if self.steps == "auto" or self.draft_tokens is None:
             return
         if self.topk == 1 and self.draft_tokens != self.steps + 1:

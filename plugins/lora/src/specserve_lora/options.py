@@ -9,7 +9,8 @@ from msgspec import Meta
 
 from specserve.config import parse_bytes
 from specserve.confine import find_root
-from specserve.errors import ConfigError
+from specserve.errors import ConfigError, RequestError
+from specserve_lora.adapter_dir import CONFIG, WEIGHTS, unconfined_dir
 from specserve_lora.names import NAME_RULE, is_name
 
 
@@ -32,4 +33,17 @@ class LoraOptions(msgspec.Struct, frozen=True, kw_only=True):
             if not is_name(name):
                 raise ConfigError(f"adapters: {name!r} is not an adapter's name; use {NAME_RULE}.")
         parse_bytes(self.max_memory, "max_memory")
-        find_root("lora.root", self.root)  # before the model is loaded
+        # wrong paths are told before the model is loaded
+        for name, path in self.adapters.items():
+            check_files(name, path)
+        find_root("lora.root", self.root)
+
+
+def check_files(name: str, path: str) -> None:
+    """Raises ConfigError where the adapter's files are not there."""
+    try:
+        directory = unconfined_dir(path)
+        for file in (CONFIG, WEIGHTS):
+            directory.open(file).close()
+    except RequestError as error:
+        raise ConfigError(f"lora.adapters.{name}: {error}") from None

@@ -9,8 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from specserve.confine import find_root
-from specserve.errors import ConfigError
+from specserve.errors import ConfigError, RequestError
 from specserve_ngram._native import Tuning
+from specserve_ngram.corpora.paths import operator_source
 
 MAX_SOURCES = Tuning.MAX_SOURCES
 """Texts that a request is matched against: its own, the generations of its namespace and the corpora."""
@@ -75,7 +76,18 @@ class NgramOptions(msgspec.Struct, frozen=True, kw_only=True):
         for name in self.corpora:
             if not CORPUS_NAME.fullmatch(name):
                 raise ConfigError(f"corpora: {name!r} is not a corpus name; use {CORPUS_NAME_RULE}.")
-        find_root("ngram.corpus_root", self.corpus_root)  # before the model is loaded
+        # wrong paths are told before the model is loaded
+        for name, path in self.corpora.items():
+            check_file(name, path)
+        find_root("ngram.corpus_root", self.corpus_root)
+
+
+def check_file(name: str, path: str) -> None:
+    """Raises ConfigError where the corpus cannot be read."""
+    try:
+        operator_source(path)
+    except RequestError as error:
+        raise ConfigError(f"ngram.corpora.{name}: {error}") from None
 
 
 def check_order(low: str, min_value: int, high: str, max_value: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specserve_eagle.cli.figures import print_acceptance
@@ -23,7 +22,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
         "it agrees with the target on the text itself.",
     )
     parser.add_argument("--target", required=True, metavar="MODEL", help="a directory, a known name or a hub id")
-    parser.add_argument("--head", required=True, type=Path, metavar="DIR", help="the draft model")
+    parser.add_argument("--head", required=True, metavar="MODEL", help="the draft model, named likewise")
     parser.add_argument("--data", required=True, nargs="+", metavar="FILE_OR_GLOB", help="UTF-8 text, not trained on")
     parser.add_argument("--temperature", type=float, default=0.0, help="default: 0, greedy")
     parser.add_argument("--steps", type=int, default=3, help="draft tokens; default: 3")

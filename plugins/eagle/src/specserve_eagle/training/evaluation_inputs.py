@@ -43,4 +43,4 @@ def evaluation_inputs(options: EvalOptions) -> EvaluationInputs:
             f"got {options.length}."
         )
     windows = all_windows(token_stream(texts, tokenizer, target.config.vocab_size), options.length, "--data")
-    return EvaluationInputs(reopen(options.head, target), target, spread(windows, options.windows))
+    return EvaluationInputs(reopen(locate_model(options.head), target), target, spread(windows, options.windows))

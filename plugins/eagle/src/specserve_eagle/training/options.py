@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import msgspec
 import torch
 
-from specserve.errors import ConfigError
+from specserve.errors import ConfigError, ModelError
+from specserve.models.locate import locate_on_disk
 from specserve_eagle.checkpoints.hidden_layers import default_layers
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, standalone_shape
 
@@ -62,7 +63,8 @@ class EvalOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured, and on which text."""
 
     target: str
-    head: Path
+    head: str
+    """As `target`, a directory, a known name or a hub id."""
     data: tuple[str, ...]
     temperature: float = 0.0
     steps: int = 3
@@ -158,6 +160,8 @@ def check_eval_options(options: EvalOptions) -> None:
         raise ConfigError(f"--steps must be between 1 and {MAX_EVAL_STEPS}; got {options.steps}.")
     if not 0.0 <= options.temperature <= 10.0:
         raise ConfigError(f"--temperature must be between 0 and 10; got {options.temperature}.")
-    if not options.head.is_dir():
-        raise ConfigError(f"--head {options.head} is not a directory. Pass the directory of a draft model.")
+    try:
+        locate_on_disk(options.head)
+    except ModelError as error:
+        raise ModelError(f"--head: {error}") from error
     check_device(options.device)
