@@ -17,6 +17,7 @@ from specserve.types import Draft
 FAULTS = {
     "raised ZeroDivisionError": lambda n: 1 / 0,
     "wrong number of drafts": lambda n: [None] * (n + 1),
+    "no list of drafts": lambda n: None,
     "not a Draft": lambda n: [(1, 2)] * n,
     "source is not text": lambda n: [Draft(tokens=(1,), source=["x"])] * n,
     "token out of range": lambda n: [Draft(tokens=(5, 10**6))] * n,
@@ -44,6 +45,8 @@ class FaultyDrafter:
 
     def propose(self, batch, output, verdict, limits):
         answer = self.answer(len(batch.spans))
+        if answer is None:
+            return None
         wanted = [a if i >= len(limits) or limits[i] else None for i, a in enumerate(answer)]
         return wanted
 

@@ -144,6 +144,9 @@ AT_START_UP = {
         "make_drafter():\n    return", "make_drafter(options):\n    options.width\n    return",
         "failed in its hook make_drafter: AttributeError", HERE, "has no hook plugin_options", "add the hook",
     ),
+    "a class in place of a drafter": drafter(
+        "return Mine()", "return Mine", "answers make_drafter", HERE, "the class Mine itself", "an instance of it"
+    ),
     "a drafter without needs": drafter(
         "    needs = DrafterNeeds()\n", "", "answers make_drafter with a Mine", HERE, "lacks needs", "protocols.Drafter"
     ),
@@ -173,6 +176,13 @@ WHILE_SERVING = {
         "drafter mine: wrong number",
         HERE,
         "0 for . spans; propose returns a Draft or None for each",
+    ),
+    "no drafts at all": drafter(
+        "return [Draft",
+        "return None and [Draft",
+        "drafter mine: no list of drafts",
+        HERE,
+        "NoneType; propose returns a",
     ),
     "a token that is none": drafter(
         "tokens=(1,)", "tokens=('1',)", "drafter mine: token out of range", HERE, "a token is an int from 0 to 319"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -170,12 +171,15 @@ class GuardedDrafter:
         """What the drafter proposes, as a list of the right length."""
         if certain:
             drafter = cast("ContinuingDrafter", self.drafter)
-            proposed = [*drafter.propose_behind(batch, output, verdict, list(limits), [*certain])]
+            answer = drafter.propose_behind(batch, output, verdict, list(limits), [*certain])
         else:
-            proposed = [*self.drafter.propose(batch, output, verdict, list(limits))]
+            answer = self.drafter.propose(batch, output, verdict, list(limits))
+        wanted = "propose returns a Draft or None for each of batch.spans"
+        if not isinstance(answer, Iterable):
+            raise DraftFault("no list of drafts", f"{type(answer).__name__}; {wanted}")
+        proposed = list(answer)
         if len(proposed) != len(limits):
-            detail = f"{len(proposed)} for {len(limits)} spans; propose returns a Draft or None for each of batch.spans"
-            raise DraftFault("wrong number of drafts", detail)
+            raise DraftFault("wrong number of drafts", f"{len(proposed)} for {len(limits)} spans; {wanted}")
         return proposed
 
     def normal_form(self, request: Request, draft: Draft, limit: int, certain: Sequence[int]) -> Draft | None:

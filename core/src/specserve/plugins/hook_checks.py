@@ -141,6 +141,6 @@ def argument_mismatch(name: str, plugin: object, error: pluggy.PluginValidationE
     meant = did_you_mean(unknown[0], takes)
     allowed = f"any of {', '.join(takes)}" if takes else "no argument"
     return (
-        f"plugin {name}: hook {hook}{where} takes {', '.join(unknown)}, which the engine does not pass{meant}. "
+        f"plugin {name}: hook {hook}{where} takes {', '.join(unknown)}, which the engine does not pass{meant or '.'} "
         f"Let it take {allowed}, by these names. {how_to_disable(name)}"
     )

@@ -22,6 +22,11 @@ def check_members(
     owner: str, found: str, value: object, kind: str, *, attributes: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> None:
     """Raise PluginError where `value` lacks a member of the protocol `kind`. `found`: the error's verb and object."""
+    if isinstance(value, type):
+        raise PluginError(
+            f"{owner} {found}{in_brackets(place_of(value))}: the class {value.__name__} itself, and no {kind}. "
+            f"Return an instance of it, or remove --plugin {owner}."
+        )
     for method in (*methods, *OPTIONAL_METHODS):
         if is_async(getattr(value, method, None)):
             raise PluginError(
