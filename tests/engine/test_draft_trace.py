@@ -97,7 +97,10 @@ def test_nobody_listens_unless_asked(toy_model, traces):
 
 
 def test_an_unknown_topic_is_refused():
-    with pytest.raises(ConfigError, match="--trace must be some of hooks, drafts, separated by commas; got 'draft'"):
+    with pytest.raises(
+        ConfigError,
+        match="--trace, or SPECSERVE_TRACE, must be some of hooks, drafts, separated by commas; got 'draft'",
+    ):
         tracing.start_tracing(["draft"])
 
 

@@ -7,12 +7,14 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from transformers import GenerationConfig
 
 from specserve.config import EngineConfig
 from specserve.engine.make_tokenizer import make_tokenizer
 from specserve.errors import ConfigError, ModelError, RequestError
 from specserve.testing.engines import make_engine, run_requests
 from specserve.testing.requests import toy_request
+from specserve.text.sampling_defaults import UNUSED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,6 +100,34 @@ def test_defaults_are_the_models_or_none_or_others_over_the_models(
 def test_wrong_defaults_stop_start_up(toy_model: Path, setting: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_tokenizer(EngineConfig(generation_config=setting), toy_model)
+
+
+def test_a_default_of_another_type_in_the_models_file_stops_start_up(bare_model: Path, toy_model: Path) -> None:
+    file = bare_model / "generation_config.json"
+    file.write_text(json.dumps({"temperature": "0.7"}))
+    for setting in ("auto", {"top_p": 0.5}):
+        with pytest.raises(ConfigError, match=rf'{file}: temperature: must be a number.*got "0\.7"'):
+            make_tokenizer(EngineConfig(generation_config=setting, tokenizer=str(toy_model)), bare_model)
+    make_tokenizer(EngineConfig(generation_config="none", tokenizer=str(toy_model)), bare_model)
+
+
+def test_defaults_that_are_not_followed_are_told(
+    bare_model: Path, toy_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = bare_model / "generation_config.json"
+    config = EngineConfig(tokenizer=str(toy_model))
+    file.write_text(json.dumps({"num_beams": 1, "typical_p": 1.0, "do_sample": True, "max_time": None}))
+    make_tokenizer(config, bare_model)
+    assert not caplog.records
+    file.write_text(json.dumps({"num_beams": 4, "max_new_tokens": 512, "suppress_tokens": [7]}))
+    make_tokenizer(config, bare_model)
+    (record,) = caplog.records
+    told = "num_beams = 4, suppress_tokens = [7], max_new_tokens = 512: not followed here"
+    assert record.getMessage().startswith(f"{file}: {told}")
+
+
+def test_every_key_that_is_told_of_is_one_of_transformers() -> None:
+    assert set(UNUSED) <= set(vars(GenerationConfig())) | {"constraints", "force_words_ids"}
 
 
 def sampled(model: Path, seed: int | None, names: str) -> list[list[int]]:

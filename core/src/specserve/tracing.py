@@ -54,7 +54,8 @@ def start_tracing(topics: Sequence[str], form: str = "text") -> None:
     """Print the events of these topics from now on. Raises ConfigError for an unknown one."""
     for topic in topics:
         if topic not in TOPICS:
-            raise ConfigError(f"--trace must be some of {', '.join(TOPICS)}, separated by commas; got {topic!r}.")
+            allowed = f"some of {', '.join(TOPICS)}, separated by commas"
+            raise ConfigError(f"--trace, or SPECSERVE_TRACE, must be {allowed}; got {topic!r}.")
     for trace in (HOOKS, DRAFTS):
         if trace.topic in topics and not trace.is_on:
             handler = logging.StreamHandler(sys.stderr)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specserve.engine.admission import NO_LIMITS, check_sampling
 from specserve.errors import ConfigError, RequestError
+from specserve.model_files import read_optional_json
 from specserve.models.locate import locate_tokenizer
+from specserve.text.sampling_defaults import unused_defaults
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import SamplingParams
 from specserve.wrong_values import convert
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from specserve.config import EngineConfig
+
+logger = logging.getLogger(__name__)
 
 
 def make_tokenizer(config: EngineConfig, model: Path) -> HfTokenizer:
@@ -28,8 +33,11 @@ def make_tokenizer(config: EngineConfig, model: Path) -> HfTokenizer:
         chat_template=None if config.chat_template is None else Path(config.chat_template).expanduser(),
         defaults=config.generation_config,
     )
-    if config.generation_config == "auto":
-        check_sampling_defaults(tokenizer.sampling_defaults, str(model / "generation_config.json"))
+    if config.generation_config != "none":
+        file = model / "generation_config.json"
+        check_sampling_defaults(tokenizer.sampling_defaults, str(file))
+        if unused := unused_defaults(read_optional_json(file)):
+            logger.warning("%s: %s: not followed here; requests may send what they need", file, ", ".join(unused)[:500])
     return tokenizer
 
 

@@ -13,6 +13,7 @@ import torch
 
 from specserve.errors import ModelError
 from specserve.protocols.quantised import Activations, QuantisedWeight
+from specserve.wrong_values import convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,10 +134,11 @@ def read_compression(raw: Mapping[str, object], where: str) -> Compression:
             f"{where}: quantised weights: quant_method must be compressed-tensors, with {ALLOWED}; got {method!r}. "
             f"{OTHERWISE}"
         )
-    try:
-        config = msgspec.convert(raw, QuantizationConfig)
-    except msgspec.ValidationError as error:
-        raise ModelError(f"{where}: quantization_config: {error}. Correct the file or download it again.") from None
+    config = convert(
+        dict(raw),
+        QuantizationConfig,
+        lambda wrong: ModelError(f"{where}: quantization_config: {wrong} Correct the file or download it again."),
+    )
     sizes: list[int | None] = []
     for name, group in config.config_groups.items():
         if problem := unreadable(config, group):

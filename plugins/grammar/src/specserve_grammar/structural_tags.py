@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from specserve.wrong_values import find_wrong_value
 from specserve_grammar.errors import refuse
 from specserve_grammar.json_schema import parse_schema
 from specserve_grammar.marks import mark_of
@@ -93,8 +94,12 @@ def read_tag(wanted: StructuredOutput) -> Tag:
     form = 'a structural tag is {"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}'
     try:
         tag = msgspec.json.decode(wanted.text, type=Tag)
-    except (msgspec.DecodeError, RecursionError) as error:
-        refuse(wanted.param, f"{form}; {error}")
+    except msgspec.ValidationError as error:
+        refuse(wanted.param, f"{form}; {find_wrong_value(error, json.loads(wanted.text), Tag)}")
+    except msgspec.DecodeError as error:
+        refuse(wanted.param, f"{form}; it is not valid JSON: {error}")
+    except RecursionError:
+        refuse(wanted.param, f"{form}; it nests too deeply")
     if not tag.structures or not tag.triggers or not all(tag.triggers):
         refuse(wanted.param, f"{form}; neither list is empty, and no trigger is")
     if len(tag.structures) > MAX_TAGS:

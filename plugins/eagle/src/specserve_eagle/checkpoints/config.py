@@ -14,6 +14,7 @@ from specserve.errors import ModelError
 from specserve.model_files import read_json
 from specserve.models.config import parse_config
 from specserve.models.weights import Checkpoint
+from specserve.wrong_values import convert
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
 from specserve_eagle.checkpoints.detect import kind_of
 from specserve_eagle.checkpoints.family import family_of, refuse_unsupported
@@ -85,10 +86,9 @@ def _head_config(raw: RawJson, layer: ModelConfig, layout: Layout, target: Model
         "embedding_first": layout.embedding_first,
     }
     fields["rope"] = msgspec.to_builtins(layer.rope)
-    try:
-        config = msgspec.convert(fields, HeadConfig)
-    except msgspec.ValidationError as error:
-        raise ModelError(f"{where}: {error}. Correct the file or download it again.") from None
+    config = convert(
+        fields, HeadConfig, lambda wrong: ModelError(f"{where}: {wrong} Correct the file or download it again.")
+    )
     if not 1 <= config.draft_vocab_size <= config.vocab_size:
         raise ModelError(
             f"{where}: draft_vocab_size must be between 1 and vocab_size ({config.vocab_size}); "
