@@ -7,7 +7,10 @@ import torch
 from eagle_engines import KINDS, Recorder, draft_kv, drafter_of, eagle_engine, runtime_of, write_draft, write_target
 
 from specserve.batch.drafts import parents_of
+from specserve.protocols import DrafterNeeds
 from specserve.speculation.planning import VerifyAll
+from specserve.testing.drafters import ScriptedDrafter
+from specserve.testing.engines import drafter_plugin
 from specserve.testing.requests import toy_request
 
 OPTIONS = {"default_plugins": True, "block_size": 4, "max_num_batched_tokens": 24}
@@ -24,6 +27,16 @@ def requests_of_all_sorts():
         params = {"temperature": (0.0, 0.7, 1.0)[i % 3], "seed": i, "top_k": (0, 9)[i % 2]}
         yield toy_request(f"{i}", range(i, 9 * i + 4), max_tokens=12 + 3 * i, ignore_eos=True, **params)
     yield toy_request("processed", range(7), max_tokens=15, min_tokens=9)
+
+
+class Reader(ScriptedDrafter):
+    """Reads more layers than a draft model does, and drafts nothing."""
+
+    name = "drafter"
+    needs = DrafterNeeds(hidden_layers=(0, 1, -1))
+
+    def draft(self, request, limit):
+        return None
 
 
 class Drafts(Recorder):
@@ -48,10 +61,10 @@ class PassByPass:
 HOW = {"chains": lambda passes: passes, "passes": PassByPass, "pieces": lambda passes: passes.pieces}
 
 
-def serve(target, draft, settings, *, how, dtype):
+def serve(target, draft, settings, *, how, dtype, **options):
     """All drafts, and the keys and values of each request before its last steps."""
     recorder = Drafts(verifies=True)
-    engine = eagle_engine(target, draft, planner=recorder, settings=settings, dtype=dtype, **OPTIONS)
+    engine = eagle_engine(target, draft, planner=recorder, settings=settings, dtype=dtype, **OPTIONS, **options)
     drafter = drafter_of(engine)
     assert hasattr(drafter.passes, "pieces"), "the pass is native"
     drafter.passes = HOW[how](drafter.passes)
@@ -65,6 +78,17 @@ def serve(target, draft, settings, *, how, dtype):
                 snapshots[name, len(sequence.request.tokens)] = draft_kv(engine, sequence)
     assert not engine.metrics.drafter_faults
     return recorder.drafts, snapshots
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_drafter_that_reads_other_layers_changes_no_draft(tmp_path, target, kind):
+    """The columns of one layer among several are not contiguous."""
+    draft, beside = write_draft(tmp_path / "draft", kind, target), {"drafter": drafter_plugin(lambda: Reader({}))}
+    asked = (target, draft, {"steps": 3})
+    alone, _ = serve(*asked, how="chains", dtype="bfloat16")
+    found, _ = serve(*asked, how="chains", dtype="bfloat16", extra=beside, allow_undeclared=True)
+    assert len(found) > 20  # of several drafters, the later ones are asked where that is expected to pay
+    assert found.items() <= alone.items()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

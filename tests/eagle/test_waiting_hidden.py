@@ -245,6 +245,18 @@ def test_consecutive_rows_are_not_copied():
     assert len(found) == 3
 
 
+@pytest.mark.parametrize("layers", [(0, 1), (1,)])
+def test_rows_are_contiguous_where_other_drafters_have_more_layers_collected(layers):
+    """Native code takes no others."""
+    whole = torch.randn(6, 3 * W)
+    waiting, sequence = WaitingHidden(layers, torch.zeros(0, len(layers) * W), LENGTH), a_sequence()
+    waiting.begin([states_of(whole, 1, 5, (0, 1, 2))])
+    waiting.note(sequence, 0, range(1, 4))
+    found = waiting.gather(waiting.pieces(sequence, 0, 3))
+    assert found.is_contiguous()
+    assert torch.equal(found, whole[2:5, layers[0] * W : (layers[-1] + 1) * W])
+
+
 def test_a_forgotten_sequence_gives_its_place_back():
     waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
     waiting.put(sequence, 2, numbered(5)[0])

@@ -126,7 +126,7 @@ class WaitingHidden:
         return found
 
     def gather(self, pieces: Sequence[Piece]) -> Tensor:
-        """[n, W], one piece after the other; without a copy where they are consecutive rows."""
+        """[n, W], contiguous, one piece after the other; without a copy where they are consecutive whole rows."""
         parts: list[Tensor] = []
         index: list[int] = []
         kind: type[Piece] = torch.Tensor
@@ -141,7 +141,7 @@ class WaitingHidden:
                 index += piece.numbers
         if index:
             parts.append(self.rows_of(kind, index))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts)
 
     def rows_of(self, kind: type[Piece], index: Sequence[int]) -> Tensor:
         return chosen(self.latest.joined() if kind is StepRows else self.ring.rows, index)
