@@ -1,6 +1,6 @@
 """Ended answers, checked by plugins for what could not be enforced while they were generated.
 
-Owns the threads in which that happens: a check that takes long keeps nothing else waiting.
+Owns the threads in which that happens: a check that takes long keeps nothing but its own answer waiting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from specserve.server.choices import Choice
     from specserve.server.engine_client import EngineClient
 
-THREADS = ThreadPoolExecutor(max_workers=2, thread_name_prefix="specserve-answers")
+THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="specserve-answers")
+"""Most checks take no time, and are not to wait for those that do."""
 
 
 async def check_answer(engine: EngineClient, choice: Choice) -> None:

@@ -26,7 +26,7 @@ WORKER = Path(__file__).with_name("validation_worker.py")
 CPU_SECONDS = 2.0
 """For one value."""
 WAIT_SECONDS = 20.0
-"""For a worker that gets no time, on a machine that is busy."""
+"""For a worker that gets no time, on a machine that is busy, and for the answers before."""
 OPTIONS = jsonschema_rs.RegexOptions()
 
 
@@ -52,19 +52,28 @@ class Validator:
     def errors(self, schema: str, value: str) -> list[str]:
         """Why the value does not satisfy the schema; empty where it does. Both are JSON. Raises ValidationError."""
         line = json.dumps({"schema": schema, "value": value}).encode() + b"\n"
-        with self.lock:
-            if not self.workers or self.workers[0].poll() is not None:
-                end_all(self.workers)
-                self.workers.append(start_worker(self.seconds))
-            worker = self.workers[0]
-            try:
-                answer: dict[str, Any] = json.loads(ask(worker, line))
-            except (OSError, ValueError):
-                end_all(self.workers)
-                raise ValidationError(self.end_of(worker)) from None
+        if not self.lock.acquire(timeout=WAIT_SECONDS):
+            raise ValidationError("other answers take too long")
+        try:
+            answer = self.answer_to(line)
+        finally:
+            self.lock.release()
         if "failure" in answer:
             raise ValidationError(answer["failure"])
         return list(answer["errors"])
+
+    def answer_to(self, line: bytes) -> dict[str, Any]:
+        """The worker's; one that has ended is replaced."""
+        if not self.workers or self.workers[0].poll() is not None:
+            end_all(self.workers)
+            self.workers.append(start_worker(self.seconds))
+        worker = self.workers[0]
+        try:
+            answer: dict[str, Any] = json.loads(ask(worker, line))
+        except (OSError, ValueError):
+            end_all(self.workers)
+            raise ValidationError(self.end_of(worker)) from None
+        return answer
 
     def end_of(self, worker: subprocess.Popen[bytes]) -> str:
         if worker.returncode == -signal.SIGPROF:
