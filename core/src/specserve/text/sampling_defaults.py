@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from specserve.config import SAMPLING_DEFAULTS
 
@@ -31,10 +31,12 @@ def unused_defaults(generation: Mapping[str, object]) -> list[str]:
 
 
 def sampling_defaults(setting: str | Mapping[str, float], generation: Mapping[str, object]) -> dict[str, float]:
-    """`setting` is EngineConfig.generation_config, `generation` the content of generation_config.json."""
+    """`setting` is EngineConfig.generation_config, `generation` the content of generation_config.json, whose values are
+    not checked here."""
     if setting == "none":
         return {}
-    values: dict[str, Any] = {name: generation[name] for name in SAMPLING_DEFAULTS if generation.get(name) is not None}
+    given = {name: value for name, value in generation.items() if name in SAMPLING_DEFAULTS and value is not None}
+    values = cast("dict[str, float]", given)
     if not isinstance(setting, str):
         values |= setting
     if values.get("top_k") == -1:
