@@ -50,9 +50,14 @@ def test_our_own_plugins_pass(plugin, own_report):
     assert found == outcomes(PUBLISHED, plugin), "make proofs"
     whats = {*SETTINGS, *(f"with {other}" for other in OWN if other not in (plugin, "cpu")), *STRESS}
     assert found.keys() == whats
-    counts = counts_of(table_of(said), plugin)
+    table = table_of(said)
+    counts = counts_of(table, plugin)
     assert len(counts) >= len(SETTINGS) - 1
-    assert min(counts) > 10
+    assert sum(counts) > 100
+    # adaptive verifies what pays by the clock, which is little where other processes keep the cores busy
+    steady = counts_of("\n".join(line for line in table.splitlines() if "adaptive" not in line), plugin)
+    assert all(count > 10 for count in steady)
+    assert len(steady) >= len(SETTINGS) - 1 or plugin == "adaptive"
 
 
 def outcomes(report, plugin):
