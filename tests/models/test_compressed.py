@@ -150,7 +150,7 @@ ROUNDED_GROUP = config_of("int-quantized", None, DYNAMIC)["config_groups"]["grou
     (config_of("pack-quantized", None, symmetric=False), "weights that are not symmetric"),
     (config_of("pack-quantized", None, strategy="tensor"), "strategy 'tensor'"),
     (config_of("pack-quantized", None, strategy="group"), "strategy 'group' with groups of None"),
-    (config_of("pack-quantized", None, num_bits="eight"), r"num_bits: must be an integer; got .eight.\. Correct"),
+    (config_of("pack-quantized", None, num_bits="eight"), r'\.num_bits: must be an integer; got "eight"\. Correct'),
     (BASE | {"config_groups": {"g": GROUP | {"output_activations": DYNAMIC}}}, "quantised outputs"),
     (config_of("int-quantized", None, DYNAMIC | {"num_bits": 4}), "activations of 4 bits, type 'int'"),
     (config_of("int-quantized", None, DYNAMIC | {"type": "float"}), "activations of 8 bits, type 'float'"),
@@ -166,7 +166,7 @@ ROUNDED_GROUP = config_of("int-quantized", None, DYNAMIC)["config_groups"]["grou
     (BASE | {"sparsity_config": {"format": "2:4"}}, "sparsity_config {'format': '2:4'}"),
     (BASE | {"transform_config": {"config_groups": {"R1": {}}}}, "transform_config {'config_groups'"),
     (BASE | {"config_groups": {}}, "no config_groups"),
-    ({"quant_method": "compressed-tensors"}, r"quantization_config: .*config_groups"),
+    ({"quant_method": "compressed-tensors"}, "quantization_config: config_groups: is missing; it must"),
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 def test_what_is_not_read_is_refused_by_name(toy_model: Path, config: dict[str, object], message: str) -> None:
     raw = json.loads((toy_model / "config.json").read_text()) | {"quantization_config": config}
