@@ -28,9 +28,9 @@ MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "de
 """Keywords whose values have schemas by name."""
 COUNTS = frozenset({"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"})
 PARTS = frozenset({"properties", "additionalProperties", "patternProperties", "anyOf", "oneOf", "$ref", "$dynamicRef"})
-CONDITIONS = frozenset({"allOf", "if", "dependentSchemas"})
-"""These beside anything."""
 """Two of these beside each other describe one object together, as the schemas of an allOf do."""
+CONDITIONS = frozenset({"allOf", "if", "dependentSchemas"})
+"""One of these beside anything does, too."""
 OPEN = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "anyOf", "oneOf"})
 PARTNERS = {
     "if": frozenset({"then", "else"}),
