@@ -45,7 +45,17 @@ def fail(request, text, finish_reason):
     raise ValueError("no")
 
 
-@pytest.mark.parametrize("check", [fail, lambda text: "fine", lambda text: {"valid": True}])
+WRONG = {
+    "raises": fail,
+    "a text": lambda text: "fine",
+    "a mapping": lambda text: {"valid": True},
+    "a text for texts": lambda text: AnswerCheck(valid=True, unenforced="all"),
+    "a number for a truth": lambda text: AnswerCheck(valid=1, unenforced=()),
+    "nothing for texts": lambda text: AnswerCheck(valid=False, unenforced=(), errors=None),
+}
+
+
+@pytest.mark.parametrize("check", WRONG.values(), ids=WRONG)
 async def test_the_answer_is_sent_without_the_check_and_the_fault_is_counted(toy_model, check):
     assert await validation_of(toy_model, check) == (None, 1)
 

@@ -10,8 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve.faults import BadAnswerError
 from specserve.protocols import AnswerCheck
+from specserve.wrong_values import convert
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject
@@ -27,7 +30,7 @@ async def check_answer(engine: EngineClient, choice: Choice) -> None:
     if choice.request.params.structured_output is None or choice.discard_output:
         return
     arguments = {"request": choice.request, "text": "".join(choice.texts), "finish_reason": choice.finish_reason}
-    ask = partial(engine.plugins.try_collect, "check_answer", checked_type, **arguments)
+    ask = partial(engine.plugins.try_collect, "check_answer", checked, **arguments)
     found, _ = await asyncio.get_running_loop().run_in_executor(THREADS, ask)
     checks = [check for _, check in found]
     if checks:
@@ -38,10 +41,11 @@ async def check_answer(engine: EngineClient, choice: Choice) -> None:
         )
 
 
-def checked_type(result: object) -> AnswerCheck:
+def checked(result: object) -> AnswerCheck:
     if not isinstance(result, AnswerCheck):
         raise BadAnswerError("returned something else than an AnswerCheck")
-    return result
+    wrong = "returned an AnswerCheck with a wrong field: "
+    return convert(msgspec.to_builtins(result), AnswerCheck, lambda found: BadAnswerError(f"{wrong}{found}"))
 
 
 def combined(found: list[bool | None]) -> bool | None:
@@ -52,8 +56,4 @@ def combined(found: list[bool | None]) -> bool | None:
 
 def check_fields(choice: Choice) -> JsonObject:
     """The field `validation` of an answer; none where all that was asked for was enforced."""
-    check = choice.check
-    if check is None:
-        return {}
-    shown: JsonObject = {"valid": check.valid, "unenforced": [*check.unenforced], "errors": [*check.errors]}
-    return {"validation": shown}
+    return {} if choice.check is None else {"validation": msgspec.to_builtins(choice.check)}

@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from specserve.server.openapi.openai_answers import Metrics, Validation
+from specserve.protocols import AnswerCheck
+from specserve.server.openapi.openai_answers import Metrics
 
 
 class TextBlock(msgspec.Struct, tag="text"):
@@ -49,7 +50,7 @@ class AnthropicMessage(MessageEnd, kw_only=True):
     model: str
     content: list[TextBlock | ThinkingBlock | ToolUseBlock]
     usage: MessageUsage
-    validation: Validation | UnsetType = UNSET
+    validation: AnswerCheck | UnsetType = UNSET
     metrics: Metrics | UnsetType = UNSET
 
 
@@ -90,7 +91,7 @@ class BlockStop(msgspec.Struct, tag="content_block_stop"):
 class MessageDelta(msgspec.Struct, tag="message_delta", kw_only=True):
     delta: MessageEnd
     usage: MessageUsage
-    validation: Validation | UnsetType = UNSET
+    validation: AnswerCheck | UnsetType = UNSET
     metrics: Metrics | UnsetType = UNSET
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from specserve.protocols import AnswerCheck
 from specserve.server.completion_logprobs import CompletionLogprobs
 from specserve.types import FinishReason
 
@@ -56,14 +57,6 @@ class Metrics(msgspec.Struct):
     speculative_decoding: SpeculationStatistics
 
 
-class Validation(msgspec.Struct):
-    """Where a part of the form that was asked for could not be enforced. `valid`: null where it is not known."""
-
-    valid: bool | None
-    unenforced: list[str]
-    errors: list[str]
-
-
 class RankedLogprob(msgspec.Struct):
     logprob: float
     rank: int | None
@@ -80,7 +73,7 @@ class ChoiceFields(msgspec.Struct, kw_only=True):
     index: int
     finish_reason: FinishReason | Literal["tool_calls"] | None
     stop_reason: str | int | None
-    validation: Validation | UnsetType = UNSET
+    validation: AnswerCheck | UnsetType = UNSET
     token_ids: list[int] | UnsetType = UNSET
     accepted: list[bool] | UnsetType = UNSET
     drafted_by: list[str | None] | UnsetType = UNSET

@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from specserve.server.openapi.openai_answers import Metrics, Validation
+from specserve.protocols import AnswerCheck
+from specserve.server.openapi.openai_answers import Metrics
 from specserve.server.request_bodies import ReasoningEffort
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
@@ -114,7 +115,7 @@ class Response(msgspec.Struct, kw_only=True):
     user: str | None
     output: list[OutputReasoning | OutputMessage | OutputCall]
     usage: ResponseUsage | None
-    validation: Validation | UnsetType = UNSET
+    validation: AnswerCheck | UnsetType = UNSET
     metrics: Metrics | UnsetType = UNSET
 
 
