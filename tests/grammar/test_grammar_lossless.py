@@ -51,6 +51,14 @@ def test_forced_drafts_change_nothing(toy_model, dtype):
     assert accepted(drafted)[0] > 300
 
 
+@pytest.mark.parametrize("unsupported", ["validate", "ignore"])
+def test_drafts_change_nothing_where_a_schema_is_enforced_in_part(toy_model, unsupported):
+    form = wanted("json_schema", {**PERSON, "minProperties": 4, "if": {"required": ["name"]}, "then": {"not": {}}})
+    requests = [structured(f"{seed}", range(seed, seed + 20), form, temperature=0.9, seed=seed) for seed in range(6)]
+    _, drafted = plain_and_drafted(toy_model, requests, grammar={"unsupported": unsupported})
+    assert accepted(drafted)[0] > 100
+
+
 @pytest.mark.parametrize("name", BESIDE)
 def test_drafts_beside_another_plugin_change_nothing(name, toy_model):
     options = BESIDE[name] | ({"model": str(toy_model)} if name == "eagle" else {})

@@ -41,7 +41,7 @@ def grammars(toy_model):
 
 def check(grammars, schema, text, **params):
     asked = SamplingParams(structured_output=wanted("json_schema", schema), **params)
-    return answer_check(grammars, asked, text, "stop")
+    return answer_check(grammars, asked, text)
 
 
 def test_an_answer_is_checked_for_what_was_not_enforced_and_nothing_else_is_checked(grammars):
@@ -114,9 +114,25 @@ def test_the_values_of_a_structural_tag_are_checked_each_by_its_schema(grammars)
     params = SamplingParams(structured_output=wanted("structural_tag", tag))
     texts = {"<a>[true, true]</>": False, "<b>[1, 1]</> <a>[true, false]</>": True, "no tag": True}
     for text, valid in texts.items():
-        found = answer_check(grammars, params, text, "stop")
+        found = answer_check(grammars, params, text)
         assert found.valid is valid, text
         assert found.unenforced == ("the part that begins with '<a>': uniqueItems at /uniqueItems",)
+
+
+def test_parts_of_which_all_is_enforced_are_not_validated(grammars):
+    """What is not known of them makes nothing of the others unknown."""
+    begins = (("<a>", BITS), ("<b>", {"type": "array", "items": {"type": "integer"}}))
+    structures = [{"begin": begin, "schema": schema, "end": "</>"} for begin, schema in begins]
+    params = SamplingParams(structured_output=wanted("structural_tag", {"structures": structures, "triggers": ["<"]}))
+    assert answer_check(grammars, params, f"<b>[{'9' * 5000}]</> <a>[true, false]</>").valid is True
+
+
+def test_places_are_json_pointers(grammars):
+    schema = {"type": "object", "properties": {"a/b~c": {"type": "array", "uniqueItems": True}}}
+    found = check(grammars, schema, '{"a/b~c": [1, 1]}')
+    place = "uniqueItems at /properties/a~1b~0c/uniqueItems"
+    assert found.unenforced == (place,)
+    assert found.errors == (f"/a~1b~0c: [1,1] has non-unique elements ({place})",)
 
 
 def test_without_the_library_the_start_stops_with_what_to_install(toy_model, monkeypatch):

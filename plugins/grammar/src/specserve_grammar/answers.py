@@ -36,7 +36,7 @@ class Part(NamedTuple):
     """Where it begins in the text; None where that does not show."""
 
 
-def answer_check(grammars: Grammars, params: SamplingParams, text: str, finish_reason: str) -> AnswerCheck | None:
+def answer_check(grammars: Grammars, params: SamplingParams, text: str) -> AnswerCheck | None:
     """`text`: of the answer, without reasoning. None where all was enforced, or nothing is to be validated."""
     wanted, validator = params.structured_output, grammars.validator
     if wanted is None or validator is None:
@@ -47,13 +47,19 @@ def answer_check(grammars: Grammars, params: SamplingParams, text: str, finish_r
     errors: list[str] = []
     unknown: list[str] = []
     for part in parts_of(wanted, text, params.skip_special_tokens, grammars):
-        name = f"{part.name}: " if part.name else ""
+        if part.name not in unenforced:
+            continue
         try:
-            errors += [name + error for error in errors_of(part, text, validator)]
+            errors += [of_part(part.name, error) for error in errors_of(part, text, validator)]
         except ValidationError as error:
-            unknown.append(f"{name}could not be validated: {error}")
+            unknown.append(of_part(part.name, f"could not be validated: {error}"))
     valid = False if errors else None if unknown else True
-    return AnswerCheck(valid=valid, unenforced=unenforced, errors=(*errors, *unknown))
+    places = tuple(of_part(name, place) for name, found in unenforced.items() for place in found)
+    return AnswerCheck(valid=valid, unenforced=places, errors=(*errors, *unknown))
+
+
+def of_part(name: str, text: str) -> str:
+    return f"{name}: {text}" if name else text
 
 
 def errors_of(part: Part, text: str, validator: Validator) -> list[str]:

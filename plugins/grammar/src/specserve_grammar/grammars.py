@@ -22,6 +22,7 @@ from specserve_grammar.sources import grammar_text
 from specserve_grammar.structural_tags import read_tag, schemas_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from specserve.types import StructuredOutput
@@ -44,8 +45,8 @@ SILENT = 0
 class Compiled(NamedTuple):
     matcher: LLMatcher
     """At the start."""
-    unenforced: tuple[str, ...]
-    """Of its schemas, by keyword and place."""
+    unenforced: Mapping[str, Sequence[str]]
+    """By part, `uniqueItems at /uniqueItems`; the only part of a schema is "". None where all is enforced."""
 
 
 class Grammars:
@@ -79,7 +80,7 @@ class Grammars:
         return compiled
 
     def compile(self, wanted: StructuredOutput) -> Compiled:
-        left_out = [] if wanted.kind != "structural_tag" else self.check_parts(wanted)
+        left_out = self.check_parts(wanted) if wanted.kind == "structural_tag" else {}
         text = grammar_text(wanted, self.options, self.tokenizer)
         matcher = LLMatcher(self.tokenizer, text, log_level=SILENT, limits=LIMITS)
         if matcher.is_error():
@@ -87,20 +88,22 @@ class Grammars:
             words = reason_in_words(reason, schema_of(wanted))
             refuse(wanted.param, f"the {wanted.kind} cannot be served: {words}")
         if wanted.kind == "json_schema" and self.options.unsupported == "validate":
-            left_out = unenforced(matcher.get_grammar_warnings(), json.loads(wanted.text))
-            if left_out:
+            places = unenforced(matcher.get_grammar_warnings(), json.loads(wanted.text))
+            if places:
                 self.check_validation(wanted)
-        return Compiled(matcher, tuple(left_out))
+                left_out = {"": places}
+        return Compiled(matcher, left_out)
 
-    def check_parts(self, wanted: StructuredOutput) -> list[str]:
+    def check_parts(self, wanted: StructuredOutput) -> dict[str, Sequence[str]]:
         """Each schema alone, so that a message names its part; what of them is not enforced. Raises RequestError."""
-        left_out: list[str] = []
+        left_out: dict[str, Sequence[str]] = {}
         if len(wanted.text.encode(errors="replace")) > self.options.max_bytes:
             return left_out
         for name, schema in schemas_of(read_tag(wanted)):
             part = msgspec.structs.replace(wanted, kind="json_schema", text=schema, reasoning=None)
             try:
-                left_out += [f"{name}: {each}" for each in self.compile(part).unenforced]
+                if places := self.compile(part).unenforced.get(""):
+                    left_out[name] = [*left_out.get(name, ()), *places]
             except RequestError as error:
                 reason = str(error).removeprefix(f"{wanted.param}: ")
                 raise RequestError(f"{wanted.param}: {name}: {reason}", param=wanted.param) from None

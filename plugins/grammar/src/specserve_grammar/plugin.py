@@ -71,6 +71,6 @@ class GrammarPlugin:
             self.parts.grammars.find(wanted)
 
     @hookimpl
-    def check_answer(self, request: GenerateRequest, text: str, finish_reason: str) -> AnswerCheck | None:
+    def check_answer(self, request: GenerateRequest, text: str) -> AnswerCheck | None:
         assert self.parts is not None
-        return answer_check(self.parts.grammars, request.params, text, finish_reason)
+        return answer_check(self.parts.grammars, request.params, text)

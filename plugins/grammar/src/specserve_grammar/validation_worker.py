@@ -1,7 +1,8 @@
 """The process in which answers are validated: a client's schema may take for ever, or more memory than there is.
 
 Run as a file. Each line of standard input is {"schema": text, "value": text}, and each line of standard output
-{"errors": [text, ...]}, or {"failure": text} where the value could not be validated. Imports nothing of specserve.
+{"errors": [[message, path in the value, path in the schema], ...]}, or {"failure": text} where the value could not be
+validated. Imports nothing of specserve.
 """
 
 from __future__ import annotations
@@ -29,22 +30,13 @@ def validator_of(schema: str) -> Any:
     return jsonschema_rs.validator_for(json.loads(schema), offline=True, pattern_options=jsonschema_rs.RegexOptions())
 
 
-def errors_in(schema: str, value: str) -> list[str]:
-    found = validator_of(schema).iter_errors(json.loads(value))
-    return [described(error) for error in islice(found, MAX_ERRORS)]
+def errors_in(schema: str, value: str) -> list[object]:
+    found = islice(validator_of(schema).iter_errors(json.loads(value)), MAX_ERRORS)
+    return [[short(error.message), error.instance_path, error.schema_path] for error in found]
 
 
-def described(error: Any) -> str:
-    """`/tags: [1,1] has non-unique elements (uniqueItems at /properties/tags/uniqueItems)`."""
-    message, place = str(error.message), pointer(error.instance_path)
-    if len(message) > MAX_CHARACTERS:
-        message = message[:MAX_CHARACTERS] + "..."
-    keyword = error.schema_path[-1] if error.schema_path else "false"
-    return f"{place + ': ' if place else ''}{message} ({keyword} at {pointer(error.schema_path)})"
-
-
-def pointer(path: list[str | int]) -> str:
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+def short(message: str) -> str:
+    return message if len(message) <= MAX_CHARACTERS else f"{message[: MAX_CHARACTERS - 1]}…"
 
 
 def main() -> None:

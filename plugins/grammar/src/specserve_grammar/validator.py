@@ -16,11 +16,15 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jsonschema_rs
 
 from specserve_grammar.errors import ValidationError
+from specserve_grammar.schema_checks import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 WORKER = Path(__file__).with_name("validation_worker.py")
 CPU_SECONDS = 2.0
@@ -28,6 +32,8 @@ CPU_SECONDS = 2.0
 WAIT_SECONDS = 20.0
 """For a worker that gets no time, on a machine that is busy, and for the answers before."""
 OPTIONS = jsonschema_rs.RegexOptions()
+Steps: TypeAlias = "Sequence[str | int]"
+"""Of a JSON pointer."""
 
 
 class Validator:
@@ -45,9 +51,8 @@ class Validator:
         try:
             jsonschema_rs.validator_for(json.loads(schema), offline=True, pattern_options=OPTIONS)
         except ValueError as error:
-            place = "".join(f"/{part}" for part in getattr(error, "instance_path", ()))
-            reason = str(error).split("\n")[0]
-            raise ValueError(f"{place}: {reason}" if place else reason) from None
+            path: Steps = getattr(error, "instance_path", ())
+            raise ValueError(at(path, str(error).split("\n")[0])) from None
 
     def errors(self, schema: str, value: str) -> list[str]:
         """Why the value does not satisfy the schema; empty where it does. Both are JSON. Raises ValidationError."""
@@ -62,7 +67,7 @@ class Validator:
             raise ValidationError("the process that validates ended twice")
         if "failure" in answer:
             raise ValidationError(answer["failure"])
-        return list(answer["errors"])
+        return [described(*error) for error in answer["errors"]]
 
     def answer_to(self, line: bytes) -> dict[str, Any] | None:
         """The worker's; one that has ended is replaced. None where it ends meanwhile, for whatever reason."""
@@ -78,6 +83,20 @@ class Validator:
                 return {"failure": f"it took more than {self.seconds:g} seconds"}
             return {"failure": "the machine is too busy"} if isinstance(error, TimeoutError) else None
         return answer
+
+
+def described(message: str, path: Steps, schema_path: Steps) -> str:
+    """`/tags: [1,1] has non-unique elements (uniqueItems at /properties/tags/uniqueItems)`."""
+    keyword = schema_path[-1] if schema_path else "false"
+    return at(path, f"{message} ({keyword} at {pointer(schema_path)})")
+
+
+def at(path: Steps, text: str) -> str:
+    return f"{pointer(path)}: {text}" if path else text
+
+
+def pointer(path: Steps) -> str:
+    return "".join(f"/{escaped(str(part))}" for part in path)
 
 
 def start_worker(seconds: float) -> subprocess.Popen[bytes]:
