@@ -75,7 +75,7 @@ pages: $(VENV)/.dev
 	$(BIN)/specserve plugins matrix --markdown --proofs docs/compatibility.json > docs/compatibility.md
 
 # Proves every declared pair anew, and writes what was found into docs/.
-TOY := from pathlib import Path; from specserve.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
+TOY := from pathlib import Path; from specserve_workbench.testing.toy import write_checkpoint; write_checkpoint(Path('build/proofs/llama'))
 OWN := adaptive cpu eagle grammar hybrid_attn lora ngram repeat
 proofs: $(VENV)/.dev
 	$(BIN)/python -c "$(TOY)"
@@ -99,7 +99,7 @@ bench-peers: $(VENV)/.dev
 # lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.
 # PART is some of: kernels engine graphs numbers speed memory (all by default), each of less than eight minutes.
 GPU_SITE ?= build/gpu-site
-gpu-check: export PYTHONPATH := core/src:demo/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
+gpu-check: export PYTHONPATH := core/src:server/src:workbench/src:demo/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
 gpu-check:
 	$(PYTHON) tests/gpu/check.py $(PART)
 
@@ -114,9 +114,10 @@ $(VENV)/.torch: | $(BIN)/python
 	@$(PIP) install $(TORCH)
 	@touch $@
 
-$(VENV)/.product: core/pyproject.toml demo/pyproject.toml | $(VENV)/.torch
-	@echo "== installing specserve and its demo model (Python, seconds)"
-	@$(PIP) install -q -e core -e demo
+PRODUCT := core server workbench demo
+$(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
+	@echo "== installing the engine, the server, its tools and the demo model (Python, seconds)"
+	@$(PIP) install -q $(PRODUCT:%=-e %)
 	@touch $@
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).

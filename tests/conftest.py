@@ -14,8 +14,8 @@ os.environ["GOMP_SPINCOUNT"] = "100"
 import torch
 
 from specserve.models.locate import locate_model
-from specserve.testing import engines
 from specserve.text.tokenizer import HfTokenizer
+from specserve_workbench.testing import engines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -64,6 +64,8 @@ PUBLISHED = tuple(
     Distribution(ROOT / folder)
     for folder in (
         "core",
+        "server",
+        "workbench",
         "demo",
         "plugins/adaptive",
         "plugins/cpu",

@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specserve.cli import serve
 from specserve.cli.option_help import OptionHelp
+from specserve_server.commands import serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,14 +27,14 @@ from specserve.engine.runner import Runner, StepParts
 from specserve.kv.cache import KVCache
 from specserve.models.loader import load_model
 from specserve.protocols import AttentionSpec
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from specserve.batch.batch import Batch
     from specserve.protocols import AttentionFactory
-    from specserve.testing.stub_triton import StubDriver
+    from specserve_workbench.testing.stub_triton import StubDriver
 
 LAYERS = (2, 34)
 COUNTS = (1, 8, 32)
@@ -73,7 +73,7 @@ class Variant:
 
 
 def run(options: Options) -> Result:
-    from specserve.testing.stub_triton import stub_triton
+    from specserve_workbench.testing.stub_triton import stub_triton
 
     torch.set_num_threads(1)
     with TemporaryDirectory() as folder, stub_triton() as stub, torch.inference_mode():

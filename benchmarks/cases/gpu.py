@@ -30,10 +30,10 @@ from specserve.errors import ConfigError
 from specserve.plugins.discovery import discover
 from specserve.plugins.host import PluginHost
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import drafter_plugin
 from specserve.types import GenerateRequest, SamplingParams
 from specserve_demo import MODEL_DIR
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import drafter_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

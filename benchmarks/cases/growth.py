@@ -23,7 +23,7 @@ from benchmarks.lib.shapes import BUILD
 from benchmarks.lib.timing import alternate, seconds_of
 from benchmarks.lib.workload import DTYPE, MODEL
 from specserve.models.locate import locate_model
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -30,9 +30,9 @@ from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, MODEL
 from specserve.engine.runner import Runner, StepParts
 from specserve.models.loader import load_model
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

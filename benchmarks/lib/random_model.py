@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import torch
 
-from specserve.testing.toy_tokenizer import EOS_ID, write_tokenizer
+from specserve_workbench.testing.toy_tokenizer import EOS_ID, write_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

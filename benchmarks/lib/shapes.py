@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from specserve.models.locate import locate_model
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 HALF_BILLION = "half-billion"
 """The shape of Qwen2.5-0.5B: 24 layers, 494 million parameters, about 1 GB in bfloat16."""

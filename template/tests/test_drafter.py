@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from specserve.testing.engines import make_engine, run, run_requests, verify_everything
-from specserve.testing.requests import toy_request, varied_requests
 from specserve.types import Draft
+from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 from repeat_plugin.plugin import LastTokenDrafter
 

@@ -9,9 +9,9 @@ from specserve.batch.drafts import first
 from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.speculation.costs import StepCosts
-from specserve.testing.requests import toy_request
 from specserve.types import Draft, SpanVerdict, Verdict
 from specserve_adaptive.ranked import RankedPlanner
+from specserve_workbench.testing.requests import toy_request
 
 RIGHT, WRONG = 1, 2
 

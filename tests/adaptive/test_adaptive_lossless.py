@@ -7,8 +7,8 @@ import pytest
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from specserve.speculation.costs import StepCosts
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 MODES = {
     "ranked": {},

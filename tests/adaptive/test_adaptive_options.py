@@ -8,8 +8,8 @@ import pytest
 
 from specserve.errors import ConfigError
 from specserve.plugins.options import convert
-from specserve.testing.engines import make_engine
 from specserve_adaptive.options import AdaptiveOptions
+from specserve_workbench.testing.engines import make_engine
 
 
 def options(**table):

@@ -6,8 +6,8 @@ from test_adaptive_lossless import adaptive_engine, requests_of
 
 from specserve.cli import main
 from specserve.engine.description import describe_planner
-from specserve.server.usage import speculation_metrics
-from specserve.testing.engines import run_requests
+from specserve_server.usage import speculation_metrics
+from specserve_workbench.testing.engines import run_requests
 
 REASONS = {
     "verified", "does not pay", "budget", "plain step measured", "no draft", "asked rarely", "not wanted",

@@ -6,8 +6,8 @@ import pytest
 
 from specserve.errors import ConfigError
 from specserve.protocols import CostTable
-from specserve.testing.engines import make_engine
 from specserve_adaptive.cost_cache import kept_costs
+from specserve_workbench.testing.engines import make_engine
 
 TABLE = CostTable([1, 8], [0.5, 0.75], 1e-6, (1, 8))
 

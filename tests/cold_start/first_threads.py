@@ -20,19 +20,19 @@ from fake_engine import FakeEngine
 from safetensors import safe_open
 
 from cold_start.bodies import BODIES, CHAT, COMPLETIONS, MESSAGES, RESPONSES, SCHEMA, TOKENIZE
-from specserve.config import ServerConfig
-from specserve.server import serving_chat, serving_completion, tokenization
-from specserve.server.app import make_app
-from specserve.server.decode_body import decode_body
-from specserve.server.messages import serving as messages
-from specserve.server.messages.bodies import MessagesBody
-from specserve.server.request_bodies import ChatBody, CompletionBody, TokenizeBody
-from specserve.server.responses import serving as responses
-from specserve.server.responses.bodies import ResponsesBody
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import StructuredOutput
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
+from specserve_server import serving_chat, serving_completion, tokenization
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_server.decode_body import decode_body
+from specserve_server.messages import serving as messages
+from specserve_server.messages.bodies import MessagesBody
+from specserve_server.request_bodies import ChatBody, CompletionBody, TokenizeBody
+from specserve_server.responses import serving as responses
+from specserve_server.responses.bodies import ResponsesBody
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

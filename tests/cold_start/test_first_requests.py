@@ -12,7 +12,7 @@ import pytest
 
 from cold_start.servers import FIRST_REQUESTS, busy_cores, serve_first_requests
 from soak.setting import TEMPLATE
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 TESTS = Path(__file__).parents[1]
 WITHOUT_TABLES = """

@@ -14,9 +14,9 @@ from native_cases import machine
 from specserve.batch.request import Request
 from specserve.protocols import ScoredRow
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
-from specserve.testing.reference import gumbel
 from specserve.types import GenerateRequest, SamplingParams
 from specserve_cpu.sampler import CpuSampler
+from specserve_workbench.testing.reference import gumbel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

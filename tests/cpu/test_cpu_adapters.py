@@ -17,13 +17,13 @@ from specserve.hookspecs import hookimpl
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.tiled import TiledPass
 from specserve.protocols import LowRankPart
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import varied_requests
-from specserve.testing.toy import write_checkpoint
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.fused import FusedPass, SplitPass
 from specserve_cpu.kernels import CpuKernels
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

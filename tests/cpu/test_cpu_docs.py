@@ -15,14 +15,15 @@ from native_cases import SETS
 
 from specserve.cli import build_parser, main
 from specserve.cli.layers import load_configuration
-from specserve.cli.serve import banner
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.plugins.options import convert
-from specserve.server.app import make_app
-from specserve.testing.engines import DEFAULTS, make_engine
 from specserve_cpu import _native
 from specserve_cpu.options import CpuOptions
+from specserve_server.app import make_app
+from specserve_server.commands.serve import banner
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.engines import DEFAULTS, make_engine
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "cpu.md").read_text()

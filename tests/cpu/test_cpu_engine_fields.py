@@ -9,11 +9,11 @@ from __future__ import annotations
 import pytest
 from sampling_fields import REPORTED, is_admitted, values_of
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
-from specserve.testing.toy_tokenizer import VOCAB_SIZE
 from specserve.types import SpeculationParams
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy_tokenizer import VOCAB_SIZE
 
 
 def requests_of_every_field():

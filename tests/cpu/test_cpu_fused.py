@@ -8,11 +8,11 @@ import pytest
 from native_cases import SETS, each_set
 
 from specserve.models.tiled import TiledPass
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import Run, accepted, assert_lossless, make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, varied_requests
-from specserve.testing.toy import write_checkpoint
 from specserve_cpu.fused import FusedPass
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import Run, accepted, assert_lossless, make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,12 +13,19 @@ from native_cases import SETS, each_linear_set
 from safetensors.torch import load_file, save_file
 
 from specserve.errors import ConfigError
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, assert_lossless, make_engine, run, run_requests, verify_everything
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
 from specserve.types import SpeculationParams
 from specserve_cpu.options import GROUP_SIZES
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import (
+    accepted,
+    assert_lossless,
+    make_engine,
+    run,
+    run_requests,
+    verify_everything,
+)
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

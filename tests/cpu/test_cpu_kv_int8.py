@@ -11,9 +11,9 @@ from native_cases import SETS, each_set
 from test_cpu_int8_engine import BESIDE, check_plugins_beside, noisy
 
 from specserve.errors import ConfigError
-from specserve.testing.engines import accepted, assert_lossless, make_engine, run
-from specserve.testing.requests import toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run
+from specserve_workbench.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ import torch
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.models.tiled import TiledPass
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, assert_lossless, make_engine, run_requests
-from specserve.testing.requests import TOY_VOCAB, varied_requests
-from specserve.testing.toy import write_checkpoint
 from specserve_cpu.fused import FusedPass, SplitPass
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from specserve.config import EngineConfig
 from specserve.errors import ConfigError
 from specserve.plugins.host import PluginHost
 from specserve.protocols import PHASES, AttentionNeeds
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
 from specserve_cpu.attention import PagedFactory
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from specserve.protocols import ScoredRow
 from specserve.sampling.noise import gumbel_noise
 from specserve.sampling.scores import scores
 from specserve.sampling.seeds import row_key
-from specserve.testing.reference import gumbel
 from specserve.types import SamplingParams
+from specserve_workbench.testing.reference import gumbel
 
 if TYPE_CHECKING:
     from torch import Tensor

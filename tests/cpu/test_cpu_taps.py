@@ -11,10 +11,10 @@ from specserve.batch.builder import BatchBuilder
 from specserve.batch.hidden_states import HiddenStates
 from specserve.batch.request import Request
 from specserve.batch.span import Span
-from specserve.testing.engines import make_engine
-from specserve.testing.requests import toy_request
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.fused import native_taps
+from specserve_workbench.testing.engines import make_engine
+from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from pathlib import Path

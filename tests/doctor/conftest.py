@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve.config import EngineConfig, ServerConfig
-from specserve.doctor.case import Case
+from specserve.config import EngineConfig
 from specserve.plugins.discovery import discover
+from specserve_server.config import ServerConfig
+from specserve_workbench.doctor.case import Case
 
 sys.path.append(str(Path(__file__).parents[1] / "plugins"))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from specserve.doctor.rows import Row
+    from specserve_workbench.doctor.rows import Row
 
 
 def by_check(rows: Iterable[Row]) -> dict[str, Row]:

@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from specserve.cli import doctor, main
-from specserve.doctor.rows import Row, Section
+from specserve.cli import main
+from specserve_workbench.commands import doctor
+from specserve_workbench.doctor.rows import Row, Section
 
 QUICK = ("--no-self-test", "--port", "0", "--kv-memory", "8M")
 SECTIONS = ["python", "torch", "processor", "memory", "build tools", "plugins", "gpu", "model", "port"]

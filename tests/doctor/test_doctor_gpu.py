@@ -10,8 +10,8 @@ import pytest
 import torch
 from found import by_check, statuses
 
-from specserve.doctor import gpu
-from specserve.doctor.gpu import gpu_rows, is_supported
+from specserve_workbench.doctor import gpu
+from specserve_workbench.doctor.gpu import gpu_rows, is_supported
 
 DRIVER = {"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module  580.95\nGCC version: 12\n"}
 

@@ -13,16 +13,16 @@ import pytest
 from found import by_check, statuses
 
 from specserve import host_cores, host_memory
-from specserve.config import ServerConfig
-from specserve.doctor import cores, interpreter, system_memory
-from specserve.doctor.build_tools import build_tool_rows
-from specserve.doctor.cores import core_rows
-from specserve.doctor.interpreter import interpreter_rows
-from specserve.doctor.port import port_rows
-from specserve.doctor.processor import processor_rows
-from specserve.doctor.system_memory import memory_rows
-from specserve.doctor.torch_build import torch_rows
 from specserve.host_memory import FreeMemory
+from specserve_server.config import ServerConfig
+from specserve_workbench.doctor import cores, interpreter, system_memory
+from specserve_workbench.doctor.build_tools import build_tool_rows
+from specserve_workbench.doctor.cores import core_rows
+from specserve_workbench.doctor.interpreter import interpreter_rows
+from specserve_workbench.doctor.port import port_rows
+from specserve_workbench.doctor.processor import processor_rows
+from specserve_workbench.doctor.system_memory import memory_rows
+from specserve_workbench.doctor.torch_build import torch_rows
 
 OLD = "processor\t: 0\nmodel name\t: Old CPU\nflags\t\t: fpu sse sse2\n\nprocessor\t: 1\nflags\t: avx2\n"
 NEW = "model name\t: New CPU\nflags\t\t: avx2 fma avx512f avx512_bf16 amx_bf16\n"
@@ -229,7 +229,8 @@ def test_a_port_in_use_is_a_warning_and_a_wrong_host_a_failure(make_case, busy_p
 
 
 def test_missing_and_old_packages_fail(make_case, monkeypatch):
-    monkeypatch.setattr(metadata, "requires", lambda name: ["torch>=99.1", "no-such-package>=1", "x>=1; extra == 'y'"])
+    needed = {"specserve-core": ["torch>=99.1", "x>=1; extra == 'y'"], "specserve": ["no-such-package>=1"]}
+    monkeypatch.setattr(metadata, "requires", needed.__getitem__)
     rows = [row for row in interpreter_rows(make_case()) if row.check == "packages"]
     assert [row.status for row in rows] == ["failed", "failed"]
     assert rows[0].found.endswith("is older than 99.1")

@@ -8,11 +8,11 @@ import shutil
 import pytest
 from found import by_check, statuses
 
-from specserve.doctor import model_directory, model_memory
-from specserve.doctor.model_directory import directory_rows
-from specserve.doctor.model_memory import model_memory_rows
 from specserve.models import locate
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.doctor import model_directory, model_memory
+from specserve_workbench.doctor.model_directory import directory_rows
+from specserve_workbench.doctor.model_memory import model_memory_rows
+from specserve_workbench.testing.toy import write_checkpoint
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_complete_model_is_fine(make_case, model):
 
 
 def test_the_cache_is_what_the_engine_makes(make_case, model):
-    from specserve.testing.engines import make_engine
+    from specserve_workbench.testing.engines import make_engine
 
     for options in ({"kv_memory": "3M"}, {"kv_memory": "3M", "default_plugins": True}, {"max_num_seqs": 2}):
         built = make_engine(model, **({"kv_memory": None} | options)).engine.parts.limits.cache_tokens
@@ -121,14 +121,14 @@ def test_a_hub_id_is_never_downloaded(make_case, monkeypatch):
         pytest.fail("it would be downloaded")
 
     monkeypatch.setattr(locate, "_download", refuse)
-    monkeypatch.setattr("specserve.doctor.case.locate_downloaded", lambda name: None)
+    monkeypatch.setattr("specserve_workbench.doctor.case.locate_downloaded", lambda name: None)
     rows = rows_of_model(make_case, "some-org/some-model")
     assert rows.pop("directory").status == "warning"
     assert {row.status for row in rows.values()} == {"note"}
 
 
 def test_a_downloaded_hub_id_is_checked(make_case, monkeypatch, model):
-    monkeypatch.setattr("specserve.doctor.case.locate_downloaded", lambda name: model)
+    monkeypatch.setattr("specserve_workbench.doctor.case.locate_downloaded", lambda name: model)
     assert statuses(rows_of_model(make_case, "some-org/some-model", kv_memory="8M").values())["weights"] == "ok"
 
 

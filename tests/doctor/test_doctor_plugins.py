@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from found import by_check, statuses
 
-from specserve.doctor.installed_plugins import plugin_rows
+from specserve_workbench.doctor.installed_plugins import plugin_rows
 
 KERNELS = """
 from specserve.hookspecs import hookimpl

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from found import statuses
 
-from specserve.doctor.case import Once
-from specserve.doctor.examine import examine
-from specserve.doctor.needed import UnknownError, needed
-from specserve.doctor.rows import Row, bytes_text, rows_of
 from specserve.errors import ModelError
+from specserve_workbench.doctor.case import Once
+from specserve_workbench.doctor.examine import examine
+from specserve_workbench.doctor.needed import UnknownError, needed
+from specserve_workbench.doctor.rows import Row, bytes_text, rows_of
 
 
 def half_done(case):

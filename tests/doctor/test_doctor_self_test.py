@@ -8,12 +8,12 @@ from found import by_check, statuses
 
 from specserve.attention.sdpa import SdpaFactory
 from specserve.config import EngineConfig
-from specserve.doctor import self_test, trial
-from specserve.doctor.comparison import difference, no_guarantee
-from specserve.doctor.self_test import self_test_rows
-from specserve.doctor.trial import Trial
 from specserve.engine import measure_costs
 from specserve.errors import ModelError
+from specserve_workbench.doctor import self_test, trial
+from specserve_workbench.doctor.comparison import difference, no_guarantee
+from specserve_workbench.doctor.self_test import self_test_rows
+from specserve_workbench.doctor.trial import Trial
 
 DRAFTER = """
 from specserve.hookspecs import hookimpl
@@ -130,7 +130,7 @@ def test_without_the_demo_model_a_random_one_is_tried(make_case, install, monkey
 
 
 def test_a_downloaded_hub_id_is_not_asked_for_again(make_case, toy_model, install, monkeypatch):
-    monkeypatch.setattr("specserve.doctor.case.locate_downloaded", lambda name: toy_model)
+    monkeypatch.setattr("specserve_workbench.doctor.case.locate_downloaded", lambda name: toy_model)
     monkeypatch.setattr("specserve.models.locate._download", lambda name: pytest.fail("it would be downloaded"))
     rows = rows_with(make_case, "some-org/some-model")
     assert rows["model"].found.startswith("some-org/some-model: ")

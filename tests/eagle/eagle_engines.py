@@ -14,9 +14,9 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.kv.slots import slots_of
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import make_engine
-from specserve.testing.requests import toy_request
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.engines import make_engine
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

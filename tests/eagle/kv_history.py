@@ -13,8 +13,8 @@ from eagle_engines import DraftKV, draft_kv, runtime_of, with_planner
 from specserve.batch.admitted import assign
 from specserve.batch.drafts import depths_of, parents_of
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import run
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

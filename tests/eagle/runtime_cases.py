@@ -12,8 +12,8 @@ from specserve.draft_models.feeds import DraftMemory
 from specserve.draft_models.runtime import DraftModelRuntime
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.protocols import DraftLayers
-from specserve.testing.requests import toy_request
 from specserve.types import Draft, ForwardOutput, SpanVerdict, Verdict
+from specserve_workbench.testing.requests import toy_request
 
 SIZE, NUM_BLOCKS, W = 4, 128, 3
 WAITING = 480

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from specserve.models.locate import locate_model
-from specserve.testing.engines import make_engine, run_requests, verify_everything
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import GenerateRequest, SamplingParams
+from specserve_workbench.testing.engines import make_engine, run_requests, verify_everything
 
 NUM_PROMPTS, PROMPT_LEN = 6, 300
 LEAST = {"demo-eagle3": (1.9, 1.6), "demo-mtp": (1.7, 1.5), "demo-eagle": (1.5, 1.3), "demo-standalone": (1.5, 1.4)}

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from eagle_engines import eagle_engine, write_target
 
-from specserve.testing.engines import accepted, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import accepted, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

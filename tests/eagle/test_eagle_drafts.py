@@ -21,9 +21,9 @@ from toy_heads import (
     write_head,
 )
 
-from specserve.testing.engines import run_requests
-from specserve.testing.requests import toy_request
 from specserve_eagle.checkpoints import read_head_config
+from specserve_workbench.testing.engines import run_requests
+from specserve_workbench.testing.requests import toy_request
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

@@ -18,8 +18,8 @@ from eagle_engines import (
 )
 from faulty import in_process
 
-from specserve.testing.engines import run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

@@ -9,8 +9,8 @@ from eagle_engines import KINDS, eagle_engine, eagle_options, memory_for, write_
 from kv_history import Fickle
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
-from specserve.testing.engines import accepted, make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import accepted, make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 VOCAB = 64
 CHAINS, TREES = {"steps": 3}, {"steps": 3, "topk": 3}

@@ -9,9 +9,9 @@ from eagle_engines import KINDS, Recorder, draft_kv, drafter_of, eagle_engine, r
 from specserve.batch.drafts import parents_of
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import ScriptedDrafter
-from specserve.testing.engines import drafter_plugin
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.drafters import ScriptedDrafter
+from specserve_workbench.testing.engines import drafter_plugin
+from specserve_workbench.testing.requests import toy_request
 
 OPTIONS = {"default_plugins": True, "block_size": 4, "max_num_batched_tokens": 24}
 

@@ -7,8 +7,8 @@ import torch
 from eagle_engines import KINDS, Recorder, draft_kv, eagle_engine, fresh_draft_kv, runtime_of, write_draft, write_target
 
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

@@ -15,9 +15,9 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import ConfigError, SpecserveError
 from specserve.hookspecs import hookimpl
 from specserve.plugins.options import convert
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request
 from specserve_eagle.options import EagleOptions
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ import torch
 from reference_heads import FORWARDS
 
 from specserve.models.rope import rotary_table
-from specserve.testing.toy import write_checkpoint
 from specserve_eagle.checkpoints import draft_ids, open_head, read_head_config
 from specserve_eagle.training.export import export
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.modules import HeadShape, Rotation
 from specserve_eagle.training.target import Target
+from specserve_workbench.testing.toy import write_checkpoint
 
 N, IDS = 10, torch.arange(3, 100, 2)
 HEADS = {

@@ -25,8 +25,8 @@ from toy_heads import (
 )
 
 from specserve.errors import ModelError
-from specserve.testing.toy import write_checkpoint
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
+from specserve_workbench.testing.toy import write_checkpoint
 
 
 def open_toy(path, **target):

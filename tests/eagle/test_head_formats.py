@@ -9,8 +9,8 @@ import torch
 from toy_heads import FORMATS, LAYERS, ONE, SAFETENSORS, D, H, V, random_head, toy_target, write_head
 
 from specserve.models.weights import INDEX
-from specserve.testing.toy import write_checkpoint
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
+from specserve_workbench.testing.toy import write_checkpoint
 
 EAGLE3_FORMATS = [name for name, form in FORMATS.items() if form.kind == "eagle3"]
 

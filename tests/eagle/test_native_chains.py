@@ -8,9 +8,9 @@ import pytest
 import torch
 from eagle_engines import drafter_of, eagle_engine, write_draft, write_target
 
-from specserve.testing.requests import toy_request
 from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
+from specserve_workbench.testing.requests import toy_request
 
 STEPS, OWN = 11, 12
 """Their places among the arguments."""

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specserve.models.config import parse_config
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

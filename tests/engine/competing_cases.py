@@ -7,7 +7,7 @@ from functools import partial
 from types import SimpleNamespace
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.testing.drafters import DrafterPlugin
+from specserve_workbench.testing.drafters import DrafterPlugin
 
 
 def plugin(drafter, planner=None):

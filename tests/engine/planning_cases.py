@@ -10,8 +10,8 @@ from specserve.batch.request import Request
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.costs import StepCosts
 from specserve.speculation.planning import CostPlanner
-from specserve.testing.requests import toy_request
 from specserve.types import Draft
+from specserve_workbench.testing.requests import toy_request
 
 
 class FixedCosts(StepCosts):

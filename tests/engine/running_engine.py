@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import DEFAULTS, drafter_plugin
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import DEFAULTS, drafter_plugin
+from specserve_workbench.testing.requests import toy_request
 
 SECONDS = 120.0
 """Seconds after which what did not happen is a failure."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from specserve.testing.engines import run
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import toy_request
 
 BLOCK = 16 * 1024  # bytes of a block of 16 tokens of the toy model
 PROMPT = range(1, 21)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scheduling_cases import BLOCK, expected_tokens, long_request
 
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run_requests
 
 
 def assert_gone(engine, live, num_others=0):

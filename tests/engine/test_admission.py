@@ -8,9 +8,9 @@ import pytest
 
 from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import QueueFullError, RequestError
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
 from specserve.types import SpeculationParams, StructuredOutput
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 LIMITS = EngineLimits(vocab_size=320, max_model_len=100, cache_tokens=80, eos_token_ids=(317,))
 

@@ -11,8 +11,8 @@ import pytest
 from running_engine import collect, endless, free_again, merged, started, until
 
 from specserve.errors import QueueFullError, RequestError
-from specserve.testing.engines import run
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import toy_request
 
 
 async def test_closing_the_generator_aborts_and_frees_the_blocks_by_the_next_step(toy_model):

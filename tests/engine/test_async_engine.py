@@ -10,9 +10,9 @@ from running_engine import SECONDS, collect, endless, merged, started, until, wi
 
 from specserve.engine.mailbox import Mailbox
 from specserve.errors import EngineDeadError
-from specserve.testing.engines import run
-from specserve.testing.requests import toy_request, varied_requests
 from specserve.types import RequestOutput
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
 async def test_submit_streams_what_the_synchronous_engine_gives(toy_model):

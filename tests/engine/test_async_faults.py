@@ -10,8 +10,8 @@ from running_engine import SECONDS, collect, endless, free_again, merged, starte
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError, EngineDeadError
-from specserve.testing.engines import DEFAULTS, run
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import DEFAULTS, run
+from specserve_workbench.testing.requests import toy_request
 
 
 async def test_a_request_that_cannot_be_started_ends_alone(toy_model, monkeypatch, caplog):

@@ -8,8 +8,8 @@ import pytest
 from running_engine import SECONDS, collect, endless, merged, started, until
 
 from specserve.errors import EngineDeadError
-from specserve.testing.engines import run
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import toy_request
 
 
 async def test_a_drain_lets_running_requests_finish(toy_model):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

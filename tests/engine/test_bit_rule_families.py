@@ -9,10 +9,10 @@ import torch
 
 from specserve.kv.cache import KVCache
 from specserve.models.config import read_config
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve.testing.toy import FAMILIES, write_checkpoint
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.toy import FAMILIES, write_checkpoint
 
 ARITHMETICS = ["torch-float32", "torch-bfloat16", "torch-float16", "cpu-float32", "cpu-bfloat16"]
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pytest
 from torch.nn import functional
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import run
-from specserve.testing.requests import TOY_VOCAB, toy_request
-from specserve.testing.toy import FAMILIES, write_checkpoint
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
+from specserve_workbench.testing.toy import FAMILIES, write_checkpoint
 
 
 class Seen(NamedTuple):

@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from spoilt_weights import spoil
 from torch.nn import functional
 
-from specserve.testing.drafters import ScriptedDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request
-from specserve.testing.toy import write_checkpoint
 from specserve.types import Draft
+from specserve_workbench.testing.drafters import ScriptedDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

@@ -13,9 +13,9 @@ from specserve.engine.competing import Competition
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.hit_history import HitHistory
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter, WrongDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
 def run_both(model, requests, first, second):

@@ -13,10 +13,10 @@ from specserve.engine.proposals import Proposal, certain_tokens
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.hit_history import HitHistory
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve.types import Draft, SamplingParams
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
 class Knowing(OracleDrafter):

@@ -12,10 +12,10 @@ from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run, run_requests, verify_everything
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve_hybrid_attn.factory import HybridFactory
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 import torch
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import run
-from specserve.testing.requests import TOY_VOCAB, toy_request
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

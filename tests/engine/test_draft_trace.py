@@ -13,9 +13,9 @@ from specserve.cli.drafts_table import MOST, drafts_table
 from specserve.engine.draft_trace import DraftStep, trace_drafts
 from specserve.errors import ConfigError
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import NoisyDrafter, OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
 @pytest.fixture

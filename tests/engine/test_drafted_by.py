@@ -12,10 +12,10 @@ from specserve.engine.commit import drafters_of
 from specserve.guards.draft_checks import check_draft
 from specserve.guards.planner import attribute
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve.types import Draft
+from specserve_workbench.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 MERGED = Draft(tokens=(7, 8, 9), parents=(-1, -1, 1), source="one+two", sources=("one", "two", "one"))
 

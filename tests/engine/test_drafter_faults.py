@@ -9,10 +9,10 @@ import pytest
 from specserve.errors import PluginError
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import drafter_plugin, make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
 from specserve.types import Draft
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import drafter_plugin, make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 FAULTS = {
     "raised ZeroDivisionError": lambda n: 1 / 0,

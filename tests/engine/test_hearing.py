@@ -6,8 +6,8 @@ import pytest
 
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
 class Listener:

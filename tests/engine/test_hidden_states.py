@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from specserve.protocols import DrafterNeeds
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request
 from specserve.types import Draft
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specserve.testing.engines import run
-from specserve.testing.reference import reference_generate
-from specserve.testing.requests import toy_request
-from specserve.testing.toy import write_checkpoint
 from specserve.types import SamplingParams
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.reference import reference_generate
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from specserve.inference import inference
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import run
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import toy_request
 
 
 @inference

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from specserve.testing.drafters import NoisyDrafter, OracleDrafter, WrongDrafter
-from specserve.testing.engines import accepted, assert_lossless, make_engine, run
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve.types import SpeculationParams
+from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter, WrongDrafter
+from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 
@@ -42,7 +42,7 @@ def test_noisy_drafts_change_nothing_when_everything_else_is_tight(toy_model, op
 
 @pytest.mark.parametrize("architecture", ["mistral", "qwen2", "qwen3"])
 def test_noisy_drafts_change_nothing_on_other_families(tmp_path, architecture):
-    from specserve.testing.toy import write_checkpoint
+    from specserve_workbench.testing.toy import write_checkpoint
 
     extra = {"sliding_window": 32} if architecture == "mistral" else {}
     model = write_checkpoint(tmp_path / "model", architecture=architecture, **extra)
@@ -99,7 +99,7 @@ def test_prefix_cache_hits_are_the_same_with_and_without_speculation(toy_model):
         counts = []
         for i in range(4):  # each prompt continues the one before and its output
             prompt = list(range(1, 40)) + expected[: 16 * i]
-            from specserve.testing.engines import run_requests
+            from specserve_workbench.testing.engines import run_requests
 
             outcome = run_requests(engine, [toy_request(f"turn {i}", prompt, ignore_eos=True)])
             counts.append(outcome.outputs[f"turn {i}"].steps[0].cached_tokens)

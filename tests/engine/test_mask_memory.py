@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from specserve.attention import sdpa
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, varied_requests
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 
 def with_logprobs(count):

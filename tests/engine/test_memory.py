@@ -56,7 +56,7 @@ def test_a_system_without_huge_pages_is_served(monkeypatch):
 def test_the_banner_says_whether_the_cache_has_huge_pages(toy_model, tmp_path, monkeypatch, setting, words):
     from specserve import host_memory
     from specserve.engine import description
-    from specserve.testing.engines import make_engine
+    from specserve_workbench.testing.engines import make_engine
 
     file = tmp_path / "enabled"
     if setting is not None:

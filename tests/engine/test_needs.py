@@ -9,10 +9,10 @@ from specserve.cli.generation_stats import GenerationStats
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests, watch
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve.types import DrafterFigures, SpeculationFigures
+from specserve_workbench.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests, watch
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
 class Overwriting(OracleDrafter):

@@ -12,8 +12,8 @@ import pytest
 
 from specserve.batch.request import Request
 from specserve.speculation.backoff import SPARE_RECORDS
-from specserve.testing.engines import make_engine
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import make_engine
+from specserve_workbench.testing.requests import toy_request
 
 NAME = "forget me"
 NUM_REQUESTS = 240

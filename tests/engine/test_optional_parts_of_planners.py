@@ -7,10 +7,10 @@ import pytest
 from specserve.engine.description import describe_planner
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
 from specserve.types import PlannerFigures
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
 class Pausing(VerifyAll):

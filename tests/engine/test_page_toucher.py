@@ -16,7 +16,7 @@ from specserve.kv import page_toucher
 from specserve.kv.cache import KVCache
 from specserve.kv.page_toucher import PageToucher, pages_of
 from specserve.memory import zeros_in_huge_pages
-from specserve.testing.engines import DEFAULTS
+from specserve_workbench.testing.engines import DEFAULTS
 
 PAGE = 4096
 CPU = torch.device("cpu")

@@ -8,9 +8,9 @@ import pytest
 from competing_cases import Clock, plugin
 
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 
 class Told(VerifyAll):

@@ -8,10 +8,10 @@ from planning_cases import FixedCosts
 
 from specserve.speculation.calibration import Calibration
 from specserve.speculation.planning import CostPlanner, VerifyAll
-from specserve.testing.drafters import OracleDrafter, WrongDrafter
-from specserve.testing.engines import run
-from specserve.testing.requests import TOY_VOCAB, toy_request
 from specserve.types import Draft
+from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 
 @pytest.fixture(scope="module")

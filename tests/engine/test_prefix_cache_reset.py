@@ -8,8 +8,8 @@ import pytest
 from running_engine import collect, endless, free_again, merged, started, until
 
 from specserve.errors import EngineDeadError
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 PROMPT = range(1, 60)
 

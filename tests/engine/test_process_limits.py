@@ -27,8 +27,8 @@ import resource, sys
 import specserve.engine.assembly
 from specserve.process_limits import LIMITS
 from specserve.errors import ConfigError
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 model, name, room = sys.argv[1], sys.argv[2], int(sys.argv[3])
 limit = next(each for each in LIMITS if each.name == name)

@@ -7,9 +7,9 @@ import torch
 from msgspec.structs import replace
 
 from specserve.engine.scheduler import PROMPT_SCORING_ROWS
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

@@ -6,8 +6,8 @@ import pytest
 
 from specserve.engine.queue_wait import LONGEST, QueueWait
 from specserve.errors import QueueFullError
-from specserve.testing.engines import make_engine
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import make_engine
+from specserve_workbench.testing.requests import toy_request
 
 
 class Clock:

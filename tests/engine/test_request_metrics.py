@@ -7,9 +7,9 @@ import pytest
 from specserve.batch.request import Request
 from specserve.engine.request_metrics import count_end, count_tokens
 from specserve.metrics import STEP_TOKENS, TOKENS, EngineMetrics, Histogram
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
 def a_request(scheduled=12.0):

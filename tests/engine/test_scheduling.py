@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from scheduling_cases import BLOCK, expected_tokens, long_request
 
-from specserve.testing.drafters import OracleDrafter, WrongDrafter
-from specserve.testing.engines import make_engine, run, run_requests, watch
-from specserve.testing.requests import TOY_VOCAB
+from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests, watch
+from specserve_workbench.testing.requests import TOY_VOCAB
 
 
 class Recorder:

@@ -12,7 +12,7 @@ from planning_cases import batch_of, chain, with_draft
 from specserve.batch.span import Span
 from specserve.engine.measure_costs import POINTS, CostProbe, measure_costs
 from specserve.speculation.costs import StepCosts
-from specserve.testing.engines import make_engine
+from specserve_workbench.testing.engines import make_engine
 
 
 def test_costs_are_interpolated_between_points_and_extended_in_proportion():

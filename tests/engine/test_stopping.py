@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request
-from specserve.testing.toy_tokenizer import EOS_ID
 from specserve.text.detokenizer import IncrementalDetokenizer
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 PROMPT = range(1, 30)
 

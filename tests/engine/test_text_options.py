@@ -12,9 +12,9 @@ from transformers import GenerationConfig
 from specserve.config import EngineConfig
 from specserve.engine.make_tokenizer import make_tokenizer
 from specserve.errors import ConfigError, ModelError, RequestError
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
 from specserve.text.sampling_defaults import UNUSED
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from pathlib import Path

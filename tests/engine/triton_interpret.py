@@ -143,7 +143,7 @@ def interpret_bits_keep_the_tokens_that_torch_keeps():
     from specserve.kernels.triton_sampler import TritonSampler
     from specserve.protocols import ScoredRow
     from specserve.sampling.sampler import TorchSampler
-    from specserve.testing.requests import toy_request
+    from specserve_workbench.testing.requests import toy_request
 
     class Kept:
         def __init__(self, tokens, vocab_size):
@@ -180,7 +180,7 @@ def interpret_fused_layers_have_the_bits_of_their_pieces():
     """With and without norms of q and k, with windows, for rows that overflow; keys and values in the cache, too."""
     from specserve.models.loader import load_model
     from specserve.models.tiled import TiledPass
-    from specserve.testing.toy import write_checkpoint
+    from specserve_workbench.testing.toy import write_checkpoint
 
     for family, layers, changes in (("qwen3", 1, {}), ("mistral", 2, {"sliding_window": 3})):
         with tempfile.TemporaryDirectory() as folder:
@@ -220,7 +220,7 @@ def forward_rows(passes, attention, model, rows):
     from specserve.batch.builder import BatchBuilder
     from specserve.batch.request import Request
     from specserve.batch.span import Span
-    from specserve.testing.requests import toy_request
+    from specserve_workbench.testing.requests import toy_request
 
     request = Request.admit(toy_request("r", range(3, 40)), seed=0, arrival=0.0, order=0, max_len=99)
     request.blocks = [5, 2, 7]
@@ -260,10 +260,10 @@ def interpret_sampled_tokens_are_those_of_torch():
 def interpret_an_engine_on_these_kernels_is_lossless_and_says_what_torch_says():
     from specserve import builtin
     from specserve.kernels.triton_kernels import CudaKernels
-    from specserve.testing.drafters import NoisyDrafter
-    from specserve.testing.engines import accepted, assert_lossless, make_engine, run
-    from specserve.testing.requests import TOY_VOCAB, toy_request
-    from specserve.testing.toy import write_checkpoint
+    from specserve_workbench.testing.drafters import NoisyDrafter
+    from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run
+    from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
+    from specserve_workbench.testing.toy import write_checkpoint
 
     with tempfile.TemporaryDirectory() as folder:
         model = write_checkpoint(Path(folder) / "llama", num_hidden_layers=1)

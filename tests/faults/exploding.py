@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.sampler import TorchSampler
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 MARKER = 301
 

@@ -16,7 +16,7 @@ from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.sampler import TorchSampler
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter
+from specserve_workbench.testing.drafters import OracleDrafter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

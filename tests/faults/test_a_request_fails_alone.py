@@ -8,9 +8,9 @@ from exploding import MARKER, ExplodingKernels, KernelsWithExplodingSampler, mar
 from faulty import in_process
 
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import NoisyDrafter, OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request
+from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 CALLS = 18
 """Of one pass of the two-layer toy model: eight a layer, the final norm and the head."""

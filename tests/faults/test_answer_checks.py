@@ -8,11 +8,12 @@ from faulty import in_process
 from parts import State
 from test_faults_over_http import samples
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.protocols import AnswerCheck
-from specserve.server.app import make_app
-from specserve.testing.engines import DEFAULTS
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.engines import DEFAULTS
 
 BODY = {"prompt": [1, 2, 3], "max_tokens": 4, "temperature": 0, "response_format": {"type": "json_object"}}
 

@@ -13,13 +13,14 @@ from faulty import Misbehaving, in_process
 from parts import NoAdapters, Quiet, State
 from prometheus_client.parser import text_string_to_metric_families
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.protocols import ResolvedModel
-from specserve.server.app import make_app
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import WrongDrafter
-from specserve.testing.engines import DEFAULTS
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.drafters import WrongDrafter
+from specserve_workbench.testing.engines import DEFAULTS
 
 MARK = 299
 

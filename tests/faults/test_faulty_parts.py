@@ -9,9 +9,9 @@ from faulty import BEHAVIOURS, RUBBISH, hold_the_thread, in_process
 from parts import CULPRIT, PARTS, Decides
 
 from specserve.faults import RequestFault
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request
 from specserve.types import TokenLogprobs, Verdict
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 NUM_CULPRITS, NUM_OTHERS = 6, 64
 

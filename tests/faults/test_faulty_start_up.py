@@ -8,9 +8,9 @@ from parts import NoAdapters, Quiet
 
 from specserve.errors import ConfigError, PluginError
 from specserve.protocols import Metric
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 HOOKS = (
     "plugin_options", "make_kernels", "attention_backends", "select_attention", "adapt_model", "make_drafter",

@@ -12,10 +12,10 @@ from specserve.batch.request import Request
 from specserve.faults import FaultLog
 from specserve.guards.planner import GuardedPlanner
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import NoisyDrafter, OracleDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
 from specserve.types import Draft, SpeculationParams
+from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 LIMIT = 3
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from specserve.models.locate import locate_model
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

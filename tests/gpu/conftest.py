@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from specserve.testing.fixtures import toy_model  # noqa: F401 (a fixture; as a plugin it may be registered already)
+from specserve_workbench.testing.fixtures import toy_model  # noqa: F401 (a fixture; as a plugin it may be registered already)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,12 @@ import pytest
 import torch
 from sizes import NUM_REQUESTS, each_dtype
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.measure_costs import CostProbe, measure_costs
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import DEFAULTS, make_engine, run, run_requests
-from specserve.testing.requests import varied_requests
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import DEFAULTS, make_engine, run, run_requests
+from specserve_workbench.testing.requests import varied_requests
 
 pytestmark = pytest.mark.gpu
 
@@ -42,7 +43,7 @@ def test_costs_are_measured_behind_the_device_and_drafts_are_planned_by_them(toy
 
 
 def planned_by_default(tokens):
-    from specserve.testing.engines import drafter_plugin
+    from specserve_workbench.testing.engines import drafter_plugin
 
     return drafter_plugin(lambda: OracleDrafter(tokens, 4))
 
@@ -56,7 +57,7 @@ async def ask_a_server(model):
     from aiohttp.test_utils import TestClient, TestServer
 
     from specserve.engine.async_engine import AsyncEngine
-    from specserve.server.app import make_app
+    from specserve_server.app import make_app
 
     config = EngineConfig(model=str(model), device="cuda", dtype="bfloat16", **DEFAULTS)
     engine = await AsyncEngine.start(config)

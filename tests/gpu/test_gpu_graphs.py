@@ -9,10 +9,10 @@ from sizes import DRY, NUM_REQUESTS
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, make_engine, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, make_engine, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 pytestmark = pytest.mark.gpu
 PAGED = dict.fromkeys(("prefill", "decode", "verify"), "triton_paged")

@@ -6,8 +6,8 @@ import pytest
 import torch
 from sizes import BATCH_SIZES, DRY, NUM_REQUESTS, each_half
 
-from specserve.testing.engines import accepted, run
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.engines import accepted, run
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 pytestmark = pytest.mark.gpu
 DEMO_VOCAB = 8192

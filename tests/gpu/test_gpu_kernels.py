@@ -12,8 +12,8 @@ from specserve.attention.sdpa import scaled_dot_product
 from specserve.attention.tiles import key_grid
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.sampler import TorchSampler
-from specserve.testing.engines import make_engine
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.engines import make_engine
+from specserve_workbench.testing.requests import toy_request
 
 pytestmark = pytest.mark.gpu
 UNIT = {torch.float32: 2.0**-20, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from sizes import BATCH_SIZES, DRY, NUM_REQUESTS
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, assert_lossless, make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 pytestmark = pytest.mark.gpu
 DEMO_VOCAB = 8192

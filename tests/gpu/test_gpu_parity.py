@@ -7,9 +7,9 @@ import torch
 
 from specserve.batch.request import Request
 from specserve.batch.span import Span
-from specserve.testing.engines import make_engine, run
-from specserve.testing.requests import toy_request
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.engines import make_engine, run
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
 
 pytestmark = pytest.mark.gpu
 PROMPT = torch.randint(0, 300, (200,), generator=torch.Generator().manual_seed(7)).tolist()

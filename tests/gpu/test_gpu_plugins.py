@@ -7,10 +7,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 import pytest
 from sizes import DRY, NUM_REQUESTS
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 pytestmark = pytest.mark.gpu
 COMMON = {"device": "cuda", "dtype": "bfloat16"}

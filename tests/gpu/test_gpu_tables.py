@@ -12,9 +12,9 @@ from sizes import DRY
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 pytestmark = [pytest.mark.gpu, pytest.mark.table]
 DEMO_VOCAB = 8192

@@ -12,9 +12,9 @@ from cuda_references import hybrid_plugin
 from specserve.batch.lora_plan import Segment
 from specserve.kernels.triton_kernels import CudaKernels
 from specserve.kernels.triton_launch import Launch
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 
 ROWS = (1, 2, 3, 15, 16, 17, 48, 64, 65, 128, 512, 513, 600)
 EVERYWHERE = dict.fromkeys(("prefill", "decode", "verify"), "triton_paged")

@@ -13,7 +13,7 @@ import pytest
 import torch
 import twins
 
-from specserve.testing.stub_triton import stub_triton
+from specserve_workbench.testing.stub_triton import stub_triton
 
 
 class DryRun:
@@ -22,7 +22,7 @@ class DryRun:
     def __init__(self):
         torch.set_num_threads(1)
         cpu_as_cuda.install()
-        hide_distribution("specserve")
+        hide_distribution("specserve-core")
         self.context = stub_triton(twins.TWINS)
         self.driver = self.context.__enter__()
 

@@ -13,10 +13,10 @@ from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.batch.static_rows import PADDING_SLOT, StaticRows
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
 from specserve.types import Draft
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 EVERYWHERE = dict.fromkeys(("prefill", "decode", "verify"), "triton_paged")
 TREE = (-1, 0, 0, 1, -1, 4)

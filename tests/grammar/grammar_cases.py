@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from specserve.testing.engines import make_engine, verify_everything
-from specserve.testing.requests import toy_request
 from specserve.types import StructuredOutput
+from specserve_workbench.testing.engines import make_engine, verify_everything
+from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from pathlib import Path

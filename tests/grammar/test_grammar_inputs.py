@@ -11,11 +11,11 @@ from grammar_cases import PERSON, grammar_engine, structured, wanted
 from spoilt_weights import spoil
 
 from specserve.errors import ConfigError, RequestError
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request, without_drafts
-from specserve.testing.toy import write_checkpoint
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import StructuredOutput
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request, without_drafts
+from specserve_workbench.testing.toy import write_checkpoint
 
 
 def tag(schema, triggers=("<",)):

@@ -9,11 +9,17 @@ import pytest
 from grammar_cases import PERSON, grammar_engine, structured, wanted
 from toy_adapters import lora_engine, under, write_adapter
 
-from specserve.testing.drafters import NoisyDrafter, OracleDrafter, WrongDrafter
-from specserve.testing.engines import accepted, assert_lossless, run_requests, verify_everything
-from specserve.testing.requests import STRUCTURED, TOY_VOCAB, structured_requests, varied_requests, without_drafts
 from specserve.types import Reasoning
 from specserve_grammar.sources import KINDS
+from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter, WrongDrafter
+from specserve_workbench.testing.engines import accepted, assert_lossless, run_requests, verify_everything
+from specserve_workbench.testing.requests import (
+    STRUCTURED,
+    TOY_VOCAB,
+    structured_requests,
+    varied_requests,
+    without_drafts,
+)
 
 BEHIND = msgspec.structs.replace(wanted("json_schema", PERSON), reasoning=Reasoning("", "e"))
 CALL = {"begin": "[n ", "schema": {"type": "integer", "maximum": 99}, "end": "]"}

@@ -11,7 +11,7 @@ from llguidance import LLMatcher, LLTokenizer
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
-from specserve.testing.engines import run_requests
+from specserve_workbench.testing.engines import run_requests
 
 PROMPT = "# the author of this file, in JSON\nauthor = "
 FIXED = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}

@@ -9,10 +9,10 @@ import pytest
 from grammar_cases import grammar_engine, structured, wanted
 from jsonschema import Draft202012Validator, FormatChecker
 
-from specserve.testing.engines import run_requests
 from specserve.text.tokenizer import HfTokenizer
 from specserve_grammar.json_schema import parse_schema
 from specserve_grammar.options import GrammarOptions
+from specserve_workbench.testing.engines import run_requests
 
 COUNT = 300
 CHECKER = FormatChecker(["date", "ipv4", "uuid"])

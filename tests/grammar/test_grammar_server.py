@@ -14,17 +14,18 @@ from aiohttp.test_utils import TestClient, TestServer
 from grammar_cases import PERSON
 from jsonschema import Draft202012Validator
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import RequestError
-from specserve.server.app import make_app
-from specserve.server.decode_body import decode_body
-from specserve.server.request_bodies import SamplingBody
-from specserve.server.structured_output import structured_output
-from specserve.testing.requests import TOY_VOCAB
-from specserve.testing.toy_tokenizer import EOS_ID
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_server.decode_body import decode_body
+from specserve_server.request_bodies import SamplingBody
+from specserve_server.structured_output import structured_output
+from specserve_workbench.testing.requests import TOY_VOCAB
+from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 MESSAGES = [{"role": "user", "content": "the author of this file"}]

@@ -8,10 +8,10 @@ import pytest
 from grammar_cases import wanted
 
 from specserve.errors import RequestError
-from specserve.testing.requests import TOY_VOCAB
-from specserve.testing.toy_tokenizer import EOS_ID
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
+from specserve_workbench.testing.requests import TOY_VOCAB
+from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 
 @pytest.fixture

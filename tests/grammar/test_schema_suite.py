@@ -16,10 +16,10 @@ from jsonschema import Draft202012Validator
 from schema_suite import CASES, PAGE, run_suite, table, with_table
 
 from specserve.errors import RequestError
-from specserve.testing.requests import TOY_VOCAB
-from specserve.testing.toy_tokenizer import EOS_ID
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
+from specserve_workbench.testing.requests import TOY_VOCAB
+from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 MAX_TOKENS = 80
 WORDS_OF_THE_LIBRARY = re.compile(r"Unimplemented|json-schema:///|coerce|registry|regexes|Expected positive|backtrace")

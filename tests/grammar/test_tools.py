@@ -11,21 +11,23 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from grammar_cases import wanted
 from jsonschema import Draft202012Validator
+from tool_templates import TEMPLATES
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.server.app import make_app
-from specserve.server.decode_body import decode_body
-from specserve.server.request_bodies import ChatBody
-from specserve.server.structured_output import structured_output
-from specserve.server.tools.formats import HERMES
-from specserve.server.tools.structure import call_structure, offered_tools
-from specserve.testing.requests import TOY_VOCAB
-from specserve.testing.toy import write_checkpoint
-from specserve.testing.toy_tokenizer import EOS_ID
 from specserve.types import Reasoning
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_server.decode_body import decode_body
+from specserve_server.request_bodies import ChatBody
+from specserve_server.structured_output import structured_output
+from specserve_server.tools.formats import HERMES
+from specserve_server.tools.structure import call_structure, offered_tools
+from specserve_workbench.testing.requests import TOY_VOCAB
+from specserve_workbench.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 WEATHER = {
     "type": "object",
@@ -49,18 +51,6 @@ TOOLS = [tool("get_weather", WEATHER, description="the weather"), tool("count", 
 NAMED = {"type": "function", "function": {"name": "count"}}
 SCHEMAS = {"get_weather": WEATHER, "count": COUNT}
 MESSAGES: Any = [{"role": "user", "content": "the weather in Paris"}]
-TEMPLATES = {
-    "hermes": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
-    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}{% endfor %}",
-    "mistral": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
-    "{% for c in m.tool_calls or [] %}[TOOL_CALLS][{{ c.function | tojson }}]{% endfor %}{% endfor %}",
-    "mistral-v11": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
-    "{% for c in m.tool_calls or [] %}[TOOL_CALLS]{{ c.function.name }}[ARGS]{{ c.function.arguments | tojson }}"
-    "{% endfor %}{% endfor %}",
-    "llama3": "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}"
-    '{% for c in m.tool_calls or [] %}{"name": "{{ c.function.name }}", "parameters": {}}{% endfor %}{% endfor %}',
-    "none": "{% for m in messages %}{{ m.content }}{% endfor %}",
-}
 
 
 @pytest.fixture

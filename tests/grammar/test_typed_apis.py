@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from test_tools import TEMPLATES
 
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

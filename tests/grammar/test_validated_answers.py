@@ -14,18 +14,19 @@ from grammar_cases import grammar_engine, wanted
 from schema_suite import CASES
 from test_tools import TEMPLATES
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError, RequestError
-from specserve.server.app import make_app
-from specserve.testing.requests import TOY_VOCAB
-from specserve.testing.toy import write_checkpoint
-from specserve.testing.toy_tokenizer import EOS_ID
 from specserve.types import SamplingParams
 from specserve_grammar.answers import answer_check
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
 from specserve_grammar.validator import Validator
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.requests import TOY_VOCAB
+from specserve_workbench.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 VALIDATE = GrammarOptions(unsupported="validate", closed_objects=False, whitespace="flexible", cache_size=1000)
 BITS = {"type": "array", "items": {"type": "boolean"}, "minItems": 2, "maxItems": 2, "uniqueItems": True}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.testing.engines import accepted, run_requests, watch
+from specserve_workbench.testing.engines import accepted, run_requests, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from specserve.engine.engine import Engine
     from specserve.metrics import EngineMetrics
-    from specserve.testing.engines import Run
     from specserve.types import GenerateRequest
+    from specserve_workbench.testing.engines import Run
 
 MODES = ("piecewise", "full")
 

@@ -8,9 +8,9 @@ from graph_runs import steps_of
 from toy_adapters import lora_engine, under, write_adapter
 
 from specserve.batch.hidden_states import HiddenBuffers
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request, varied_requests
 from specserve_cpu.attention import PaddedPlan
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 CPU = {"plugins": ("cpu",)}
 

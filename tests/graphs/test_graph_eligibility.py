@@ -12,9 +12,9 @@ from specserve.errors import PluginError, RequestError
 from specserve.graphs.eligibility import MOST_REASONS, MOST_SHAPES, OTHER_REASONS, Answers, Eligibility
 from specserve.hookspecs import hookimpl
 from specserve.protocols import GraphShape
-from specserve.testing.engines import make_engine, run_requests, watch
-from specserve.testing.requests import toy_request, varied_requests
 from specserve_cpu.kernels import CpuKernels
+from specserve_workbench.testing.engines import make_engine, run_requests, watch
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
 class Picky:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from graph_runs import steps_of
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
 from specserve_cpu.attention import CpuPagedAttention, PaddedPlan
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 CPU = {"plugins": ("cpu",)}
 

@@ -8,9 +8,9 @@ from graph_runs import assert_same
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import accepted, make_engine, run_requests, verify_everything
-from specserve.testing.requests import toy_request, varied_requests
 from specserve_cpu.kernels import CpuKernels
+from specserve_workbench.testing.engines import accepted, make_engine, run_requests, verify_everything
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 VOCAB = 64
 HYBRID = {"hybrid_attn": {"prefill": "sdpa", "decode": "cpu_paged", "verify": "cpu_paged"}}

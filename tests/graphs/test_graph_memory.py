@@ -14,9 +14,9 @@ from specserve.faults import BadAnswerError
 from specserve.graphs.buckets import Buckets, doubling, row_buckets
 from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import OracleDrafter
-from specserve.testing.engines import drafter_plugin, make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.drafters import OracleDrafter
+from specserve_workbench.testing.engines import drafter_plugin, make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 CPU = {"plugins": ("cpu",)}
 

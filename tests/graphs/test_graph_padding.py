@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from specserve.batch.static_rows import PADDING_SLOT
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 
 BUCKETS = (7, 40, 64)
 """Hardly any step has so many rows."""

@@ -6,8 +6,8 @@ import pytest
 from graph_runs import KindsOfSteps, steps_of
 from test_declared_pairs import DRAFTING, PARTNERS, declared_pairs, needed_options, partner_plugin
 
-from specserve.testing.engines import make_engine, run, run_requests, watch
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import make_engine, run, run_requests, watch
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 REASONS = {
     "attention.backend": {"attention sdpa has no full graphs"},

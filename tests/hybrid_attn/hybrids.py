@@ -9,8 +9,8 @@ import msgspec
 
 from specserve.attention.sdpa import SdpaFactory
 from specserve.protocols import AttentionCapabilities
-from specserve.testing.engines import make_engine
 from specserve.types import SpeculationParams
+from specserve_workbench.testing.engines import make_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

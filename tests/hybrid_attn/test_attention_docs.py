@@ -12,11 +12,11 @@ from hybrids import hybrid_engine, undrafted
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.protocols import AttentionCapabilities
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, varied_requests
-from specserve.testing.toy import write_checkpoint
 from specserve_hybrid_attn.options import HybridOptions
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 DOCS = (Path(__file__).parents[2] / "docs" / "attention.md").read_text()
 EXAMPLE = re.search(r"^```python\n(.*?)^```$", DOCS, flags=re.MULTILINE | re.DOTALL)[1]

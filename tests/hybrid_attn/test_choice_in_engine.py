@@ -10,9 +10,9 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import ConfigError, PluginError
 from specserve.hookspecs import hookimpl
 from specserve.protocols import BY_SLOT, KVLayout
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 
 
 class Brings:

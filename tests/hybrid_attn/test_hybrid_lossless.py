@@ -9,9 +9,9 @@ from __future__ import annotations
 import pytest
 from hybrids import CHOICES, hybrid_engine, undrafted
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, run_requests, verify_everything
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, run_requests, verify_everything
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 TIGHT = [
     {"kv_memory": "440K"},

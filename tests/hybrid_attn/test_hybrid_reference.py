@@ -6,11 +6,11 @@ import pytest
 import torch
 from hybrids import hybrid_engine
 
-from specserve.testing.engines import run_requests
-from specserve.testing.reference import reference_generate
-from specserve.testing.requests import toy_request
-from specserve.testing.toy import write_checkpoint
 from specserve.types import SamplingParams
+from specserve_workbench.testing.engines import run_requests
+from specserve_workbench.testing.reference import reference_generate
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")

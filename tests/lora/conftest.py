@@ -11,10 +11,11 @@ from aiohttp.test_utils import TestClient, TestServer
 from lora_client import Client
 from toy_adapters import lora_of, lora_options, write_adapter, write_adapters
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.server.app import make_app
-from specserve.testing.engines import DEFAULTS
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.engines import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

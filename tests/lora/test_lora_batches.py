@@ -8,8 +8,8 @@ from toy_adapters import lora_engine, under, write_adapter
 
 from specserve.errors import RequestError
 from specserve.namespaces import add_salt
-from specserve.testing.engines import run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

@@ -12,9 +12,9 @@ from specserve.config import EngineConfig
 from specserve.engine.assembly import assemble
 from specserve.models.locate import locate_model
 from specserve.plugins.host import PluginHost
-from specserve.testing.engines import run_requests, verify_everything
-from specserve.testing.requests import toy_request
 from specserve_demo import ADAPTERS_DIR
+from specserve_workbench.testing.engines import run_requests, verify_everything
+from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from specserve.engine.assembly import Assembled

@@ -14,16 +14,17 @@ from aiohttp.test_utils import TestClient, TestServer
 from toy_adapters import lora_options, write_adapter
 
 from specserve.cli import build_parser
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.plugins.options import convert
 from specserve.plugins.settings import parse_settings
-from specserve.server.app import make_app
-from specserve.testing.engines import DEFAULTS
 from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.config import MODIFIES_BASE_WEIGHTS, UNSUPPORTED
 from specserve_lora.observer import METRICS
 from specserve_lora.options import LoraOptions
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.engines import DEFAULTS
 
 DOCS = (Path(__file__).parents[2] / "docs" / "lora.md").read_text()
 FIELDS = msgspec.structs.fields(LoraOptions)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from toy_adapters import lora_engine, under, write_adapters
 
-from specserve.testing.engines import run, run_requests, verify_everything
-from specserve.testing.requests import varied_requests
+from specserve_workbench.testing.engines import run, run_requests, verify_everything
+from specserve_workbench.testing.requests import varied_requests
 
 
 @pytest.mark.parametrize("kept", [

@@ -13,9 +13,9 @@ from toy_adapters import lora_engine, lora_of, lora_options, under, write_adapte
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import QueueFullError, RequestError
-from specserve.testing.engines import DEFAULTS, run_requests
-from specserve.testing.requests import varied_requests
 from specserve_lora.adapter_dir import unconfined_dir
+from specserve_workbench.testing.engines import DEFAULTS, run_requests
+from specserve_workbench.testing.requests import varied_requests
 
 NAMES = ("a1", "a3", "a4", "x")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from toy_adapters import lora_engine, under
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, run_requests, verify_everything
-from specserve.testing.requests import TOY_VOCAB, varied_requests
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, run_requests, verify_everything
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 
 def spread(adapters, count):

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 from toy_adapters import lora_engine, under, write_adapter
 
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 SIZES = {"odd hidden": (65, 64), "odd inner": (64, 63), "both odd": (77, 31), "even": (64, 48)}
 RANKS = {"a": 1, "b": 7, "c": 32}

@@ -10,9 +10,9 @@ import torch
 from toy_adapters import lora_engine, under
 
 from specserve.errors import ConfigError
-from specserve.testing.engines import run_requests
-from specserve.testing.requests import toy_request
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.engines import run_requests
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

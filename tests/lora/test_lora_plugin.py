@@ -14,11 +14,11 @@ from specserve.errors import ConfigError
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.plugins.options import convert
 from specserve.plugins.settings import parse_settings
-from specserve.testing.engines import make_engine
 from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.options import LoraOptions
 from specserve_lora.planning import SegmentPlanner
 from specserve_lora.plugin import LoraPlugin
+from specserve_workbench.testing.engines import make_engine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from specserve.models.config import read_config
 from specserve.models.loader import expected_shapes
-from specserve.testing.engines import make_engine
+from specserve_workbench.testing.engines import make_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ from naive_forward import load
 
 from specserve.errors import ModelError
 from specserve.models.weights import SINGLE
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 988097824\n"
 

@@ -15,10 +15,10 @@ from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.config import parse_config
 from specserve.models.loader import load_model
 from specserve.protocols.quantised import QuantisedWeight
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import assert_lossless, make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import assert_lossless, make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from specserve.errors import ModelError
 from specserve.models.config import parse_config, read_config
 from specserve.models.config_fields import FIELDS, KNOWN, ONLY, ROPE_KEYS, unknown_fields
 from specserve.models.locate import locate_model
-from specserve.testing.toy import DEFAULTS, write_checkpoint
+from specserve_workbench.testing.toy import DEFAULTS, write_checkpoint
 
 if TYPE_CHECKING:
     from specserve.model_files import RawJson

@@ -8,7 +8,7 @@ import pytest
 
 from specserve.errors import ModelError
 from specserve.models.config import GenerationDefaults, parse_config, read_config
-from specserve.testing.toy import DEFAULTS, write_checkpoint
+from specserve_workbench.testing.toy import DEFAULTS, write_checkpoint
 
 WINDOW = {"sliding_window": 8, "num_hidden_layers": 3}
 

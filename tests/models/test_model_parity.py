@@ -8,7 +8,7 @@ from naive_forward import forward, load
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from specserve.testing.toy import FAMILIES, write_checkpoint
+from specserve_workbench.testing.toy import FAMILIES, write_checkpoint
 
 transformers_logging.disable_progress_bar()
 transformers_logging.set_verbosity_error()

@@ -19,7 +19,7 @@ from specserve.errors import ModelError
 from specserve.models.config import read_config
 from specserve.models.hub_errors import hub_message
 from specserve.models.locate import locate_model, locate_target
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 DOCS = (Path(__file__).parents[2] / "docs/models.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ from specserve.errors import ModelError
 from specserve.models.config import parse_config
 from specserve.models.loader import resolve_length
 from specserve.models.rope import inverse_frequencies, rotary_table, supported_length
-from specserve.testing.toy import DEFAULTS
+from specserve_workbench.testing.toy import DEFAULTS
 
 LENGTH = 128
 FACTORS = {"short_factor": [1.0 + i / 8 for i in range(16)], "long_factor": [2.0 + i for i in range(16)]}

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from specserve.models.weights import INDEX, SINGLE
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 transformers_logging.disable_progress_bar()
 transformers_logging.set_verbosity_error()

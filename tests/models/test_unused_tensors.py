@@ -10,7 +10,7 @@ from changed_files import change_json, change_tensors
 from naive_forward import forward, load
 
 from specserve.errors import ModelError
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 LAYER = "model.layers.1."
 

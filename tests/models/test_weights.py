@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from specserve.errors import ModelError
 from specserve.models.weights import INDEX, SINGLE
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 PROMPT = list(range(20))
 Q_PROJ = "model.layers.1.self_attn.q_proj.weight"

@@ -11,10 +11,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from fake_engine import FakeEngine
 from openapi_checks import Described
 
-from specserve.config import ServerConfig
 from specserve.confine import find_root
-from specserve.server.app import make_app
 from specserve_ngram.corpora.routes import CorpusRoutes
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_index import FakeIndex
 
-from specserve.testing.engines import assert_lossless, make_engine, run_requests
-from specserve.testing.requests import toy_request, varied_requests
 from specserve.types import SpeculationParams
 from specserve_ngram.drafter import NgramDrafter
+from specserve_workbench.testing.engines import assert_lossless, make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 if TYPE_CHECKING:
     from pathlib import Path

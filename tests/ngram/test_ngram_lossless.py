@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from specserve.testing.engines import make_engine, run, run_requests, verify_everything
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
 

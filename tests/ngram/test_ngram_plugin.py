@@ -11,11 +11,11 @@ import pytest
 
 from specserve.cli import main
 from specserve.errors import ConfigError
-from specserve.testing.engines import make_engine, run, run_requests, verify_everything
-from specserve.testing.requests import TOY_VOCAB, toy_request
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram.options import NgramOptions
 from specserve_ngram.plugin import NgramPlugin, make_index
+from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 if TYPE_CHECKING:
     from pathlib import Path

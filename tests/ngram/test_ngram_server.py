@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.async_engine import AsyncEngine
 from specserve.hookspecs import hookimpl
-from specserve.server.app import make_app
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.engines import DEFAULTS
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.engines import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,7 +11,7 @@ from author_mistakes import DRAFTER, PROCESSOR
 from conformance_runs import counts_of, run_kit, table_of
 from fake_site import write_plugin
 
-from specserve.testing.conformance.cases import SETTINGS
+from specserve_workbench.testing.conformance.cases import SETTINGS
 
 COMPATIBLE = dict.fromkeys(("draft.chain", "draft.tree"), "WORKS")
 OWN = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram", "repeat")

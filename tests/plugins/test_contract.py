@@ -16,9 +16,9 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.async_engine import AsyncEngine
 from specserve.hookspecs import hookimpl
 from specserve.protocols import DrafterNeeds
-from specserve.testing.engines import DEFAULTS, make_engine, run_requests
-from specserve.testing.requests import toy_request
 from specserve.types import Draft
+from specserve_workbench.testing.engines import DEFAULTS, make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
 
 REFERENCE = PAGES / "reference.md"
 TOOL = Path(__file__).parents[2] / "tools" / "plugin_reference.py"

@@ -14,15 +14,16 @@ from aiohttp.test_utils import TestClient, TestServer
 from doc_examples import PAGES, features_of, files_of
 from type_checks import check_types
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import RequestError
 from specserve.plugins.hook_checks import HOOK_ARGUMENTS
-from specserve.server.app import make_app
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import DEFAULTS, drafter_plugin, make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import DEFAULTS, drafter_plugin, make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from stated_plugin import state_compatibility
 from type_checks import check_types
 
 from specserve.cli import main
-from specserve.scaffold.write_plugin import KINDS
+from specserve_workbench.scaffold.write_plugin import KINDS
 
 CLANG_FORMAT = Path(__file__).parents[2] / ".clang-format"
 

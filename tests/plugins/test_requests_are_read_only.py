@@ -9,8 +9,8 @@ import pytest
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.protocols import DrafterNeeds
-from specserve.testing.engines import make_engine, run, run_requests
-from specserve.testing.requests import toy_request, varied_requests
+from specserve_workbench.testing.engines import make_engine, run, run_requests
+from specserve_workbench.testing.requests import toy_request, varied_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stated_plugin import state_compatibility
 
-from specserve.scaffold.write_plugin import write_plugin
+from specserve_workbench.scaffold.write_plugin import write_plugin
 
 TEMPLATE = Path(__file__).parents[2] / "template"
 BUILT = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}

@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM
 from type_checks import check_types
 
 from specserve.cli import main
-from specserve.testing.engines import make_engine, run_requests, verify_everything, watch
-from specserve.testing.requests import toy_request
 from specserve.text.tokenizer import HfTokenizer
+from specserve_workbench.testing.engines import make_engine, run_requests, verify_everything, watch
+from specserve_workbench.testing.requests import toy_request
 
 PAGE = "token_recycling.md"
 CHANCES = (0.5, 0.15, 0.08, 0.05)

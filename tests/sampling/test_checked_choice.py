@@ -14,7 +14,7 @@ from specserve.protocols import ScoredRow
 from specserve.sampling.checked_choice import target_tokens
 from specserve.sampling.edits import TorchRow
 from specserve.sampling.sampler import TorchSampler
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.requests import toy_request
 
 VOCAB = 40
 

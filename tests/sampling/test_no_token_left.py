@@ -6,7 +6,7 @@ import pytest
 
 from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import RequestError
-from specserve.testing.requests import toy_request
+from specserve_workbench.testing.requests import toy_request
 
 LIMITS = EngineLimits(vocab_size=4, max_model_len=100, cache_tokens=80, eos_token_ids=(3,))
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specserve.sampling.noise import gumbel_noise
 from specserve.sampling.seeds import choice_seed, mix64, row_key
-from specserve.testing.reference import finalise, gumbel
+from specserve_workbench.testing.reference import finalise, gumbel
 
 CPU = torch.device("cpu")
 EULER = 0.57721566490153286

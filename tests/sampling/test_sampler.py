@@ -12,8 +12,8 @@ from sampled_rows import CUTOFFS, PENALTIES, admitted, random_logits, varied_row
 
 from specserve.protocols import ScoredRow
 from specserve.sampling.sampler import TorchSampler, is_greedy
-from specserve.testing.reference import reference_token
 from specserve.types import SamplingParams
+from specserve_workbench.testing.reference import reference_token
 
 sampler = TorchSampler()
 VOCABS = (320, 8192, 50_257)

@@ -10,9 +10,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from fake_engine import FakeEngine
 
-from specserve.config import ServerConfig
-from specserve.server.app import make_app
 from specserve.text.tokenizer import HfTokenizer
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -15,11 +15,12 @@ import aiohttp
 from aiohttp import web
 from toy_adapters import lora_options, write_adapter
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.server.app import make_app
-from specserve.server.http_runner import HttpRunner
-from specserve.testing.engines import DEFAULTS
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_server.http_runner import HttpRunner
+from specserve_workbench.testing.engines import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

@@ -8,11 +8,11 @@ import pytest
 from tiny_tokenizer import write_model_dir
 
 from specserve.errors import RequestError
-from specserve.json_depth import field_of_depth
 from specserve.limits import MAX_BODY_DEPTH, MAX_BODY_VALUES
-from specserve.server.decode_body import decode_body
-from specserve.server.request_bodies import ChatBody, CompletionBody
 from specserve.text.tokenizer import HfTokenizer
+from specserve_server.decode_body import decode_body
+from specserve_server.json_depth import field_of_depth
+from specserve_server.request_bodies import ChatBody, CompletionBody
 
 if TYPE_CHECKING:
     from pathlib import Path

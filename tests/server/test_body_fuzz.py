@@ -17,9 +17,9 @@ from live_server import ADAPTER, LiveServer, serving
 from response_checks import Response, check_response, read_choices, without_speculation
 
 from specserve.errors import RequestError
-from specserve.server import serving_chat, serving_completion, tokenization
-from specserve.server.decode_body import decode_body
-from specserve.server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from specserve_server import serving_chat, serving_completion, tokenization
+from specserve_server.decode_body import decode_body
+from specserve_server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from specserve import __version__
-from specserve.cli import generate, layers, main, serve
-from specserve.config import EngineConfig, ServerConfig
+from specserve.cli import generate, main
+from specserve.config import EngineConfig
 from specserve.errors import ConfigError
+from specserve_server.commands import layers, serve
+from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +28,7 @@ def parse(*argv: str) -> layers.Configuration:
     subparsers = parser.add_subparsers()
     serve.register(subparsers)
     generate.register(subparsers)
-    return layers.load_configuration(parser.parse_args(["serve", *argv]), ServerConfig.__struct_fields__)
+    return layers.load_configuration(parser.parse_args(["serve", *argv]))
 
 
 def test_without_flags_the_configuration_is_the_defaults() -> None:

@@ -37,9 +37,10 @@ for struct in structs:
 START_SERVER = """
 import asyncio, importlib, pkgutil, sys
 from aiohttp import web
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
+from specserve_server.config import ServerConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.server.app import make_app
+from specserve_server.app import make_app
 from specserve.struct_tables import build_struct_tables
 
 plugins = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram")
@@ -64,9 +65,9 @@ print(*sorted(name for name in late if not name.startswith(NEVER_SERVING)))
 NEVER_SERVING = (
     "specserve.__main__",
     "specserve.cli",
-    "specserve.doctor",
-    "specserve.scaffold",
-    "specserve.testing",
+    "specserve_workbench.doctor",
+    "specserve_workbench.scaffold",
+    "specserve_workbench.testing",
     "specserve.kernels.triton",
     "specserve_eagle.cli",
     "specserve_eagle.training",
@@ -110,7 +111,7 @@ print(*sorted(unbuilt))
 CRASH = """
 import os, signal
 from specserve.cli import main
-from specserve.server import run
+from specserve_server import run
 
 async def crash(*arguments):
     os.kill(os.getpid(), signal.SIGSEGV)

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from specserve.config import EngineConfig
-from specserve.server.choices import make_choice
-from specserve.server.fingerprint import system_fingerprint
 from specserve.types import GenerateRequest, RequestOutput, SamplingParams
+from specserve_server.choices import make_choice
+from specserve_server.fingerprint import system_fingerprint
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

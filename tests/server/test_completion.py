@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from specserve.cli import build_parser, main
-from specserve.cli.completion import SHELLS, completion_script
-from specserve.cli.serve import GROUPS
+from specserve_server.commands.completion import SHELLS, completion_script
+from specserve_server.commands.serve import GROUPS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from dashboard_series import DASHBOARDS, IDLE_IS_ZERO
 from live_server import ADAPTER, LiveServer, serving
 from metric_texts import OPENMETRICS, Scrape, scrape
 
-from specserve.testing.engines import DEFAULTS
+from specserve_workbench.testing.engines import DEFAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,13 +16,14 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 from response_checks import without_speculation
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
-from specserve.server.app import make_app
 from specserve.speculation.planning import VerifyAll
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import DEFAULTS, drafter_plugin
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import DEFAULTS, drafter_plugin
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

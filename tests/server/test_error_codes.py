@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from specserve.server.app import ROUTES
-from specserve.server.messages.errors import is_messages_path
+from specserve_server.app import ROUTES
+from specserve_server.messages.errors import is_messages_path
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

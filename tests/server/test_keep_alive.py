@@ -10,8 +10,8 @@ import openai
 import pytest
 from patience import PATIENCE
 
-from specserve.config import ServerConfig
 from specserve.errors import ConfigError, QueueFullError
+from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -12,8 +12,8 @@ import pytest
 from specserve import limits
 from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import RequestError
-from specserve.server.request_bodies import ChatBody
-from specserve.testing.requests import toy_request
+from specserve_server.request_bodies import ChatBody
+from specserve_workbench.testing.requests import toy_request
 
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 TABLE = dict(

@@ -17,13 +17,13 @@ import pytest
 from serve_task import interrupt
 
 from specserve.cli.progress import ProgressLines
-from specserve.config import ServerConfig
 from specserve.errors import ConfigError, ModelError
 from specserve.load_progress import READING, LoadProgress, Stage
 from specserve.loading_thread import is_loading, run_in_loading_thread
-from specserve.server.app import ROUTES
-from specserve.server.run import serve
-from specserve.testing.toy import write_checkpoint
+from specserve_server.app import ROUTES
+from specserve_server.config import ServerConfig
+from specserve_server.run import serve
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.server.app import make_app
-from specserve.testing.engines import DEFAULTS
+from specserve_server.app import make_app
+from specserve_server.config import ServerConfig
+from specserve_workbench.testing.engines import DEFAULTS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

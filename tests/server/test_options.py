@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 import option_table
-from specserve.cli import doctor, generate, main, serve
+from specserve.cli import generate, main
 from specserve.cli.option_help import field_help
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.config_checks import (
     Allowed,
     AtLeast,
@@ -26,6 +26,9 @@ from specserve.config_checks import (
     default_text,
 )
 from specserve.errors import ConfigError
+from specserve_server.commands import serve
+from specserve_server.config import ServerConfig
+from specserve_workbench.commands import doctor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from specserve.config import ServerConfig
 from specserve.errors import ConfigError
+from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

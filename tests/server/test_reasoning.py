@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_tokenizer import write_model_dir
 
-from specserve.server.reasoning import MARKS, ReasoningStream, reasoning_after
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import Reasoning
+from specserve_server.reasoning import MARKS, ReasoningStream, reasoning_after
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from specserve.errors import ResponseNotFoundError
-from specserve.server.request_bodies import Message
-from specserve.server.responses.bodies import InputItem
-from specserve.server.responses.store import RESPONSES, ResponseStore
+from specserve_server.request_bodies import Message
+from specserve_server.responses.bodies import InputItem
+from specserve_server.responses.store import RESPONSES, ResponseStore
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -7,9 +7,9 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from specserve.server import system_messages
-from specserve.server.tools import formats
 from specserve.text.chat_template import ChatTemplate
+from specserve_server import system_messages
+from specserve_server.tools import formats
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

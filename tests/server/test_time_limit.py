@@ -11,13 +11,14 @@ import pytest
 from aiohttp import web
 from patience import LoopClock, until
 
-from specserve.config import EngineConfig, ServerConfig
+from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
-from specserve.server.errors import TimeLimitError
-from specserve.server.time_limit import time_limited
-from specserve.testing.engines import DEFAULTS
-from specserve.testing.requests import toy_request
+from specserve_server.config import ServerConfig
+from specserve_server.errors import TimeLimitError
+from specserve_server.time_limit import time_limited
+from specserve_workbench.testing.engines import DEFAULTS
+from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,9 @@ from certificates import Certificate, make_certificate
 from patience import until
 from serve_task import Server, stop
 
-from specserve.config import ServerConfig
 from specserve.errors import ConfigError
-from specserve.server.tls import Tls
+from specserve_server.config import ServerConfig
+from specserve_server.tls import Tls
 
 if TYPE_CHECKING:
     from pathlib import Path

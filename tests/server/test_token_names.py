@@ -9,10 +9,10 @@ import pytest
 from fake_engine import FakeEngine
 from tokenizer_kinds import llama2
 
-from specserve.server.completion_logprobs import completion_logprobs
 from specserve.text.chat_template import ChatTemplate
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import TokenLogprobs
+from specserve_server.completion_logprobs import completion_logprobs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,9 +8,9 @@ import pytest
 from fake_engine import FakeEngine
 
 from specserve.errors import ConfigError
-from specserve.server.tools.formats import FORMATS
-from specserve.server_config import TOOL_FORMS, ServerConfig
 from specserve.text.tokenizer import HfTokenizer
+from specserve_server.config import TOOL_FORMS, ServerConfig
+from specserve_server.tools.formats import FORMATS
 
 if TYPE_CHECKING:
     from pathlib import Path

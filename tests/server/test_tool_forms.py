@@ -7,7 +7,7 @@ import json
 import pytest
 from tool_texts import cut, read
 
-from specserve.server.tools.formats import HERMES, LLAMA3, MISTRAL, MISTRAL_V11
+from specserve_server.tools.formats import HERMES, LLAMA3, MISTRAL, MISTRAL_V11
 
 F = ("f", '{"a": 1}')
 HERMES_F = '<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>'

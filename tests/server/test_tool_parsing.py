@@ -8,9 +8,9 @@ import random
 import pytest
 from tool_texts import NAMES, cut, read, reading_of
 
-from specserve.server.tools.formats import HERMES, LLAMA3, MISTRAL
-from specserve.server.tools.json_value import JsonValue
-from specserve.server.tools.reading import CallReading
+from specserve_server.tools.formats import HERMES, LLAMA3, MISTRAL
+from specserve_server.tools.json_value import JsonValue
+from specserve_server.tools.reading import CallReading
 
 ARGUMENTS = '{"city": "Par{is}\\"]", "days": [1, {"x": "}"}], "u": null}'
 HERMES_CALL = f'<tool_call>\n{{"name": "weather", "arguments": {ARGUMENTS}}}\n</tool_call>'

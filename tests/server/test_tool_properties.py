@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_texts import NAMES, cut, read
 
-from specserve.server.tools.formats import FORMATS
+from specserve_server.tools.formats import FORMATS
 
 MARKS = (
     *("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<|python_tag|>", "[{", "}]", '"', "\\"),

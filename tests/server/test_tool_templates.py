@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve.server.tools.formats import FORMATS, form_of
 from specserve.text.tokenizer import HfTokenizer
+from specserve_server.tools.formats import FORMATS, form_of
 
 if TYPE_CHECKING:
     from pathlib import Path

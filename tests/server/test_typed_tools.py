@@ -10,7 +10,7 @@ import pytest
 from named_events import named_events
 from patience import PATIENCE
 
-from specserve.server.responses.store import RESPONSES as RESPONSE_STORE
+from specserve_server.responses.store import RESPONSES as RESPONSE_STORE
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 from serve_task import Server, starter, stop
 
-from specserve.config import ServerConfig
 from specserve.errors import ConfigError
-from specserve.server.run import serve
-from specserve.server.unix_socket import unix_socket
+from specserve_server.config import ServerConfig
+from specserve_server.run import serve
+from specserve_server.unix_socket import unix_socket
 
 if TYPE_CHECKING:
     from pathlib import Path

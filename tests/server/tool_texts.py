@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.server.tools.reading import CallReading
+from specserve_server.tools.reading import CallReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from specserve.server.tools.form import ToolForm
+    from specserve_server.tools.form import ToolForm
 
 NAMES = frozenset({"weather", "f", "g"})
 

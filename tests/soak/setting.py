@@ -9,7 +9,7 @@ from fuzz.adapter_files import write_adapter
 from soak.cases import FIXED_ADAPTERS, VERSIONS
 from soak.wrong_bodies import MAX_BODY_BYTES
 from specserve.models.locate import locate_model
-from specserve.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path

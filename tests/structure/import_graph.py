@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
-SOURCE_FOLDERS = [ROOT / "core/src", ROOT / "demo/src", ROOT / "template/src", *sorted(ROOT.glob("plugins/*/src"))]
+PACKAGES = ("core", "server", "workbench", "demo", "template", "plugins/*")
+SOURCE_FOLDERS = [folder for package in PACKAGES for folder in sorted(ROOT.glob(f"{package}/src"))]
 
 Graph = dict[str, set[str]]
 

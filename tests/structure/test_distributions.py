@@ -15,7 +15,7 @@ import specserve
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for pattern in ("*", "plugins/*") for path in ROOT.glob(f"{pattern}/pyproject.toml"))
 PUBLISHED = [folder for folder in FOLDERS if folder != ROOT / "template"]
-OTHERS = [folder for folder in FOLDERS if folder not in (ROOT / "core", ROOT / "demo")]
+PLUGINS = [folder for folder in FOLDERS if folder.parent == ROOT / "plugins" or folder == ROOT / "template"]
 
 
 def project(folder: Path) -> dict[str, Any]:
@@ -34,11 +34,23 @@ def test_all_have_one_version_and_need_the_same_pythons(folder: Path) -> None:
     assert project(folder)["requires-python"] == ">=3.11"
 
 
-@pytest.mark.parametrize("folder", OTHERS, ids=lambda folder: folder.name)
-def test_a_plugin_needs_specserve_below_the_next_minor_version(folder: Path) -> None:
+def needs(folder: Path, *names: str) -> bool:
+    """Whether these are the distributions of ours that it needs, each below the next minor version."""
     major, minor, _ = specserve.__version__.split(".")
-    bounds = f"specserve>={major}.{minor},<{major}.{int(minor) + 1}"
-    assert [need for need in project(folder)["dependencies"] if need.startswith("specserve")] == [bounds]
+    bounds = [f"{name}>={major}.{minor},<{major}.{int(minor) + 1}" for name in names]
+    return [need for need in project(folder).get("dependencies", ()) if need.startswith("specserve")] == bounds
+
+
+@pytest.mark.parametrize("folder", PLUGINS, ids=lambda folder: folder.name)
+def test_a_plugin_needs_specserve_below_the_next_minor_version(folder: Path) -> None:
+    assert needs(folder, "specserve")
+
+
+def test_the_server_needs_the_core_and_the_workbench_and_they_need_no_server() -> None:
+    assert needs(ROOT / "server", "specserve-core", "specserve-workbench")
+    assert needs(ROOT / "workbench", "specserve-core")
+    assert needs(ROOT / "core")
+    assert needs(ROOT / "demo")
 
 
 @pytest.mark.parametrize("folder", PUBLISHED, ids=lambda folder: folder.name)
@@ -53,4 +65,4 @@ def test_what_is_published_carries_the_licence_and_a_page(folder: Path) -> None:
 def test_every_entry_point_leads_to_something(folder: Path) -> None:
     groups = {"console_scripts": project(folder).get("scripts", {})} | project(folder).get("entry-points", {})
     found = [(group, name, pkgutil.resolve_name(value)) for group in groups for name, value in groups[group].items()]
-    assert found
+    assert bool(found) == (folder.name != "core"), "the core alone has none"

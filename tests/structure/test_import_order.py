@@ -1,4 +1,4 @@
-"""Which components of the core import which, for types too: a component is a package, or a module that plugins import.
+"""Which components import which, for types too: a component is a package of the core, or another distribution.
 
 A component may import what its line lists and nothing else, and every line lists only components above it.
 """
@@ -16,7 +16,6 @@ COMPONENTS = {
     "protocols": "batch kv root",
     "hookspecs": "protocols root",
     "plugins": "declare hookspecs root",
-    "scaffold": "root",
     "text": "protocols root",
     "sampling": "batch protocols root",
     "models": "batch protocols root",
@@ -28,19 +27,20 @@ COMPONENTS = {
     "guards": "batch plugins protocols speculation root",
     "builtin": "attention hookspecs kernels protocols sampling root",
     "engine": "attention batch draft_models graphs guards kv models plugins protocols sampling speculation text root",
-    "server": "protocols sampling text root",
-    "testing": "batch declare engine guards hookspecs models plugins protocols sampling server speculation root",
-    "doctor": "declare engine models plugins protocols speculation testing text root",
-    "cli": "declare doctor engine plugins scaffold server testing text root",
+    "cli": "engine plugins text root",
+    "specserve_server": "cli engine plugins protocols sampling text root",
+    "specserve_workbench": "batch cli declare engine guards hookspecs models plugins protocols sampling speculation "
+    "text specserve_server root",
 }
+"""The server is imported by the workbench where it is installed, and otherwise not missed."""
 USED_BY_PLUGINS = {
     "specserve_adaptive": "batch declare hookspecs protocols speculation root",
     "specserve_cpu": "batch declare hookspecs kv models protocols sampling root",
     "specserve_eagle": "batch declare hookspecs kernels models protocols text root",
     "specserve_grammar": "batch declare hookspecs models protocols sampling text root",
     "specserve_hybrid_attn": "attention batch declare hookspecs kernels kv protocols root",
-    "specserve_lora": "batch declare hookspecs models protocols server root",
-    "specserve_ngram": "batch declare hookspecs models protocols server text root",
+    "specserve_lora": "batch declare hookspecs models protocols specserve_server root",
+    "specserve_ngram": "batch declare hookspecs models protocols specserve_server text root",
     "repeat_plugin": "batch declare hookspecs protocols root",
 }
 OF_THE_PLUGIN_API = {"declare", "hookspecs", "builtin"}

@@ -16,8 +16,12 @@ LIGHT_MODULES = (
     "specserve.hookspecs",
     "specserve.plugins.discovery",
     "specserve.protocols",
-    "specserve.testing.fixtures",
     "specserve.types",
+    "specserve_server.commands.completion",
+    "specserve_server.commands.serve",
+    "specserve_workbench.commands.doctor",
+    "specserve_workbench.commands.plugins",
+    "specserve_workbench.testing.fixtures",
     "specserve_cpu.compat",
     "specserve_hybrid_attn.compat",
     "specserve_lora.compat",
@@ -38,13 +42,28 @@ def distribution(module):
     return module.partition(".")[0]
 
 
-def test_the_core_imports_no_plugin_and_no_plugin_another():
+WITH_ROUTES = {"specserve_lora", "specserve_ngram"}
+"""Plugins that add routes to the server."""
+
+
+def test_the_product_imports_no_plugin_and_no_plugin_another():
     """`specserve_demo` is found by its name, as any package that brings a model."""
     ours = {distribution(module) for module in modules()}
-    assert len(ours) >= 7
+    assert len(ours) >= 9
     for module in modules():
+        allowed = {distribution(module), "specserve"}
+        if distribution(module) in {"specserve_workbench", *WITH_ROUTES}:
+            allowed.add("specserve_server")
         for name, _ in imports_of(module):
-            assert distribution(name) in {distribution(module), "specserve"} or distribution(name) not in ours, module
+            assert distribution(name) in allowed or distribution(name) not in ours, module
+
+
+def test_the_workbench_runs_without_the_server():
+    """It imports it in functions, behind the question whether it is installed."""
+    for module in modules():
+        if distribution(module) == "specserve_workbench":
+            loaded = {i.name for i in imports_of(module) if i.when == "load"}
+            assert not [name for name in loaded if distribution(name) == "specserve_server"], module
 
 
 @pytest.mark.parametrize("module", LIGHT_MODULES)
@@ -85,4 +104,4 @@ def test_a_module_loads_the_packages_around_what_it_imports_but_not_its_own():
     graph = run_time_graph()
     assert "specserve.protocols" in graph["specserve.builtin"] | graph["repeat_plugin.plugin"]
     assert "specserve" in graph["repeat_plugin.plugin"]
-    assert "specserve.cli" not in graph["specserve.cli.serve"]
+    assert "specserve.cli" not in graph["specserve.cli.generate"]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from specserve.errors import ModelError, RequestError
-from specserve.testing.engines import make_engine, run_requests
-from specserve.testing.requests import toy_request
-from specserve.testing.toy import write_checkpoint
-from specserve.testing.toy_tokenizer import EOS_ID
 from specserve.text.tokenizer import HfTokenizer
+from specserve_workbench.testing.engines import make_engine, run_requests
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-NOT_THE_AUTHORS = frozenset(("specserve", "pluggy", "importlib", "_frozen_importlib", "contextlib"))
+OURS = ("specserve", "specserve_server", "specserve_workbench")
+NOT_THE_AUTHORS = frozenset((*OURS, "pluggy", "importlib", "_frozen_importlib", "contextlib"))
 """Packages whose frames lead to an author's code."""
 
 

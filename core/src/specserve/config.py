@@ -1,4 +1,4 @@
-"""Frozen configuration of the engine, and how the file is read; `ServerConfig` has a module of its own.
+"""Frozen configuration of the engine, and how a configuration file is read.
 
 Owns names, defaults, bounds and their errors; imports no torch. A plugin's own options are its own Struct,
 filled from `plugin_options[NAME]`; the core knows none of them.
@@ -15,7 +15,6 @@ import msgspec
 from specserve.config_checks import AtLeast, Between, Form, OneOf, Unset, check_fields
 from specserve.errors import ConfigError
 from specserve.limits import MAX_CONFIGURED_LOGPROBS, MAX_LOGPROBS, MAX_SEED, MIN_SEED
-from specserve.server_config import ServerConfig as ServerConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

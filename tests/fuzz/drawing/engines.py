@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fuzz.drawing.speculation import draw_speculation
 from fuzz.plans import EnginePlan
-from specserve.testing.toy_tokenizer import VOCAB_SIZE
+from specserve_workbench.testing.toy_tokenizer import VOCAB_SIZE
 
 if TYPE_CHECKING:
     import random

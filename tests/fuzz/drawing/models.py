@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fuzz.drawing.positions import draw_rope, draw_windows
 from fuzz.plans import ModelPlan
 from fuzz.weights import KINDS
-from specserve.testing.toy_tokenizer import EOS_ID
+from specserve_workbench.testing.toy_tokenizer import EOS_ID
 
 if TYPE_CHECKING:
     import random

@@ -15,8 +15,8 @@ from fuzz.drawing.prompts import Prompts
 from fuzz.plans import RequestPlan, changed
 from fuzz.weights import poisoned
 from specserve.sampling.seeds import choice_seed
-from specserve.testing.requests import STRUCTURED
 from specserve.types import SpeculationParams
+from specserve_workbench.testing.requests import STRUCTURED
 
 if TYPE_CHECKING:
     import random

@@ -9,15 +9,15 @@ import msgspec
 
 from specserve.declare import Compatible, InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, make_engine, run_requests
-from specserve.testing.requests import TOY_VOCAB
 from specserve_hybrid_attn import plugin
 from specserve_hybrid_attn.cuda.flash import FlashAttention, FlashFactory
 from specserve_hybrid_attn.cuda.paged import PagedAttention, PagedFactory
 from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
 from specserve_hybrid_attn.cuda.paged_reference import TorchPaged
 from specserve_hybrid_attn.cuda.varlen import varlen_attn_reference
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, make_engine, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB
 
 
 def on_the_cpu(capabilities):

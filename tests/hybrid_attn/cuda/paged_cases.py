@@ -17,8 +17,8 @@ from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.kv.cache import KVCache
 from specserve.protocols import AttentionSpec
-from specserve.testing.requests import toy_request
 from specserve.types import Draft
+from specserve_workbench.testing.requests import toy_request
 
 TREE = (-1, 0, 0, 1, -1, 4, 4, 3, 7, 5)
 LEADING = (-1, 0, 1, 1, 3, 2)

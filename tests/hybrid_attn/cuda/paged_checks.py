@@ -24,13 +24,13 @@ from paged_cases import LEADING, NUM_SLOTS, TREE, Shape, World, attend, dense
 from specserve.batch.drafts import paths_of
 from specserve.batch.span import Span
 from specserve.batch.static_rows import StaticRows
-from specserve.testing.engines import run
-from specserve.testing.requests import toy_request
-from specserve.testing.toy import write_checkpoint
 from specserve.types import Draft
 from specserve_hybrid_attn.cuda import paged_plan
 from specserve_hybrid_attn.cuda.paged import PagedAttention
 from specserve_hybrid_attn.cuda.paged_plan import tile_config_for
+from specserve_workbench.testing.engines import run
+from specserve_workbench.testing.requests import toy_request
+from specserve_workbench.testing.toy import write_checkpoint
 from triton_runs import mend_the_interpreter, outcome
 
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}

@@ -11,15 +11,15 @@ from torch.nn import attention
 from specserve.attention.sdpa import SdpaFactory
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionNeeds
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, make_engine, run, run_requests
-from specserve.testing.requests import TOY_VOCAB, varied_requests
 from specserve_hybrid_attn.choose_backends import choose
 from specserve_hybrid_attn.cuda import varlen
 from specserve_hybrid_attn.cuda.backends import cuda_backends
 from specserve_hybrid_attn.cuda.flash import FlashAttention
 from specserve_hybrid_attn.cuda.varlen import torch_varlen, varlen_attn_reference
 from specserve_hybrid_attn.options import HybridOptions
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, make_engine, run, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 
 
 def recording(calls):

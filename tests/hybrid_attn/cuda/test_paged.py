@@ -15,10 +15,6 @@ from paged_cases import TREE, Shape, World
 from specserve.attention.sdpa import SdpaFactory
 from specserve.errors import ConfigError
 from specserve.protocols import AttentionNeeds
-from specserve.testing.drafters import NoisyDrafter
-from specserve.testing.engines import accepted, assert_lossless, run
-from specserve.testing.requests import TOY_VOCAB, varied_requests
-from specserve.testing.toy import write_checkpoint
 from specserve_hybrid_attn.choose_backends import choose
 from specserve_hybrid_attn.cuda.backends import cuda_backends
 from specserve_hybrid_attn.cuda.paged import PagedFactory
@@ -26,6 +22,10 @@ from specserve_hybrid_attn.cuda.paged_plan import make_plan, tile_config_for
 from specserve_hybrid_attn.cuda.paged_reference import TorchPaged
 from specserve_hybrid_attn.cuda.tree_masks import TorchTrees
 from specserve_hybrid_attn.options import HybridOptions
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import accepted, assert_lossless, run
+from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
 from triton_runs import needs_triton, outcomes
 
 

@@ -1,7 +1,7 @@
-"""The command line: `specserve serve`, `generate`, `plugins`, `doctor` and `completion`.
+"""The command line: the commands of whatever is installed.
 
-Owns the parser, the exit codes and how errors are printed. Commands register themselves and import heavy modules only
-when they run, so that --help and `plugins` stay fast.
+Owns the parser, the exit codes and how errors are printed. Commands import heavy modules only when they run, so that
+--help and `plugins` stay fast.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from specserve import __version__
 from specserve.announcements import announce_failure
-from specserve.cli import completion, doctor, generate, plugins, serve
+from specserve.cli.commands import find_commands
 from specserve.cli.parser import EXIT_CONFIG, Parser
 from specserve.errors import ConfigError, RequestError, SpecserveError
 
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
-EPILOG = """\
-examples:
-  specserve serve                             serve the demo model on http://127.0.0.1:8000
-  specserve serve DIR --plugin ngram          serve a model with n-gram drafts
-  specserve generate "Once upon a time"       one prompt, without a server
-  specserve plugins list                      what is installed
-  specserve plugins explain ngram lora        whether two plugins work together, and who declares it
-  specserve doctor                            can this machine and this installation serve well?
-"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,15 +47,16 @@ def run_command(args: argparse.Namespace) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
+    found = find_commands()
+    examples = (f"  {line:<42}  {what}" for command in found for line, what in command.EXAMPLES)
     parser: argparse.ArgumentParser = Parser(
         prog="specserve",
         description="Serve a language model with speculative decoding. Plugins add the features.",
-        epilog=EPILOG,
+        epilog="\n".join(["examples:", *examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"specserve {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (serve, generate, plugins, doctor):
+    for command in found:
         command.register(commands)
-    completion.register(commands, parser)
     return parser

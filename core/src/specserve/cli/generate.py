@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from specserve.cli.drafts_table import drafts_table
 from specserve.cli.flags import add_engine_flags
 from specserve.cli.generation_stats import GenerationStats
-from specserve.cli.layers import load_configuration
+from specserve.cli.layers import load_engine_config
 from specserve.cli.progress import shown_progress
 from specserve.engine.admission import NO_LIMITS, check_sampling
 from specserve.errors import RequestError, SpecserveError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
+
+
+EXAMPLES = (('specserve generate "Once upon a time"', "one prompt, without a server"),)
 
 
 def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
@@ -42,7 +45,7 @@ def run(args: Namespace) -> int:
     if len(args.words) > 2:
         args.parser.error("expected [MODEL] PROMPT; quote a prompt that has spaces")
     args.model = args.words[0] if len(args.words) == 2 else None
-    config = load_configuration(args).engine
+    config = load_engine_config(args)
     check_sampling(sampling_params(args, {}), NO_LIMITS)  # before the model loads
     from specserve.engine.before_loading import check_before_loading  # not for --help
 

@@ -1,16 +1,17 @@
-"""The layers of configuration: defaults, then SPECSERVE_API_KEY, then the TOML file of --config, then flags.
+"""The layers of an engine's configuration: defaults, then the TOML file of --config, then flags.
 
-The file has the tables [engine], [server] and [plugins.NAME]; a flag that is not given changes nothing.
+The file has the tables [engine], [server] and [plugins.NAME]; a flag that is not given changes nothing. What [server]
+holds, the server knows.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from specserve import wrong_values
 from specserve.cli.flags import ENGINE_FIELDS
-from specserve.config import EngineConfig, ServerConfig, read_toml
+from specserve.config import EngineConfig, read_toml
 from specserve.errors import ConfigError
 from specserve.plugins.settings import merge, parse_settings
 from specserve.tracing import start_tracing
@@ -18,26 +19,35 @@ from specserve.type_words import shown
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import msgspec
 
     from specserve.wrong_values import WrongValue
 
-SECRETS = ("api_key",)
-C = TypeVar("C", EngineConfig, ServerConfig)
+    C = TypeVar("C", bound=msgspec.Struct)
+
+TABLES = ("engine", "server", "plugins")
 
 
-class Configuration(NamedTuple):
-    engine: EngineConfig
-    server: ServerConfig
-
-
-def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Configuration:
+def load_engine_config(args: Namespace) -> EngineConfig:
     """Raises ConfigError, which names the wrong layer. Tracing begins here, before plugins are loaded."""
+    config = engine_config(args, read_file(args))
+    begin_tracing(args)
+    return config
+
+
+def read_file(args: Namespace) -> dict[str, object]:
+    """The tables of --config; none without it."""
     file = read_toml(args.config) if args.config is not None else {}
-    unknown = sorted(set(file) - {"engine", "server", "plugins"})
+    unknown = sorted(set(file) - set(TABLES))
     if unknown:
         got = f"unknown table [{unknown[0]}]" if isinstance(file[unknown[0]], dict) else f"{unknown[0]} is in no table"
         raise ConfigError(f"--config: {got} in {args.config}; use [engine], [server], [plugins.NAME].")
+    return file
+
+
+def engine_config(args: Namespace, file: Mapping[str, object]) -> EngineConfig:
     engine = {**table(file, "engine"), **given_flags(args, ENGINE_FIELDS)}
     if "plugin_options" in engine:
         raise ConfigError("--config: write plugin options as [plugins.NAME], not engine.plugin_options.")
@@ -48,18 +58,13 @@ def load_configuration(args: Namespace, server_fields: Sequence[str] = ()) -> Co
     if args.allow_undeclared:
         engine["allow_undeclared"] = True
     engine["plugin_options"] = merge(plugin_tables(file), parse_settings(args.set))
-    server = {**environment_key(), **table(file, "server"), **given_flags(args, server_fields)}
-    configuration = Configuration(convert("engine", engine, EngineConfig), convert("server", server, ServerConfig))
+    return convert("engine", engine, EngineConfig)
+
+
+def begin_tracing(args: Namespace, log_format: str = "text") -> None:
+    """Of the topics of --trace, or SPECSERVE_TRACE. `log_format`: the form of the lines, unless --trace-format says."""
     topics = args.trace or os.environ.get("SPECSERVE_TRACE", "")
-    form = args.trace_format or configuration.server.log_format
-    start_tracing([topic for topic in topics.split(",") if topic], form)
-    return configuration
-
-
-def environment_key() -> dict[str, object]:
-    """The API key that shows neither in the process list nor in a file; the layers above replace it."""
-    key = os.environ.get("SPECSERVE_API_KEY")
-    return {} if key is None else {"api_key": key}
+    start_tracing([topic for topic in topics.split(",") if topic], args.trace_format or log_format)
 
 
 def table(file: Mapping[str, object], name: str) -> dict[str, object]:
@@ -89,12 +94,8 @@ def append_names(names: object, more: list[str]) -> object:
     return list(dict.fromkeys([*names, *more])) if isinstance(names, list) else names
 
 
-def convert(name: str, values: Mapping[str, object], config_type: type[C]) -> C:
-    return wrong_values.convert(values, config_type, lambda wrong: ConfigError(f"[{name}] {without_secret(wrong)}"))
-
-
-def without_secret(wrong: WrongValue) -> str:
-    """A key is not printed."""
-    if not wrong.path.startswith(SECRETS):
-        return str(wrong)
-    return str(wrong._replace(text=wrong.text.partition("; got ")[0]))
+def convert(
+    name: str, values: Mapping[str, object], config_type: type[C], describe: Callable[[WrongValue], str] = str
+) -> C:
+    """`describe`: the words for a wrong value."""
+    return wrong_values.convert(values, config_type, lambda wrong: ConfigError(f"[{name}] {describe(wrong)}"))

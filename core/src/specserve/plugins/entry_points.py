@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from importlib import metadata
 
 PREFIX = "specserve."
-MODELS = "specserve.models"
+OTHERS = ("specserve.models", "specserve.commands")
+"""Groups that are not about plugins."""
 KINDS = ("provides", "compatible", "conflicts")
 
 
@@ -29,7 +30,7 @@ def is_plugin_group(group: str) -> bool:
 
 def is_misspelt(group: str) -> bool:
     """Whether it resembles `specserve.plugins`: `specserve.plugin`, `specserve_plugins`."""
-    if f"{group}.".startswith("specserve.plugins.") or group == MODELS:
+    if f"{group}.".startswith("specserve.plugins.") or group in OTHERS:
         return False
     return suggest(re.sub("[-_.]+", ".", group.lower()), ["specserve.plugins"], cutoff=0.9) is not None
 
@@ -59,7 +60,7 @@ def plugin_entry_points(points: list[metadata.EntryPoint]) -> dict[str, metadata
 
 def group_problems(dist: str, apis: Mapping[str, int], groups: set[str]) -> Iterable[str]:
     """`apis`: each plugin's version of the plugin API. Groups of a plugin for another version are not checked."""
-    for group in sorted(groups - {MODELS}):
+    for group in sorted(groups.difference(OTHERS)):
         kind, _, name = group.removeprefix(PREFIX).partition(".")
         if is_misspelt(group):
             yield f"{dist} has the entry-point group {group!r}; it must be {PLUGINS!r}"
@@ -69,7 +70,7 @@ def group_problems(dist: str, apis: Mapping[str, int], groups: set[str]) -> Iter
         elif apis.get(name, PLUGIN_API) != PLUGIN_API:
             continue
         elif kind not in KINDS or not name:
-            allowed = [PLUGINS, MODELS, *(f"{PREFIX}{each}.{plugin}" for each in KINDS for plugin in apis)]
+            allowed = [PLUGINS, *OTHERS, *(f"{PREFIX}{each}.{plugin}" for each in KINDS for plugin in apis)]
             yield f"{dist} has the unknown entry-point group {group!r}{did_you_mean(group, allowed)}"
         elif name not in apis:
             yield f"{dist} declares {group!r} but has no plugin {name!r}{did_you_mean(name, apis)}"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_TAGS = 256
 CALL = re.compile(r'\{"name": "(?P<json>[^"]*)"|\[TOOL_CALLS\](?P<mark>[^\[\]{]+)\[ARGS\]')
-"""How calls begin in the forms of `specserve.server.tools`; the name is the tool's."""
+"""How calls begin in the forms of `specserve_server.tools`; the name is the tool's."""
 ANSWER = "the answer"
 MARKS = re.compile(r"(<[^<>\s]+>|\[[A-Z_/]+\])")
 """What looks like a special token."""

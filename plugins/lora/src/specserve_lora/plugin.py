@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.protocols import AdaptableModel
-    from specserve.server.engine_client import EngineClient
     from specserve.types import GenerateRequest
+    from specserve_server.engine_client import EngineClient
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from specserve.server.decode_body import decode_body
-from specserve.server.openapi.operation import TEXT, Answer, Operation, describe
 from specserve_lora.adapter_dir import confined_dir, require_root
 from specserve_lora.errors import AdapterError
+from specserve_server.decode_body import decode_body
+from specserve_server.openapi.operation import TEXT, Answer, Operation, describe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.server.engine_client import EngineClient
     from specserve_lora.store import AdapterStore
+    from specserve_server.engine_client import EngineClient
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 CHANGED = (Answer(content={TEXT: str}, description="A sentence that says so"),)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.protocols import AdaptableModel
-    from specserve.server.engine_client import EngineClient
+    from specserve_server.engine_client import EngineClient
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,0 +1,93 @@
+"""The forms in which models write tool calls, and which of them a chat template writes.
+
+The template says so itself: it is given a call, and what it writes is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakKeyDictionary
+
+from specserve.errors import RequestError
+from specserve_server.tools.hermes import HERMES
+from specserve_server.tools.llama3 import LLAMA3
+from specserve_server.tools.mistral import MISTRAL, MISTRAL_V11
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.tools.form import ToolForm
+
+FORMATS: dict[str, ToolForm] = {each.name: each for each in (HERMES, MISTRAL, MISTRAL_V11, LLAMA3)}
+OFFERED, CALLED, ANSWER = "offered_tool", "called_tool", "\N{BLACK STAR}answer"
+TOOL = {
+    "type": "function",
+    "function": {"name": OFFERED, "description": "d", "parameters": {"type": "object", "properties": {}}},
+}
+QUESTION = {"role": "user", "content": "question"}
+CALL_ID = "callid123"
+"""Nine characters: Mistral's templates want them."""
+
+
+class TemplateForm(NamedTuple):
+    """`form`: None where a template has no place for tools, writes calls in another way, or shows none."""
+
+    form: ToolForm | None
+    written: str = ""
+    """A call in another way."""
+    lists_tools: bool = True
+
+
+KNOWN: WeakKeyDictionary[ServerTokenizer, TemplateForm] = WeakKeyDictionary()
+"""A template is asked once."""
+
+
+def template_form(tokenizer: ServerTokenizer) -> TemplateForm:
+    found = KNOWN.get(tokenizer)
+    if found is None:
+        found = KNOWN[tokenizer] = form_of(tokenizer)
+    return found
+
+
+def form_of(tokenizer: ServerTokenizer) -> TemplateForm:
+    if "tools" not in tokenizer.chat_template:
+        return TemplateForm(None, lists_tools=False)
+    listed = rendered(tokenizer, [QUESTION])
+    if listed is not None and OFFERED not in listed:
+        return TemplateForm(None, lists_tools=False)
+    written = written_call(tokenizer)
+    if not written:
+        return TemplateForm(described_form(listed or "") or described_form(tokenizer.chat_template))
+    form = next((form for form in FORMATS.values() if form.is_in(written, CALLED)), None)
+    return TemplateForm(form, "" if form else written)
+
+
+def written_call(tokenizer: ServerTokenizer) -> str:
+    """What the template writes for a call; "" where it writes none, or takes no message with one."""
+    answer: dict[str, object] = {"role": "assistant", "content": ANSWER}
+    plain = rendered(tokenizer, [QUESTION, answer])
+    for arguments in ({"a": 1}, '{"a": 1}'):
+        function = {"name": CALLED, "arguments": arguments}
+        call = {"id": CALL_ID, "type": "function", "function": function}
+        text = rendered(tokenizer, [QUESTION, {"role": "assistant", "content": "", "tool_calls": [call]}])
+        if text is not None and (CALLED in text or CALL_ID in text):  # an id may hold the name, as Kimi's do
+            return text.removeprefix((plain or "").partition(ANSWER)[0])
+    return ""
+
+
+def rendered(tokenizer: ServerTokenizer, messages: Sequence[Mapping[str, object]]) -> str | None:
+    """None where the template refuses the messages."""
+    try:
+        return tokenizer.render_chat(messages, tools=[TOOL], add_generation_prompt=False)
+    except RequestError:
+        return None
+
+
+def described_form(text: str) -> ToolForm | None:
+    """Of a template that lists tools and writes no calls: what it tells the model, or says in its source."""
+    if MISTRAL.trigger in text:
+        return MISTRAL_V11 if "[ARGS]" in text else MISTRAL
+    if HERMES.trigger in text:
+        return HERMES
+    return LLAMA3 if "python_tag" in text else None

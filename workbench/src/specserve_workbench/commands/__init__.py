@@ -1,0 +1,1 @@
+"""The commands `specserve plugins` and `specserve doctor`."""

@@ -1,0 +1,101 @@
+"""What is examined: a configuration, a machine, and what several checks need of them, each found once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from specserve.faults import FAULTS
+from specserve.models.locate import locate_downloaded, locate_on_disk
+from specserve.plugins.host import PluginHost
+from specserve.system_files import SYSTEM, read_system_file
+from specserve_workbench.doctor.needed import UnknownError, needed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from specserve.config import EngineConfig
+    from specserve.engine.roles import OwnedKernels
+    from specserve.models.config import ModelConfig
+    from specserve_server.config import ServerConfig
+    from specserve_workbench.doctor.checkpoint_size import CheckpointSize
+
+T = TypeVar("T")
+FALLBACK_DTYPE = "bfloat16"
+"""Where no checkpoint says what is served."""
+
+
+class Once(Generic[T]):
+    """Calls a function once; then its value, or the same error, again."""
+
+    def __init__(self, find: Callable[[], T]) -> None:
+        self.find = find
+        self.values: list[T] = []
+        self.error: BaseException | None = None
+
+    def __call__(self) -> T:
+        if self.error is not None:
+            raise self.error
+        if not self.values:
+            try:
+                self.values.append(self.find())
+            except FAULTS as error:
+                self.error = error
+                raise
+        return self.values[0]
+
+
+class Case:
+    """`server`: None where none is installed. `root`: where the system's files are, such as proc/cpuinfo."""
+
+    def __init__(self, engine: EngineConfig, server: ServerConfig | None, root: Path = SYSTEM) -> None:
+        self.engine, self.server, self.root = engine, server, root
+        self.host = Once(lambda: PluginHost.start(engine))
+        """The plugins, as `serve` starts them."""
+        self.model_path = Once(lambda: locate_on_disk(engine.model) or locate_downloaded(engine.model))
+        """None for a hub id that was not downloaded yet."""
+        self.model_config = Once(self._read_config)
+        self.weights = Once(self._measure_weights)
+        self.resolved = Once(self._resolve)
+        """The configuration with dtype and threads."""
+        self.kernels = Once(self._make_kernels)
+
+    def read(self, path: str) -> str:
+        """A file of the system; empty where it is missing or not readable."""
+        return read_system_file(self.root / path)
+
+    def path(self) -> Path:
+        """The model's directory, for checks behind the one that finds it."""
+        with needed("the model was not found"):
+            path = self.model_path()
+        if path is None:
+            raise UnknownError("the model is not on this machine")
+        return path
+
+    def _read_config(self) -> ModelConfig:
+        from specserve.models.config import read_config
+
+        return read_config(self.path())
+
+    def _measure_weights(self) -> CheckpointSize:
+        from specserve_workbench.doctor.checkpoint_size import checkpoint_size
+
+        config = self.model_config()
+        dtype = config.dtype if self.engine.dtype == "auto" else self.engine.dtype
+        return checkpoint_size(self.path(), config, dtype)
+
+    def _resolve(self) -> EngineConfig:
+        from specserve.engine.resolve_config import resolve_config
+
+        with needed("the plugins do not start"):
+            started = self.host().config  # with the graphs that its plugins run with
+        try:
+            dtype = self.model_config().dtype
+        except FAULTS:
+            dtype = FALLBACK_DTYPE
+        return resolve_config(started, dtype)
+
+    def _make_kernels(self) -> OwnedKernels:
+        from specserve.engine.roles import make_kernels
+
+        return make_kernels(self.resolved(), self.host())

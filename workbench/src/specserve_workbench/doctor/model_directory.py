@@ -1,0 +1,78 @@
+"""The files of the model: read as `serve` reads them, of the weights the headers."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from specserve.config import DEMO_MODEL
+from specserve.errors import ModelError
+from specserve.models.config import read_config
+from specserve.models.loader import resolve_length, unknown_fields_told
+from specserve.models.locate import GROUP
+from specserve.text.tokenizer import HfTokenizer
+from specserve_workbench.collected_warnings import collected_warnings
+from specserve_workbench.doctor.needed import needed
+from specserve_workbench.doctor.rows import Row, bytes_text, one_line, rows_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from specserve_workbench.doctor.case import Case
+
+
+def directory_rows(case: Case) -> list[Row]:
+    return rows_of(case, directory, config, tokenizer, weights)
+
+
+def directory(case: Case) -> Iterator[Row]:
+    try:
+        path = case.model_path()
+    except ModelError:
+        if case.engine.model != DEMO_MODEL or DEMO_MODEL in entry_points(group=GROUP).names:
+            raise
+        advice = "name the model that is to be served, or run pip install specserve-demo"
+        yield Row("directory", "warning", "the demo model is not installed", advice)
+        return
+    if path is None:
+        advice = "`serve` downloads it; run doctor again when it is there"
+        yield Row("directory", "warning", f"{case.engine.model} is a hub id, and not on this machine yet", advice)
+    else:
+        yield Row("directory", "ok", str(path))
+
+
+def config(case: Case) -> Iterator[Row]:
+    found = read_config(case.path())
+    length = resolve_length(found, case.engine.max_model_len)
+    sizes = f"{found.family}, {found.num_layers} layers, {found.hidden_size} wide, {found.vocab_size} tokens"
+    figures = {"layers": found.num_layers, "max_model_len": length, "max_position": found.max_position_embeddings}
+    yield Row("config", "ok", f"{sizes}, {found.dtype}, a context of {length}", figures=figures)
+    if found.unknown_fields:
+        yield Row("config", "note", one_line(f"{unknown_fields_told(case.path(), found)}."))
+
+
+def tokenizer(case: Case) -> Iterator[Row]:
+    path = case.path()
+    with collected_warnings() as said:
+        found = HfTokenizer.from_dir(path)
+    yield Row("tokenizer", "ok", f"{found.vocab_size} tokens")
+    for text in said:
+        yield Row("tokenizer", "warning", one_line(text))
+    if not found.eos_token_ids:
+        advice = "answers end at max_tokens only: add eos_token_id to generation_config.json"
+        yield Row("end of text", "warning", "no token ends a text", advice)
+    if found.chat_template:
+        yield Row("chat template", "ok", "present")
+    else:
+        yield Row("chat template", "note", "none", "completions are served; /v1/chat/completions needs a template")
+
+
+def weights(case: Case) -> Iterator[Row]:
+    with needed("the model was not found, or its config.json cannot be read"):
+        case.model_config()
+    found = case.weights()
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found.kinds.items()))
+    text = f"all {sum(found.kinds.values())} tensors ({kinds}), {bytes_text(found.stored)}"
+    yield Row("weights", "ok", text, figures={"bytes": found.stored})
+    for warning in found.warnings:
+        yield Row("weights", "note", one_line(warning))

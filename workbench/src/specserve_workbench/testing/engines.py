@@ -1,0 +1,143 @@
+"""Engines for tests: made in one line, run to the end, compared.
+
+Owns how a test builds an engine with in-process plugins and what it reads from a run. Needs no server.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from specserve.config import EngineConfig
+from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.engine.assembly import Assembled, assemble
+from specserve.engine.drafting import Drafting
+from specserve.guards.observer import GuardedObserver
+from specserve.plugins.host import PluginHost
+from specserve.speculation.planning import VerifyAll
+from specserve_workbench.testing.drafters import DrafterPlugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from specserve.engine.engine import Engine
+    from specserve.metrics import EngineMetrics
+    from specserve.protocols import Drafter, DraftPlanner, Observer
+    from specserve.types import GenerateRequest, RequestOutput, TokenLogprobs
+
+DEFAULTS: dict[str, Any] = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M", "default_plugins": False}
+
+
+class Output(NamedTuple):
+    """All that one request gave."""
+
+    tokens: list[int]
+    logprobs: list[TokenLogprobs]
+    prompt_logprobs: list[TokenLogprobs]
+    finish_reason: str | None
+    steps: list[RequestOutput]
+
+
+class Run(NamedTuple):
+    """Outputs by request id, and the engine's counters afterwards."""
+
+    outputs: dict[str, Output]
+    metrics: EngineMetrics
+
+    def tokens(self) -> dict[str, list[int]]:
+        return {request_id: output.tokens for request_id, output in self.outputs.items()}
+
+    def decided(self) -> dict[str, tuple[Any, ...]]:
+        """What must not depend on speculation, batching or chunking: all but the grouping of tokens into steps."""
+        return {request_id: tuple(output[:4]) for request_id, output in self.outputs.items()}
+
+
+def drafter_plugin(make: Callable[[], Drafter], planner: DraftPlanner | None = None) -> InProcessPlugin:
+    """A plugin named `drafter` that provides chains and trees."""
+    declaration = PluginDeclaration(
+        name="drafter", provides={"draft.chain": "a test's drafter", "draft.tree": "a test's drafter"}
+    )
+    return InProcessPlugin(DrafterPlugin(make, planner), declaration)
+
+
+def make_engine(
+    model: Path | str,
+    drafter: Drafter | None = None,
+    *,
+    planner: DraftPlanner | None = None,
+    extra: Mapping[str, InProcessPlugin] | None = None,
+    **options: Any,
+) -> Assembled:
+    """An engine on `model`, one thread and a small cache unless `options` (fields of EngineConfig) say otherwise.
+
+    A drafter's proposals are all verified unless a planner is given.
+    """
+    plugins = dict(extra or {})
+    if drafter is not None:
+        plugins["drafter"] = drafter_plugin(lambda: drafter, planner or VerifyAll(32))
+    names = (*options.pop("plugins", ()), *plugins)
+    config = EngineConfig(model=str(model), plugins=names, **(DEFAULTS | options))
+    return assemble(config, PluginHost.start(config, plugins))
+
+
+def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
+    """Let the engine draft in every step and verify all of it, so that counts do not depend on the machine's speed."""
+    set_planner(engine, VerifyAll(max_draft_tokens))
+    return engine
+
+
+def set_planner(engine: Engine, planner: DraftPlanner) -> None:
+    """Let it decide from now on, in place of the one that the engine was built with."""
+    engine.planner = engine.scheduler.planner = planner
+    if isinstance(engine.drafting, Drafting):
+        engine.drafting.planner = planner
+
+
+def watch(engine: Engine, observer: Observer) -> None:
+    """Add an observer of every step from now on, as if it belonged to a plugin named `test`."""
+    cast("list[GuardedObserver]", engine.parts.guarded_observers).append(
+        GuardedObserver("test", observer, engine.metrics.faults)
+    )
+
+
+def run_requests(engine: Engine, requests: Iterable[GenerateRequest]) -> Run:
+    """Serve them to their end and check the engine's invariants."""
+    outputs: dict[str, Output] = {}
+
+    def on_output(step: RequestOutput) -> None:
+        output = outputs.get(step.request_id) or Output([], [], [], None, [])
+        output.tokens.extend(step.tokens)
+        output.logprobs.extend(step.logprobs or ())
+        output.prompt_logprobs.extend(step.prompt_logprobs or ())
+        output.steps.append(step)
+        outputs[step.request_id] = output._replace(finish_reason=step.finish_reason)
+
+    engine.run(requests, on_output)
+    return Run(outputs, engine.metrics)
+
+
+def run(model: Path | str, requests: Iterable[GenerateRequest], drafter: Drafter | None = None, **options: Any) -> Run:
+    """`make_engine` and `run_requests` in one."""
+    return run_requests(make_engine(model, drafter, **options).engine, requests)
+
+
+def assert_lossless(
+    model: Path | str,
+    requests: Sequence[GenerateRequest],
+    make_drafter: Callable[[Mapping[str, Sequence[int]]], Drafter],
+    **options: Any,
+) -> Run:
+    """Tokens, log-probabilities and ends are the same without a drafter and with the one that `make_drafter`
+    makes from the expected outputs. Returns the speculative run, for its acceptance counts."""
+    plain = run(model, requests, **options)
+    speculative = run(model, requests, make_drafter(plain.tokens()), **options)
+    assert not speculative.metrics.drafter_faults, speculative.metrics.drafter_faults
+    for request_id, expected in plain.decided().items():
+        assert speculative.decided()[request_id] == expected, f"request {request_id} differs under speculation"
+    return speculative
+
+
+def accepted(run: Run) -> tuple[int, int]:
+    """(accepted, drafted) over all requests of a run."""
+    return run.metrics.num_accepted_tokens, run.metrics.num_draft_tokens
