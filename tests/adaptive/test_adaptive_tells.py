@@ -6,7 +6,7 @@ from test_adaptive_lossless import adaptive_engine, requests_of
 
 from specserve.cli import main
 from specserve.engine.description import describe_planner
-from specserve_server.usage import speculation_metrics
+from specserve_server.generation.usage import speculation_metrics
 from specserve_workbench.testing.engines import run_requests
 
 REASONS = {

@@ -24,15 +24,17 @@ from specserve.text.tokenizer import HfTokenizer
 from specserve.types import StructuredOutput
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
-from specserve_server import serving_chat, serving_completion, tokenization
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
+from specserve_server.bodies.messages import MessagesBody
+from specserve_server.bodies.requests import ChatBody, CompletionBody, TokenizeBody
+from specserve_server.bodies.responses import ResponsesBody
+from specserve_server.chat import serving as serving_chat
+from specserve_server.completions import serving as serving_completion
 from specserve_server.config import ServerConfig
-from specserve_server.decode_body import decode_body
 from specserve_server.messages import serving as messages
-from specserve_server.messages.bodies import MessagesBody
-from specserve_server.request_bodies import ChatBody, CompletionBody, TokenizeBody
+from specserve_server.operations import tokenization
 from specserve_server.responses import serving as responses
-from specserve_server.responses.bodies import ResponsesBody
+from specserve_server.wire.decode_body import decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve.plugins.options import convert
 from specserve_cpu import _native
 from specserve_cpu.options import CpuOptions
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.commands.serve import banner
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS, make_engine

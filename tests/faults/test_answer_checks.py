@@ -11,7 +11,7 @@ from test_faults_over_http import samples
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.protocols import AnswerCheck
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
 

@@ -17,7 +17,7 @@ from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.protocols import ResolvedModel
 from specserve.speculation.planning import VerifyAll
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.drafters import WrongDrafter
 from specserve_workbench.testing.engines import DEFAULTS

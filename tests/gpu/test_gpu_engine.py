@@ -57,7 +57,7 @@ async def ask_a_server(model):
     from aiohttp.test_utils import TestClient, TestServer
 
     from specserve.engine.async_engine import AsyncEngine
-    from specserve_server.app import make_app
+    from specserve_server.app.application import make_app
 
     config = EngineConfig(model=str(model), device="cuda", dtype="bfloat16", **DEFAULTS)
     engine = await AsyncEngine.start(config)

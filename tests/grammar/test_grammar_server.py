@@ -19,11 +19,11 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import RequestError
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
+from specserve_server.bodies.requests import SamplingBody
 from specserve_server.config import ServerConfig
-from specserve_server.decode_body import decode_body
-from specserve_server.request_bodies import SamplingBody
-from specserve_server.structured_output import structured_output
+from specserve_server.generation.structured_output import structured_output
+from specserve_server.wire.decode_body import decode_body
 from specserve_workbench.testing.requests import TOY_VOCAB
 from specserve_workbench.testing.toy_tokenizer import EOS_ID
 

@@ -22,7 +22,7 @@ from specserve_grammar.answers import answer_check
 from specserve_grammar.grammars import Grammars, load_tokenizer
 from specserve_grammar.options import GrammarOptions
 from specserve_grammar.validator import Validator
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.requests import TOY_VOCAB
 from specserve_workbench.testing.toy import write_checkpoint

@@ -13,7 +13,7 @@ from toy_adapters import lora_of, lora_options, write_adapter, write_adapters
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
 

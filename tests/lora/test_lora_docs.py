@@ -22,7 +22,7 @@ from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.config import MODIFIES_BASE_WEIGHTS, UNSUPPORTED
 from specserve_lora.observer import METRICS
 from specserve_lora.options import LoraOptions
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
 

@@ -13,7 +13,7 @@ from openapi_checks import Described
 
 from specserve.confine import find_root
 from specserve_ngram.corpora.routes import CorpusRoutes
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:

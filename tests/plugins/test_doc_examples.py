@@ -19,7 +19,7 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import RequestError
 from specserve.plugins.hook_checks import HOOK_ARGUMENTS
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import DEFAULTS, drafter_plugin, make_engine, run, run_requests

@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from fake_engine import FakeEngine
 
 from specserve.text.tokenizer import HfTokenizer
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from toy_adapters import lora_options, write_adapter
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
+from specserve_server.app.http_runner import HttpRunner
 from specserve_server.config import ServerConfig
-from specserve_server.http_runner import HttpRunner
 from specserve_workbench.testing.engines import DEFAULTS
 
 if TYPE_CHECKING:

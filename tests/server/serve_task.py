@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from patience import PATIENCE
 
+from specserve_server.app.run import serve
 from specserve_server.config import ServerConfig
-from specserve_server.run import serve
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

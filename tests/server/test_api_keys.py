@@ -13,9 +13,9 @@ from patience import until
 from serve_task import Server, stop
 
 from specserve.errors import ConfigError
-from specserve_server.api_keys import ApiKeys
 from specserve_server.config import ServerConfig
-from specserve_server.key_file import read_key_file
+from specserve_server.state.api_keys import ApiKeys
+from specserve_server.state.key_file import read_key_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,11 @@ from live_server import ADAPTER, LiveServer, serving
 from response_checks import Response, check_response, read_choices, without_speculation
 
 from specserve.errors import RequestError
-from specserve_server import serving_chat, serving_completion, tokenization
-from specserve_server.decode_body import decode_body
-from specserve_server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from specserve_server.bodies.requests import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from specserve_server.chat import serving as serving_chat
+from specserve_server.completions import serving as serving_completion
+from specserve_server.operations import tokenization
+from specserve_server.wire.decode_body import decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

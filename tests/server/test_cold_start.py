@@ -40,7 +40,7 @@ from aiohttp import web
 from specserve.config import EngineConfig
 from specserve_server.config import ServerConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve.struct_tables import build_struct_tables
 
 plugins = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram")
@@ -111,7 +111,7 @@ print(*sorted(unbuilt))
 CRASH = """
 import os, signal
 from specserve.cli import main
-from specserve_server import run
+from specserve_server.app import run
 
 async def crash(*arguments):
     os.kill(os.getpid(), signal.SIGSEGV)

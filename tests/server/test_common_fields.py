@@ -10,8 +10,8 @@ import pytest
 
 from specserve.config import EngineConfig
 from specserve.types import GenerateRequest, RequestOutput, SamplingParams
-from specserve_server.choices import make_choice
-from specserve_server.fingerprint import system_fingerprint
+from specserve_server.generation.choices import make_choice
+from specserve_server.state.fingerprint import system_fingerprint
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -20,7 +20,7 @@ from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
 from specserve.speculation.planning import VerifyAll
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import DEFAULTS, drafter_plugin

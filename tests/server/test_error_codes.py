@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
-from specserve_server.app import ROUTES
+from specserve_server.app.application import ROUTES
 from specserve_server.messages.errors import is_messages_path
 
 if TYPE_CHECKING:

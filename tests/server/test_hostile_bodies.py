@@ -10,9 +10,9 @@ import pytest
 
 from specserve.errors import RequestError
 from specserve.limits import MAX_BODY_VALUES
-from specserve_server.decode_body import decode_body
-from specserve_server.read_body import check_fields
-from specserve_server.request_bodies import ChatBody, CompletionBody, TokenizeBody
+from specserve_server.bodies.requests import ChatBody, CompletionBody, TokenizeBody
+from specserve_server.wire.decode_body import decode_body
+from specserve_server.wire.read_body import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable

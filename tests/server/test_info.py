@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from specserve.protocols import ResolvedModel
-from specserve_server.model_lookup import pinned_model
+from specserve_server.state.model_lookup import pinned_model
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

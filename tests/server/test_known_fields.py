@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve_server.known_fields import IGNORED, REFUSED, RENAMED
-from specserve_server.request_bodies import ChatBody, CompletionBody, TokenizeBody
+from specserve_server.bodies.known_fields import IGNORED, REFUSED, RENAMED
+from specserve_server.bodies.requests import ChatBody, CompletionBody, TokenizeBody
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

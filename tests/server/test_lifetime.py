@@ -12,8 +12,8 @@ from patience import PATIENCE, until
 from serve_task import Server, interrupt, starter
 
 from specserve.errors import ConfigError, EngineDeadError, ModelError
+from specserve_server.app.run import serve
 from specserve_server.config import ServerConfig
-from specserve_server.run import serve
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine
@@ -84,7 +84,7 @@ async def test_a_running_request_is_drained(engine: FakeEngine, capsys: pytest.C
 async def test_a_second_signal_aborts_running_requests(
     engine: FakeEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("specserve_server.http_runner.SHUTDOWN_TIMEOUT", 0.1)
+    monkeypatch.setattr("specserve_server.app.http_runner.SHUTDOWN_TIMEOUT", 0.1)
     engine.endless = True
     server = Server(engine, capsys)
     request = asyncio.create_task(complete(await server.url()))
@@ -111,7 +111,7 @@ async def test_requests_are_served_in_the_drain_wait_while_health_is_503(
 
     server = Server(engine, capsys, drain_wait=7)
     url = await server.url()
-    monkeypatch.setattr("specserve_server.run.wait", wait)
+    monkeypatch.setattr("specserve_server.app.run.wait", wait)
     interrupt()
     while await status_of(url) != 503:
         await asyncio.sleep(0.005)

@@ -12,7 +12,7 @@ import pytest
 from specserve import limits
 from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import RequestError
-from specserve_server.request_bodies import ChatBody
+from specserve_server.bodies.requests import ChatBody
 from specserve_workbench.testing.requests import toy_request
 
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()

@@ -20,9 +20,9 @@ from specserve.cli.progress import ProgressLines
 from specserve.errors import ConfigError, ModelError
 from specserve.load_progress import READING, LoadProgress, Stage
 from specserve.loading_thread import is_loading, run_in_loading_thread
-from specserve_server.app import ROUTES
+from specserve_server.app.application import ROUTES
+from specserve_server.app.run import serve
 from specserve_server.config import ServerConfig
-from specserve_server.run import serve
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve_server.json_lines import JsonFormatter
-from specserve_server.log_lines import log_to_stderr
+from specserve_server.app.json_lines import JsonFormatter
+from specserve_server.app.log_lines import log_to_stderr
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def noisy_load(config, extra, progress):
     return load(config, extra, progress)
 
 async_engine.load = noisy_load
-from specserve_server import info
+from specserve_server.operations import info
 
 def failing(*arguments):
     logging.getLogger("library_with_a_handler").warning("it was imported while loading")

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import web
 from patience import PATIENCE
 
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
+from specserve_server.app.http_runner import HttpRunner
 from specserve_server.config import ServerConfig
-from specserve_server.http_runner import HttpRunner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve_server.app import make_app
+from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
 

@@ -17,10 +17,10 @@ from patience import LoopClock, until
 
 from specserve.errors import QueueFullError
 from specserve.text.tokenizer import HfTokenizer
-from specserve_server.app import ROUTES
-from specserve_server.middlewares.authentication import PUBLIC_PATHS
+from specserve_server.app.application import ROUTES
+from specserve_server.app.middlewares.authentication import PUBLIC_PATHS
 from specserve_server.openapi.core_operations import CORE_OPERATIONS
-from specserve_server.openapi.operation import JSON, Answer, Operation, describe
+from specserve_server.operation import JSON, Answer, Operation, describe
 
 if TYPE_CHECKING:
     from pathlib import Path

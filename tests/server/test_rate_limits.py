@@ -11,10 +11,10 @@ from aiohttp import web
 from patience import PATIENCE
 
 from specserve.errors import ConfigError
-from specserve_server import rate_limits
 from specserve_server.config import ServerConfig
 from specserve_server.errors import RateLimitError
-from specserve_server.rate_limits import RateLimits
+from specserve_server.state import rate_limits
+from specserve_server.state.rate_limits import RateLimits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from tiny_tokenizer import write_model_dir
 
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import Reasoning
-from specserve_server.reasoning import MARKS, ReasoningStream, reasoning_after
+from specserve_server.generation.reasoning import MARKS, ReasoningStream, reasoning_after
 
 if TYPE_CHECKING:
     from pathlib import Path

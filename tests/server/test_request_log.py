@@ -14,8 +14,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 from serve_task import Server, stop
 
-from specserve_server import http_log
-from specserve_server.log_lines import RequestIdFilter, make_handler
+from specserve_server.app import http_log
+from specserve_server.app.log_lines import RequestIdFilter, make_handler
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from specserve.errors import ResponseNotFoundError
-from specserve_server.request_bodies import Message
-from specserve_server.responses.bodies import InputItem
+from specserve_server.bodies.requests import Message
+from specserve_server.bodies.responses import InputItem
 from specserve_server.responses.store import RESPONSES, ResponseStore
 
 if TYPE_CHECKING:

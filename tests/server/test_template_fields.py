@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import pytest
 
 from specserve.text.chat_template import ChatTemplate
-from specserve_server import system_messages
+from specserve_server.chat import system_messages
 from specserve_server.tools import formats
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
 from specserve_server.config import ServerConfig
 from specserve_server.errors import TimeLimitError
-from specserve_server.time_limit import time_limited
+from specserve_server.generation.time_limit import time_limited
 from specserve_workbench.testing.engines import DEFAULTS
 from specserve_workbench.testing.requests import toy_request
 

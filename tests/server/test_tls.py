@@ -17,8 +17,8 @@ from patience import until
 from serve_task import Server, stop
 
 from specserve.errors import ConfigError
+from specserve_server.app.tls import Tls
 from specserve_server.config import ServerConfig
-from specserve_server.tls import Tls
 
 if TYPE_CHECKING:
     from pathlib import Path

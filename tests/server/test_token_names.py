@@ -12,7 +12,7 @@ from tokenizer_kinds import llama2
 from specserve.text.chat_template import ChatTemplate
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import TokenLogprobs
-from specserve_server.completion_logprobs import completion_logprobs
+from specserve_server.completions.logprobs import completion_logprobs
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

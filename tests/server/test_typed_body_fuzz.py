@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specserve.errors import RequestError
-from specserve_server.decode_body import decode_body
+from specserve_server.bodies.messages import CountTokensBody, MessagesBody
+from specserve_server.bodies.responses import ResponsesBody
 from specserve_server.messages import serving as messages
-from specserve_server.messages.bodies import CountTokensBody, MessagesBody
 from specserve_server.responses import serving as responses
-from specserve_server.responses.bodies import ResponsesBody
+from specserve_server.wire.decode_body import decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve_server.field_rules import refusals
-from specserve_server.known_fields import IGNORED, REFUSED, RENAMED
-from specserve_server.messages.bodies import MessagesBody
-from specserve_server.messages.field_names import IGNORED as IGNORED_BY_MESSAGES
-from specserve_server.request_bodies import ChatBody, CompletionBody
-from specserve_server.responses.bodies import ResponsesBody
-from specserve_server.responses.field_names import IGNORED as IGNORED_BY_RESPONSES
+from specserve_server.bodies.known_fields import IGNORED, REFUSED, RENAMED
+from specserve_server.bodies.messages import MessagesBody
+from specserve_server.bodies.messages_names import IGNORED as IGNORED_BY_MESSAGES
+from specserve_server.bodies.requests import ChatBody, CompletionBody
+from specserve_server.bodies.responses import ResponsesBody
+from specserve_server.bodies.responses_names import IGNORED as IGNORED_BY_RESPONSES
+from specserve_server.wire.field_rules import refusals
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

@@ -11,9 +11,9 @@ import pytest
 from serve_task import Server, starter, stop
 
 from specserve.errors import ConfigError
+from specserve_server.app.run import serve
+from specserve_server.app.unix_socket import unix_socket
 from specserve_server.config import ServerConfig
-from specserve_server.run import serve
-from specserve_server.unix_socket import unix_socket
 
 if TYPE_CHECKING:
     from pathlib import Path

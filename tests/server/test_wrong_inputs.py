@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from specserve.errors import QueueFullError
-from specserve_server.decode_body import decode_body
-from specserve_server.request_bodies import ChatBody
+from specserve_server.bodies.requests import ChatBody
+from specserve_server.wire.decode_body import decode_body
 
 if TYPE_CHECKING:
     from fake_engine import FakeEngine

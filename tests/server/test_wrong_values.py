@@ -13,10 +13,10 @@ from msgspec import Meta, Struct
 from specserve.errors import RequestError
 from specserve.type_words import shown
 from specserve.wrong_values import convert, find_wrong_value
-from specserve_server.decode_body import decode_body
-from specserve_server.messages.bodies import MessagesBody
-from specserve_server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
-from specserve_server.responses.bodies import ResponsesBody
+from specserve_server.bodies.messages import MessagesBody
+from specserve_server.bodies.requests import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from specserve_server.bodies.responses import ResponsesBody
+from specserve_server.wire.decode_body import decode_body
 
 BODIES = (ChatBody, CompletionBody, ResponsesBody, MessagesBody, TokenizeBody, DetokenizeBody)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

@@ -10,7 +10,7 @@ import sys
 
 from specserve.cli import main
 from specserve.engine.verifier import DraftWalk
-from specserve_server.sse import EventStream
+from specserve_server.wire.sse import EventStream
 
 kept = []
 

@@ -1,6 +1,7 @@
 """Which components import which, for types too: a component is a package of the core, or another distribution.
 
-A component may import what its line lists and nothing else, and every line lists only components above it.
+A component may import what its line lists and nothing else, and every line lists only components above it. The same
+holds for the packages of the server and of the workbench among themselves.
 """
 
 from __future__ import annotations
@@ -33,6 +34,33 @@ COMPONENTS = {
     "text specserve_server root",
 }
 """The server is imported by the workbench where it is installed, and otherwise not missed."""
+ROOMS = {
+    "specserve_server": {
+        "root": "",  # the configuration, the engine as the server sees it, errors, what plugins say of their routes
+        "bodies": "",
+        "generation": "bodies root",
+        "tools": "bodies generation root",
+        "state": "generation root",
+        "wire": "bodies state",
+        "serving": "bodies generation state tools wire root",
+        "chat": "bodies generation serving tools wire root",
+        "completions": "bodies generation serving root",
+        "messages": "bodies chat generation serving state tools wire root",
+        "responses": "bodies chat generation serving state tools wire root",
+        "openapi": "bodies completions messages state wire root",
+        "operations": "bodies chat generation state wire root",
+        "app": "chat completions generation messages openapi operations responses state tools wire root",
+        "commands": "app root",
+    },
+    "specserve_workbench": {
+        "root": "",
+        "testing": "",
+        "scaffold": "",
+        "doctor": "testing root",
+        "commands": "doctor scaffold testing root",
+    },
+}
+"""The packages within a distribution."""
 USED_BY_PLUGINS = {
     "specserve_adaptive": "batch declare hookspecs protocols speculation root",
     "specserve_cpu": "batch declare hookspecs kv models protocols sampling root",
@@ -46,14 +74,18 @@ USED_BY_PLUGINS = {
 OF_THE_PLUGIN_API = {"declare", "hookspecs", "builtin"}
 
 
+def package_in(module: str) -> str:
+    _, *rest = module.split(".")
+    return rest[0] if rest and (len(rest) > 1 or modules()[module].name == "__init__.py") else "root"
+
+
 def component_of(module: str) -> str:
     distribution, *rest = module.split(".")
     if distribution != "specserve":
         return distribution
     if rest == ["__main__"]:
         return "cli"
-    is_package = len(rest) > 1 or modules()[module].name == "__init__.py"
-    return rest[0] if rest and (is_package or rest[0] in OF_THE_PLUGIN_API) else "root"
+    return rest[0] if rest and rest[0] in OF_THE_PLUGIN_API else package_in(module)
 
 
 def imports_by_target(component: str) -> dict[str, set[str]]:
@@ -82,3 +114,24 @@ def test_a_component_imports_only_what_it_may(component):
     found = imports_by_target(component)
     assert not [imports for target, imports in found.items() if target not in allowed]
     assert set(allowed) <= found.keys(), "a line lists no component that is not imported"
+
+
+@pytest.mark.parametrize(("distribution", "room"), [(name, room) for name, rooms in ROOMS.items() for room in rooms])
+def test_a_package_imports_only_those_of_its_distribution_that_it_may(distribution, room):
+    rooms = ROOMS[distribution]
+    found = {
+        package_in(name)
+        for module in modules()
+        if module.split(".")[0] == distribution and package_in(module) == room
+        for name, _ in imports_of(module)
+        if name in modules() and name.split(".")[0] == distribution
+    }
+    assert found - {room} == set(rooms[room].split())
+    assert found - {room} <= set(list(rooms)[: list(rooms).index(room)])
+
+
+@pytest.mark.parametrize("distribution", ROOMS)
+def test_every_package_of_a_distribution_is_in_the_order(distribution):
+    assert {package_in(module) for module in modules() if module.split(".")[0] == distribution} == set(
+        ROOMS[distribution]
+    )

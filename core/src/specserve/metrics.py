@@ -1,7 +1,7 @@
 """Counters of one engine, as plain numbers that the step loop increments and any thread may read; and what beside them
 describes its state.
 
-Knows no exposition format: `specserve_server.metrics` turns them into Prometheus text under the names that
+Knows no exposition format: `specserve_server.operations.metrics` turns them into Prometheus text under the names that
 existing dashboards scrape.
 """
 

@@ -27,7 +27,7 @@ async def served_routes(engine: AsyncEngine) -> AsyncIterator[None]:
         return
     from aiohttp import web
 
-    from specserve_server.app import make_app
+    from specserve_server.app.application import make_app
     from specserve_server.config import ServerConfig
 
     runner = web.AppRunner(make_app(engine, ServerConfig()))

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from specserve_lora.adapter_dir import confined_dir, require_root
 from specserve_lora.errors import AdapterError
-from specserve_server.decode_body import decode_body
-from specserve_server.openapi.operation import TEXT, Answer, Operation, describe
+from specserve_server.operation import TEXT, Answer, Operation, describe
+from specserve_server.wire.decode_body import decode_body
 
 if TYPE_CHECKING:
     from pathlib import Path

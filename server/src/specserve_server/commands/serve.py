@@ -13,9 +13,9 @@ from specserve.announcements import announce
 from specserve.cli.flag_groups import FlagGroups
 from specserve.cli.flags import add_grouped_engine_flags
 from specserve.cli.progress import SECONDS_BETWEEN_LINES, shown_progress
+from specserve_server.app.json_lines import announce_in_json, convert_handlers_of_libraries, is_in_json
 from specserve_server.commands.layers import load_configuration
 from specserve_server.commands.server_flags import add_server_flags
-from specserve_server.json_lines import announce_in_json, convert_handlers_of_libraries, is_in_json
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -57,8 +57,8 @@ def run(args: Namespace) -> int:
     from specserve.engine.before_loading import check_before_loading  # not for --help, as the next ones
 
     check_before_loading(configuration.engine)
-    from specserve_server.log_lines import log_to_stderr
-    from specserve_server.run import serve
+    from specserve_server.app.log_lines import log_to_stderr
+    from specserve_server.app.run import serve
 
     log_format = configuration.server.log_format
     log_to_stderr(configuration.server.log_level, log_format)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from specserve_server.request_bodies import ChatBody
-from specserve_server.structured_bodies import JsonSchemaFormat, ResponseFormat
-from specserve_server.tools.bodies import ChosenFunction, Function, Tool, ToolChoice
+from specserve_server.bodies.requests import ChatBody
+from specserve_server.bodies.structured import JsonSchemaFormat, ResponseFormat
+from specserve_server.bodies.tools import ChosenFunction, Function, Tool, ToolChoice
 
 if TYPE_CHECKING:
-    from specserve_server.messages.bodies import CountTokensBody, MessagesBody
-    from specserve_server.request_bodies import Message, ReasoningEffort
+    from specserve_server.bodies.messages import CountTokensBody, MessagesBody
+    from specserve_server.bodies.requests import Message, ReasoningEffort
 
 
 def to_chat_body(body: MessagesBody, messages: list[Message], effort: ReasoningEffort | None) -> ChatBody:

@@ -8,12 +8,12 @@ import msgspec
 
 from specserve.errors import RequestError
 from specserve.type_words import shown
-from specserve_server.messages.bodies import ContextManagement
-from specserve_server.structured_output import is_null
+from specserve_server.bodies.messages import ContextManagement
+from specserve_server.generation.structured_output import is_null
 from specserve_server.tools.schemas import decode_schema
 
 if TYPE_CHECKING:
-    from specserve_server.messages.bodies import ClientTool, CountTokensBody
+    from specserve_server.bodies.messages import ClientTool, CountTokensBody
 
 UNSERVED = ("mcp_servers", "container", "context_management")
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from specserve.errors import RequestError
-from specserve_server.answers import Answer, AnswerReader, send_answer
-from specserve_server.chat_prompt import encode_chat
-from specserve_server.json_response import json_response
-from specserve_server.messages.bodies import CountTokensBody, MessagesBody
+from specserve_server.bodies.messages import CountTokensBody, MessagesBody
+from specserve_server.bodies.messages_names import FIELD_NAMES
+from specserve_server.bodies.requests import ChatBody
+from specserve_server.chat.prompt import encode_chat
+from specserve_server.chat.serving import prepare_choices
+from specserve_server.chat.system_messages import placed_system_messages
 from specserve_server.messages.chat_bodies import to_chat_body, tools_of
-from specserve_server.messages.field_names import FIELD_NAMES
 from specserve_server.messages.refusals import refuse_unsupported
 from specserve_server.messages.thinking import effort_of
 from specserve_server.messages.turns import messages_of
 from specserve_server.messages.writer import MessageWriter
-from specserve_server.read_body import read_body
-from specserve_server.renamed_fields import renamed_fields
-from specserve_server.request_bodies import ChatBody
-from specserve_server.serving import prepared_request
-from specserve_server.serving_chat import prepare_choices
-from specserve_server.state import ready_engine
-from specserve_server.system_messages import placed_system_messages
+from specserve_server.serving.answers import Answer, AnswerReader, send_answer
+from specserve_server.serving.respond import prepared_request
+from specserve_server.state.server_state import ready_engine
+from specserve_server.wire.json_response import json_response
+from specserve_server.wire.read_body import read_body
+from specserve_server.wire.renamed_fields import renamed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

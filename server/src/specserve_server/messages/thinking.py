@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import RequestError
-from specserve_server.template_variables import THINKING_SWITCHES, knows_reasoning
+from specserve_server.chat.template_variables import THINKING_SWITCHES, knows_reasoning
 
 if TYPE_CHECKING:
+    from specserve_server.bodies.messages import CountTokensBody
+    from specserve_server.bodies.requests import ReasoningEffort
     from specserve_server.engine_client import ServerTokenizer
-    from specserve_server.messages.bodies import CountTokensBody
-    from specserve_server.request_bodies import ReasoningEffort
 
 DEFAULT_EFFORT: ReasoningEffort = "high"
 """That of the API, for a template that needs one to turn reasoning on."""

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from specserve.errors import RequestError
 from specserve.type_words import MAX_SHOWN, listed, shown
-from specserve_server.request_bodies import Message
-from specserve_server.structured_output import is_null
+from specserve_server.bodies.requests import Message
+from specserve_server.bodies.tools import CalledFunction, ToolCall
+from specserve_server.generation.structured_output import is_null
 from specserve_server.tools.arguments import decode_arguments
-from specserve_server.tools.bodies import CalledFunction, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from specserve_server.messages.bodies import Block, CountTokensBody, Turn
+    from specserve_server.bodies.messages import Block, CountTokensBody, Turn
 
 FAILED = "error: "
 """Before the result of a tool that failed: chat templates have no other word for it."""

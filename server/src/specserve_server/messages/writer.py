@@ -8,19 +8,19 @@ from uuid import uuid4
 
 import msgspec
 
-from specserve_server.answer_checks import check_fields
-from specserve_server.answers import ReasoningPiece
+from specserve_server.generation.answer_checks import check_fields
+from specserve_server.generation.usage import speculation_metrics
 from specserve_server.messages.errors import messages_error
+from specserve_server.serving.answers import ReasoningPiece
 from specserve_server.tools.arguments import INVALID
-from specserve_server.usage import speculation_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from specserve.json_types import JsonObject
-    from specserve_server.answers import Piece
-    from specserve_server.choices import Choice
     from specserve_server.errors import ErrorResponse
+    from specserve_server.generation.choices import Choice
+    from specserve_server.serving.answers import Piece
 
 
 @dataclass(slots=True)

@@ -1,1 +1,1 @@
-"""GET /openapi.json: what every route takes and answers. `operation` is for plugins, too."""
+"""GET /openapi.json: what every route takes and answers."""

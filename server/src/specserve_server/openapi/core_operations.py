@@ -6,10 +6,11 @@ from typing import Literal
 
 from msgspec import Raw
 
-from specserve_server.messages.bodies import CountTokensBody, MessagesBody
+from specserve_server.bodies.messages import CountTokensBody, MessagesBody
+from specserve_server.bodies.requests import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
+from specserve_server.bodies.responses import ResponsesBody
 from specserve_server.openapi.messages_answers import MESSAGE_EVENTS, AnthropicMessage
 from specserve_server.openapi.openai_answers import ChatCompletion, ChatCompletionChunk, Completion, CompletionChunk
-from specserve_server.openapi.operation import EVENTS, JSON, TEXT, Answer, Events, Operation
 from specserve_server.openapi.plain_answers import (
     CacheReset,
     Health,
@@ -25,8 +26,7 @@ from specserve_server.openapi.plain_answers import (
     Version,
 )
 from specserve_server.openapi.responses_answers import RESPONSE_EVENTS, Response
-from specserve_server.request_bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
-from specserve_server.responses.bodies import ResponsesBody
+from specserve_server.operation import EVENTS, JSON, TEXT, Answer, Events, Operation
 
 HELLO = [{"role": "user", "content": "Hello"}]
 OF_GENERATION = (404, 504)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from specserve import __version__
 from specserve_server.openapi.error_answers import DESCRIPTIONS, error_statuses, error_type, headers_of
-from specserve_server.openapi.operation import JSON, Answer
 from specserve_server.openapi.schemas import Schemas
+from specserve_server.operation import JSON, Answer
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject, JsonValue
-    from specserve_server.openapi.operation import Operation
     from specserve_server.openapi.schemas import Operations, Schema
+    from specserve_server.operation import Operation
 UNDESCRIBED = (Answer(content={}, status="default", description="Not described"),)
 REQUEST_ID: JsonObject = {"description": "The request's id, also in the log", "schema": {"type": "string"}}
 RETRY_AFTER: JsonObject = {"description": "Seconds after which a retry may succeed", "schema": {"type": "integer"}}

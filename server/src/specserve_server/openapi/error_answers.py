@@ -10,7 +10,7 @@ from specserve_server.messages.errors import is_messages_path
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject
-    from specserve_server.openapi.operation import Operation
+    from specserve_server.operation import Operation
 
 DESCRIPTIONS = {
     400: "The request is wrong: the message says what is, and what is allowed",

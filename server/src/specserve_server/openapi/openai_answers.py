@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from specserve.protocols import AnswerCheck
 from specserve.types import FinishReason
-from specserve_server.completion_logprobs import CompletionLogprobs
+from specserve_server.completions.logprobs import CompletionLogprobs
 
 
 class PromptTokensDetails(msgspec.Struct):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
-from specserve_server.openapi.operation import Operation, operation_of
+from specserve_server.operation import Operation, operation_of
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from specserve.protocols import AnswerCheck
+from specserve_server.bodies.requests import ReasoningEffort
 from specserve_server.openapi.openai_answers import Metrics
-from specserve_server.request_bodies import ReasoningEffort
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from specserve_server.openapi.error_answers import error_type
-from specserve_server.openapi.operation import JSON, Events
+from specserve_server.operation import JSON, Events
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from specserve_server.openapi.operation import Operation
+    from specserve_server.operation import Operation
 
     Operations: TypeAlias = Mapping[str, Mapping[str, Operation]]
     """By path, and by method in small letters."""

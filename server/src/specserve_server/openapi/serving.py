@@ -8,10 +8,10 @@ from importlib.resources import files
 
 from aiohttp import web
 
-from specserve_server.json_response import json_response
 from specserve_server.openapi.core_operations import CORE_OPERATIONS
 from specserve_server.openapi.document import openapi_document
-from specserve_server.state import state_of
+from specserve_server.state.server_state import state_of
+from specserve_server.wire.json_response import json_response
 
 PAGE = files("specserve_server.openapi").joinpath("docs.html")
 POLICY = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"

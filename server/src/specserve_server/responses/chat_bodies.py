@@ -5,15 +5,15 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
-from specserve_server.request_bodies import ChatBody, Message
+from specserve_server.bodies.requests import ChatBody, Message
+from specserve_server.bodies.structured import JsonSchemaFormat, ResponseFormat
+from specserve_server.bodies.tools import ChosenFunction, Tool, ToolChoice
 from specserve_server.responses.tools import all_served, served_tools
-from specserve_server.structured_bodies import JsonSchemaFormat, ResponseFormat
-from specserve_server.tools.bodies import ChosenFunction, Tool, ToolChoice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve_server.responses.bodies import ResponsesBody, TextFormat
+    from specserve_server.bodies.responses import ResponsesBody, TextFormat
 
 
 def to_chat_body(body: ResponsesBody, messages: Sequence[Message]) -> ChatBody:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import CONTEXT_LENGTH_EXCEEDED, RequestError
+from specserve_server.chat.serving import prepare_choices
+from specserve_server.chat.system_messages import placed_system_messages
 from specserve_server.responses.chat_bodies import num_leading, to_chat_body
-from specserve_server.serving_chat import prepare_choices
-from specserve_server.system_messages import placed_system_messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from specserve_server.bodies.requests import ChatBody, Message
+    from specserve_server.bodies.responses import ResponsesBody
+    from specserve_server.chat.serving import PreparedChoices
     from specserve_server.engine_client import EngineClient
-    from specserve_server.request_bodies import ChatBody, Message
-    from specserve_server.responses.bodies import ResponsesBody
-    from specserve_server.serving_chat import PreparedChoices
 
 
 def prepare_fitting(

@@ -9,23 +9,19 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.limits import MAX_MESSAGES
 from specserve.type_words import listed, shown
-from specserve_server.request_bodies import Message
-from specserve_server.responses.bodies import InputItem
+from specserve_server.bodies.requests import Message
+from specserve_server.bodies.responses import CALLS, ITEM_TYPES, REASONING_PARTS, RESULTS, TEXT_PARTS, InputItem
+from specserve_server.bodies.tools import CalledFunction, ToolCall
 from specserve_server.responses.tools import custom_arguments, full_name
 from specserve_server.tools.arguments import decode_arguments, readable_arguments
-from specserve_server.tools.bodies import CalledFunction, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve_server.responses.bodies import InputPart
+    from specserve_server.bodies.responses import InputPart
 
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 """Of an item, and what chat templates call it."""
-TEXTS = ("input_text", "output_text", "text")
-REASONING_TEXTS = ("reasoning_text",)
-CALLS, RESULTS = ("function_call", "custom_tool_call"), ("function_call_output", "custom_tool_call_output")
-TYPES = ("message", "reasoning", *CALLS, *RESULTS, "item_reference")
 
 
 def add_input(history: Sequence[Message], given: str | list[InputItem] | None) -> list[Message]:
@@ -93,7 +89,9 @@ class Conversation:
             elif item.type in (None, "message"):
                 self.add_message(item, where)
             else:
-                refuse(f"{where}.type", f"must be {listed(map(shown, TYPES))}; got {shown(item.type)}; leave it out")
+                refuse(
+                    f"{where}.type", f"must be {listed(map(shown, ITEM_TYPES))}; got {shown(item.type)}; leave it out"
+                )
         return self.messages
 
     def add_message(self, item: InputItem, where: str) -> None:
@@ -149,10 +147,10 @@ class Conversation:
 
 def reasoning_of(item: InputItem, where: str) -> str | None:
     """None for reasoning of another server that came as a summary, or encrypted: it cannot be read."""
-    return text_of(item.content, f"{where}.content", REASONING_TEXTS) or None
+    return text_of(item.content, f"{where}.content", REASONING_PARTS) or None
 
 
-def text_of(content: str | list[InputPart] | None, where: str, types: Sequence[str] = TEXTS) -> str:
+def text_of(content: str | list[InputPart] | None, where: str, types: Sequence[str] = TEXT_PARTS) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     for i, part in enumerate(content):

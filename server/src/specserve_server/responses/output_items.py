@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 from uuid import uuid4
 
+from specserve_server.chat.tool_response import new_call_id
 from specserve_server.responses.tools import custom_input
-from specserve_server.tools.response import new_call_id
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from specserve.errors import RequestError
 from specserve.type_words import shown
-from specserve_server.responses.tools import SERVED
-from specserve_server.structured_output import is_null
-from specserve_server.tools.bodies import NAME_RULE
+from specserve_server.bodies.responses import TOOL_TYPES
+from specserve_server.bodies.tools import NAME_RULE
+from specserve_server.generation.structured_output import is_null
 from specserve_server.tools.schemas import decode_schema
 
 if TYPE_CHECKING:
-    from specserve_server.responses.bodies import FunctionTool, ResponsesBody
+    from specserve_server.bodies.responses import FunctionTool, ResponsesBody
 
 ADVICE = {
     "conversation": "send previous_response_id, or the whole conversation as input",
@@ -48,7 +48,7 @@ def refuse_unsupported(body: ResponsesBody) -> None:
 
 
 def refuse_tool(tool: FunctionTool, where: str) -> None:
-    if tool.type not in SERVED:
+    if tool.type not in TOOL_TYPES:
         return  # it is left out with a warning
     if tool.name is None:
         text = f"is missing; it must be {NAME_RULE}, and stands beside type: this API has no function around it"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from specserve_server.responses.tools import SERVED, warnings_of
-from specserve_server.structured_output import is_null
-from specserve_server.template_variables import DEFAULT_VERBOSITY
-from specserve_server.usage import usage
+from specserve_server.bodies.responses import TOOL_TYPES
+from specserve_server.chat.template_variables import DEFAULT_VERBOSITY
+from specserve_server.generation.structured_output import is_null
+from specserve_server.generation.usage import usage
+from specserve_server.responses.tools import warnings_of
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject, JsonValue
-    from specserve_server.choices import Choice
-    from specserve_server.responses.bodies import FunctionTool, ResponsesBody
+    from specserve_server.bodies.responses import FunctionTool, ResponsesBody
+    from specserve_server.generation.choices import Choice
 
 
 def new_response(id: str, body: ResponsesBody, model: str, choice: Choice) -> JsonObject:
@@ -29,7 +30,7 @@ def new_response(id: str, body: ResponsesBody, model: str, choice: Choice) -> Js
         "temperature": params.temperature,
         "text": {"format": format_of(body), "verbosity": verbosity_of(body)},
         "tool_choice": body.tool_choice or "auto",
-        "tools": [tool_of(tool) for tool in body.tools or () if tool.type in SERVED],
+        "tools": [tool_of(tool) for tool in body.tools or () if tool.type in TOOL_TYPES],
         "top_p": params.top_p,
         "truncation": body.truncation or "disabled",
         "user": body.user,
@@ -65,7 +66,7 @@ def verbosity_of(body: ResponsesBody) -> str:
 
 def tool_of(tool: FunctionTool) -> JsonObject:
     if tool.type == "namespace":
-        inner: list[JsonValue] = [tool_of(each) for each in tool.tools or () if each.type in SERVED[:2]]
+        inner: list[JsonValue] = [tool_of(each) for each in tool.tools or () if each.type in TOOL_TYPES[:2]]
         return {"type": tool.type, "name": tool.name, "description": tool.description, "tools": inner}
     if tool.type == "custom":
         form: JsonValue = {"type": "text"} if is_null(tool.format) else tool.format

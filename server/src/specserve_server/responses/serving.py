@@ -11,13 +11,8 @@ from aiohttp import web
 
 from specserve.errors import RequestError
 from specserve.type_words import shown
-from specserve_server.answers import Answer, AnswerReader, send_answer
-from specserve_server.json_response import json_response
-from specserve_server.read_body import read_body
-from specserve_server.renamed_fields import renamed_fields
-from specserve_server.request_record import RECORD
-from specserve_server.responses.bodies import InputItem, ResponsesBody
-from specserve_server.responses.field_names import FIELD_NAMES
+from specserve_server.bodies.responses import InputItem, ResponsesBody
+from specserve_server.bodies.responses_names import FIELD_NAMES
 from specserve_server.responses.fitting import prepare_fitting
 from specserve_server.responses.input_items import add_input, add_output, with_references
 from specserve_server.responses.refusals import refuse_unsupported
@@ -25,15 +20,20 @@ from specserve_server.responses.response_object import new_response
 from specserve_server.responses.store import RESPONSES
 from specserve_server.responses.tools import served_tools
 from specserve_server.responses.writer import ResponseWriter
-from specserve_server.serving import prepared_request
-from specserve_server.state import ready_engine
+from specserve_server.serving.answers import Answer, AnswerReader, send_answer
+from specserve_server.serving.respond import prepared_request
+from specserve_server.state.request_record import RECORD
+from specserve_server.state.server_state import ready_engine
+from specserve_server.wire.json_response import json_response
+from specserve_server.wire.read_body import read_body
+from specserve_server.wire.renamed_fields import renamed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from specserve.json_types import JsonObject
+    from specserve_server.bodies.requests import Message
     from specserve_server.engine_client import EngineClient
-    from specserve_server.request_bodies import Message
 
     Keep = Callable[[JsonObject, Sequence[Message]], None]
 

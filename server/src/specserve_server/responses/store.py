@@ -17,8 +17,8 @@ from specserve.type_words import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve_server.request_bodies import Message
-    from specserve_server.responses.bodies import InputItem
+    from specserve_server.bodies.requests import Message
+    from specserve_server.bodies.responses import InputItem
 
 
 class StoredResponse(NamedTuple):

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.type_words import shown
-from specserve_server.structured_output import is_null
-from specserve_server.tools.bodies import Function, Tool
+from specserve_server.bodies.responses import TOOL_TYPES
+from specserve_server.bodies.tools import Function, Tool
+from specserve_server.generation.structured_output import is_null
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from specserve_server.responses.bodies import FunctionTool, ResponsesBody
+    from specserve_server.bodies.responses import FunctionTool, ResponsesBody
 
-SERVED = ("function", "custom", "namespace")
 INPUT = "input"
 """The one parameter of a custom tool."""
 CUSTOM_PARAMETERS = msgspec.Raw(
@@ -70,10 +70,10 @@ def warnings_of(body: ResponsesBody) -> list[str]:
     """Of tools that are left out."""
     found = []
     for i, tool in enumerate(body.tools or ()):
-        if tool.type not in SERVED:
+        if tool.type not in TOOL_TYPES:
             found.append(f"tools[{i}]: kind {shown(tool.type)} is not served; the model was not told of it.")
         for j, inner in enumerate((tool.tools or ()) if tool.type == "namespace" else ()):
-            if inner.type not in SERVED[:2]:
+            if inner.type not in TOOL_TYPES[:2]:
                 found.append(f"tools[{i}].tools[{j}]: kind {shown(inner.type)} is not served; the model was not told.")
     return found
 

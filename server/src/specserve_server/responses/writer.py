@@ -6,21 +6,21 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from specserve_server.answer_checks import check_fields
-from specserve_server.answers import ReasoningPiece
+from specserve_server.generation.answer_checks import check_fields
+from specserve_server.generation.usage import speculation_metrics
 from specserve_server.responses.output_items import MessageItem, ReasoningItem, call_item
 from specserve_server.responses.response_object import response_usage
-from specserve_server.usage import speculation_metrics
+from specserve_server.serving.answers import ReasoningPiece
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from specserve.json_types import JsonObject, JsonValue
-    from specserve_server.answers import Piece
-    from specserve_server.choices import Choice
     from specserve_server.errors import ErrorResponse
+    from specserve_server.generation.choices import Choice
     from specserve_server.responses.output_items import OutputItem
     from specserve_server.responses.tools import ServedTool
+    from specserve_server.serving.answers import Piece
 
 
 @dataclass(slots=True)

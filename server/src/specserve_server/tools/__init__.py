@@ -1,1 +1,1 @@
-"""Tools of chat completions: what may be called, how a model writes a call, and calls in responses."""
+"""Tools: what may be called, and the forms in which models write calls. A file per form."""

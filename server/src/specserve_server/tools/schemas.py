@@ -8,7 +8,7 @@ import msgspec
 
 from specserve.errors import RequestError
 from specserve.type_words import shown
-from specserve_server.structured_output import is_null
+from specserve_server.generation.structured_output import is_null
 
 if TYPE_CHECKING:
     from specserve.json_types import JsonObject

@@ -14,15 +14,15 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.type_words import shown
 from specserve.types import StructuredOutput
-from specserve_server.tools.bodies import ToolChoice
+from specserve_server.bodies.tools import ToolChoice
 
 MAX_SHOWN_NAMES = 8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve_server.request_bodies import ChatBody
-    from specserve_server.tools.bodies import Tool
+    from specserve_server.bodies.requests import ChatBody
+    from specserve_server.bodies.tools import Tool
     from specserve_server.tools.form import ToolForm
 
 

@@ -12,9 +12,9 @@ from specserve_ngram.corpora.documents import Documents
 from specserve_ngram.corpora.errors import CorpusError
 from specserve_ngram.corpora.paths import client_source
 from specserve_ngram.corpora.store import CorpusStatus
-from specserve_server.decode_body import decode_body
-from specserve_server.json_response import json_response
-from specserve_server.openapi.operation import JSON, Answer, Operation, describe
+from specserve_server.operation import JSON, Answer, Operation, describe
+from specserve_server.wire.decode_body import decode_body
+from specserve_server.wire.json_response import json_response
 
 if TYPE_CHECKING:
     from pathlib import Path

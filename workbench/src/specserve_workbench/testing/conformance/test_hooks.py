@@ -54,7 +54,7 @@ async def serve(config: EngineConfig, plugin: str) -> set[str]:
     """Ask everything that a client may ask; the hooks that the plugin implements."""
     from aiohttp.test_utils import TestClient, TestServer
 
-    from specserve_server.app import make_app
+    from specserve_server.app.application import make_app
     from specserve_server.config import ServerConfig
 
     engine = await AsyncEngine.start(config)

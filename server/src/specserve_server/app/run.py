@@ -1,0 +1,112 @@
+"""The server process: listen, load, print the ready line, serve until a signal or the engine's death, drain, stop.
+
+The first signal turns /health to 503, serves on for a while if that is configured, and drains for a limited time; a
+second one aborts what still runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from specserve.announcements import announce, announce_failure
+from specserve_server.app.access_log import access_log_on_stderr
+from specserve_server.app.application import make_app
+from specserve_server.app.http_runner import HttpRunner
+from specserve_server.app.json_lines import line_fields
+from specserve_server.app.listening import listening
+from specserve_server.app.reloading import ReloadedFile, reloaded_on_hangup
+from specserve_server.app.signals import Signals, wait_for_first
+from specserve_server.app.tls import Tls
+from specserve_server.state.server_state import STATE, ServerState
+
+if TYPE_CHECKING:
+    from specserve.load_progress import LoadProgress
+    from specserve_server.app.application import EngineStarter
+    from specserve_server.config import ServerConfig
+    from specserve_server.engine_client import EngineClient
+
+
+async def serve(start: EngineStarter, config: ServerConfig, progress: LoadProgress | None = None) -> int:
+    """The exit code: 0 after a signal, 1 when the engine died. ConfigError when it cannot start. `progress`: how far
+    `start` is, for /health."""
+    listens = asyncio.Event()
+
+    async def start_when_listening() -> EngineClient:
+        await listens.wait()
+        return await start()
+
+    app = make_app(start_when_listening, config, progress)
+    runner = HttpRunner(app)
+    tls = None if config.tls_cert is None else Tls(config)
+    with nullcontext() if config.access_log == "none" else access_log_on_stderr():
+        try:
+            with Signals() as signals, reloaded_on_hangup(reloaded_files(app[STATE], tls)):
+                await runner.setup()
+                async with listening(runner, config, tls) as address:
+                    listens.set()
+                    return await run_until_stopped(app[STATE], signals, ready_line(address, config.log_format))
+        finally:
+            await runner.cleanup()
+
+
+def reloaded_files(state: ServerState, tls: Tls | None) -> list[ReloadedFile]:
+    files = []
+    if state.config.api_key_file is not None:
+        files.append(ReloadedFile("the API keys", state.keys.reload))
+    if tls is not None:
+        files.append(ReloadedFile("the TLS certificate and its key", tls.reload))
+    return files
+
+
+async def run_until_stopped(state: ServerState, signals: Signals, ready: str) -> int:
+    assert state.loading is not None
+    await wait_for_first(state.loading, signals.first.wait())
+    if not signals.first.is_set():
+        state.loading.result()  # raises what stopped the loading
+        print(ready, flush=True)
+        assert state.engine is not None
+        await wait_for_first(state.engine.failed(), signals.first.wait())
+    if not signals.first.is_set():
+        assert state.engine is not None
+        return await tell_death(state.engine)
+    state.leaving = True
+    if state.engine is not None:
+        await wait_before_draining(state.engine, state.config.drain_wait, signals)
+    state.draining = True
+    if state.engine is not None and state.engine.status == "dead":
+        return await tell_death(state.engine)
+    if state.engine is not None:
+        await drain(state.engine, state.config.drain_seconds, signals)
+    return 0
+
+
+async def tell_death(engine: EngineClient) -> int:
+    announce_failure(f"the engine died: {await engine.failed()!r}")
+    return 1
+
+
+async def wait_before_draining(engine: EngineClient, seconds: float, signals: Signals) -> None:
+    """Load balancers see that /health is 503 and go away; until they have, requests are served."""
+    if seconds > 0:
+        announce(f"/health is 503, and requests are served for {seconds:g} s more; signal again to abort")
+        await wait_for_first(wait(seconds), engine.failed(), signals.second.wait())
+
+
+async def wait(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+async def drain(engine: EngineClient, seconds: float, signals: Signals) -> None:
+    announce(f"draining for at most {seconds:g} s; signal again to abort")
+    await wait_for_first(engine.stop(seconds), signals.second.wait())
+    if signals.second.is_set():
+        await engine.stop(0.0)
+
+
+def ready_line(address: str, log_format: str) -> str:
+    """For standard output: whoever started the server waits for it."""
+    text = f"ready on {address}"
+    return json.dumps(line_fields("INFO", "specserve", text)) if log_format == "json" else f"specserve: {text}"

@@ -1,0 +1,1 @@
+"""OpenAI's chat completions: messages, prompts, tools and choices."""

@@ -1,0 +1,1 @@
+"""OpenAI's completions: prompts, echoes and choices."""

@@ -1,1 +1,0 @@
-"""What every request passes before its handler: one middleware per module. `server.app` has their order."""

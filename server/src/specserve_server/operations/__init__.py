@@ -1,0 +1,1 @@
+"""The routes of operators and tools: health, models, metrics, tokenization, changes of the running engine."""

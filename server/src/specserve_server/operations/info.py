@@ -1,0 +1,50 @@
+"""The routes that describe the server: health, load, version, models, plugins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve import __version__
+from specserve.errors import ModelNotFoundError
+from specserve.type_words import shown
+from specserve_server.operations.model_cards import list_models
+from specserve_server.state.server_state import loaded_engine, served_model_names, state_of
+from specserve_server.wire.json_response import json_response
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+async def health(request: web.Request) -> web.Response:
+    """While the engine loads: how far it is."""
+    state = state_of(request)
+    status = state.health
+    if status == "ready":
+        return json_response({"status": status})
+    progress = {"progress": state.progress.describe()} if status == "loading" else {}
+    return json_response({"status": status, **progress}, status=503)
+
+
+async def load(request: web.Request) -> web.Response:
+    return json_response({"server_load": loaded_engine(request).num_requests})
+
+
+async def version(request: web.Request) -> web.Response:
+    return json_response({"version": __version__})
+
+
+async def models(request: web.Request) -> web.Response:
+    return json_response({"object": "list", "data": list_models(loaded_engine(request), served_model_names(request))})
+
+
+async def get_model(request: web.Request) -> web.Response:
+    name = request.match_info["name"]
+    for card in list_models(loaded_engine(request), served_model_names(request)):
+        if card["id"] == name:
+            return json_response(card)
+    raise ModelNotFoundError(f"no model {shown(name)} is served; /v1/models lists them.", param="model")
+
+
+async def plugins(request: web.Request) -> web.Response:
+    engine = loaded_engine(request)
+    return json_response({"object": "list", "data": engine.plugins.describe(), "engine": engine.describe()})

@@ -1,0 +1,1 @@
+"""From an HTTP request to its generated response, for all APIs."""
