@@ -69,6 +69,7 @@ PUBLISHED = tuple(
         "demo",
         "plugins/adaptive",
         "plugins/cpu",
+        "plugins/cuda",
         "plugins/eagle",
         "plugins/grammar",
         "plugins/hybrid_attn",

@@ -107,7 +107,7 @@ def run(options: Options) -> Result:
 
 
 def backends() -> Iterator[AttentionFactory]:
-    from specserve_hybrid_attn.cuda.paged import PagedFactory
+    from specserve_cuda.attention.paged import PagedFactory
 
     yield PagedFactory()
     yield SdpaFactory()
@@ -115,7 +115,7 @@ def backends() -> Iterator[AttentionFactory]:
 
 def runner_of(folder: Path, layers: int, backend: AttentionFactory) -> Runner:
     """Heads of 64 in groups of four, tiny otherwise."""
-    from specserve.kernels.triton_kernels import CudaKernels
+    from specserve_cuda.kernels.kernel_set import CudaKernels
 
     write_checkpoint(
         folder, dtype="bfloat16", num_hidden_layers=layers, hidden_size=64, intermediate_size=128,

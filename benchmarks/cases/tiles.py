@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.kernels.triton_linear import TileSizes
+    from specserve_cuda.kernels.linear import TileSizes
 
 SHAPES = ((4096, 4096), (6144, 4096), (28672, 4096), (4096, 14336), (128256, 4096))
 """[width, depth] of an 8B Llama's weights."""
@@ -40,7 +40,7 @@ class Measured(NamedTuple):
 
 
 def run(options: Options) -> Result:
-    from specserve.kernels.triton_linear import TILES, TileSizes
+    from specserve_cuda.kernels.linear import TILES, TileSizes
 
     if not torch.cuda.is_available():
         raise ConfigError("benchmark tiles: torch sees no CUDA device here. Run it on a machine that has one.")
@@ -80,7 +80,7 @@ def name_of(sizes: TileSizes) -> str:
 
 
 def measure(weights: list[Tensor], num_rows: int, variants: list[TileSizes]) -> Measured:
-    from specserve.kernels.triton_linear import RowTiles, TritonLinear
+    from specserve_cuda.kernels.linear import RowTiles, TritonLinear
 
     x = torch.randn(num_rows, weights[0].shape[1], device="cuda", dtype=torch.bfloat16)
     expected, cells, equal, took = None, [], [], {}

@@ -49,7 +49,7 @@ def test_an_answer_in_another_dtype_and_layout_counts_as_its_values(toy_model, r
 
 @needs_triton
 def test_the_fused_cuda_pass_declines_where_a_subclass_has_its_own_forward():
-    from specserve.kernels.triton_pass import overrides_forward
+    from specserve_cuda.kernels.forward_pass import overrides_forward
 
     class OwnAttend(SdpaAttention):
         def attend(self, layer, q, plan):

@@ -18,8 +18,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from declared import declare
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+DECLARED = ROOT / "build" / "gpu-declared"
 BY_ITSELF = ("-p", "no:cacheprovider", "-q", "--durations=8")
 
 
@@ -80,6 +83,7 @@ def main() -> int:
     if subprocess.run([sys.executable, HERE / "preflight.py"], check=False).returncode:
         return 1
     args.logs.mkdir(parents=True, exist_ok=True)
+    declare(ROOT / "plugins" / "cuda", DECLARED)
     outcomes = []
     for part in args.parts or PARTS:
         if part == "memory" and shutil.which(SANITIZER[0]) is None:
@@ -98,7 +102,8 @@ def main() -> int:
 def run(task: Task, logs: Path, prefix: tuple[str, ...]) -> Outcome:
     print(f"== {task.name}: at most {task.seconds} s", flush=True)
     log, began = logs / f"{task.name}.log", time.monotonic()
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    path = os.pathsep.join(filter(None, (str(DECLARED), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": path}
     if prefix:
         environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     with (

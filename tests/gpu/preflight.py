@@ -27,7 +27,7 @@ def main() -> int:
     print("gpu-check:", ", ".join(filter(None, found)))
     for name in OPTIONAL:
         if importlib.util.find_spec(name) is None:
-            print(f"gpu-check: {name} is not installed here: what hybrid_attn does with it will be skipped")
+            print(f"gpu-check: {name} is not installed here: what the plugin cuda does with it will be skipped")
     import torch
 
     if not torch.cuda.is_available():

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 def test_segments_get_what_their_adapters_add(dtype):
     from lowrank_checks import check_segments_get_what_their_adapters_add
 
-    from specserve.kernels.triton_kernels import CudaKernels
+    from specserve_cuda.kernels.kernel_set import CudaKernels
 
     torch.manual_seed(0)
     check_segments_get_what_their_adapters_add(CudaKernels(), dtype, "cuda")

@@ -27,8 +27,9 @@ def model(tmp_path_factory):
 def engine(model, graphs, drafter=None, *, paged=True, **options):
     from cuda_references import hybrid_plugin
 
-    hybrid = {"extra": {"hybrid_attn": hybrid_plugin()}, "plugin_options": {"hybrid_attn": PAGED}} if paged else {}
-    return make_engine(model, drafter, graphs=graphs, **COMMON, **hybrid, **options).engine
+    hybrid = {"extra": {"hybrid_attn": hybrid_plugin()}, "plugin_options": {"hybrid_attn": PAGED}}
+    attention = hybrid if paged else {"attention": "sdpa"}
+    return make_engine(model, drafter, graphs=graphs, **COMMON, **attention, **options).engine
 
 
 def steps_of(run):
@@ -107,8 +108,9 @@ def test_draft_models_have_graphs_of_their_own(tmp_path, paged, kind):
     options = {"settings": {"steps": 3, "topk": 2}, "allow_undeclared": True, **COMMON}
 
     def run(graphs):
-        hybrid = {"extra": {"hybrid_attn": hybrid_plugin()}, "plugin_options": {"hybrid_attn": PAGED}} if paged else {}
-        return run_requests(eagle_engine(target, draft, graphs=graphs, **options, **hybrid), requests)
+        hybrid = {"extra": {"hybrid_attn": hybrid_plugin()}, "plugin_options": {"hybrid_attn": PAGED}}
+        attention = hybrid if paged else {"attention": "sdpa"}
+        return run_requests(eagle_engine(target, draft, graphs=graphs, **options, **attention), requests)
 
     runs = {graphs: run(graphs) for graphs in ("none", "piecewise", "full")}
     for graphs, found in runs.items():

@@ -31,14 +31,14 @@ def assert_near_dense(cases, world, backend, spans, layers):
 
 
 def skip_where_missing(backend):
-    from specserve_hybrid_attn.cuda.varlen import missing_varlen
+    from specserve_cuda.attention.varlen import missing_varlen
 
     if backend == "flash" and missing_varlen():
         pytest.skip(f"flash: {missing_varlen()}")
 
 
 def flash_of(world):
-    from specserve_hybrid_attn.cuda.flash import FlashFactory
+    from specserve_cuda.attention.flash import FlashFactory
 
     skip_where_missing("flash")
     return FlashFactory().build(world.spec, world.cache, world.device, world.shape.dtype)
@@ -82,7 +82,7 @@ def test_flash_rows_do_not_feel_neighbours_or_span_cuts(cases, dtype, window):
 @pytest.mark.parametrize("head_dim", [64, 128])
 def test_flashinfer_is_near_float64_on_chains_and_trees(cases, dtype, head_dim):
     pytest.importorskip("flashinfer")
-    from specserve_hybrid_attn.cuda.flashinfer_paged import FlashInferFactory
+    from specserve_cuda.attention.flashinfer_paged import FlashInferFactory
 
     world = cases.World(cases.Shape(16, 8, 2, head_dim, (None, 40, 5), dtype), "cuda")
     backend = FlashInferFactory().build(world.spec, world.cache, world.device, dtype)
@@ -94,7 +94,7 @@ def test_cupy_computes_trees_and_masks_as_torch_does():
     pytest.importorskip("cupy")
     from tree_cases import assert_masks_are_right, assert_trees_are_right
 
-    from specserve_hybrid_attn.cuda.cupy_kernels import CupyTrees
+    from specserve_cuda.attention.cupy_kernels import CupyTrees
 
     assert_trees_are_right(CupyTrees(), "cuda")
     for window in (None, 1, 4, 37):
@@ -107,7 +107,7 @@ def test_cupy_moves_tokens_as_torch_does(dtype, head_dim):
     from tree_cases import some_moves
 
     from specserve.kv.cache import move_tokens
-    from specserve_hybrid_attn.cuda.cupy_kernels import move_with_cupy
+    from specserve_cuda.attention.cupy_kernels import move_with_cupy
 
     data = torch.randn(3, 2, 400, 1, head_dim, device="cuda").to(dtype)
     for count in (1, 2, 170):
@@ -121,7 +121,7 @@ def test_cupy_moves_tokens_as_torch_does(dtype, head_dim):
 def test_the_torch_version_of_the_trees_on_the_device():
     from tree_cases import assert_masks_are_right, assert_trees_are_right
 
-    from specserve_hybrid_attn.cuda.tree_masks import TorchTrees
+    from specserve_cuda.attention.tree_masks import TorchTrees
 
     assert_trees_are_right(TorchTrees(), "cuda")
     assert_masks_are_right(TorchTrees(), 4, "cuda")

@@ -22,7 +22,7 @@ UNIT = {torch.float32: 2.0**-20, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-1
 @pytest.fixture
 def kernels():
     """Imported here: at collection there may be no Triton."""
-    from specserve.kernels.triton_kernels import CudaKernels
+    from specserve_cuda.kernels.kernel_set import CudaKernels
 
     torch.manual_seed(0)
     return CudaKernels()
@@ -61,7 +61,7 @@ def test_a_row_of_linear_does_not_depend_on_the_row_count(kernels, dtype, width,
 @pytest.mark.parametrize(("width", "depth"), SHAPES)
 def test_all_tiles_of_a_dtype_have_the_same_bits(kernels, dtype, width, depth):
     """What lets the row count choose the tile."""
-    from specserve.kernels.triton_linear import TritonLinear
+    from specserve_cuda.kernels.linear import TritonLinear
 
     x, weight = random(20 * MOST_ROWS, depth, dtype=dtype), random(width, depth, dtype=dtype)
     tables = [(tiles._replace(most_rows=None),) for tiles in kernels.tiles[dtype]]

@@ -21,7 +21,7 @@ def checks():
 
 @pytest.fixture
 def kernels():
-    from specserve_hybrid_attn.cuda.paged_kernels import TritonPaged
+    from specserve_cuda.attention.paged_kernels import TritonPaged
 
     return TritonPaged
 

@@ -28,7 +28,7 @@ def rows():
 
 @pytest.fixture
 def sampler():
-    from specserve.kernels.triton_kernels import CudaKernels
+    from specserve_cuda.kernels.kernel_set import CudaKernels
 
     return CudaKernels().sampler
 

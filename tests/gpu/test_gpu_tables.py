@@ -135,7 +135,7 @@ def test_a_layer_of_attention(capsys):
     from paged_checks import Shape, World, backend_of
 
     from specserve.attention.sdpa import SdpaAttention
-    from specserve_hybrid_attn.cuda.paged_kernels import TritonPaged
+    from specserve_cuda.attention.paged_kernels import TritonPaged
 
     lines = [f"{torch.cuda.get_device_name()}: microseconds a layer   triton_paged   sdpa"]
     for length in (128,) if DRY else (128, 1000, NUM_SLOTS - 64):

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch.nn.attention import varlen
 from torch.utils._device import _device_constructors
 
-from specserve_hybrid_attn.cuda.varlen import varlen_attn_reference
+from specserve_cuda.attention.varlen import varlen_attn_reference
 
 FACTORIES = ["tensor", "as_tensor", "empty", "zeros", "ones", "full", "arange", "linspace", "empty_like", "zeros_like"]
 FACTORIES += ["rand", "randn", "randint", "randperm"]

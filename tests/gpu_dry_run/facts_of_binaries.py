@@ -10,8 +10,8 @@ import torch
 from cuda_references import hybrid_plugin
 
 from specserve.batch.lora_plan import Segment
-from specserve.kernels.triton_kernels import CudaKernels
-from specserve.kernels.triton_launch import Launch
+from specserve_cuda.kernels.kernel_set import CudaKernels
+from specserve_cuda.launch import Launch
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
@@ -119,7 +119,7 @@ def launch_wide(stub, dtype):
     """The shapes of an 8B model, in all tiles; heads of 128 in groups of 4. Nothing is computed."""
     from paged_checks import Shape, World, attend, backend_of
 
-    from specserve_hybrid_attn.cuda.paged_kernels import TritonPaged
+    from specserve_cuda.attention.paged_kernels import TritonPaged
 
     twins, stub.twins = stub.twins, {}
     weight = torch.zeros(4096, 4096, dtype=dtype)

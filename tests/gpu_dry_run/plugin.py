@@ -13,6 +13,7 @@ import pytest
 import torch
 import twins
 
+from specserve_workbench.testing import engines
 from specserve_workbench.testing.stub_triton import stub_triton
 
 
@@ -23,6 +24,7 @@ class DryRun:
         torch.set_num_threads(1)
         cpu_as_cuda.install()
         hide_distribution("specserve-core")
+        engines.DEFAULTS |= {"default_plugins": True, "no_plugins": ("cpu",)}
         self.context = stub_triton(twins.TWINS)
         self.driver = self.context.__enter__()
 

@@ -141,7 +141,7 @@ def test_larger_eager_steps_leave_a_graph_what_it_recorded(model):
 
 
 def test_a_plan_that_does_not_fit_says_so(model, monkeypatch):
-    from specserve_hybrid_attn.cuda import plan_buffers
+    from specserve_cuda.attention import plan_buffers
 
     for name, value, reason in (
         ("MEMORY", 20, "block ids"), ("MAX_NODES", 5, "draft trees"), ("MAX_DEPTH", 2, "draft trees"),

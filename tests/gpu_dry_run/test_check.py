@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from specserve.plugins.discovery import discover
+
 CHECK = Path(__file__).parents[1] / "gpu" / "check.py"
 MARK = "import pytest, os, time\npytestmark = pytest.mark.gpu\n"
 
 
 @pytest.fixture(scope="module")
 def check():
+    sys.path.append(str(CHECK.parent))
     spec = importlib.util.spec_from_file_location("gpu_check", CHECK)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # NamedTuples look their module up
@@ -32,6 +35,14 @@ def outcome(check, tmp_path, capsys):
         return done, capsys.readouterr().out
 
     return run
+
+
+def test_a_plugin_on_the_path_is_found_as_if_it_were_installed(check, tmp_path):
+    check.declare(check.ROOT / "plugins" / "cuda", tmp_path)
+    (found,) = discover([str(tmp_path)]).values()
+    assert (found.name, found.dist, [*found.provides], found.problems) == (
+        "cuda", "specserve-plugin-cuda", ["kernel.cuda"], (),
+    )  # fmt: skip
 
 
 def test_what_passes_is_counted_and_logged(outcome):

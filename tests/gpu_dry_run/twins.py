@@ -16,13 +16,13 @@ from cpu_as_cuda import unseen
 from cuda_graphs import launched
 
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.kernels.triton_sampling import KEEP_BITS, KEEP_ONLY, OP_FIELDS, PENALIZE, ROW_FIELDS, SHIFT
 from specserve.models.tiled import in_tiles
 from specserve.sampling.cutoffs import apply_cutoffs
 from specserve.sampling.edits import TorchRow
 from specserve.sampling.noise import gumbel_noise
 from specserve.sampling.seeds import MASK
 from specserve.types import SamplingParams
+from specserve_cuda.kernels.sampling import KEEP_BITS, KEEP_ONLY, OP_FIELDS, PENALIZE, ROW_FIELDS, SHIFT
 
 TORCH = TorchKernels()
 ROWS = 32

@@ -51,6 +51,23 @@ def test_as_json_each_pair_is_there_once(install: Install, capsys: pytest.Captur
     ]
 
 
+ELSEWHERE = """
+from specserve.declare import Provides
+FITS = Provides("kernels", lambda config: None if config.device == "cuda" else "it serves CUDA alone")
+"""
+
+
+def test_a_plugin_that_is_off_is_in_no_line(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("a")
+    install("elsewhere", provides={"kernel.cuda": "FITS"}, compat=ELSEWHERE)
+    assert main(["plugins", "matrix"]) == 0
+    here = capsys.readouterr().out.splitlines()
+    assert (here[0].split(), here[-1]) == (["a"], "elsewhere is left out: it serves CUDA alone.")
+    assert main(["plugins", "matrix", "--device", "cuda"]) == 0
+    there = capsys.readouterr().out.splitlines()
+    assert (there[0].split(), there[-1].split()[0]) == (["a", "elsewhere"], "graph.piecewise")
+
+
 def write_report(folder: Path, *results: tuple[str, str, str]) -> str:
     entries = [{"outcome": o, "plugin": p, "what": w, "detail": "7 of 9"} for o, p, w in results]
     (folder / "report.json").write_text(json.dumps(entries))

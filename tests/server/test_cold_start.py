@@ -71,7 +71,7 @@ NEVER_SERVING = (
     "specserve.kernels.triton",
     "specserve_eagle.cli",
     "specserve_eagle.training",
-    "specserve_hybrid_attn.cuda",
+    "specserve_cuda.attention",
 )
 """Modules of other commands, and those that need a CUDA device."""
 

@@ -18,7 +18,7 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
     if page.parent.name != "build"
 )
-FOLDERS = "benchmarks|core|demo|docs|plugins|template|tests|tools"
+FOLDERS = "benchmarks|core|demo|docs|plugins|server|template|tests|tools|workbench"
 
 
 def found(page: Path, pattern: str) -> set[str]:
@@ -78,4 +78,7 @@ def is_python(name: str) -> bool:
 
 def is_group(name: str) -> bool:
     """A group of entry points, with the plugin's name or version where it has one."""
-    return re.fullmatch(r"specserve\.(models|plugins(\.v\d+)?|(provides|compatible|conflicts)\.\w+)", name) is not None
+    return (
+        re.fullmatch(r"specserve\.(commands|models|plugins(\.v\d+)?|(provides|compatible|conflicts)\.\w+)", name)
+        is not None
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.attention.sdpa import SdpaFactory
-from specserve.errors import ConfigError
+from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.hookspecs import hookimpl
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
@@ -13,26 +13,17 @@ from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, Pena
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from specserve.protocols import AttentionFactory, KernelSet, LogitsProcessor
+    from specserve.protocols import AttentionFactory, KernelSet, LogitsProcessor, Recorder
 
 
 @hookimpl
 def make_kernels(device: str, dtype: str) -> KernelSet | None:
-    return cuda_kernels() if device == "cuda" else TorchKernels()
+    return TorchKernels() if device == "cpu" else None
 
 
-def cuda_kernels() -> KernelSet:
-    """Imports here: only CUDA builds of torch install Triton."""
-    try:
-        from specserve.kernels.triton_kernels import CudaKernels
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "triton":
-            raise
-        raise ConfigError(
-            "--device cuda: the core's CUDA kernels are written in Triton, and no module 'triton' is installed here. "
-            "Install it (pip install triton; CUDA builds of torch bring it), or use --device cpu."
-        ) from error
-    return CudaKernels()
+@hookimpl
+def make_recorder(device: str) -> Recorder | None:
+    return ReferenceRecorder() if device == "cpu" else None
 
 
 @hookimpl

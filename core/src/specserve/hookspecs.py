@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Observer,
         OutputObserver,
         PlanningRuntime,
+        Recorder,
         ResolvedModel,
         Verifier,
     )
@@ -121,6 +122,11 @@ def check_answer(request: GenerateRequest, text: str, finish_reason: str) -> Ans
 @hookspec
 def decline_graph(shape: GraphShape) -> str | None:
     """Why a step of this shape must not be replayed from a graph, or None. Asked once for each shape."""
+
+
+@hookspec
+def make_recorder(config: EngineConfig, options: PluginOptions, device: str) -> Recorder | None:
+    """What records steps on this device, to be replayed; or None where the plugin has none."""
 
 
 @hookspec

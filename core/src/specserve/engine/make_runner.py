@@ -17,7 +17,7 @@ from specserve.graphs.buckets import Buckets, doubling, row_buckets
 from specserve.graphs.eligibility import Answers, Eligibility, checked_reason
 from specserve.graphs.library import GraphBudget, GraphLibrary
 from specserve.graphs.memory import GraphMemory, RowSizes
-from specserve.graphs.reference_recorder import ReferenceRecorder
+from specserve.plugins.interface_checks import check_members
 from specserve.plugins.loaded_plugin import cause_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def make_runner(
         block_size=config.block_size,
     )
     memory = GraphMemory(rows.largest, sizes, model.dtype, torch.device(config.device))
-    budget = GraphBudget(make_recorder(config.device), most_bytes)
+    budget = GraphBudget(make_recorder(config, host), most_bytes)
     library: GraphLibrary[StepKey] = GraphLibrary(budget, memory, metrics)
     return GraphRunner(parts, library, Eligibility(lambda shape: ask_plugins(host, shape)), settings)
 
@@ -75,12 +75,19 @@ def draft_graphs_of(runner: Runner, metrics: EngineMetrics) -> DraftGraphMaker |
     return DraftGraphMaker(counts, make)
 
 
-def make_recorder(device: str) -> Recorder:
-    if device != "cuda":
-        return ReferenceRecorder()
-    from specserve.graphs.cuda_recorder import CudaRecorder  # asks the driver for a pool and a stream
-
-    return CudaRecorder()
+def make_recorder(config: EngineConfig, host: PluginHost) -> Recorder:
+    answer: tuple[str, Recorder] | None = host.single("make_recorder", config=config, device=config.device)
+    if answer is None:
+        raise ConfigError(
+            f"--graphs {config.graphs}: no enabled plugin records graphs on --device {config.device}. "
+            "Pass --graphs none, or enable one that does."
+        )
+    owner, recorder = answer
+    check_members(
+        owner, f"answers make_recorder with a {type(recorder).__name__}", recorder, "Recorder",
+        attributes=("name", "calls_again", "num_bytes"), methods=("record",),
+    )  # fmt: skip
+    return recorder
 
 
 def graph_bytes(config: EngineConfig) -> int:

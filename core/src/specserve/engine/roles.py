@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.builder import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
-from specserve.errors import PluginError
+from specserve.errors import ConfigError, PluginError
 from specserve.faults import FAULTS, full_summary
 from specserve.guards.lora_planner import GuardedLoraPlanner
 from specserve.guards.metric_checks import check_metric
@@ -74,7 +74,12 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
     answer: tuple[str, KernelSet] | None = host.single(
         "make_kernels", config=config, device=config.device, dtype=config.dtype
     )
-    assert answer is not None, "the built-in plugin always offers kernels"
+    if answer is None:
+        brings = f"pip install specserve-plugin-{config.device}"
+        raise ConfigError(
+            f"--device {config.device}: no enabled plugin has kernels for it. Install one ({brings}), enable it where "
+            f"it is installed (--plugin {config.device}), or use --device cpu."
+        )
     owner, kernels = answer
     check_members(
         owner, gave("make_kernels", kernels), kernels, "KernelSet",

@@ -9,24 +9,14 @@ from specserve_hybrid_attn.choose_backends import choose
 from specserve_hybrid_attn.options import HybridOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from specserve.config import EngineConfig
     from specserve.protocols import AttentionFactory, AttentionNeeds
 
 
 @hookimpl
 def plugin_options() -> type[HybridOptions]:
     return HybridOptions
-
-
-@hookimpl
-def attention_backends(config: EngineConfig) -> Iterable[AttentionFactory]:
-    if config.device != "cuda":
-        return []
-    from specserve_hybrid_attn.cuda.backends import cuda_backends
-
-    return cuda_backends()
 
 
 @hookimpl

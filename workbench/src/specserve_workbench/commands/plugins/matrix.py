@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from specserve.plugins.features import CORE_FEATURES
+from specserve.plugins.rules import resolve
 from specserve_workbench.commands.plugins.explain_pair import feature_finding
 from specserve_workbench.commands.plugins.json_output import finding_entry, print_json
 from specserve_workbench.commands.plugins.matrix_pages import html_page, markdown_page
@@ -30,6 +31,9 @@ class Matrix(NamedTuple):
     have the proofs."""
 
     names: list[str]
+    off: dict[str, str]
+    """Plugins that provide nothing under this configuration, such as kernels of another device, with the reason. They
+    are in no line."""
     pairs: dict[tuple[str, str], Finding]
     core: dict[tuple[str, str], Finding]
     proofs: dict[tuple[str, str], Proof]
@@ -49,13 +53,16 @@ def show_matrix(args: Namespace, installed: Mapping[str, PluginDeclaration]) -> 
         print_json([{**finding_entry(finding), "proof": msgspec.to_builtins(proof)} for finding, proof in found])
     elif args.markdown or args.html:
         write = markdown_page if args.markdown else html_page
-        print(write(rows(matrix), tests(matrix), [finding for finding, _ in with_proofs(matrix)]), end="")
+        findings = [finding for finding, _ in with_proofs(matrix)]
+        print(write(rows(matrix), left_out(matrix), tests(matrix), findings), end="")
     else:
-        print("\n".join(aligned(rows(matrix))))
+        print("\n".join([*aligned(rows(matrix)), *left_out(matrix)]))
     return 0
 
 
 def matrix_of(args: Namespace, installed: Mapping[str, PluginDeclaration]) -> Matrix:
+    off = plugins_that_are_off(args, installed)
+    installed = {name: declaration for name, declaration in installed.items() if name not in off}
     pairs: dict[tuple[str, str], Finding] = {}
     proven: dict[tuple[str, str], Proof | None] = {}
     proofs = read_proofs(args.proofs)
@@ -68,7 +75,21 @@ def matrix_of(args: Namespace, installed: Mapping[str, PluginDeclaration]) -> Ma
         for token in CORE_FEATURES:
             core[name, token] = feature_finding(declaration, token, engine_config(args, plugins=(name,)))
             proven[name, token] = proofs.of_feature(name, token)
-    return Matrix(list(installed), pairs, core, {key: proof for key, proof in proven.items() if proof is not None})
+    return Matrix(list(installed), off, pairs, core, {key: proof for key, proof in proven.items() if proof is not None})
+
+
+def plugins_that_are_off(args: Namespace, installed: Mapping[str, PluginDeclaration]) -> dict[str, str]:
+    off = {}
+    for name, declaration in installed.items():
+        (plugin,) = resolve([declaration], engine_config(args, plugins=(name,))).plugins
+        if plugin.features_off and not plugin.features:
+            off[name] = "; ".join(dict.fromkeys(plugin.features_off.values()))
+    return off
+
+
+def left_out(matrix: Matrix) -> list[str]:
+    """A sentence for each plugin that is in no line."""
+    return [f"{name} is left out: {reason}." for name, reason in matrix.off.items()]
 
 
 def with_proofs(matrix: Matrix) -> list[tuple[Finding, Proof | None]]:

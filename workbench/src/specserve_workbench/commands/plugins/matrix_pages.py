@@ -26,9 +26,12 @@ STYLE = (
 )
 
 
-def markdown_page(table: Sequence[Sequence[str]], proofs: Sequence[Proof], findings: Sequence[Finding]) -> str:
+def markdown_page(
+    table: Sequence[Sequence[str]], left_out: Sequence[str], proofs: Sequence[Proof], findings: Sequence[Finding]
+) -> str:
     heading, *lines = table
     parts = [HEADING, markdown_row(heading), markdown_row(["---"] * len(heading)), *map(markdown_row, lines), ""]
+    parts += [*left_out, ""] if left_out else []
     if proofs:
         tests = [[f"`{proof.plugin}: {proof.what}`", proof.detail] for proof in proofs]
         parts += ["## Proofs", "", *map(markdown_row, (["test", "what it saw"], ["---", "---"], *tests)), ""]
@@ -39,14 +42,17 @@ def markdown_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def html_page(table: Sequence[Sequence[str]], proofs: Sequence[Proof], findings: Sequence[Finding]) -> str:
+def html_page(
+    table: Sequence[Sequence[str]], left_out: Sequence[str], proofs: Sequence[Proof], findings: Sequence[Finding]
+) -> str:
     rows = "\n".join(f"<tr>{''.join(map(html_cell, row))}</tr>" for row in table)
+    others = "".join(f"<p>{escape(sentence)}</p>\n" for sentence in left_out)
     tests = "\n".join(f"<li>{escape(f'{proof.plugin}: {proof.what}: {proof.detail}')}</li>" for proof in proofs)
     why = "\n".join(f"<li>{escape(reason)}</li>" for reason in reasons(findings))
     return (
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n<title>What works with what</title>\n"
         f"<style>{STYLE}</style>\n"
-        f"<h1>What works with what</h1>\n<table>\n{rows}\n</table>\n"
+        f"<h1>What works with what</h1>\n<table>\n{rows}\n</table>\n{others}"
         f"<h2>Proofs</h2>\n<ul>\n{tests}\n</ul>\n<h2>Why</h2>\n<ul>\n{why}\n</ul>\n</html>\n"
     )
 

@@ -1,0 +1,1 @@
+"""specserve on NVIDIA GPUs: kernels, attention and graphs of CUDA devices."""

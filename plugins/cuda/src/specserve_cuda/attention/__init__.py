@@ -1,0 +1,1 @@
+"""Attention backends for CUDA, of which masks of draft trees are a part."""

@@ -1,0 +1,1 @@
+"""The row-wise arithmetic of a decoder and its sampler, as Triton kernels."""
