@@ -21,6 +21,8 @@ PIP = ("-m", "pip", "--disable-pip-version-check", "install", "-v", "-e")
 COMPILED = re.compile(r"\[\s*(?:(\d+)/(\d+)|(\d+)%)\]\s+(\w+) .*?([\w.+-]+?)(?:\.o)?$")
 """A step of ninja, `[3/20] Building CXX object a/b.dir/native/cache.cpp.o`, or of make, whose counts are per cent."""
 SECONDS_BETWEEN_LINES = 5.0
+BUILT = {"cpu": ", kernels for the instruction sets of this machine"}
+"""What of it, where that is not all."""
 
 
 class Step(NamedTuple):
@@ -36,7 +38,7 @@ class Step(NamedTuple):
 def main(name: str) -> int:
     began = time.monotonic()
     show = Overwritten(name) if sys.stdout.isatty() else NowAndThen(name)
-    print(f"== building the {name} plugin (C++): fetching what builds it", flush=True)
+    print(f"== building the {name} plugin (C++{BUILT.get(name, '')}): fetching what builds it", flush=True)
     output: list[str] = []
     with subprocess.Popen(
         [sys.executable, *PIP, str(PLUGINS / name)],
