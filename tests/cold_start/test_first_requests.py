@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,11 +16,6 @@ from soak.setting import TEMPLATE
 from specserve_workbench.testing.toy import write_checkpoint
 
 TESTS = Path(__file__).parents[1]
-WITHOUT_TABLES = """
-import runpy, specserve.struct_tables
-specserve.struct_tables.build_struct_tables = frozenset
-runpy.run_module("cold_start.first_threads", run_name="__main__", alter_sys=True)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -30,30 +26,40 @@ def model(tmp_path_factory):
 
 
 def run_fresh(*arguments):
-    """A process of its own; its exit code and errors."""
+    """A process of its own; its exit code, output and errors."""
     path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, *(str(one) for one in arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=os.environ | {"PYTHONPATH": path})
-    return done.returncode, done.stderr[-4000:]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ | {"PYTHONPATH": path})
+    return done.returncode, done.stdout, done.stderr[-4000:]
+
+
+def those_that_died(tables, model, first, count):
+    """Of `count` fresh processes: seed, exit code and errors."""
+    code, said, errors = run_fresh("-m", "cold_start.forked", tables, model, first, count)
+    assert code == 0, errors
+    return json.loads(said)
 
 
 @pytest.mark.parametrize("processes", [50, pytest.param(200, marks=pytest.mark.sweep)])
 def test_eight_threads_that_prepare_first_requests_end_no_process(model, processes):
-    seeds = range(1000 * processes, 1000 * processes + processes)
-    died = [(seed, *ran) for seed in seeds if (ran := run_fresh("-m", "cold_start.first_threads", model, seed))[0]]
-    assert died == []
+    assert those_that_died("tables", model, 1000 * processes, processes) == []
+
+
+def test_nor_do_they_where_nothing_was_imported_before(model):
+    for seed in range(3):
+        assert run_fresh("-m", "cold_start.first_threads", model, seed) == (0, "", "")
 
 
 def test_without_the_tables_of_structs_one_of_twenty_such_processes_dies(model):
     """The trial above finds what it is made for."""
-    codes = (run_fresh("-c", WITHOUT_TABLES, model, seed)[0] for seed in range(20))
-    assert any(code < 0 for code in codes)
+    died = those_that_died("no-tables", model, 0, 20)
+    assert any(code < 0 for _, code, _ in died)
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(20, marks=pytest.mark.sweep)])
 def test_engines_that_start_at_once_in_a_fresh_process_answer_the_same(model, processes):
     for _ in range(processes):
-        assert run_fresh("-m", "cold_start.first_engines", model) == (0, "")
+        assert run_fresh("-m", "cold_start.first_engines", model) == (0, "", "")
 
 
 @pytest.mark.parametrize("servers", [10, pytest.param(20, marks=pytest.mark.sweep)])

@@ -8,9 +8,10 @@ These are found by walking the subclasses: a list would miss the next one.
 
 from __future__ import annotations
 
+import sys
 from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 _LOCK = Lock()
 """Two engines of one process may start at once."""
 _BUILT: WeakSet[type[msgspec.Struct]] = WeakSet()
-"""Weak, so that a Struct that was defined in a function can be freed. One that could not be built is tried again at the
-next call: the names in its annotations may be defined by then."""
+"""Weak, so that a Struct that was defined in a function can be freed."""
+_FAILED: WeakKeyDictionary[type[msgspec.Struct], int] = WeakKeyDictionary()
+"""Those that could not be built, with how many modules were loaded then. They are tried again when there are more: the
+names in their annotations may be defined by then."""
 
 
 def build_struct_tables() -> frozenset[type[msgspec.Struct]]:
@@ -31,9 +34,13 @@ def build_struct_tables() -> frozenset[type[msgspec.Struct]]:
     Structs that no decoder takes are left out, since no thread can convert them either: their annotations name types
     that are imported for the type checker only, or that msgspec does not allow."""
     with _LOCK:
-        unbuilt = {struct for struct in subclasses(msgspec.Struct) if struct not in _BUILT}
+        loaded = len(sys.modules)
+        unbuilt = {
+            struct for struct in subclasses(msgspec.Struct) if struct not in _BUILT and _FAILED.get(struct) != loaded
+        }
         built = frozenset(struct for struct in unbuilt if builds(struct))
         _BUILT.update(built)
+        _FAILED.update(dict.fromkeys(unbuilt - built, loaded))
         return built
 
 

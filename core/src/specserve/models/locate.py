@@ -39,19 +39,22 @@ DESCRIBING = ("config.json", "adapter_config.json", "model_index.json", "params.
 def locate_model(name: str) -> Path:
     """The directory of the model `name`: a name that an installed package offers, a directory, or a hub id.
 
-    An offered name wins over a directory of that name (`./demo` means the directory), so that the default
-    model does not depend on the working directory.
+    An offered name wins over a directory of that name, so that the default model does not depend on the working
+    directory. Offered names have no slash: `./demo` means the directory.
     """
     return locate_on_disk(name) or _download(name)
 
 
 def locate_on_disk(name: str) -> Path | None:
     """As `locate_model`; None for a hub id, which may have to be downloaded."""
+    path = Path(name).expanduser()
+    is_dir = path.is_dir()
+    if is_dir and "/" in name:
+        return path
     offered = entry_points(group=GROUP)
     if name in offered.names:
         return _offered(offered[name])
-    path = Path(name).expanduser()
-    if path.is_dir():
+    if is_dir:
         return path
     if path.exists():
         raise ModelError(f"model {name!r} is {file_given(path)}")
@@ -81,7 +84,7 @@ def locate_target(name: str) -> Path:
 
 def check_target(path: Path, name: str) -> None:
     """ModelError where the directory of `name` holds something else than a model that is served."""
-    offered = entry_points(group=GROUP).names
+    offered = () if "/" in name else entry_points(group=GROUP).names
     beside = [other for other in offered if name in offered and name.startswith(f"{other}-")]
     refuse_other_kinds(path, name, max(beside, key=len, default="TARGET"))
 

@@ -6,6 +6,7 @@ works, enabling refuses.
 
 from __future__ import annotations
 
+import re
 from importlib import metadata
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 
+GROUP = re.compile(r"^\s*\[\s*(.*?)\s*\]", re.MULTILINE)
+
+
 def discover(path: Sequence[str] | None = None) -> dict[str, PluginDeclaration]:
     """Every installed plugin by name, in order of name. `path`: where to look, in place of sys.path."""
     found: dict[str, PluginDeclaration] = {}
@@ -43,14 +47,19 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
     seen: set[str] = set()
     declarations = []
     for distribution in distributions:
-        points = [point for point in distribution.entry_points if is_ours(point.group)]
-        if not any(is_plugin_group(point.group) for point in points):
+        if not any(map(is_plugin_group, groups_of(distribution))):
             continue
+        points = [point for point in distribution.entry_points if is_ours(point.group)]
         dist = distribution.metadata["Name"] or "unnamed"
         if canonical(dist) not in seen:
             seen.add(canonical(dist))
             declarations += read_distribution(dist, distribution.version, points)
     return declarations
+
+
+def groups_of(distribution: metadata.Distribution) -> list[str]:
+    """Of its entry points. Most distributions have none of ours: theirs are not parsed further."""
+    return GROUP.findall(distribution.read_text("entry_points.txt") or "")
 
 
 def read_distribution(dist: str, version: str, points: list[metadata.EntryPoint]) -> list[PluginDeclaration]:

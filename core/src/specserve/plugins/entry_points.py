@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING
 
 from specserve.declare import PLUGIN_API
@@ -28,6 +29,7 @@ def is_plugin_group(group: str) -> bool:
     return f"{group}.".startswith("specserve.plugins.") or is_misspelt(group)
 
 
+@cache
 def is_misspelt(group: str) -> bool:
     """Whether it resembles `specserve.plugins`: `specserve.plugin`, `specserve_plugins`."""
     if f"{group}.".startswith("specserve.plugins.") or group in OTHERS:
