@@ -20,6 +20,10 @@ needs_triton = pytest.mark.skipif(
 )
 
 
+COMPILED = Path(__file__).parents[1] / "build" / "triton"
+"""Where Triton keeps what it compiled, by a hash of the source and of all that the binary depends on."""
+
+
 def outcomes(script, *arguments, **environment):
     """What a module of checks, run as a script, says of each."""
     here = Path(__file__).parent
@@ -28,7 +32,7 @@ def outcomes(script, *arguments, **environment):
         [sys.executable, script.__file__, *arguments],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env={**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(COMPILED), **environment},
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -9,23 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from native_builds import kept
+
 NATIVE = Path(__file__).parents[2] / "plugins" / "adaptive" / "native"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 
 
+FLAGS = ("-std=c++17", f"-I{NATIVE}", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer")
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GLIBCXX_ASSERTIONS")
+
+
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    assert COMPILER is not None
-    path = tmp_path_factory.mktemp("sanitizers") / "stress"
-    sources = [path for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
-    flags = ["-std=c++17", f"-I{NATIVE}", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer"]
-    sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_GLIBCXX_ASSERTIONS"]
-    command = [COMPILER, *flags, *sanitizers, *sources, "-o", path]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stderr
-    return path
+def program() -> Path:
+    def build(folder: Path) -> None:
+        assert COMPILER is not None
+        sources = [path for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
+        command = [COMPILER, *FLAGS, *SANITIZERS, *sources, "-o", folder / "stress"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert run.returncode == 0, run.stderr
+
+    return kept("adaptive-stress", NATIVE.rglob("*.[ch]pp"), (*FLAGS, *SANITIZERS), build) / "stress"
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])

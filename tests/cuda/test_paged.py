@@ -35,8 +35,8 @@ def interpreted():
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    return outcomes(paged_compile, TRITON_CACHE_DIR=str(tmp_path_factory.mktemp("triton")))
+def compiled():
+    return outcomes(paged_compile)
 
 
 @pytest.mark.parametrize("check", paged_checks.CHECKS)

@@ -27,8 +27,8 @@ def interpreted():
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    return outcomes(triton_compile, TRITON_CACHE_DIR=str(tmp_path_factory.mktemp("triton")))
+def compiled():
+    return outcomes(triton_compile)
 
 
 @needs_triton

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from triton_runs import needs_triton
+from triton_runs import COMPILED, needs_triton
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -40,6 +40,7 @@ def outcome_of(name, report):
         "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH")))),
         "GPU_DRY_RUN_REPORT": str(report),
         "OMP_NUM_THREADS": "1",
+        "TRITON_CACHE_DIR": str(COMPILED),
     }
     run = subprocess.run(
         [*command, *arguments, *files], env=environment, capture_output=True, text=True, timeout=600, check=False

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from native_builds import kept
+
 NATIVE = Path(__file__).parents[2] / "plugins" / "ngram" / "native"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 # One caller meets the index's own thread, whatever the match type.
@@ -17,20 +19,24 @@ NUM_MATCH_TYPES = {"thread": "1", "address,undefined": "3"}
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 
 
-def built(sanitizers: str, program: Path) -> Path:
-    assert COMPILER is not None
-    sources = [path for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
-    flags = ["-std=c++17", f"-I{NATIVE}", "-g1", "-O0", "-ffp-contract=off", "-fno-omit-frame-pointer"]
-    sanitize = ["-fno-sanitize-recover=all", f"-fsanitize={sanitizers}", "-pthread"]
-    command = [COMPILER, *flags, *sanitize, *sources, "-o", program]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert run.returncode == 0, run.stderr
-    return program
+def built(sanitizers: str) -> Path:
+    flags = ["-std=c++17", f"-I{NATIVE}", "-g1", "-O1", "-ffp-contract=off", "-fno-omit-frame-pointer"]
+    flags += ["-fno-sanitize-recover=all", f"-fsanitize={sanitizers}", "-pthread"]
+
+    def build(folder: Path) -> None:
+        assert COMPILER is not None
+        sources = [path for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
+        command = [COMPILER, *flags, *sources, "-o", folder / "stress"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert run.returncode == 0, run.stderr
+
+    name = f"ngram-stress-{sanitizers.replace(',', '-')}"
+    return kept(name, NATIVE.rglob("*.[ch]pp"), flags, build) / "stress"
 
 
 @pytest.mark.parametrize("sanitizers", NUM_MATCH_TYPES)
-def test_the_index_is_clean_under_load(sanitizers: str, tmp_path: Path) -> None:
-    program = built(sanitizers, tmp_path / "stress")
+def test_the_index_is_clean_under_load(sanitizers: str) -> None:
+    program = built(sanitizers)
     command = [program, "3", NUM_MATCH_TYPES[sanitizers]]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if "unexpected memory mapping" in run.stderr:

@@ -5,7 +5,10 @@ Owns how a test builds an engine with in-process plugins and what it reads from 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
+
+import msgspec
 
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
@@ -18,7 +21,6 @@ from specserve_workbench.testing.drafters import DrafterPlugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
     from typing import Any
 
     from specserve.engine.engine import Engine
@@ -27,6 +29,16 @@ if TYPE_CHECKING:
     from specserve.types import GenerateRequest, RequestOutput, TokenLogprobs
 
 DEFAULTS: dict[str, Any] = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M", "default_plugins": False}
+
+
+OF_SCHEDULING = frozenset(
+    {
+        *("max_num_seqs", "max_num_batched_tokens", "max_draft_tokens", "block_size", "kv_memory"),
+        *("prefix_cache", "chunked_prefill", "graphs", "graph_buckets", "graph_memory", "graph_warm_up"),
+    }
+)
+"""Options that decide no token and no log-probability."""
+REFERENCES: dict[tuple[str, bytes, bytes], Run] = {}
 
 
 class Output(NamedTuple):
@@ -122,6 +134,20 @@ def run(model: Path | str, requests: Iterable[GenerateRequest], drafter: Drafter
     return run_requests(make_engine(model, drafter, **options).engine, requests)
 
 
+def reference(model: Path | str, requests: Sequence[GenerateRequest], **options: Any) -> Run:
+    """A run without drafts, made once for all calls that may expect nothing else. Parts that are given as objects are
+    run anew."""
+    if "extra" in options:
+        return run(model, requests, **options)
+    deciding = {name: value for name, value in (DEFAULTS | options).items() if name not in OF_SCHEDULING}
+    weights = Path(model) / "model.safetensors"
+    written = weights.stat().st_mtime_ns if weights.is_file() else 0
+    key = (f"{model} {written}", msgspec.json.encode(requests), msgspec.json.encode(deciding, order="sorted"))
+    if key not in REFERENCES:
+        REFERENCES[key] = run(model, requests, **deciding)
+    return REFERENCES[key]
+
+
 def assert_lossless(
     model: Path | str,
     requests: Sequence[GenerateRequest],
@@ -129,8 +155,11 @@ def assert_lossless(
     **options: Any,
 ) -> Run:
     """Tokens, log-probabilities and ends are the same without a drafter and with the one that `make_drafter`
-    makes from the expected outputs. Returns the speculative run, for its acceptance counts."""
-    plain = run(model, requests, **options)
+    makes from the expected outputs. Returns the speculative run, for its acceptance counts.
+
+    What is expected is computed once for a model, requests, dtype and kernels, and without the `options` of scheduling
+    and memory: these may change nothing either."""
+    plain = reference(model, requests, **options)
     speculative = run(model, requests, make_drafter(plain.tokens()), **options)
     assert not speculative.metrics.drafter_faults, speculative.metrics.drafter_faults
     for request_id, expected in plain.decided().items():
