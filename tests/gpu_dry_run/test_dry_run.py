@@ -40,6 +40,7 @@ def outcome_of(name, report):
         "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH")))),
         "GPU_DRY_RUN_REPORT": str(report),
         "OMP_NUM_THREADS": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "TRITON_CACHE_DIR": str(COMPILED),
     }
     run = subprocess.run(

@@ -213,7 +213,7 @@ def merge_kernel(a):
 
 def as_the_device(name, twin):
     def run(arguments):
-        with unseen():
+        with unseen(), torch._C.DisableTorchFunctionSubclass():  # a subclass costs more than the arithmetic does
             twin(arguments)
 
     return lambda arguments: launched(name, run, arguments)

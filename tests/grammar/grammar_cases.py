@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from specserve.speculation.planning import VerifyAll
 from specserve.types import StructuredOutput
-from specserve_workbench.testing.engines import make_engine, verify_everything
+from specserve_workbench.testing.engines import make_engine
 from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
@@ -42,5 +43,5 @@ def grammar_engine(
 ) -> Engine:
     """With the plugin; every draft is verified unless `everything` is false. `grammar`: the plugin's options."""
     tables = {"grammar": options.pop("grammar", {}), **options.pop("plugin_options", {})}
-    engine = make_engine(model, plugins=("grammar", *beside), plugin_options=tables, **options).engine
-    return verify_everything(engine) if everything else engine
+    planner = VerifyAll(32) if everything else None
+    return make_engine(model, planner=planner, plugins=("grammar", *beside), plugin_options=tables, **options).engine

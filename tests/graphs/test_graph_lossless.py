@@ -9,7 +9,7 @@ from toy_adapters import lora_of, lora_options, under, write_adapters
 
 from specserve.speculation.planning import VerifyAll
 from specserve_cpu.kernels import CpuKernels
-from specserve_workbench.testing.engines import accepted, make_engine, run_requests, verify_everything
+from specserve_workbench.testing.engines import accepted, make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 VOCAB = 64
@@ -41,10 +41,9 @@ def requests_for(count):
 
 def engines(target, *, plugins=(), options=None, verify=True, **fields):
     def make(graphs):
-        engine = make_engine(
-            target, plugins=("cpu", *plugins), graphs=graphs, plugin_options=options or {}, **fields
-        ).engine
-        return verify_everything(engine) if verify else engine
+        planner = VerifyAll(32) if verify else None
+        plan = {"planner": planner, "plugins": ("cpu", *plugins), "plugin_options": options or {}}
+        return make_engine(target, graphs=graphs, **plan, **fields).engine
 
     return make
 

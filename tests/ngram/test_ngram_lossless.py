@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
+from specserve.speculation.planning import VerifyAll
+from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 pytestmark = pytest.mark.usefixtures("each_kernel_set")
@@ -20,8 +21,8 @@ MATCH_TYPES = ("learned", "bfs", "prob")
 def ngram_engine(model, *, planner=None, settings=None, **options):
     """Unlikely tokens are drafted too, and all are verified unless the planner is the product's own."""
     tables = {"ngram": {"min_survival": 0.01, **(settings or {})}}
-    engine = make_engine(model, plugins=("ngram",), plugin_options=tables, **options).engine
-    return engine if planner == "own" else verify_everything(engine)
+    chosen = None if planner == "own" else VerifyAll(32)
+    return make_engine(model, planner=chosen, plugins=("ngram",), plugin_options=tables, **options).engine
 
 
 def again(requests):

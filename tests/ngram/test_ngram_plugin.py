@@ -11,10 +11,11 @@ import pytest
 
 from specserve.cli import main
 from specserve.errors import ConfigError
+from specserve.speculation.planning import VerifyAll
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram.options import NgramOptions
 from specserve_ngram.plugin import NgramPlugin, make_index
-from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
+from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def start(model: Path, **options: Any) -> Engine:
     """An engine with ngram that verifies whatever is drafted."""
-    return verify_everything(make_engine(model, plugins=("ngram",), plugin_options={"ngram": options}).engine)
+    return make_engine(model, planner=VerifyAll(32), plugins=("ngram",), plugin_options={"ngram": options}).engine
 
 
 def metrics(engine: Engine) -> dict[tuple[str, ...], float]:

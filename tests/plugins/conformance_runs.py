@@ -19,13 +19,19 @@ def run_kit(
     settings: tuple[str, ...] = (),
     only: str = "",
     report: Path | None = None,
+    as_installed: bool = False,
 ) -> tuple[int, str]:
     """Its exit code, and what it said. `site`: where more plugins are found; `only`: the names of tests; `report`:
-    where it writes what it found."""
+    where it writes what it found; `as_installed`: with all plugins that pytest finds, as an author has it."""
     plugins = [part for name in names for part in ("--specserve-plugin", name)]
     options = [part for each in settings for part in ("--specserve-set", each)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(site or "")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", *plugins, *options]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugins, *options]
+    if as_installed:
+        command += ["-p", "no:asyncio"]
+    else:  # those of the dev group take two seconds to import
+        environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        command += ["-p", "specserve_workbench.testing.fixtures"]
     command += ["-k", only] if only else []
     command += ["--specserve-report", str(report)] if report else []
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

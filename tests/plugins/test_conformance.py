@@ -38,7 +38,7 @@ def own_report(tmp_path_factory, toy_model):
     folder = tmp_path_factory.mktemp("own")
     report = folder / "report.json"
     settings = (f"eagle.model={toy_model}", "eagle.steps=3")
-    code, said = run_kit(folder, *OWN, settings=settings, report=report)
+    code, said = run_kit(folder, *OWN, settings=settings, report=report, as_installed=True)
     assert code == 0, said
     return said, report
 

@@ -128,3 +128,12 @@ class DrafterPlugin:
         self.make_drafter = hookimpl(lambda: make())
         if planner is not None:
             self.make_draft_planner = hookimpl(lambda: planner)
+
+
+class PlannerPlugin:
+    """An in-process plugin with a planner alone."""
+
+    def __init__(self, planner: object) -> None:
+        from specserve.hookspecs import hookimpl
+
+        self.make_draft_planner = hookimpl(lambda: planner)

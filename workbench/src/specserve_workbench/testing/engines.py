@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from specserve.config import EngineConfig
-from specserve.declare import InProcessPlugin, PluginDeclaration
+from specserve.declare import Compatible, InProcessPlugin, PluginDeclaration
 from specserve.engine.assembly import Assembled, assemble
 from specserve.engine.drafting import Drafting
 from specserve.guards.observer import GuardedObserver
+from specserve.plugins.features import PLUGIN_FEATURES
 from specserve.plugins.host import PluginHost
 from specserve.speculation.planning import VerifyAll
-from specserve_workbench.testing.drafters import DrafterPlugin
+from specserve_workbench.testing.drafters import DrafterPlugin, PlannerPlugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ DEFAULTS: dict[str, Any] = {"threads": 1, "max_num_seqs": 8, "kv_memory": "64M",
 OF_SCHEDULING = frozenset(
     {
         *("max_num_seqs", "max_num_batched_tokens", "max_draft_tokens", "block_size", "kv_memory"),
-        *("prefix_cache", "chunked_prefill", "graphs", "graph_buckets", "graph_memory", "graph_warm_up"),
+        *("planner", "prefix_cache", "chunked_prefill", "graphs", "graph_buckets", "graph_memory", "graph_warm_up"),
     }
 )
 """Options that decide no token and no log-probability."""
@@ -73,6 +74,17 @@ def drafter_plugin(make: Callable[[], Drafter], planner: DraftPlanner | None = N
     return InProcessPlugin(DrafterPlugin(make, planner), declaration)
 
 
+def planner_plugin(planner: DraftPlanner) -> InProcessPlugin:
+    """A plugin named `planner`, which may run beside all."""
+    fits = Compatible("a test's planner bounds drafts and changes nothing else")
+    declaration = PluginDeclaration(
+        name="planner",
+        provides={"planner.adaptive": "a test's planner"},
+        compatible=dict.fromkeys(PLUGIN_FEATURES, fits),
+    )
+    return InProcessPlugin(PlannerPlugin(planner), declaration)
+
+
 def make_engine(
     model: Path | str,
     drafter: Drafter | None = None,
@@ -83,11 +95,14 @@ def make_engine(
 ) -> Assembled:
     """An engine on `model`, one thread and a small cache unless `options` (fields of EngineConfig) say otherwise.
 
-    A drafter's proposals are all verified unless a planner is given.
+    A drafter's proposals are all verified unless a planner is given. One that is given plans for drafters of `plugins`,
+    too, and nothing is measured for the default one.
     """
     plugins = dict(extra or {})
     if drafter is not None:
         plugins["drafter"] = drafter_plugin(lambda: drafter, planner or VerifyAll(32))
+    elif planner is not None:
+        plugins["planner"] = planner_plugin(planner)
     names = (*options.pop("plugins", ()), *plugins)
     config = EngineConfig(model=str(model), plugins=names, **(DEFAULTS | options))
     return assemble(config, PluginHost.start(config, plugins))

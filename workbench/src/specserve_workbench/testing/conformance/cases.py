@@ -12,8 +12,9 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.plugins import discovery
 from specserve.plugins.enabling import find
 from specserve.plugins.loaded_declaration import load_declaration
+from specserve.speculation.planning import VerifyAll
 from specserve_workbench.testing.drafters import DrafterPlugin, NoisyDrafter
-from specserve_workbench.testing.engines import Run, make_engine, run_requests, verify_everything
+from specserve_workbench.testing.engines import Run, make_engine, planner_plugin, run_requests
 from specserve_workbench.testing.requests import (
     TOY_VOCAB,
     structured_requests,
@@ -129,8 +130,8 @@ class References:
         """Of an engine with these plugins. Raises ConfigError where start-up refuses."""
         key = (plugins, *sorted(settings.items()), *(request.request_id for request in requests))
         if key not in self.runs:
-            engine = build(self.model, plugins, self.options, {}, settings)
-            self.runs[key] = serve(engine, plugins, without_drafts(requests))
+            engine = build(self.model, plugins, self.options, verifying_everything(plugins), settings)
+            self.runs[key] = serve(engine, without_drafts(requests))
         return self.runs[key]
 
 
@@ -141,19 +142,23 @@ def compare(case: Case, model: Path, options: Options, references: References) -
     drafters = [name for name in case.plugins if any(token in features[name] for token in DRAFTS)]
     # what drafts and decides tokens, too, is in both; requests are without drafts in one
     needed = tuple(name for name in case.plugins if name not in drafters or DECIDES in features[name])
-    whole = build(model, case.plugins, options, {}, case.settings)
+    whole = build(model, case.plugins, options, verifying_everything(case.plugins), case.settings)
     requests = requests_for(whole)
     plain = references.run(needed, case.settings, requests)
     if drafters:
-        return Compared(plain, serve(whole, case.plugins, requests), " and ".join(drafters))
+        return Compared(plain, serve(whole, requests), " and ".join(drafters))
     noise = NoisyDrafter(plain[0].tokens(), p=0.7, max_width=6, vocab_size=TOY_VOCAB)
-    noisy = build(model, case.plugins, options, {"noise": drafter_named("noise", noise)}, case.settings)
-    return Compared(plain, serve(noisy, case.plugins, requests), "noise")
+    extra = {"noise": drafter_named("noise", noise), **verifying_everything(case.plugins)}
+    noisy = build(model, case.plugins, options, extra, case.settings)
+    return Compared(plain, serve(noisy, requests), "noise")
 
 
-def serve(engine: Engine, plugins: Sequence[str], requests: Sequence[GenerateRequest]) -> tuple[Run, Run]:
-    if not plans(plugins):
-        verify_everything(engine, 8)
+def verifying_everything(plugins: Sequence[str]) -> dict[str, InProcessPlugin]:
+    """A planner, unless one of these has its own."""
+    return {} if plans(plugins) else {"planner": planner_plugin(VerifyAll(8))}
+
+
+def serve(engine: Engine, requests: Sequence[GenerateRequest]) -> tuple[Run, Run]:
     return run_requests(engine, requests), run_requests(engine, requests)
 
 

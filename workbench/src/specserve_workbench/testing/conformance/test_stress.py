@@ -29,7 +29,6 @@ from specserve_workbench.testing.requests import (
     structured_requests,
     toy_request,
     varied_requests,
-    without_drafts,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from specserve.declare import InProcessPlugin
     from specserve.engine.engine import Engine
     from specserve.types import RequestOutput
-    from specserve_workbench.testing.conformance.cases import Options
+    from specserve_workbench.testing.conformance.cases import Options, References
     from specserve_workbench.testing.engines import Run
 
     Start = Callable[..., Engine]
@@ -77,14 +76,15 @@ def start(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -
 
 
 @pytest.fixture
-def expected(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -> Run:
+def expected(plugin: str, toy_model: Path, plugin_options: Options, references: References, drafts: bool) -> Run:
     """The kit's requests without drafts."""
     is_needed = not drafts or DECIDES in features_of(plugin)
     try:
-        engine = build(toy_model, (plugin,) if is_needed else (), plugin_options, {}, {})
+        requests = requests_for(build(toy_model, (plugin,), plugin_options, {}, {}))
+        plain, _ = references.run((plugin,) if is_needed else (), {}, requests)
     except ConfigError as error:
         pytest.skip(str(error))
-    return run_requests(engine, without_drafts(requests_for(engine)))
+    return plain
 
 
 def faults_of(engine: Engine) -> str:
