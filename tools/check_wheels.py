@@ -43,7 +43,9 @@ def check(environment: Environment, torch: str) -> None:
     version = PUBLISHED[0].project["version"]
     print(f"== installing {torch} (first: anything else would choose another build)", flush=True)
     environment.pip("install", torch)
-    environment.install("specserve-plugin-ngram", "specserve-demo")
+    environment.install("specserve-core", "specserve-demo")
+    environment.generate_with_the_core_alone()
+    environment.install("specserve-plugin-ngram")
     expect(environment.run("python", "-m", "specserve", "--version"), f"specserve {version}")
     expect(environment.list_plugins(), {"ngram"})
     environment.compare_texts()
@@ -79,6 +81,12 @@ class Environment:
         print(f"== specserve plugins list: {', '.join(plugin['name'] for plugin in listed)}", flush=True)
         expect([problem for plugin in listed for problem in plugin["problems"]], [])
         return {plugin["name"] for plugin in listed}
+
+    def generate_with_the_core_alone(self) -> None:
+        print("== python -m specserve generate, without the server", flush=True)
+        text = self.run("python", "-m", "specserve", "generate", PROMPT, "--max-tokens", "20", "--temperature", "0")
+        absent = self.run("python", "-c", "import importlib.util as u; print(u.find_spec('specserve_server'))")
+        expect((bool(text.strip()), absent), (True, "None"))
 
     def compare_texts(self) -> None:
         """The same text without drafts and with some that are accepted."""
