@@ -34,6 +34,7 @@ RUNS = {
 def outcome_of(name, report):
     """What pytest said, in a process of its own: what is replaced there stays replaced."""
     command = [sys.executable, "-m", "pytest", "-c", ROOT / "tests" / "gpu" / "pytest.ini", "-p", "plugin", "-q"]
+    command += ["-p", "specserve_workbench.testing.fixtures"]
     files, arguments = RUNS[name]
     environment = {
         **os.environ,
