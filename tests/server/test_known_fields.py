@@ -72,6 +72,13 @@ async def test_no_refused_field_is_accepted_with_another_value(client: Any, path
             assert (status, body["error"]["param"]) == (400, name), (name, value)
 
 
+@pytest.mark.parametrize("names", [("suffix", "use_beam_search"), ("use_beam_search", "suffix")], ids="-".join)
+async def test_of_several_refused_fields_the_first_is_told(client: Any, names: tuple[str, str]) -> None:
+    values = dict(CHANGES)
+    response = await client.post(CHAT, json={**{name: values[name] for name in names}, **BODIES[CHAT]})
+    assert (response.status, (await response.json())["error"]["param"]) == (400, names[0])
+
+
 @both_routes
 async def test_fields_that_change_no_answer_are_ignored(client: Any, connect: Any, engine: FakeEngine, path: str):
     strict = await connect(engine, **STRICT)
