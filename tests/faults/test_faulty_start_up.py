@@ -14,12 +14,14 @@ from specserve_workbench.testing.requests import toy_request
 
 HOOKS = (
     "plugin_options", "make_kernels", "attention_backends", "select_attention", "adapt_model", "make_drafter",
-    "make_draft_planner", "make_verifier", "logits_processors", "make_observer", "make_lora_planner",
+    "make_draft_planner", "make_verifier", "logits_processors", "make_observer", "make_lora_planner", "make_recorder",
 )  # fmt: skip
 
 
 def start(toy_model, **hooks):
-    return make_engine(toy_model, extra=in_process("faulty", **hooks), allow_undeclared=True).engine
+    graphs = "piecewise" if "make_recorder" in hooks else "none"
+    extra = in_process("faulty", **hooks)
+    return make_engine(toy_model, extra=extra, allow_undeclared=True, graphs=graphs).engine
 
 
 @pytest.mark.parametrize("hook", HOOKS)

@@ -9,6 +9,7 @@ import torch
 from specserve.config import parse_bytes
 from specserve.draft_models.recorded_pass import DraftGraphMaker, DraftGraphs
 from specserve.engine.graph_runner import MODES, GraphRunner, GraphSettings, StepKey
+from specserve.engine.roles import make_recorder
 from specserve.engine.runner import Runner
 from specserve.engine.size_cache import free_memory
 from specserve.errors import ConfigError
@@ -17,7 +18,6 @@ from specserve.graphs.buckets import Buckets, doubling, row_buckets
 from specserve.graphs.eligibility import Answers, Eligibility, checked_reason
 from specserve.graphs.library import GraphBudget, GraphLibrary
 from specserve.graphs.memory import GraphMemory, RowSizes
-from specserve.plugins.interface_checks import check_members
 from specserve.plugins.loaded_plugin import cause_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import GraphMode, GraphShape, GreedySampler, Phase, Recorder, Sampler
+    from specserve.protocols import GraphMode, GraphShape, GreedySampler, Phase, Sampler
 
 SHARE_OF_FREE_MEMORY = 0.1
 
@@ -73,21 +73,6 @@ def draft_graphs_of(runner: Runner, metrics: EngineMetrics) -> DraftGraphMaker |
         return DraftGraphs(modes, of_attention, *own)
 
     return DraftGraphMaker(counts, make)
-
-
-def make_recorder(config: EngineConfig, host: PluginHost) -> Recorder:
-    answer: tuple[str, Recorder] | None = host.single("make_recorder", config=config, device=config.device)
-    if answer is None:
-        raise ConfigError(
-            f"--graphs {config.graphs}: no enabled plugin records graphs on --device {config.device}. "
-            "Pass --graphs none, or enable one that does."
-        )
-    owner, recorder = answer
-    check_members(
-        owner, f"answers make_recorder with a {type(recorder).__name__}", recorder, "Recorder",
-        attributes=("name", "calls_again", "num_bytes"), methods=("record",),
-    )  # fmt: skip
-    return recorder
 
 
 def graph_bytes(config: EngineConfig) -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, KernelSet, LoraPlanner, PlanningRuntime, Sampler, Verifier
+    from specserve.protocols import Drafter, KernelSet, LoraPlanner, PlanningRuntime, Recorder, Sampler, Verifier
     from specserve.types import Draft
 
 KERNEL_METHODS = (
@@ -89,6 +89,22 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
     check_members(owner, what, kernels.sampler, "Sampler", methods=SAMPLER_METHODS)
     sampler = kernels.sampler if owner == BUILTIN else GuardedSampler(kernels.sampler)
     return OwnedKernels(owner, kernels, sampler)
+
+
+def make_recorder(config: EngineConfig, host: PluginHost) -> Recorder:
+    """What records steps on the device. Asked for where graphs are on."""
+    answer: tuple[str, Recorder] | None = host.single("make_recorder", config=config, device=config.device)
+    if answer is None:
+        raise ConfigError(
+            f"--graphs {config.graphs}: no enabled plugin records graphs on --device {config.device}. "
+            "Pass --graphs none, or enable one that does."
+        )
+    owner, recorder = answer
+    check_members(
+        owner, gave("make_recorder", recorder), recorder, "Recorder",
+        attributes=("name", "calls_again", "num_bytes"), methods=("record",),
+    )  # fmt: skip
+    return recorder
 
 
 def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
