@@ -9,7 +9,7 @@ import pytest
 
 from specserve.cli import build_parser, main
 
-ABSENT = ("specserve_server", "specserve_workbench", "aiohttp", "prometheus_client")
+SERVER = ("specserve_server", "aiohttp", "prometheus_client")
 RUN_WITHOUT = """
 import sys
 sys.modules.update(dict.fromkeys({absent!r}))
@@ -18,10 +18,15 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def run_core_alone(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """In a process that has no other distribution of ours than the core, the demo model and plugins."""
-    program = RUN_WITHOUT.format(absent=ABSENT)
+def run_without(absent: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process that cannot import these."""
+    program = RUN_WITHOUT.format(absent=absent)
     return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+
+
+def run_core_alone(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """With no other distribution of ours than the core, the demo model and plugins."""
+    return run_without((*SERVER, "specserve_workbench"), *arguments)
 
 
 @pytest.fixture
@@ -59,8 +64,18 @@ def test_a_command_that_cannot_be_imported_breaks_no_other(add_command, capsys):
     assert main(["plugins", "list"]) == 0
     assert main(["greet", "--loudly", "you"]) == 2
     error = capsys.readouterr().err
-    assert "greetings brings the command greet, greetings, which cannot be imported: ModuleNotFoundError" in error
+    assert "greetings brings the command greet, greetings, which cannot be used: ModuleNotFoundError" in error
     assert "no_such_module" in error
+
+
+def test_a_module_that_is_no_command_breaks_no_other(add_command, capsys):
+    add_command("EXAMPLES = ()")
+    assert main(["plugins", "list"]) == 0
+    assert main(["greet"]) == 2
+    assert (
+        "which cannot be used: AttributeError: module 'greetings' has no attribute 'register'"
+        in capsys.readouterr().err
+    )
 
 
 def test_no_distribution_replaces_a_command_of_the_core(add_command, capsys):
@@ -87,3 +102,14 @@ def test_the_core_alone_says_what_its_missing_commands_need():
     done = run_core_alone("serve")
     assert done.returncode == 2
     assert "specserve brings the command serve" in done.stderr
+
+
+def test_the_workbench_loads_plugins_without_the_server():
+    done = run_without(SERVER, "plugins", "check", "ngram", "--load")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ok."), done.stderr
+
+
+def test_doctor_says_that_there_is_no_server():
+    done = run_without(SERVER, "doctor", "--no-self-test", "--port", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no server is installed" in done.stdout

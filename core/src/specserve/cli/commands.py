@@ -1,6 +1,6 @@
 """The commands of `specserve`: modules by their names in the entry-point group `specserve.commands`.
 
-Owns how they are found and their order. A distribution whose command cannot be imported breaks that command alone.
+Owns how they are found and their order. A module that cannot be imported, or is no command, breaks that command alone.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Command(Protocol):
 
 
 class BrokenCommand(NamedTuple):
-    """Says when it is run why it cannot be imported."""
+    """Says when it is run why it cannot be used."""
 
     name: str
     why: str
     EXAMPLES: Sequence[tuple[str, str]] = ()
 
     def register(self, subparsers: _SubParsersAction[ArgumentParser]) -> None:
-        parser = subparsers.add_parser(self.name, help="cannot be imported", add_help=False, prefix_chars=NO_FLAGS)
+        parser = subparsers.add_parser(self.name, help="cannot be used", add_help=False, prefix_chars=NO_FLAGS)
         parser.add_argument("arguments", nargs=argparse.REMAINDER)
         parser.set_defaults(run=self.run)
 
@@ -64,11 +64,12 @@ def find_commands() -> list[Command]:
 def load(point: metadata.EntryPoint) -> Command:
     try:
         command: Command = point.load()
+        _ = command.EXAMPLES, command.register
     except FAULTS as error:
         brought_by = f"{point.dist.name} brings" if point.dist is not None else "Installed is"
         return BrokenCommand(
             point.name,
-            f"{brought_by} the command {point.name}, {point.value}, which cannot be imported: {describe_error(error)}. "
+            f"{brought_by} the command {point.name}, {point.value}, which cannot be used: {describe_error(error)}. "
             "Install the distribution again, or remove it.",
         )
     return command
