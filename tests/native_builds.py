@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+"""The one that CMake takes; None where there is none."""
 BUILD = Path(__file__).parents[1] / "build" / "tests"
 
 
@@ -31,7 +34,19 @@ def kept(name: str, sources: Iterable[Path], options: Sequence[object], build: C
 
 
 def compiler() -> str:
-    """The one that CMake takes, with its time: an upgrade is another compiler."""
-    path = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++") or ""
-    resolved = Path(path).resolve()
+    """With its time: an upgrade is another compiler."""
+    resolved = Path(COMPILER or "").resolve()
     return f"{resolved} {resolved.stat().st_mtime_ns if resolved.is_file() else 0}"
+
+
+def compiled_stress(name: str, native: Path, flags: Sequence[object]) -> Path:
+    """The stress program of a plugin's C++, without its bindings, built by the compiler alone."""
+
+    def build(folder: Path) -> None:
+        assert COMPILER is not None
+        sources = [path for path in sorted(native.rglob("*.cpp")) if path.parent.name != "bindings"]
+        command = [COMPILER, *flags, *sources, "-o", folder / "stress"]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert run.returncode == 0, run.stderr
+
+    return kept(name, native.rglob("*.[ch]pp"), flags, build) / "stress"

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from native_builds import kept
+from native_builds import COMPILER, compiled_stress
 
 NATIVE = Path(__file__).parents[2] / "plugins" / "adaptive" / "native"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 
@@ -23,14 +20,7 @@ SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-D_G
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    def build(folder: Path) -> None:
-        assert COMPILER is not None
-        sources = [path for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
-        command = [COMPILER, *FLAGS, *SANITIZERS, *sources, "-o", folder / "stress"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert run.returncode == 0, run.stderr
-
-    return kept("adaptive-stress", NATIVE.rglob("*.[ch]pp"), (*FLAGS, *SANITIZERS), build) / "stress"
+    return compiled_stress("adaptive-stress", NATIVE, (*FLAGS, *SANITIZERS))
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from native_builds import kept
+from native_builds import COMPILER, compiled_stress
 
 NATIVE = Path(__file__).parents[2] / "plugins" / "ngram" / "native"
-COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 # One caller meets the index's own thread, whatever the match type.
 NUM_MATCH_TYPES = {"thread": "1", "address,undefined": "3"}
 
@@ -22,16 +19,7 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 def built(sanitizers: str) -> Path:
     flags = ["-std=c++17", f"-I{NATIVE}", "-g1", "-O1", "-ffp-contract=off", "-fno-omit-frame-pointer"]
     flags += ["-fno-sanitize-recover=all", f"-fsanitize={sanitizers}", "-pthread"]
-
-    def build(folder: Path) -> None:
-        assert COMPILER is not None
-        sources = [path for path in sorted(NATIVE.rglob("*.cpp")) if path.parent.name != "bindings"]
-        command = [COMPILER, *flags, *sources, "-o", folder / "stress"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert run.returncode == 0, run.stderr
-
-    name = f"ngram-stress-{sanitizers.replace(',', '-')}"
-    return kept(name, NATIVE.rglob("*.[ch]pp"), flags, build) / "stress"
+    return compiled_stress(f"ngram-stress-{sanitizers.replace(',', '-')}", NATIVE, flags)
 
 
 @pytest.mark.parametrize("sanitizers", NUM_MATCH_TYPES)

@@ -39,7 +39,7 @@ OF_SCHEDULING = frozenset(
     }
 )
 """Options that decide no token and no log-probability."""
-REFERENCES: dict[tuple[str, bytes, bytes], Run] = {}
+PLAIN_RUNS: dict[tuple[str, bytes, bytes], Run] = {}
 
 
 class Output(NamedTuple):
@@ -149,7 +149,7 @@ def run(model: Path | str, requests: Iterable[GenerateRequest], drafter: Drafter
     return run_requests(make_engine(model, drafter, **options).engine, requests)
 
 
-def reference(model: Path | str, requests: Sequence[GenerateRequest], **options: Any) -> Run:
+def plain_run(model: Path | str, requests: Sequence[GenerateRequest], **options: Any) -> Run:
     """A run without drafts, made once for all calls that may expect nothing else. Parts that are given as objects are
     run anew."""
     if "extra" in options:
@@ -158,9 +158,9 @@ def reference(model: Path | str, requests: Sequence[GenerateRequest], **options:
     weights = Path(model) / "model.safetensors"
     written = weights.stat().st_mtime_ns if weights.is_file() else 0
     key = (f"{model} {written}", msgspec.json.encode(requests), msgspec.json.encode(deciding, order="sorted"))
-    if key not in REFERENCES:
-        REFERENCES[key] = run(model, requests, **deciding)
-    return REFERENCES[key]
+    if key not in PLAIN_RUNS:
+        PLAIN_RUNS[key] = run(model, requests, **deciding)
+    return PLAIN_RUNS[key]
 
 
 def assert_lossless(
@@ -174,7 +174,7 @@ def assert_lossless(
 
     What is expected is computed once for a model, requests, dtype and kernels, and without the `options` of scheduling
     and memory: these may change nothing either."""
-    plain = reference(model, requests, **options)
+    plain = plain_run(model, requests, **options)
     speculative = run(model, requests, make_drafter(plain.tokens()), **options)
     assert not speculative.metrics.drafter_faults, speculative.metrics.drafter_faults
     for request_id, expected in plain.decided().items():
