@@ -1,8 +1,8 @@
 """The tree kernels and the KV moves on CUDA, by CuPy: compiled at run time, launched on torch's current stream, over
 torch's memory (DLPack, no copy).
 
-tests/cuda/test_cuda_sources.py runs the sources on
-the host. Imports CuPy; only CUDA builds with it installed import this module.
+tests/cuda/test_cuda_sources.py runs the sources on the host. Imports CuPy; only CUDA builds with it installed import
+this module.
 """
 
 from __future__ import annotations
