@@ -123,8 +123,7 @@ $(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
 PURE := plugins/cuda plugins/grammar plugins/hybrid_attn plugins/lora
-OF_DEMO := $(VENV)/.cpu $(VENV)/.ngram
-NATIVE := $(OF_DEMO) $(VENV)/.adaptive
+NATIVE := $(VENV)/.cpu $(VENV)/.ngram $(VENV)/.adaptive
 $(VENV)/.adaptive: $(call native_sources,adaptive)
 $(VENV)/.cpu: $(call native_sources,cpu)
 $(VENV)/.ngram: $(call native_sources,ngram)
@@ -139,8 +138,8 @@ $(VENV)/.eagle: plugins/eagle/pyproject.toml | $(VENV)/.product
 	@touch $@
 
 native-where-possible: $(VENV)/.product
-	@$(MAKE) -q $(OF_DEMO) || if $(BIN)/python plugins/preflight.py cpu ngram; \
-	    then $(MAKE) --no-print-directory $(OF_DEMO); \
+	@$(MAKE) -q $(NATIVE) || if $(BIN)/python plugins/preflight.py cpu ngram adaptive; \
+	    then $(MAKE) --no-print-directory $(NATIVE); \
 	    else echo "== going on without: the text is the same, it only comes slower"; fi
 
 $(VENV)/.dev: pyproject.toml template/pyproject.toml $(PURE:%=%/pyproject.toml) $(VENV)/.product | $(NATIVE) $(VENV)/.eagle

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).resolve().parents[1] / "core" / "src" / "specserve"
 PARTS = {
-    "Speculation": ("protocols/speculation.py", "protocols/draft_model.py"),
+    "Speculation": (
+        "protocols/drafter.py",
+        "protocols/planner.py",
+        "batch/proposals.py",
+        "protocols/verifier.py",
+        "protocols/draft_model.py",
+    ),
     "What drafters, planners and observers are given": (
         "types.py",
         "batch/batch.py",

@@ -29,7 +29,7 @@ from specserve.engine.assembly import assemble
 from specserve.errors import ConfigError
 from specserve.plugins.discovery import discover
 from specserve.plugins.host import PluginHost
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import GenerateRequest, SamplingParams
 from specserve_demo import MODEL_DIR
 from specserve_workbench.testing.drafters import OracleDrafter
@@ -107,7 +107,7 @@ def measure(model: Model, count: int, speed: float, folder: Path) -> list[tuple[
     del plain_engine
     release()
     found = {"plain": plain}
-    drafts = {"drafter": drafter_plugin(lambda: OracleDrafter(plain.tokens, DRAFT_LEN), VerifyAll(DRAFT_LEN))}
+    drafts = {"drafter": drafter_plugin(lambda: OracleDrafter(plain.tokens, DRAFT_LEN), FixedWidthPlanner(DRAFT_LEN))}
     found["drafts"] = decoded(engine_of(model, count, extra=drafts), requests)
     assert found["drafts"].tokens == plain.tokens, "drafts changed a token"
     release()

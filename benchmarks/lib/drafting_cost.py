@@ -9,7 +9,7 @@ from benchmarks.lib.alternating import decode_in_turns
 from benchmarks.lib.forwards import weight_bytes
 from benchmarks.lib.shapes import model_directory
 from benchmarks.lib.workload import demo_engine, seeded
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 CONTEXT = 256
 
 
-class NothingVerified(VerifyAll):
+class NothingVerified(FixedWidthPlanner):
     """Wants drafts and verifies none."""
 
-    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | int | None]:
         return [None] * len(requests)
 
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 from specserve.batch.drafts import first
 from specserve.batch.request import Request
 from specserve.batch.span import Span
-from specserve.speculation.costs import StepCosts
 from specserve.types import Draft, GenerateRequest, SpanVerdict, Verdict
 from specserve_adaptive.ranked import RankedPlanner
+from specserve_adaptive.step_costs import StepCosts
 
 REPEATS, BLOCK = 960, 128
 """Steps; what is not computed in every step is in every block."""

@@ -27,7 +27,7 @@ from specserve.metrics import EngineMetrics
 from specserve.protocols import Arithmetic
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, MinTokensProcessor, PenaltiesProcessor
 from specserve.sampling.sampler import TorchSampler
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import GenerateRequest, SamplingParams
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ DEVICE = torch.device("cpu")
 def stub_engine(num_requests: int, vocab_size: int, graphs: str = "none") -> Engine:
     """`graphs`: none, piecewise or full."""
     num_blocks = num_requests * MAX_LEN // BLOCK_SIZE
-    planner, metrics = VerifyAll(0), EngineMetrics()
+    planner, metrics = FixedWidthPlanner(0), EngineMetrics()
     config = EngineConfig(block_size=BLOCK_SIZE, max_num_seqs=num_requests, max_num_batched_tokens=MOST_ROWS)
     scheduler = Scheduler(config, BlockPool(num_blocks), planner, metrics, Arithmetic("none", "none"))
     cache = KVCache(

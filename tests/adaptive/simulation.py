@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from specserve.batch.drafts import first
 from specserve.batch.request import Request
 from specserve.batch.span import Span
-from specserve.speculation.costs import StepCosts
 from specserve.types import Draft, SpanVerdict, Verdict
 from specserve_adaptive.ranked import RankedPlanner
+from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.requests import toy_request
 
 RIGHT, WRONG = 1, 2
@@ -64,7 +64,7 @@ class Simulation:
         asking = 0.0
         if num_asked := sum(limit > 0 for limit in limits):
             asking = self.asking * num_asked + self.of_pass * (max(limits) - 1)
-            planner.asked(asking, num_asked, self.of_pass if max(limits) > 1 else 0.0)
+            planner.observe_drafting(asking, num_asked, self.of_pass if max(limits) > 1 else 0.0)
         planner.learn(batch, Verdict(decided), seconds)
         self.limits = limits
         self.asked = [n + (limit > 0) for n, limit in zip(self.asked, limits, strict=True)]

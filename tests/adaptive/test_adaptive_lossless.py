@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
-from specserve.speculation.costs import StepCosts
+from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -30,7 +30,7 @@ def adaptive_engine(model, *, drafters=("ngram",), mode="ranked", tables=None, *
     planner = engine.planner.planner
     if mode not in ("tiers", "static"):
         # of a made-up machine on which drafts pay, so that counts do not depend on this one
-        planner.regimes.costs = FixedCosts([1, 64], [1.0, 1.5])
+        planner.costs = planner.regimes.costs = FixedCosts([1, 64], [1.0, 1.5])
     return engine
 
 

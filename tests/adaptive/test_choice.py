@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from planning_cases import chain, drafted_requests, with_draft
 
 from specserve.batch.drafts import ROOT, parents_of
-from specserve.speculation.costs import StepCosts
 from specserve.types import Draft
 from specserve_adaptive._native import MOST_SLOWDOWN, Planner
 from specserve_adaptive.ranked import FIRST_PRICES, RankedPlanner, cut
+from specserve_adaptive.step_costs import StepCosts
 
 
 def fair(expected, seconds):
@@ -119,7 +119,7 @@ def test_as_many_draft_tokens_are_priced_as_there_are_unless_steps_get_too_long(
     requests = [with_draft(chain(*[0.999] * 100)) for _ in range(4)]
     curve = planner.curve(4, requests, 2000)
     assert len(curve) == num_prices
-    everything = array("d", costs.by_guesses(4, 4, 400))
+    everything = array("d", costs.by_draft_tokens(4, 4, 400))
     assert curve == everything[:num_prices]
     chosen = Planner("throughput", 0.0).choose(requests, everything, 400)
     assert Planner("throughput", 0.0).choose(requests, curve, num_prices - 1) == chosen

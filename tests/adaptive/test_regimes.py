@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from specserve.speculation.costs import StepCosts
 from specserve_adaptive.ranked import RankedPlanner
 from specserve_adaptive.regimes import Regimes
+from specserve_adaptive.step_costs import StepCosts
 
 
 def batch(requests, guesses):
@@ -36,18 +36,18 @@ def machine(*, steps):
 def test_a_first_step_with_draft_tokens_is_priced_by_itself():
     regimes = machine(steps=[*[0] * 20, *([0, 0, 0, 4] * 60), 0])
     assert not regimes.follows_drafts
-    plain, *drafted = regimes.by_guesses(4, 4, 8)
+    plain, *drafted = regimes.by_draft_tokens(4, 4, 8)
     assert regimes.costs.seconds(4, 4) == pytest.approx(1.0, abs=0.05)
     assert plain == pytest.approx(1.3, abs=0.05)
     assert drafted[3] == pytest.approx(1.7, abs=0.1)
     regimes.follows_drafts = True
-    assert regimes.by_guesses(4, 4, 8)[4] < drafted[3] - 0.2, "no such step was seen: they are taken for cheaper"
+    assert regimes.by_draft_tokens(4, 4, 8)[4] < drafted[3] - 0.2, "no such step was seen: they are taken for cheaper"
 
 
 def test_a_plain_step_between_drafts_is_priced_by_itself():
     regimes = machine(steps=[*[0] * 20, *([4, 4, 4, 4, 0] * 60), 4])
     assert regimes.follows_drafts
-    assert regimes.by_guesses(4, 4, 8)[0] == pytest.approx(1.3, abs=0.1)
+    assert regimes.by_draft_tokens(4, 4, 8)[0] == pytest.approx(1.3, abs=0.1)
     assert regimes.costs.seconds(4, 4) == pytest.approx(1.0, abs=0.1)
 
 
@@ -55,31 +55,31 @@ def test_prices_never_fall_with_more_draft_tokens():
     regimes = machine(steps=[*[0] * 20, *([4, 0] * 60), 4])
     for follows in (True, False):
         regimes.follows_drafts = follows
-        prices = regimes.by_guesses(4, 4, 32)
+        prices = regimes.by_draft_tokens(4, 4, 32)
         assert prices == sorted(prices)
 
 
 def test_what_never_follows_another_kind_is_priced_as_the_table_learned_it():
     regimes = machine(steps=[0] * 50)
     assert regimes.extra_seconds(4, drafts=True) == 0.0
-    assert regimes.by_guesses(4, 4, 4) == regimes.costs.by_guesses(4, 4, 4)
+    assert regimes.by_draft_tokens(4, 4, 4) == regimes.costs.by_draft_tokens(4, 4, 4)
 
 
 def test_prompts_are_not_taken_for_draft_tokens():
     regimes = machine(steps=[*[0] * 20, *([0, 4] * 40)])
-    before = regimes.by_guesses(4, 4, 8), dict(regimes.extra)
+    before = regimes.by_draft_tokens(4, 4, 8), dict(regimes.extra)
     prompt = batch(4, 500)
     prompt.only_decodes = False
     for follows in (False, True):
         regimes.follows_drafts = follows
         regimes.observe(prompt, 40.0, asked=True)
-    assert (regimes.by_guesses(4, 4, 8), regimes.extra) == before
+    assert (regimes.by_draft_tokens(4, 4, 8), regimes.extra) == before
 
 
 def test_steps_of_a_pause_tell_what_a_plain_step_takes():
     planner = RankedPlanner(8, StepCosts([1, 64], [0.9, 2.0]), "fair", ("simulated",))
     for _ in range(50):
-        planner.paused(batch(4, 0), [1.5, 1.5, 9.0])
+        planner.observe_idle(batch(4, 0), [1.5, 1.5, 9.0])
     assert planner.costs.seconds(4, 4) == pytest.approx(1.5, rel=0.01)
     assert planner.num_steps == 150
 

@@ -132,3 +132,15 @@ def test_a_slow_drafter_that_states_nothing_and_is_wrong_costs_little(asking, mo
 def test_a_drafter_that_states_nothing_and_is_right_is_asked_as_before():
     run = Simulation([0.9], step_seconds=lambda rows: 1.0 + 0.05 * rows, stated=None, asking=0.1).run(400)
     assert run.asked[0] > 0.95 * 400
+
+
+def test_a_slow_drafter_that_is_right_and_takes_longer_than_it_saves_is_hardly_asked():
+    run = Simulation([1.0], step_seconds=lambda rows: 1.0 + 0.001 * rows, stated=None, asking=40.0).run(4000)
+    assert run.asked[0] < 4000 / 16
+    assert sum(run.seconds) < 1.5 * sum(map(sum, run.gained))
+
+
+def test_several_requests_back_off_from_a_drafter_that_is_wrong():
+    run = Simulation([0.0] * 4, step_seconds=lambda rows: 1.0 + 0.05 * rows, stated=None, asking=1.0).run(4000)
+    assert max(run.asked) < 4000 / 16
+    assert sum(run.seconds) < 1.1 * 1.2 * 4000

@@ -8,7 +8,6 @@ from found import by_check, statuses
 
 from specserve.attention.sdpa import SdpaFactory
 from specserve.config import EngineConfig
-from specserve.engine import measure_costs
 from specserve.errors import ModelError
 from specserve_workbench.doctor import self_test, trial
 from specserve_workbench.doctor.comparison import difference, no_guarantee
@@ -17,14 +16,11 @@ from specserve_workbench.doctor.trial import Trial
 
 DRAFTER = """
 from specserve.hookspecs import hookimpl
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter, DrafterNeeds
 from specserve.types import Draft
 
-class Repeats:
-    name, needs = "repeats", DrafterNeeds()
-
-    def start(self, request): pass
-    def stop(self, request): pass
+class Repeats(Drafter):
+    name = "repeats"
 
     def propose(self, batch, output, verdict, limits):
         last = [span.request.tokens[-1] for span in batch.spans]
@@ -40,7 +36,7 @@ def adapt_model(model):
     model.projections["lm_head"].weight.neg_()
 """
 FAULTY = DRAFTER.replace("last = ", "last = 1 / 0 or ")
-NEEDS_MORE = DRAFTER.replace("DrafterNeeds()", "DrafterNeeds(hidden_layers=(99,))")
+NEEDS_MORE = DRAFTER.replace('"repeats"\n', '"repeats"\n    needs = DrafterNeeds(hidden_layers=(99,))\n')
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +45,6 @@ def short(monkeypatch):
     monkeypatch.setattr(self_test, "SECONDS", 60.0)
     monkeypatch.setattr(trial, "ROUND_SECONDS", 60.0)  # the counts depend on no machine's speed
     monkeypatch.setattr(trial, "MAX_TOKENS", 16)
-    monkeypatch.setattr(measure_costs, "SECONDS", 0.05)
 
 
 def rows_with(make_case, model, **config):

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from toy_heads import SIZES, write_head
 
-from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.hookspecs import hookimpl
 from specserve.kv.slots import slots_of
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine
 from specserve_workbench.testing.requests import toy_request
 from specserve_workbench.testing.toy import write_checkpoint
@@ -48,20 +46,6 @@ def write_draft(path: Path, kind: str, target: Path, **changes: Any) -> Path:
     return write_head(path, form, **(keys | changes))
 
 
-class Planning:
-    @hookimpl
-    def make_draft_planner(self):
-        return VerifyAll(32)
-
-
-MET = ("attention.backend", "attention.hybrid", "logits.processor", "lora.target", "observer.metrics", "server.routes")
-DECLARED = PluginDeclaration(
-    name="planning", provides={"planner.adaptive": "a test's"}, compatible=dict.fromkeys(MET, "a test's")
-)
-UNMEASURED = {"planning": InProcessPlugin(Planning(), DECLARED)}
-"""With a planner of a plugin, start-up measures no step costs, which takes longer than most of these tests."""
-
-
 def eagle_options(draft: Path, beside: Sequence[str] = (), **settings: Any) -> dict[str, Any]:
     return {"plugins": ("eagle", *beside), "plugin_options": {"eagle": {"model": str(draft), **settings}}}
 
@@ -79,9 +63,8 @@ def eagle_engine(
     """An engine whose drafts `planner` chooses from; without one all are verified. `settings`: eagle's others."""
     chosen = eagle_options(draft, beside, **({"steps": steps} | (settings or {})))
     chosen["plugin_options"] |= options.pop("plugin_options", {})
-    extra = UNMEASURED | options.pop("extra", {})
-    engine = make_engine(target, extra=extra, **chosen, **options).engine
-    return with_planner(engine, planner or VerifyAll(32))
+    engine = make_engine(target, **chosen, **options).engine
+    return with_planner(engine, planner or FixedWidthPlanner(32))
 
 
 def with_planner(engine: Engine, planner: Any) -> Engine:
@@ -89,7 +72,7 @@ def with_planner(engine: Engine, planner: Any) -> Engine:
     return engine
 
 
-class Recorder(VerifyAll):
+class Recorder(FixedWidthPlanner):
     """Remembers every draft by request and number of committed tokens; verifies all of them, or none."""
 
     def __init__(self, max_draft_tokens: int = 32, *, verifies: bool = True) -> None:

@@ -12,7 +12,7 @@ from eagle_engines import DraftKV, draft_kv, runtime_of, with_planner
 
 from specserve.batch.admitted import assign
 from specserve.batch.drafts import depths_of, parents_of
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import toy_request
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NUM_REQUESTS, MAX_TOKENS = 10, 28
 
 
-class Fickle(VerifyAll):
+class Fickle(FixedWidthPlanner):
     """Asks for drafts now and then, and verifies tokens of which about 0.7 are right, whatever was drafted."""
 
     def __init__(self, answers: dict[str, list[int]], seed: int) -> None:

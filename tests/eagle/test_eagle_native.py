@@ -8,7 +8,7 @@ from eagle_engines import KINDS, Recorder, draft_kv, drafter_of, eagle_engine, r
 
 from specserve.batch.drafts import parents_of
 from specserve.protocols import DrafterNeeds
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import ScriptedDrafter
 from specserve_workbench.testing.engines import drafter_plugin
 from specserve_workbench.testing.requests import toy_request
@@ -113,7 +113,7 @@ def test_native_passes_draft_what_their_pieces_draft(tmp_path, target, kind, set
 )
 def test_it_tells_what_a_pass_after_the_first_takes(tmp_path, target, settings, tells, how):
     draft = write_draft(tmp_path / "draft", "eagle3", target)
-    engine = eagle_engine(target, draft, planner=VerifyAll(32), settings=settings, **OPTIONS)
+    engine = eagle_engine(target, draft, planner=FixedWidthPlanner(32), settings=settings, **OPTIONS)
     drafter = drafter_of(engine)
     drafter.passes = HOW[how](drafter.passes)
     seen = []

@@ -6,7 +6,7 @@ import pytest
 import torch
 from eagle_engines import KINDS, Recorder, draft_kv, eagle_engine, fresh_draft_kv, runtime_of, write_draft, write_target
 
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
 
@@ -52,7 +52,7 @@ def test_hits_are_the_same_with_and_without_a_draft_model(target, drafts, kind, 
     expected = conversations(plain)
     assert sum(expected) > 500
     assert conversations(eagle_engine(target, drafts[kind], **options)) == expected
-    assert conversations(eagle_engine(target, drafts[kind], planner=VerifyAll(0), **options)) == expected
+    assert conversations(eagle_engine(target, drafts[kind], planner=FixedWidthPlanner(0), **options)) == expected
 
 
 def first_turn(engine, length):
@@ -96,7 +96,7 @@ def test_keys_behind_a_hit_are_those_of_a_fresh_computation(target, drafts, kind
 
 def test_a_request_that_is_not_drafted_for_leaves_blocks_that_others_are_drafted_from(target, drafts):
     """Its tokens wait only until a block is complete."""
-    engine = eagle_engine(target, drafts["eagle3"], block_size=8, planner=VerifyAll(0))
+    engine = eagle_engine(target, drafts["eagle3"], block_size=8, planner=FixedWidthPlanner(0))
     tokens = first_turn(engine, 48)
     recorder = Recorder()
     engine.planner = engine.scheduler.planner = engine.drafting.planner = recorder

@@ -11,7 +11,7 @@ from planning_cases import FixedCosts
 from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_hybrid_attn.factory import HybridFactory
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
@@ -25,7 +25,7 @@ class ChainsOnly(NoisyDrafter):
         return self.chain(future, width)
 
 
-class Moody(VerifyAll):
+class Moody(FixedWidthPlanner):
     """Wants another number of guesses of every request in every step."""
 
     step = 0
@@ -72,7 +72,7 @@ class Partner:
     """A plugin of the hooks that it is given, by name; everything that is drafted is verified."""
 
     def __init__(self, **answers):
-        for hook, answer in ({"make_draft_planner": VerifyAll(16)} | answers).items():
+        for hook, answer in ({"make_draft_planner": FixedWidthPlanner(16)} | answers).items():
             setattr(self, hook, hookimpl(lambda answer=answer: answer))
 
 
@@ -151,7 +151,7 @@ def run_with(toy_model, feature, partner, requests, *plugins):
     tables = {name: table for plugin in plugins for name, table in needed_options(plugin, toy_model).items()}
     engine = make_engine(toy_model, plugins=plugins, extra=extra, plugin_options=tables).engine
     if "adaptive" in plugins:  # on a made-up machine, so that its decisions do not depend on this one
-        engine.planner.planner.regimes.costs = FixedCosts([1, 64], [1.0, 1.5])
+        engine.planner.planner.costs = engine.planner.planner.regimes.costs = FixedCosts([1, 64], [1.0, 1.5])
     return run_requests(engine, requests)
 
 

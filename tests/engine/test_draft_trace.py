@@ -12,7 +12,7 @@ from specserve.cli import main
 from specserve.cli.drafts_table import MOST, drafts_table
 from specserve.engine.draft_trace import DraftStep, trace_drafts
 from specserve.errors import ConfigError
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
@@ -49,7 +49,7 @@ def test_it_adds_up_and_changes_nothing(toy_model):
     assert {step.drafters for step in steps} == {"", "noisy"}
 
 
-class OnlyTwo(VerifyAll):
+class OnlyTwo(FixedWidthPlanner):
     """Wants drafts of eight tokens and keeps two of each; none behind ten tokens."""
 
     def limits(self, requests):

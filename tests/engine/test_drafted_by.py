@@ -11,8 +11,10 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.commit import drafters_of
 from specserve.guards.draft_checks import check_draft
 from specserve.guards.planner import attribute
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft
+from specserve_adaptive._native import Planner
+from specserve_adaptive.competition import Competition
 from specserve_workbench.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
@@ -38,7 +40,7 @@ class HalfRight(OracleDrafter):
         )
 
 
-class RebuildingPlanner(VerifyAll):
+class RebuildingPlanner(FixedWidthPlanner):
     """Chooses drafts that it makes itself, of the same nodes."""
 
     def choose(self, requests, budget, base_rows):
@@ -84,8 +86,10 @@ def test_without_a_drafter_every_token_is_the_targets(toy_model):
     assert not outcome.metrics.draft_tokens_by_drafter
 
 
-@pytest.mark.parametrize("planner", [VerifyAll(32), RebuildingPlanner(32)], ids=["verify all", "rebuilding"])
-def test_each_token_of_a_merged_draft_is_from_the_drafter_that_was_right(toy_model, planner):
+@pytest.mark.parametrize("planned", [FixedWidthPlanner, RebuildingPlanner], ids=["verify all", "rebuilding"])
+def test_each_token_of_a_merged_draft_is_from_the_drafter_that_was_right(toy_model, planned):
+    planner = planned(32)
+    planner.composer = Competition(Planner("fair", 0.0), None, scores_all=True)
     requests = [toy_request(str(i), range(1, 9 + i), max_tokens=120, ignore_eos=True) for i in range(3)]
     expected = run(toy_model, requests).tokens()
     drafters = (HalfRight("heads", expected, side=True), HalfRight("tails", expected, side=False))

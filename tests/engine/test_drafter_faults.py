@@ -7,8 +7,8 @@ import math
 import pytest
 
 from specserve.errors import PluginError
-from specserve.protocols import DrafterNeeds
-from specserve.speculation.planning import VerifyAll
+from specserve.protocols import Drafter, DrafterNeeds
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import OracleDrafter
 from specserve_workbench.testing.engines import drafter_plugin, make_engine, run, run_requests
@@ -30,18 +30,11 @@ FAULTS = {
 }
 
 
-class FaultyDrafter:
+class FaultyDrafter(Drafter):
     name = "faulty"
-    needs = DrafterNeeds()
 
     def __init__(self, answer):
         self.answer = answer
-
-    def start(self, request):
-        pass
-
-    def stop(self, request):
-        pass
 
     def propose(self, batch, output, verdict, limits):
         answer = self.answer(len(batch.spans))
@@ -122,7 +115,7 @@ def test_many_bad_drafts_in_one_step_are_one_faulty_step(toy_model):
     assert assembled.engine.metrics.drafters_disabled == {"faulty"}
 
 
-def test_a_drafter_starts_with_the_cost_planner_on_a_short_context(toy_model):
+def test_a_drafter_starts_with_the_engines_own_planner_on_a_short_context(toy_model):
     extra = {"drafter": drafter_plugin(lambda: FaultyDrafter(lambda n: [Draft(tokens=(1,), source=["x"])] * n))}
     engine = make_engine(toy_model, extra=extra, max_model_len=128).engine
     outcome = run_requests(engine, [toy_request("a", range(1, 9))])
@@ -138,7 +131,7 @@ def test_a_drafter_that_needs_layers_the_model_lacks_is_refused(toy_model):
 
 
 def test_a_planner_that_ignores_the_budget_is_cut_to_it(toy_model):
-    class Greedy(VerifyAll):
+    class Greedy(FixedWidthPlanner):
         def choose(self, requests, budget, base_rows):
             return [request.draft for request in requests]
 
@@ -150,11 +143,11 @@ def test_a_planner_that_ignores_the_budget_is_cut_to_it(toy_model):
 
 
 def test_an_object_that_is_no_drafter_is_refused(toy_model):
-    with pytest.raises(PluginError, match="a dict, which is no Drafter: it lacks name"):
+    with pytest.raises(PluginError, match="a dict, which is no Drafter: its class does not extend"):
         make_engine(toy_model, extra={"drafter": drafter_plugin(dict)})
 
 
-class NothingWanted(VerifyAll):
+class NothingWanted(FixedWidthPlanner):
     def limits(self, requests):
         return [0] * len(requests)
 
@@ -179,14 +172,3 @@ def test_a_step_in_which_nothing_is_wanted_is_heard_and_checked_like_any_other(t
     outcome = run_requests(engine, varied_requests(4))
     assert set(outcome.metrics.drafter_faults) == ({("faulty", "wrong number of drafts")} if surplus else set())
     assert (listener.num_heard == outcome.metrics.num_steps) == (not surplus), "a faulty one is switched off"
-
-
-@pytest.mark.parametrize(("seconds", "steps"), [(0.01, 16), (1.0, 200)])
-def test_a_drafter_that_was_not_asked_is_due_when_asking_takes_half_a_percent_of_the_time(toy_model, seconds, steps):
-    guard = make_engine(toy_model, FaultyDrafter(lambda n: [None] * n)).engine.drafting.guards[0]
-    guard.seconds_per_draft = seconds
-    due = []
-    for guard.steps_unasked in range(1, 400):
-        due.append(guard.is_due(1, 1.0))
-    assert due.index(True) + 1 == steps
-    assert all(due[steps:])

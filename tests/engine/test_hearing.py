@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from specserve.protocols import DrafterNeeds
-from specserve.speculation.planning import VerifyAll
+from specserve.protocols import Drafter, DrafterNeeds
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
-class Listener:
+class Listener(Drafter):
     """Keeps the tokens that it hears of, and the limits that come with them; drafts nothing."""
 
     name = "listener"
@@ -28,21 +28,21 @@ class Listener:
             self.heard[span.request.id] += decided.tokens
         return [None] * len(limits)
 
-    def stop(self, request):
-        pass
 
-
-class Deaf(VerifyAll):
+class Deaf(FixedWidthPlanner):
     """Wants no draft; with `pause`, nobody need ask it for so many steps."""
 
     def __init__(self, pause):
         super().__init__(0)
         self.pause, self.unasked = pause, 0
 
+    def idle_steps(self):
+        return self.pause
+
     def limits(self, requests):
         return [0] * len(requests)
 
-    def paused(self, batch, seconds):
+    def observe_idle(self, batch, seconds):
         self.unasked += 1
 
 
@@ -60,6 +60,6 @@ def test_another_is_called_only_when_a_draft_is_wanted(toy_model):
     deaf, wanted = Listener(), Listener()
     run_requests(make_engine(toy_model, deaf, planner=Deaf(0)).engine, [request])
     assert deaf.heard == {"a": []}
-    served = run_requests(make_engine(toy_model, wanted, planner=VerifyAll(4)).engine, [request])
+    served = run_requests(make_engine(toy_model, wanted, planner=FixedWidthPlanner(4)).engine, [request])
     assert wanted.heard["a"] == served.tokens()["a"][:6]  # a draft after the seventh could not add one
     assert 4 in wanted.limits

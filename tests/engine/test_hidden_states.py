@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter, DrafterNeeds
 from specserve.types import Draft
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("each_kernel_set")
 PROMPTS = {"a": tuple(range(1, 90)), "b": tuple(range(100, 103)), "c": tuple(range(40, 110))}
 
 
-class Listener:
+class Listener(Drafter):
     """Collects the states of each committed token, and guesses `guess(request)`."""
 
     name = "listener"
@@ -25,12 +25,6 @@ class Listener:
         self.guess = guess
         self.received = {}
         self.widths = []
-
-    def start(self, request):
-        pass
-
-    def stop(self, request):
-        pass
 
     def propose(self, batch, output, verdict, limits):
         self.widths.append({layer: states.shape for layer, states in output.hidden.items()})

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import SpeculationParams
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter, WrongDrafter
 from specserve_workbench.testing.engines import accepted, assert_lossless, make_engine, run
@@ -49,13 +50,9 @@ def test_noisy_drafts_change_nothing_on_other_families(tmp_path, architecture):
     assert_lossless(model, varied_requests(24, seed=2), noisy())
 
 
-def test_the_cost_planner_changes_nothing_but_what_is_verified(toy_model):
-    from specserve.speculation.calibration import Calibration
-    from specserve.speculation.costs import StepCosts
-    from specserve.speculation.planning import CostPlanner
-
-    planner = CostPlanner(32, StepCosts([1, 32, 33, 64], [1.0, 1.0, 2.0, 2.0]), Calibration())
-    planned = assert_lossless(toy_model, varied_requests(32), noisy(p=0.9), planner=planner)
+def test_the_engines_own_planner_changes_nothing_but_what_is_verified(toy_model):
+    """It drafts while few requests run."""
+    planned = assert_lossless(toy_model, varied_requests(32), noisy(p=0.9), planner=FixedWidthPlanner(4, 4))
     eager = assert_lossless(toy_model, varied_requests(32), noisy(p=0.9))
     assert 0 < planned.metrics.num_draft_tokens < eager.metrics.num_draft_tokens
 

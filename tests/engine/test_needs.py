@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from competing_cases import EveryoneProposes, composed_by, plugin
 
 from specserve.cli.generation_stats import GenerationStats
-from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.protocols import DrafterNeeds
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import DrafterFigures, SpeculationFigures
-from specserve_workbench.testing.drafters import DrafterPlugin, NoisyDrafter, OracleDrafter
+from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests, watch
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
@@ -65,14 +65,8 @@ def keep_best(kept, batch, output):
 
 
 def engine_with(model, *drafters):
-    declared = {"draft.chain": "a test's drafter"}
-    extra = {
-        drafter.name: InProcessPlugin(
-            DrafterPlugin(lambda drafter=drafter: drafter, VerifyAll(8) if drafter is drafters[0] else None),
-            PluginDeclaration(name=drafter.name, provides=declared, compatible=declared),
-        )
-        for drafter in drafters
-    }
+    planner = composed_by(EveryoneProposes(), 8)
+    extra = {drafter.name: plugin(drafter, planner if drafter is drafters[0] else None) for drafter in drafters}
     return make_engine(model, extra=extra).engine
 
 
@@ -95,11 +89,11 @@ def assert_first_choices(read, outcome):
         assert read[request_id] == [step.tokens[0] for step in output.steps]
 
 
-@pytest.mark.parametrize("needs", [{"logits": True}, {"every_step": True}, {"step_costs": True}], ids=str)
+@pytest.mark.parametrize("needs", [{"logits": True}, {"every_step": True}], ids=str)
 def test_whoever_needs_anything_hears_every_step(toy_model, needs):
     request = toy_request("a", (1, 2, 3), max_tokens=8, ignore_eos=True)
     reading = Reading({"a": ()}, 1, **needs)
-    outcome = run_requests(make_engine(toy_model, reading, planner=VerifyAll(0)).engine, [request])
+    outcome = run_requests(make_engine(toy_model, reading, planner=FixedWidthPlanner(0)).engine, [request])
     assert_first_choices(reading.read, outcome)
 
 

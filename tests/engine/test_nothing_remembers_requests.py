@@ -11,13 +11,12 @@ from collections import Counter
 import pytest
 
 from specserve.batch.request import Request
-from specserve.speculation.backoff import SPARE_RECORDS
 from specserve_workbench.testing.engines import make_engine
 from specserve_workbench.testing.requests import toy_request
 
 NAME = "forget me"
 NUM_REQUESTS = 240
-MOST_HELD = 2 * 12 + SPARE_RECORDS
+MOST_HELD = 2 * 12 + 64
 CONTAINERS = (dict, list, tuple, set, frozenset)
 CONFIGURATIONS = {
     "one drafter": ("ngram",),

@@ -15,7 +15,7 @@ from specserve.attention.sdpa import SdpaAttention, SdpaFactory
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.sampling.sampler import TorchSampler
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import OracleDrafter
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ class Part:
 def of_drafter(method):
     def make(behaviour, outputs):
         drafter = Misbehaving(OracleDrafter(outputs, 4), method, behaviour)
-        return in_process("faulty", make_drafter=lambda: drafter, make_draft_planner=lambda: VerifyAll(8))
+        return in_process("faulty", make_drafter=lambda: drafter, make_draft_planner=lambda: FixedWidthPlanner(8))
 
     return Part(make, False, answers=method == "propose")
 
 
 def of_planner(method):
     def make(behaviour, outputs):
-        planner = Misbehaving(VerifyAll(8), method, behaviour)
+        planner = Misbehaving(FixedWidthPlanner(8), method, behaviour)
         drafter = in_process("drafts", make_drafter=lambda: OracleDrafter(outputs, 4))
         return in_process("faulty", make_draft_planner=lambda: planner) | drafter
 

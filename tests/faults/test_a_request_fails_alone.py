@@ -7,7 +7,9 @@ import pytest
 from exploding import MARKER, ExplodingKernels, KernelsWithExplodingSampler, marked_model
 from faulty import in_process
 
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve_adaptive._native import Planner
+from specserve_adaptive.competition import Competition
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
@@ -115,7 +117,7 @@ def test_in_the_middle_of_drafts_and_preemptions(model, options):
         "boom",
         make_kernels=lambda: ExplodingKernels(5),
         make_drafter=lambda: NoisyDrafter(plain.tokens(), p=0.7, max_width=8, vocab_size=TOY_VOCAB - 20),
-        make_draft_planner=lambda: VerifyAll(8),
+        make_draft_planner=lambda: FixedWidthPlanner(8),
     )
     outcome = run_requests(make_engine(model, extra=plugin, **options).engine, requests)
     check(outcome, requests, places, plain.decided())
@@ -141,7 +143,7 @@ def test_guesses_that_cannot_be_verified_cost_speculation_and_not_the_request(mo
         "boom",
         make_kernels=lambda: ExplodingKernels(5),
         make_drafter=lambda: GuessesTheMarker({name: [] for name in "0123"}, p=1, max_width=4, vocab_size=320),
-        make_draft_planner=lambda: VerifyAll(8),
+        make_draft_planner=lambda: FixedWidthPlanner(8),
     )
     outcome = run_requests(make_engine(model, extra=plugin, prefix_cache=False).engine, requests)
     assert outcome.decided() == expected
@@ -152,11 +154,13 @@ def test_guesses_of_several_drafters_that_cannot_be_verified_count_for_each_of_t
     requests = among(4, set())
     plain = run(model, requests)
     outputs = plain.tokens()
+    planner = FixedWidthPlanner(8)
+    planner.composer = Competition(Planner("fair", 0.0), None, scores_all=True)
     plugins = in_process(
         "boom",
         make_kernels=lambda: ExplodingKernels(5),
         make_drafter=lambda: GuessesTheMarker(outputs, p=1, max_width=4, vocab_size=320),
-        make_draft_planner=lambda: VerifyAll(8),
+        make_draft_planner=lambda: planner,
     ) | in_process("good", make_drafter=lambda: OracleDrafter(outputs, 2))
     outcome = run_requests(make_engine(model, extra=plugins, prefix_cache=False).engine, requests)
     assert outcome.decided() == plain.decided()

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.protocols import ResolvedModel
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.drafters import WrongDrafter
@@ -48,7 +48,7 @@ def faulty_in_everything():
     return in_process(
         "faulty",
         make_observer=lambda: Misbehaving(told, "observe", fail),
-        make_draft_planner=lambda: Misbehaving(VerifyAll(8), "learn", fail),
+        make_draft_planner=lambda: Misbehaving(FixedWidthPlanner(8), "learn", fail),
         make_drafter=lambda: Misbehaving(WrongDrafter({}, 2, 320), "propose", fail),
         logits_processors=lambda: [ForMarked()],
         check_request=fail_check,

@@ -54,7 +54,7 @@ def test_a_hook_that_returns_rubbish_is_refused_or_says_nothing(toy_model, hook,
     assert served.decided() == run_requests(make_engine(toy_model).engine, [request]).decided()
 
 
-class WithoutLearn:
+class NoBase:
     def limits(self, requests):
         return [0] * len(requests)
 
@@ -98,8 +98,10 @@ class Backend:
 
 
 PARTIAL = {
-    "a planner without learn": ("make_draft_planner", lambda: WithoutLearn(), "is no DraftPlanner: it lacks learn"),
-    "a LoRA planner without plan": ("make_lora_planner", lambda: WithoutLearn(), "is no LoraPlanner: it lacks plan"),
+    "a planner without its base class": (
+        "make_draft_planner", lambda: NoBase(), "is no DraftPlanner: its class does not extend specserve.pro",
+    ),
+    "a LoRA planner without plan": ("make_lora_planner", lambda: NoBase(), "is no LoraPlanner: it lacks plan"),
     "a LoRA planner's limit": (
         "make_lora_planner", lambda: VaguePlanner(), "max_adapters must be a int; got str 'many'",
     ),
@@ -112,11 +114,11 @@ PARTIAL = {
         "make_observer", lambda: Telling(Metric("a", "b", "gauge", 1.0, (("x", "1"), ("x", "2")))), "same one twice",
     ),
     "no metric": ("make_observer", lambda: Telling(("a", "b", "gauge", 1.0)), "no specserve.protocols.Metric"),
-    "processors that are one": ("logits_processors", lambda: WithoutLearn(), "must be a list of them"),
-    "a processor without start": ("logits_processors", lambda: [WithoutLearn()], "no LogitsProcessor: it lacks start"),
+    "processors that are one": ("logits_processors", lambda: NoBase(), "must be a list of them"),
+    "a processor without start": ("logits_processors", lambda: [NoBase()], "no LogitsProcessor: it lacks start"),
     "needs of another kind": ("make_drafter", lambda: drafter_with(needs={}), "must be a specserve.protocols.DrafterN"),
     "a name that is none": ("make_drafter", lambda: drafter_with(name=3), "drafter's name must be a str; got int 3"),
-    "a method that is none": ("make_drafter", lambda: drafter_with(propose=3), "no Drafter: it lacks propose"),
+    "a method that is none": ("make_drafter", lambda: drafter_with(propose=3), "whose propose is a int, and cannot be"),
     "capabilities": ("attention_backends", lambda: [Backend()], "must be a specserve.protocols.AttentionCapabilities"),
 }  # fmt: skip
 

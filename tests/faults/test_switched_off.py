@@ -11,7 +11,8 @@ from specserve.batch.drafts import likeliest_chain
 from specserve.batch.request import Request
 from specserve.faults import FaultLog
 from specserve.guards.planner import GuardedPlanner
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.first_draft import FirstDraft
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft, SpeculationParams
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
@@ -56,7 +57,7 @@ def test_an_observer_that_fails_now_and_then_stays_on(toy_model):
 def test_without_its_planner_the_engine_decodes_plainly(toy_model, method):
     requests = varied_requests(8)
     plain = run(toy_model, requests)
-    planner = Misbehaving(VerifyAll(8), method, fail)
+    planner = Misbehaving(FixedWidthPlanner(8), method, fail)
     drafter = OracleDrafter(plain.tokens(), 4)
     engine = engine_with(toy_model, make_draft_planner=lambda: planner, make_drafter=lambda: drafter)
     outcome = run_requests(engine, requests)
@@ -67,7 +68,7 @@ def test_without_its_planner_the_engine_decodes_plainly(toy_model, method):
 
 
 def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model):
-    class Generous(VerifyAll):
+    class Generous(FixedWidthPlanner):
         def limits(self, requests):
             return [10**9] * len(requests)
 
@@ -87,7 +88,7 @@ def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model)
     assert [len(f.acceptance_histogram) for f in figures] == [0, 3, 7]
 
 
-class Counting(VerifyAll):
+class Counting(FixedWidthPlanner):
     """Names its choice by how many draft tokens it is; `extra`: so many more than there are."""
 
     def __init__(self, most, extra=0):
@@ -125,7 +126,7 @@ def test_a_number_of_draft_tokens_that_there_are_not_is_a_fault_of_the_planner(t
     assert (part, "a number of draft tokens that were not proposed" in reason) == ("planner's choice", True)
 
 
-class Inventive(VerifyAll):
+class Inventive(FixedWidthPlanner):
     """Chooses drafts that no drafter proposed, whatever is left of a request."""
 
     def choose(self, requests, budget, base_rows):
@@ -248,11 +249,14 @@ def test_nobody_is_asked_for_a_request_that_its_processor_has_ended(toy_model):
     extra = in_process(
         "faulty", make_drafter=lambda: first, logits_processors=lambda: [Processor(State, "commit", fail)]
     )
-    extra |= in_process("other", make_drafter=lambda: second, make_draft_planner=lambda: VerifyAll(8))
+    planner, ended = FixedWidthPlanner(8), []
+    planner.composer = FirstDraft()
+    planner.composer.combine = lambda request, *given: ended.append(request.finish_reason)
+    extra |= in_process("other", make_drafter=lambda: second, make_draft_planner=lambda: planner)
     engine = make_engine(toy_model, extra=extra, allow_undeclared=True, fault_limit=100).engine
     outcome = run_requests(engine, requests)
     assert {output.finish_reason for output in outcome.outputs.values()} == {"error"}
-    assert engine.drafting.proposals == {}
+    assert not any(ended)
 
 
 class RaisesOnce(NoAdapters):

@@ -11,7 +11,7 @@ from sizes import DRY
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -56,7 +56,7 @@ class Planning:
 
     @hookimpl
     def make_draft_planner(self):
-        return VerifyAll(8)
+        return FixedWidthPlanner(8)
 
 
 PLANNING = InProcessPlugin(Planning(), PluginDeclaration(name="planning", provides={"planner.adaptive": "a test's"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import StructuredOutput
 from specserve_workbench.testing.engines import make_engine, verify_everything
 from specserve_workbench.testing.requests import toy_request
@@ -43,6 +43,6 @@ def grammar_engine(
 ) -> Engine:
     """With the plugin; every draft is verified unless `everything` is false. `grammar`: the plugin's options."""
     tables = {"grammar": options.pop("grammar", {}), **options.pop("plugin_options", {})}
-    planner = VerifyAll(32) if everything and "adaptive" not in beside else None
+    planner = FixedWidthPlanner(32) if everything and "adaptive" not in beside else None
     engine = make_engine(model, planner=planner, plugins=("grammar", *beside), plugin_options=tables, **options).engine
     return verify_everything(engine) if everything else engine

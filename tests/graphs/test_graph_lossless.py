@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from eagle_engines import KINDS, UNMEASURED, eagle_options, with_planner, write_draft, write_target
+from eagle_engines import KINDS, eagle_options, with_planner, write_draft, write_target
 from graph_runs import assert_same
 from toy_adapters import lora_of, lora_options, under, write_adapters
 
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_cpu.kernels import CpuKernels
 from specserve_workbench.testing.engines import accepted, make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -41,7 +41,7 @@ def requests_for(count):
 
 def engines(target, *, plugins=(), options=None, verify=True, **fields):
     def make(graphs):
-        planner = VerifyAll(32) if verify else None
+        planner = FixedWidthPlanner(32) if verify else None
         plan = {"planner": planner, "plugins": ("cpu", *plugins), "plugin_options": options or {}}
         return make_engine(target, graphs=graphs, **plan, **fields).engine
 
@@ -85,10 +85,10 @@ def test_with_each_head(target, drafts, kind, settings):
 
     def make(graphs):
         engine = make_engine(
-            target, plugins=("cpu", *chosen["plugins"]), plugin_options=chosen["plugin_options"], extra=UNMEASURED,
+            target, plugins=("cpu", *chosen["plugins"]), plugin_options=chosen["plugin_options"],
             graphs=graphs,
         ).engine  # fmt: skip
-        return with_planner(engine, VerifyAll(32))
+        return with_planner(engine, FixedWidthPlanner(32))
 
     runs = assert_same(make, requests_for(12))
     assert runs["full"].metrics.num_accepted_tokens > 10
@@ -104,7 +104,7 @@ def test_passes_of_draft_models_have_graphs_of_their_own(target, drafts, kind, a
     uses = {}
 
     def run(graphs):
-        engine = with_planner(make_engine(target, extra=UNMEASURED, graphs=graphs, **chosen).engine, VerifyAll(32))
+        engine = with_planner(make_engine(target, graphs=graphs, **chosen).engine, FixedWidthPlanner(32))
         found = run_requests(engine, requests_for(8))
         uses[graphs] = dict(found.metrics.graph_draft_passes)
         return found.decided(), accepted(found)
@@ -119,10 +119,8 @@ def test_passes_of_draft_models_have_graphs_of_their_own(target, drafts, kind, a
 
 def test_a_fused_pass_of_a_draft_model_is_counted_with_the_reason(target, drafts):
     chosen = eagle_options(drafts["eagle3"], steps=3)
-    engine = make_engine(
-        target, extra=UNMEASURED, graphs="full", plugins=("cpu", *chosen.pop("plugins")), **chosen
-    ).engine
-    metrics = run_requests(with_planner(engine, VerifyAll(32)), requests_for(8)).metrics
+    engine = make_engine(target, graphs="full", plugins=("cpu", *chosen.pop("plugins")), **chosen).engine
+    metrics = run_requests(with_planner(engine, FixedWidthPlanner(32)), requests_for(8)).metrics
     (((mode, reason), count),) = metrics.graph_draft_passes.items()
     assert (mode, reason.split(" ", 2)[2]) == ("none", "compute passes of a draft model in one call")
     assert count > metrics.num_steps > 10
@@ -134,10 +132,10 @@ def test_with_everything(target, drafts, adapters):
 
     def make(graphs):
         engine = make_engine(
-            target, plugins=("cpu", "eagle", "ngram", "lora", "hybrid_attn"), plugin_options=options, extra=UNMEASURED,
+            target, plugins=("cpu", "eagle", "ngram", "lora", "hybrid_attn"), plugin_options=options,
             graphs=graphs,
         ).engine  # fmt: skip
-        return pinning(with_planner(engine, VerifyAll(32)), adapters)
+        return pinning(with_planner(engine, FixedWidthPlanner(32)), adapters)
 
     runs = assert_same(lambda graphs: make(graphs)[0], make("none")[1], timed=True)
     assert runs["full"].metrics.num_accepted_tokens > 10

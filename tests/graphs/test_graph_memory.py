@@ -13,7 +13,7 @@ from specserve.errors import ConfigError
 from specserve.faults import BadAnswerError
 from specserve.graphs.buckets import Buckets, doubling, row_buckets
 from specserve.graphs.reference_recorder import ReferenceRecorder
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import OracleDrafter
 from specserve_workbench.testing.engines import drafter_plugin, make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -21,7 +21,7 @@ from specserve_workbench.testing.requests import toy_request, varied_requests
 CPU = {"plugins": ("cpu",)}
 
 
-class RandomWidths(VerifyAll):
+class RandomWidths(FixedWidthPlanner):
     """Another number of draft tokens of every request in every step."""
 
     def __init__(self, seed):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -21,7 +21,7 @@ MATCH_TYPES = ("learned", "bfs", "prob")
 def ngram_engine(model, *, planner=None, settings=None, **options):
     """Unlikely tokens are drafted too, and all are verified unless the planner is the product's own."""
     tables = {"ngram": {"min_survival": 0.01, **(settings or {})}}
-    chosen = None if planner == "own" else VerifyAll(32)
+    chosen = None if planner == "own" else FixedWidthPlanner(32)
     return make_engine(model, planner=chosen, plugins=("ngram",), plugin_options=tables, **options).engine
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from specserve.cli import main
 from specserve.errors import ConfigError
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram.options import NgramOptions
 from specserve_ngram.plugin import NgramPlugin, make_index
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 def start(model: Path, **options: Any) -> Engine:
     """An engine with ngram that verifies whatever is drafted."""
-    return make_engine(model, planner=VerifyAll(32), plugins=("ngram",), plugin_options={"ngram": options}).engine
+    return make_engine(
+        model, planner=FixedWidthPlanner(32), plugins=("ngram",), plugin_options={"ngram": options}
+    ).engine
 
 
 def metrics(engine: Engine) -> dict[tuple[str, ...], float]:

@@ -16,7 +16,7 @@ from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.async_engine import AsyncEngine
 from specserve.hookspecs import hookimpl
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
@@ -33,8 +33,8 @@ class Everything:
     """Verifies whatever is drafted, so that counts do not depend on the machine's speed."""
 
     @hookimpl
-    def make_draft_planner(self) -> VerifyAll:
-        return VerifyAll(32)
+    def make_draft_planner(self) -> FixedWidthPlanner:
+        return FixedWidthPlanner(32)
 
 
 @pytest.fixture

@@ -8,21 +8,14 @@ DRAFTER = """
 import msgspec
 import torch
 from specserve.hookspecs import hookimpl
-from specserve.protocols import DrafterNeeds, Metric
+from specserve.protocols import Drafter, DrafterNeeds, Metric
 from specserve.types import Draft
 
-class Mine:
+class Mine(Drafter):
     name = "mine"
-    needs = DrafterNeeds()
-
-    def start(self, request):
-        pass
 
     def propose(self, batch, output, verdict, limits):
         return [Draft(tokens=(1,)) if limit else None for limit in limits]
-
-    def stop(self, request):
-        pass
 
 @hookimpl
 def make_drafter():
@@ -71,8 +64,9 @@ def logits_processors():
 """
 PLANNER = """
 from specserve.hookspecs import hookimpl
+from specserve.protocols import DraftPlanner
 
-class Planner:
+class Planner(DraftPlanner):
     def limits(self, requests):
         return [0] * len(requests)
 
@@ -115,19 +109,19 @@ AT_START_UP = {
         "def propose", "async def propose", "answers make_drafter", HERE, "propose must not be async", "Write 'def'"
     ),
     "an async generator": drafter(
-        "def stop(self, request):\n        pass", "async def stop(self, request):\n        yield None",
+        "@hookimpl", "    async def stop(self, request):\n        yield None\n\n@hookimpl",
         "method stop must not be async",
     ),
     "an async method of a planner that is optional": Mistake(
         PLANNER.replace("@hookimpl", "    def learn(self, *given):\n        pass\n\n"
-            "    async def asked(self, *given):\n        pass\n\n@hookimpl"),
-        ("method asked must not be async", HERE), "planner.adaptive",
+            "    async def observe_drafting(self, *given):\n        pass\n\n@hookimpl"),
+        ("method observe_drafting must not be async", HERE), "planner.adaptive",
     ),
     "no marker": drafter("@hookimpl\n", "", "defines make_drafter", HERE, "without the marker @hookimpl", "Add"),
     "raises when it is imported": drafter(
         "@hookimpl", "raise RuntimeError('no licence')\n@hookimpl", "failed to import", "RuntimeError: no licence", HERE
     ),
-    "a syntax error": drafter("def start(self, request):", "def start(self, request)", "SyntaxError", HERE, "Repair"),
+    "a syntax error": drafter("def make_drafter():", "def make_drafter()", "SyntaxError", HERE, "Repair"),
     "an unknown feature": Mistake(DRAFTER, ("'draft.chian' is not a known feature", "did you mean"), "draft.chian"),
     "a hook that raises": drafter(
         "return Mine()", "return {}['drafter']", "mine failed in its hook make_drafter: KeyError", HERE
@@ -147,11 +141,19 @@ AT_START_UP = {
     "a class in place of a drafter": drafter(
         "return Mine()", "return Mine", "answers make_drafter", HERE, "the class Mine itself", "an instance of it"
     ),
-    "a drafter without needs": drafter(
-        "    needs = DrafterNeeds()\n", "", "answers make_drafter with a Mine", HERE, "lacks needs", "protocols.Drafter"
+    "a drafter without its base class": drafter(
+        "class Mine(Drafter):", "class Mine:", "answers make_drafter with a Mine", HERE, "does not extend",
+        "protocols.Drafter",
     ),
-    "a planner without learn": Mistake(
-        PLANNER, ("answers make_draft_planner with a Planner", HERE, "lacks learn"), "planner.adaptive"
+    "a drafter without a name": drafter(
+        '    name = "mine"\n', "", "answers make_drafter with a Mine", HERE, "lacks name", "protocols.Drafter"
+    ),
+    "a drafter without propose": drafter(
+        "def propose", "def suggest", "failed in its hook make_drafter: TypeError", HERE, "propose"
+    ),
+    "a planner without choose": Mistake(
+        PLANNER.replace("def choose", "def chose"),
+        ("failed in its hook make_draft_planner: TypeError", HERE, "choose"), "planner.adaptive",
     ),
     "processors that are not iterable": Mistake(
         PROCESSOR.replace("[Processor()]", "Processor()"),

@@ -15,7 +15,7 @@ from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.async_engine import AsyncEngine
 from specserve.hookspecs import hookimpl
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter, DraftPlanner
 from specserve.types import Draft
 from specserve_workbench.testing.engines import DEFAULTS, make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -24,11 +24,10 @@ REFERENCE = PAGES / "reference.md"
 TOOL = Path(__file__).parents[2] / "tools" / "plugin_reference.py"
 
 
-class Everything:
+class Everything(Drafter, DraftPlanner):
     """A plugin with parts of many kinds, each of which notes its calls."""
 
     name = "everything"
-    needs = DrafterNeeds()
 
     def __init__(self, width=2):
         self.calls, self.threads, self.width = [], {}, width
@@ -72,8 +71,8 @@ class Everything:
     def learn(self, batch, verdict, seconds):
         self.note("learn")
 
-    def asked(self, seconds, num_asked, pass_seconds):
-        self.note("asked")
+    def observe_drafting(self, seconds, num_requests, pass_seconds):
+        self.note("observe_drafting")
 
     def plan(self, batch):
         self.note("plan")
@@ -118,8 +117,8 @@ def test_a_step_calls_in_the_order_of_the_page(toy_model):
     computed = ["plan", "apply", "commit"]
     steps = [
         ["check_request", "processor starts", "drafter starts"],
-        [*computed, "observe", "limits", "propose", "learn"],  # with a prompt: what asking takes is not told
-        ["choose", *computed, "observe", "limits", "propose", "asked", "learn"],
+        [*computed, "observe", "limits", "propose", "learn"],  # with a prompt: what drafting takes is not observed
+        ["choose", *computed, "observe", "limits", "propose", "observe_drafting", "learn"],
         ["choose", *computed, "observe", "limits", "learn"],  # no draft for the last token
         [*computed, "drafter stops", "observe", "limits", "learn"],
     ]

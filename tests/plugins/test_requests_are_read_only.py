@@ -8,7 +8,7 @@ import pytest
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter, DrafterNeeds, DraftPlanner
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -47,7 +47,7 @@ CHANGES: dict[str, Callable[[Any], object]] = {
 }
 
 
-class Meddler:
+class Meddler(Drafter, DraftPlanner):
     """Every part of a plugin in one; `where` is the method that changes the requests that it sees."""
 
     name = "meddler"

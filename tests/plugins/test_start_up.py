@@ -9,7 +9,7 @@ import pytest
 from fake_site import HOOKS, FakeBuiltin
 
 from specserve.config import EngineConfig
-from specserve.errors import PluginError
+from specserve.errors import ConfigError, PluginError
 from specserve.plugins.host import PluginHost
 
 if TYPE_CHECKING:
@@ -104,8 +104,10 @@ def test_a_hook_of_a_later_release_may_be_implemented_as_optional(install: Insta
 
 def test_a_hook_whose_feature_is_not_declared_is_a_warning(install: Install, start: Start) -> None:
     observer = "\n@hookimpl\ndef make_observer():\n    return None\n"
-    install("a", plugin=HOOKS + observer, provides="planner.adaptive")
-    install("b", plugin=HOOKS + observer, provides="observer.metrics", compatible={"planner.adaptive": "WORKS"})
+    begin = "from specserve.hookspecs import hookimpl\n"
+    processor = "\n@hookimpl\ndef logits_processors():\n    return []\n"
+    install("a", plugin=begin + processor + observer, provides="logits.processor")
+    install("b", plugin=begin + observer, provides="observer.metrics", compatible={"logits.processor": "WORKS"})
     assert [line for line in start("a", "b").banner() if line.startswith("warning")] == [
         "warning: a implements make_observer and declares none of its features: "
         "add observer.metrics to specserve.provides.a."
@@ -124,6 +126,54 @@ def test_kernel_plugins_are_on_by_default(install: Install, start: Start) -> Non
     assert start(no_plugins=("cpu",)).loaded_names == ()
     assert start(default_plugins=False).loaded_names == ()
     assert start("cpu", default_plugins=False).loaded_names == ("cpu",)
+
+
+PLANNER = """
+from specserve.hookspecs import hookimpl
+
+@hookimpl
+def make_draft_planner():
+    return None
+"""
+DRAFTER = PLANNER.replace("make_draft_planner", "make_drafter")
+FITS = {"draft.chain": "WORKS", "planner.adaptive": "WORKS"}
+
+
+def test_planners_are_on_by_default_where_there_is_something_to_plan(install: Install, start: Start) -> None:
+    install("drafts", plugin=DRAFTER, compatible=FITS)
+    install("plans", provides="planner.adaptive", plugin=PLANNER, compatible=FITS)
+    assert start().loaded_names == ()
+    assert start().banner() == [], "nothing is amiss"
+    assert start("drafts").loaded_names == ("drafts", "plans")
+    assert start("drafts", no_plugins=("plans",)).loaded_names == ("drafts",)
+    assert start("drafts", default_plugins=False).loaded_names == ("drafts",)
+    assert start("plans").loaded_names == ("plans",)
+
+
+def test_a_planner_that_is_asked_for_takes_the_place_of_a_default_one(install: Install, start: Start) -> None:
+    install("drafts", plugin=DRAFTER, compatible=FITS)
+    for name in ("plans", "rival"):
+        install(name, provides="planner.adaptive", plugin=PLANNER, compatible=FITS)
+    assert start("drafts", "rival").loaded_names == ("drafts", "rival")
+    assert start("drafts").loaded_names == ("drafts", "plans"), "of several the first by name"
+
+
+def test_options_of_a_planner_that_has_nothing_to_plan_are_ignored(install: Install, start: Start) -> None:
+    install("plans", provides="planner.adaptive", plugin=PLANNER)
+    options = {"plans": {"width": 3}}
+    assert start(plugin_options=options).loaded_names == ()
+    with pytest.raises(ConfigError, match="plans, which is not enabled"):
+        start(plugin_options=options, default_plugins=False)
+
+
+@pytest.mark.parametrize("fixed", [{"draft_tokens": 3}, {"max_draft_batch": 4}], ids=str)
+def test_a_fixed_number_of_draft_tokens_switches_adaptive_off(fixed: dict[str, int]) -> None:
+    assert PluginHost.start(EngineConfig(plugins=("ngram",))).loaded_names == ("ngram", "adaptive", "cpu")
+    host = PluginHost.start(EngineConfig(plugins=("ngram",), **fixed))
+    assert host.loaded_names == ("ngram", "cpu")
+    (name,) = fixed
+    begin = f"plugin adaptive is switched off: planner.adaptive: --{name.replace('_', '-')} {fixed[name]} fixes what"
+    assert any(line.startswith(begin) for line in host.banner())
 
 
 def test_a_default_plugin_that_conflicts_is_switched_off_with_its_reason(install: Install, start: Start) -> None:

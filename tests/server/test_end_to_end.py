@@ -19,7 +19,7 @@ from response_checks import without_speculation
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -66,7 +66,7 @@ class WireDrafter(NoisyDrafter):
 @asynccontextmanager
 async def serving(model: Path, make: Callable[[], Drafter] | None = None) -> AsyncIterator[Any]:
     """A client of a server with this drafter, or with none."""
-    extra = {} if make is None else {"drafter": drafter_plugin(make, VerifyAll(8))}
+    extra = {} if make is None else {"drafter": drafter_plugin(make, FixedWidthPlanner(8))}
     engine = await AsyncEngine.start(EngineConfig(model=str(model), **DEFAULTS), extra=extra)
     async with TestClient(TestServer(make_app(engine, ServerConfig()))) as client:
         yield client

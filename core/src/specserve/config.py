@@ -66,6 +66,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     chunked_prefill: bool = True
     max_draft_tokens: Annotated[int, AtLeast(0)] = 32
     """The widest draft of one request."""
+    draft_tokens: Annotated[int | None, AtLeast(0), Unset("what a plugin decides in every step, else 4")] = None
+    """A fixed number of draft tokens per request and step, at most max_draft_tokens. Where this or max_draft_batch is
+    set, the plugin adaptive is not enabled by default."""
+    max_draft_batch: Annotated[int | None, AtLeast(0), Unset("what a plugin decides in every step, else 8")] = None
+    """Running requests up to which a fixed number of draft tokens is drafted for each; with more, for none."""
     attention: str = "auto"
     graphs: Annotated[str, OneOf(GRAPHS)] = "auto"
     """What is recorded and replayed: full graphs of decode and verify steps and piecewise ones of the others,

@@ -44,6 +44,10 @@ class Conflict(msgspec.Struct, frozen=True):
     check: Check | None = None
 
 
+DEFAULT_ON = ("kernel", "planner")
+"""Namespaces of features whose providers are enabled unless switched off."""
+
+
 class Reference(msgspec.Struct, frozen=True):
     """An entry point's value, `package.compat:CONSTANT`, not imported yet."""
 
@@ -69,8 +73,9 @@ class PluginDeclaration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def default_on(self) -> bool:
-        """Kernels change the speed and no result: plugins that provide them are enabled unless switched off."""
-        return any(token.startswith("kernel.") for token in self.provides)
+        """Kernels and planners change the speed and no result: plugins that provide them are enabled unless switched
+        off."""
+        return any(token.partition(".")[0] in DEFAULT_ON for token in self.provides)
 
 
 class InProcessPlugin(NamedTuple):

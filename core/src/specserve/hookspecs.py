@@ -86,7 +86,7 @@ def make_drafter(model: AdaptableModel, config: EngineConfig, options: PluginOpt
 
 @hookspec
 def make_draft_planner(config: EngineConfig, options: PluginOptions, runtime: PlanningRuntime) -> DraftPlanner | None:
-    """A planner in place of the default one, or None. `runtime`: what it may share with the engine, and measure."""
+    """A planner in place of the engine's own, or None. `runtime`: what it may measure."""
 
 
 @hookspec

@@ -161,7 +161,7 @@ class Verdict(msgspec.Struct, frozen=True):
     spans: list[SpanVerdict]
 
 
-class PlannerFigures(msgspec.Struct, frozen=True):
+class PlannerStats(msgspec.Struct, frozen=True):
     """What a planner decided for one request, until its last step."""
 
     steps: dict[str, int] = {}
@@ -186,7 +186,7 @@ class SpeculationFigures(msgspec.Struct, frozen=True):
     num_accepted_draft_tokens: int
     acceptance_histogram: tuple[int, ...]
     """[a] counts the verify steps that accepted a draft tokens."""
-    planner: PlannerFigures | None = None
+    planner: PlannerStats | None = None
     """None where the planner tells nothing."""
     by_drafter: dict[str, DrafterFigures] = {}
     """By name. A draft token of several drafters counts for the one that was surest of it."""

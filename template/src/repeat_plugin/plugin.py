@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from specserve.hookspecs import hookimpl
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter
 from specserve.types import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch.batch import Batch
-    from specserve.batch.request import Request
     from specserve.types import ForwardOutput, Verdict
 
 
@@ -27,17 +26,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Draft tokens per step."""
 
 
-class LastTokenDrafter:
+class LastTokenDrafter(Drafter):
     """Proposes a chain of up to `width` copies of the last token, once that token has occurred twice in a row."""
 
     name = "repeat"
-    needs = DrafterNeeds()
 
     def __init__(self, width: int) -> None:
         self.width = width
-
-    def start(self, request: Request) -> None:
-        pass
 
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
@@ -49,9 +44,6 @@ class LastTokenDrafter:
         if limit == 0 or len(tokens) < 2 or tokens[-1] != tokens[-2]:
             return None
         return Draft(tokens=(tokens[-1],) * min(self.width, limit))
-
-    def stop(self, request: Request) -> None:
-        pass
 
 
 @hookimpl

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve.protocols import Drafter
 from specserve.types import Draft
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     Grow = Callable[[Sequence[int], int], Draft]
 
 
-class Oracle:
+class Oracle(Drafter):
     """Chains of the expected answer. `futures`: answers by request id."""
 
     name = "oracle"
@@ -24,12 +25,6 @@ class Oracle:
     def __init__(self, futures: Mapping[str, Sequence[int]], needs: DrafterNeeds, rng: random.Random) -> None:
         self.futures, self.needs, self.rng = futures, needs, rng
         self.num_hidden_seen = 0
-
-    def start(self, request: Request) -> None:
-        pass
-
-    def stop(self, request: Request) -> None:
-        pass
 
     def propose(self, batch, output, verdict, limits):
         for layer in output.hidden.values():

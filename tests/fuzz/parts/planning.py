@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import keep, parents_of
-from specserve.speculation.planning import most_useful
+from specserve.protocols import DraftPlanner
+from specserve.speculation.fixed_width import draft_limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from specserve.types import Draft
 
 
-class Chaos:
+class Chaos(DraftPlanner):
     def __init__(self, max_draft_tokens: int, rng: Random) -> None:
         self.max_draft_tokens, self.rng = max_draft_tokens, rng
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
-        return [most_useful(r, self.max_draft_tokens) if self.rng.random() < 0.9 else 0 for r in requests]
+        return [draft_limit(r, self.max_draft_tokens) if self.rng.random() < 0.9 else 0 for r in requests]
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | None]:
         chosen: list[Draft | None] = []
@@ -38,6 +39,3 @@ class Chaos:
             if (parent < 0 or parent in kept) and len(kept) < budget and self.rng.random() < p:
                 kept.add(node)
         return keep(draft, kept)
-
-    def learn(self, batch, verdict, seconds) -> None:
-        pass

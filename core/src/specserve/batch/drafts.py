@@ -110,7 +110,7 @@ def first(draft: Draft, count: int) -> Draft | None:
 
 
 def continued(tokens: Sequence[int], draft: Draft) -> Draft:
-    """The draft behind tokens that are certain, which become nodes before it."""
+    """The draft after forced tokens, which become nodes before it."""
     count = len(tokens)
     parents, survival = draft.parents, draft.survival
     if parents is not None:
@@ -123,8 +123,8 @@ def continued(tokens: Sequence[int], draft: Draft) -> Draft:
     )
 
 
-def behind(draft: Draft, count: int) -> Draft:
-    """What follows the first `count` nodes, a chain; there is more behind them."""
+def after(draft: Draft, count: int) -> Draft:
+    """What follows the first `count` nodes, a chain; there is more after them."""
     parents, survival, sources = draft.parents, draft.survival, draft.sources
     return Draft(
         tokens=draft.tokens[count:],

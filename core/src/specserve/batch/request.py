@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Draft,
         FinishReason,
         GenerateRequest,
-        PlannerFigures,
+        PlannerStats,
         SamplingParams,
         SpeculationParams,
     )
@@ -114,7 +114,7 @@ class Request:
         """Scheduling order: lower first."""
         return self.priority, self.order
 
-    def figures(self, planner: PlannerFigures | None = None) -> SpeculationFigures:
+    def figures(self, planner: PlannerStats | None = None) -> SpeculationFigures:
         """What speculation has done for it so far."""
         return SpeculationFigures(
             self.num_spec_steps,

@@ -28,7 +28,8 @@ SWITCHES = ("prefix_cache", "chunked_prefill")
 OPT_INS = ("graph_warm_up",)
 COUNTS = (
     *("threads", "max_num_seqs", "max_num_batched_tokens", "max_model_len", "max_waiting", "block_size"),
-    *("max_draft_tokens", "draft_fault_limit", "fault_limit", "max_logprobs", "seed"),
+    *("max_draft_tokens", "draft_tokens", "max_draft_batch"),
+    *("draft_fault_limit", "fault_limit", "max_logprobs", "seed"),
 )
 CHOICES = {"dtype": DTYPES, "device": DEVICES, "graphs": GRAPHS}
 HELP = {
@@ -42,6 +43,8 @@ HELP = {
     "block_size": "tokens per KV block",
     "kv_memory": "bytes for the KV cache, such as 512M or 2G",
     "max_draft_tokens": "maximum number of draft tokens per request and step",
+    "draft_tokens": "fixed number of draft tokens per request and step",
+    "max_draft_batch": "running requests up to which such a number is drafted for each; with more, for none",
     "attention": "attention backend, or auto",
     "graphs": "which steps are recorded and replayed; auto: full on CUDA, none on CPUs",
     "graph_buckets": "numbers of rows that recorded steps are padded to, such as 1,2,4,8",

@@ -20,6 +20,7 @@ from specserve.engine.choose_attention import ChosenAttention, check_attention_n
 from specserve.engine.connect_drafters import DraftTarget, LayeredDrafter, connect_drafters, draft_bytes, find_layered
 from specserve.engine.description import describe
 from specserve.engine.draft_trace import trace_drafts
+from specserve.engine.drafters import OneDrafter, SeveralDrafters
 from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.graph_runner import GraphRunner
@@ -55,9 +56,8 @@ from specserve.models.locate import locate_model, locate_on_disk, locate_target
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.sampling.seeds import arrival_seed, random_seed
-from specserve.speculation.calibration import Calibration
-from specserve.speculation.costs import StepCosts
-from specserve.speculation.planning import CostPlanner, VerifyAll
+from specserve.speculation.first_draft import FirstDraft
+from specserve.speculation.fixed_width import DRAFT_TOKENS, MAX_DRAFT_BATCH, FixedWidthPlanner
 from specserve.struct_tables import build_struct_tables
 
 if TYPE_CHECKING:
@@ -65,14 +65,13 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.engine.runner import Runner
-    from specserve.guards.planner import GuardedPlanner
     from specserve.guards.processor import GuardedProcessor
     from specserve.json_types import JsonObject
     from specserve.kv.cache import KVCache
     from specserve.load_progress import ProgressCallback
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, DraftPlanner, KernelSet, SurvivalEstimates, TargetCosts
+    from specserve.protocols import Drafter, DraftPlanner, KernelSet
     from specserve.text.tokenizer import HfTokenizer
     from specserve.types import Draft
 
@@ -166,13 +165,8 @@ def make_parts(c: Components) -> EngineParts:
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     runtime = planning_runtime(c, runner, builder)
-    of_plugin = make_planner(config, host, c.model.vocab_size, cut_of(c), runtime)
-    calibration = (of_plugin and of_plugin.calibration) or Calibration()
-    costs = target_costs(c, of_plugin, runtime)
-    planner = of_plugin or default_planner(c, costs, calibration)
-    graphs = draft_graphs_of(runner, metrics)
-    bounds_depth = of_plugin is not None and of_plugin.bounds_depth
-    target = DraftTarget(c.model, c.kernels.kernels, cache, costs, graphs, bounds_depth)
+    planner = make_planner(config, host, c.model.vocab_size, cut_of(c), runtime) or fixed_width(config)
+    target = DraftTarget(c.model, c.kernels.kernels, cache, planner, draft_graphs_of(runner, metrics))
     connect_drafters(config, c.layered, target)
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)
@@ -181,7 +175,7 @@ def make_parts(c: Components) -> EngineParts:
         builder=builder,
         runner=runner,
         verifier=verifier.verifier,
-        drafting=make_drafting(c, planner, metrics, calibration, costs),
+        drafting=make_drafting(c, planner, metrics),
         planner=planner,
         cache=cache,
         processors=processors,
@@ -221,18 +215,15 @@ def cut_of(c: Components) -> Callable[[Draft], Draft | None]:
     return likeliest_chain if c.attention.chains_only else unchanged
 
 
-def make_drafting(
-    c: Components,
-    planner: DraftPlanner,
-    metrics: EngineMetrics,
-    calibration: SurvivalEstimates,
-    costs: TargetCosts | None,
-) -> Drafting | NoDraft:
+def make_drafting(c: Components, planner: DraftPlanner, metrics: EngineMetrics) -> Drafting | NoDraft:
     cut, limit, vocab_size = cut_of(c), c.config.draft_fault_limit, c.model.vocab_size
     guards = [GuardedDrafter(d, metrics, vocab_size=vocab_size, fault_limit=limit, cut=cut) for d in c.drafters]
     for counts in (metrics.draft_tokens_by_drafter, metrics.accepted_tokens_by_drafter):
         counts.update(dict.fromkeys((guard.name for guard in guards), 0))
-    return Drafting(guards, planner, calibration, costs) if guards else NoDraft()
+    if not guards:
+        return NoDraft()
+    drafters = OneDrafter(*guards) if len(guards) == 1 else SeveralDrafters(guards, planner.composer or FirstDraft())
+    return Drafting(drafters, planner, metrics)
 
 
 def planning_runtime(c: Components, runner: Runner, builder: BatchBuilder) -> EnginePlanningRuntime:
@@ -258,16 +249,8 @@ def cost_factors(c: Components) -> dict[str, str]:
     }
 
 
-def target_costs(c: Components, planner: GuardedPlanner | None, runtime: EnginePlanningRuntime) -> TargetCosts | None:
-    """A planner's own; else measured where the default planner or a drafter reads them."""
-    if planner is not None and planner.costs is not None:
-        return planner.costs
-    if not any(planner is None or drafter.needs.step_costs for drafter in c.drafters):
-        return None
-    return StepCosts(*runtime.measure_costs())
-
-
-def default_planner(c: Components, costs: TargetCosts | None, calibration: SurvivalEstimates) -> DraftPlanner:
-    if isinstance(costs, StepCosts):
-        return CostPlanner(c.config.max_draft_tokens, costs, calibration)
-    return VerifyAll(0)
+def fixed_width(config: EngineConfig) -> FixedWidthPlanner:
+    """The engine's own planner."""
+    width = DRAFT_TOKENS if config.draft_tokens is None else config.draft_tokens
+    batch = MAX_DRAFT_BATCH if config.max_draft_batch is None else config.max_draft_batch
+    return FixedWidthPlanner(min(width, config.max_draft_tokens), batch)

@@ -39,13 +39,15 @@ class ChosenAttention(NamedTuple):
     row_invariant: bool
     chains_only: bool
     """Drafts must not branch: the backend could not keep siblings apart."""
+    cuts_drafts: bool
+    """Whether some are expected to branch, and are cut."""
     graphs: tuple[GraphMode, ...]
     """That it states to serve."""
     layout: KVLayout
 
     @property
     def description(self) -> str:
-        cut = "; no tree mask, so drafts are cut to chains" if self.chains_only else ""
+        cut = "; no tree mask, so drafts are cut to chains" if self.cuts_drafts else ""
         kept = f"; KV cache in {self.layout.dtype}" if self.layout.dtype is not None else ""
         return f"{self.backend.name} ({self.owner}{cut}{kept})"
 
@@ -67,7 +69,8 @@ class AttentionChoice(NamedTuple):
             backend,
             self.owner,
             can.row_invariant,
-            chains_only=cuts_drafts(can, self.needs),
+            chains_only=not can.tree_mask,
+            cuts_drafts=cuts_drafts(can, self.needs),
             graphs=can.graphs,
             layout=self.spec.kv_layout,
         )

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from specserve.types import (
         Draft,
         FinishReason,
-        PlannerFigures,
         SpanVerdict,
         SpeculationFigures,
         Verdict,
@@ -123,8 +122,7 @@ class Committer:
         return RequestOutput(request.id, (), "error", figures=self.figures(request), error=str(fault))
 
     def figures(self, request: Request) -> SpeculationFigures:
-        tell: Callable[[str], PlannerFigures | None] | None = getattr(self.scheduler.planner, "request_figures", None)
-        return request.figures(None if tell is None else tell(request.id))
+        return request.figures(self.scheduler.planner.request_stats(request.id))
 
     def count_fault(self, fault: RequestFault) -> None:
         consequence = f"; request {fault.request_id} ends, the others go on"

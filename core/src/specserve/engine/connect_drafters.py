@@ -6,7 +6,7 @@ that the configuration allows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, DraftLayers, KernelSet, ModelDrafter, TargetCosts
+    from specserve.protocols import Drafter, DraftLayers, DraftPlanner, KernelSet
 
 
 class LayeredDrafter(NamedTuple):
@@ -64,15 +64,13 @@ class DraftTarget(NamedTuple):
     model: DecoderModel
     kernels: KernelSet
     cache: KVCache
-    costs: TargetCosts | None
+    planner: DraftPlanner
     graphs: DraftGraphMaker | None
     """None where nothing is recorded."""
-    depth_is_planned: bool
-    """Whether the planner bounds the depth of chains."""
 
 
 def connect_drafters(config: EngineConfig, layered: Sequence[LayeredDrafter], target: DraftTarget) -> None:
-    model, kernels, cache, costs, graphs, depth_is_planned = target
+    model, kernels, cache, planner, graphs = target
     for drafter, layers, choice in layered:
         num_layers = model.num_layers + 1
         hidden_layers = [layer % num_layers for layer in drafter.needs.hidden_layers]
@@ -85,6 +83,6 @@ def connect_drafters(config: EngineConfig, layered: Sequence[LayeredDrafter], ta
             states = torch.zeros((cache.num_blocks, width), dtype=model.dtype, device=model.device)
         place = config.block_size, cache.num_blocks, model.device
         memory = DraftMemory(attention.backend, BlockNotes(states), *place, attention.graphs)
-        runtime = DraftModelRuntime(layers, hidden_layers, kernels, memory, costs, graphs)
-        runtime.depth_is_planned = depth_is_planned
-        cast("ModelDrafter", drafter).connect(runtime)
+        runtime = DraftModelRuntime(layers, hidden_layers, kernels, memory, planner.costs, graphs)
+        runtime.depth_is_planned = planner.bounds_depth
+        drafter.connect(runtime)

@@ -62,10 +62,9 @@ def describe_graphs(engine: Engine) -> JsonObject:
 
 
 def describe_planner(engine: Engine) -> JsonObject:
-    """What a plugin's planner tells of itself; empty without one that does."""
-    tell = getattr(engine.planner, "describe", None)
-    told = None if tell is None else tell()
-    return {} if told is None else {"planner": told}
+    """What the planner tells of itself; empty where it tells nothing."""
+    described = engine.planner.describe()
+    return {} if described is None else {"planner": described}
 
 
 def cache_info(config: EngineConfig, cache: KVCache) -> CacheInfo:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.engine.drafting import Drafting
 from specserve.guards.observer import GuardedObserver
+from specserve.protocols import DraftPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.batch.span import Span
     from specserve.engine.engine import Engine
-    from specserve.protocols import DraftPlanner, Metric
-    from specserve.types import SpanVerdict, Verdict
+    from specserve.protocols import Metric
+    from specserve.types import Draft, SpanVerdict, Verdict
 
 
 class DraftStep(NamedTuple):
@@ -37,23 +38,33 @@ class DraftStep(NamedTuple):
     """Why fewer were verified than could be; empty where none were left out."""
 
 
-class LimitsKeeper:
-    """A planner, and what it last wanted for each request."""
+class LimitsKeeper(DraftPlanner):
+    """A planner, as drafting uses it, and what it last wanted for each request."""
 
     def __init__(self, planner: DraftPlanner) -> None:
         self.planner = planner
         self.wanted: dict[str, int] = {}
-        """For the step that comes: drafters are asked after a step is observed."""
-        self.choose, self.learn = planner.choose, planner.learn
-
-    def __getattr__(self, name: str) -> object:
-        """What else it has: `pause`, `asked` and the like."""
-        return getattr(self.planner, name)
+        """For the step that comes: drafters propose after a step is observed."""
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         limits = self.planner.limits(requests)
         self.wanted = {request.id: limit for request, limit in zip(requests, limits, strict=True)}
         return limits
+
+    def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
+        return self.planner.choose(requests, budget, base_rows)
+
+    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        self.planner.learn(batch, verdict, seconds)
+
+    def observe_drafting(self, seconds: float, num_requests: int, pass_seconds: float) -> None:
+        self.planner.observe_drafting(seconds, num_requests, pass_seconds)
+
+    def idle_steps(self) -> int:
+        return self.planner.idle_steps()
+
+    def observe_idle(self, batch: Batch, seconds: Sequence[float]) -> None:
+        self.planner.observe_idle(batch, seconds)
 
 
 class DraftTrace:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.request import Request
 from specserve.batch.span import Span
+from specserve.graphs.buckets import Buckets
 from specserve.kv.slots import num_blocks_for
 from specserve.protocols import CostTable
-from specserve.speculation.costs import padded
 from specserve.types import GenerateRequest
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ ROUNDS = 4
 FEW_ROWS, ROUNDS_OF_FEW_ROWS = 16, 12
 """Passes of few rows are short, and small differences between them decide whether a draft token pays."""
 LEAST_POINTS = 2
-SECONDS = 2.0
-"""The measurement ends after about so long; a slow model is measured at fewer points."""
 
 
 class CostProbe(NamedTuple):
@@ -44,13 +42,14 @@ class CostProbe(NamedTuple):
     """Blocks until the device is done."""
 
 
-def measure_costs(probe: CostProbe, seconds: float = SECONDS) -> CostTable:
-    """Time forward passes over an empty cache. Run before serving."""
+def measure_costs(probe: CostProbe, seconds: float) -> CostTable:
+    """Time forward passes over an empty cache, before serving, for about so long: a slow model at fewer points."""
     runner, builder = probe.runner, probe.builder
+    buckets = Buckets(runner.row_buckets)
     cache_tokens = min(probe.num_blocks * builder.block_size, runner.model.max_model_len)
     context = max(1, min(CONTEXT, cache_tokens // 2))
     most = min(probe.most_rows, cache_tokens - context)
-    padded_points = {padded(rows, runner.row_buckets) for rows in POINTS}
+    padded_points = {buckets.holding(rows) or rows for rows in POINTS}
     points = sorted(rows for rows in padded_points if rows <= most) or [1]
     longer = min(LONG_CONTEXT, cache_tokens - 1)
     batches = probe_batches(builder, context, points)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.engine.measure_costs import SECONDS, measure_costs
+from specserve.engine.measure_costs import measure_costs
 from specserve.processor import processor_name
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class EnginePlanningRuntime:
         self.probe, self.drafters = probe, drafters
         self.identity: Mapping[str, str] = {**machine(probe.runner.model.device), **configuration}
 
-    def measure_costs(self, seconds: float = SECONDS) -> CostTable:
+    def measure_costs(self, seconds: float) -> CostTable:
         return measure_costs(self.probe, seconds)
 
 

@@ -21,9 +21,9 @@ from specserve.guards.request_check import GuardedRequestCheck
 from specserve.guards.sampler import GuardedSampler
 from specserve.guards.verifier import GuardedVerifier
 from specserve.plugins.blame import CORE, Role
-from specserve.plugins.interface_checks import as_list, check_members, check_type
+from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
-from specserve.protocols import DrafterNeeds, DraftLayers
+from specserve.protocols import DraftComposer, Drafter, DrafterNeeds, DraftLayers, DraftPlanner
 from specserve.sampling.processors import MinTokensProcessor
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, KernelSet, LoraPlanner, PlanningRuntime, Recorder, Sampler, Verifier
+    from specserve.protocols import KernelSet, LoraPlanner, PlanningRuntime, Recorder, Sampler, Verifier
     from specserve.types import Draft
 
 KERNEL_METHODS = (
@@ -111,15 +111,11 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
     """Every plugin's drafter. Refuses one that needs hidden states of layers that the model does not have."""
     drafters: list[Drafter] = []
     for owner, drafter in host.collect("make_drafter", model=model, config=config):
-        check_members(
-            owner, gave("make_drafter", drafter), drafter, "Drafter",
-            attributes=("name", "needs"), methods=("start", "propose", "stop"),
-        )  # fmt: skip
+        check_extends(owner, gave("make_drafter", drafter), drafter, Drafter)
+        check_members(owner, gave("make_drafter", drafter), drafter, "Drafter", attributes=("name",))
         check_type(owner, "its drafter's name", drafter.name, str)
         check_type(owner, "its drafter's needs", drafter.needs, DrafterNeeds)
         if drafter.needs.layers is not None:
-            what = f"{gave('make_drafter', drafter)} that needs layers"
-            check_members(owner, what, drafter, "ModelDrafter", methods=("connect",))
             check_type(owner, "the layers that its drafter needs", drafter.needs.layers, DraftLayers)
         for layer in drafter.needs.hidden_layers:
             if not -model.num_layers - 1 <= layer <= model.num_layers:
@@ -138,14 +134,20 @@ def make_planner(
     cut: Callable[[Draft], Draft | None],
     runtime: PlanningRuntime,
 ) -> GuardedPlanner | None:
-    """A plugin's planner, guarded; None where no plugin provides one. `cut`: see `GuardedPlanner`."""
+    """A plugin's planner, guarded; None where no plugin provides one. `cut`: see `GuardedPlanner`. Raises ConfigError
+    where the configuration fixes what it decides."""
     answer = host.single("make_draft_planner", config=config, runtime=runtime)
     if answer is None:
         return None
     owner, planner = answer
-    check_members(
-        owner, gave("make_draft_planner", planner), planner, "DraftPlanner", methods=("limits", "choose", "learn")
-    )
+    check_extends(owner, gave("make_draft_planner", planner), planner, DraftPlanner)
+    if planner.composer is not None:
+        check_extends(owner, "has a planner with a composer", planner.composer, DraftComposer)
+    if config.draft_tokens is not None or config.max_draft_batch is not None:
+        raise ConfigError(
+            f"draft_tokens and max_draft_batch fix what plugin {owner} decides in every step. "
+            f"Leave them out, or remove --plugin {owner}."
+        )
     most = config.max_num_batched_tokens
     return GuardedPlanner(owner, planner, host.faults, most=most, vocab_size=vocab_size, cut=cut)
 

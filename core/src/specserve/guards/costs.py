@@ -19,11 +19,11 @@ class GuardedCosts:
         self.costs = costs
         self.part = log.part(plugin, "planner's step costs", code=costs.seconds)
 
-    def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
-        return self.part.call(0.0, self.checked, rows, requests, guesses)
+    def seconds(self, rows: int, requests: int, draft_tokens: int = 0) -> float:
+        return self.part.call(0.0, self.checked, rows, requests, draft_tokens)
 
-    def checked(self, rows: int, requests: int, guesses: int) -> float:
-        seconds = self.costs.seconds(rows, requests, guesses)
+    def checked(self, rows: int, requests: int, draft_tokens: int) -> float:
+        seconds = self.costs.seconds(rows, requests, draft_tokens)
         if not (isinstance(seconds, float | int) and 0.0 <= seconds < inf):
             raise BadAnswerError("gave step costs that are no seconds")
         return float(seconds)

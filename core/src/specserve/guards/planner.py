@@ -5,17 +5,18 @@ Its answers are bounded too: a request's own limit and the engine's budget hold 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from specserve.batch.drafts import ROOT, children_of, first, parents_of, shallow, sources_of
 from specserve.faults import BadAnswerError
+from specserve.guards.composer import GuardedComposer
 from specserve.guards.costs import GuardedCosts
 from specserve.guards.draft_checks import check_draft
-from specserve.guards.estimates import GuardedEstimates
-from specserve.speculation.planning import most_useful
-from specserve.types import Draft, PlannerFigures
+from specserve.protocols import DraftPlanner
+from specserve.speculation.fixed_width import draft_limit
+from specserve.types import Draft, PlannerStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,11 +25,10 @@ if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.faults import FaultLog
     from specserve.json_types import JsonObject
-    from specserve.protocols import DraftPlanner, PausingPlanner, TargetCosts
     from specserve.types import Verdict
 
 
-class GuardedPlanner:
+class GuardedPlanner(DraftPlanner):
     """`most`: the widest draft that a step can hold; `cut` reduces a valid draft to what this engine can verify."""
 
     def __init__(
@@ -42,28 +42,28 @@ class GuardedPlanner:
         cut: Callable[[Draft], Draft | None],
     ) -> None:
         self.plugin, self.planner, self.most, self.vocab_size, self.cut = plugin, planner, most, vocab_size, cut
-        estimates = getattr(planner, "calibration", None)
-        self.calibration = None if estimates is None else GuardedEstimates(plugin, estimates, log)
-        costs: TargetCosts | None = getattr(planner, "costs", None)
-        self.costs = None if costs is None else GuardedCosts(plugin, costs, log)
-        self.bounds_depth = getattr(planner, "bounds_depth", False) is True
+        self.bounds_depth = planner.bounds_depth
+        self.costs = None if planner.costs is None else GuardedCosts(plugin, planner.costs, log)
+        composer = planner.composer
+        if composer is not None:
+            self.composer = GuardedComposer(plugin, composer, log, vocab_size=vocab_size, cut=cut)
         self.limits_part = log.part(plugin, "planner's limits", code=planner.limits)
         self.choose_part = log.part(plugin, "planner's choice", code=planner.choose)
         self.learn_part = log.part(plugin, "planner's learning", code=planner.learn)
-        self.telling_part = log.part(plugin, "planner's figures", needed=True)
+        self.stats_part = log.part(plugin, "planner's stats", needed=True)
         self.cost_part = log.part(plugin, "planner's learning of costs")
 
-    @property
-    def pause(self) -> int:
-        """Steps for which it need not be called."""
-        pause = getattr(self.planner, "pause", 0)
-        return pause if type(pause) is int and callable(getattr(self.planner, "paused", None)) else 0
+    def idle_steps(self) -> int:
+        return self.limits_part.call(0, self.checked_idle_steps)
 
-    def paused(self, batch: Batch, seconds: Sequence[float]) -> None:
-        self.limits_part.call(None, self.tell_pause, batch, seconds)
+    def checked_idle_steps(self) -> int:
+        steps = self.planner.idle_steps()
+        if type(steps) is not int or steps < 0:
+            raise BadAnswerError("gave idle steps that are no number of at least 0")
+        return steps
 
-    def tell_pause(self, batch: Batch, seconds: Sequence[float]) -> None:
-        cast("PausingPlanner", self.planner).paused(batch, seconds)
+    def observe_idle(self, batch: Batch, seconds: Sequence[float]) -> None:
+        self.limits_part.call(None, self.planner.observe_idle, batch, seconds)
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         if not self.choose_part.enabled:
@@ -78,7 +78,7 @@ class GuardedPlanner:
             raise BadAnswerError("gave a limit that is no number of at least 0")
         if not any(limits):
             return limits
-        return [limit and min(limit, most_useful(r, self.most)) for r, limit in zip(requests, limits, strict=True)]
+        return [limit and min(limit, draft_limit(r, self.most)) for r, limit in zip(requests, limits, strict=True)]
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
         plain: list[Draft | int | None] = [None] * len(requests)
@@ -110,31 +110,26 @@ class GuardedPlanner:
         if valid is not None:
             valid = self.cut(valid)
         if valid is not None:
-            valid = first(valid, most_useful(request, self.most))
+            valid = first(valid, draft_limit(request, self.most))
         return valid and attribute(valid, request.draft, self.plugin)
 
-    def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
-        self.cost_part.call(None, self.tell_cost, seconds, num_asked, pass_seconds)
+    def observe_drafting(self, seconds: float, num_requests: int, pass_seconds: float) -> None:
+        self.cost_part.call(None, self.planner.observe_drafting, seconds, num_requests, pass_seconds)
 
-    def tell_cost(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
-        learn = getattr(self.planner, "asked", None)
-        if callable(learn):
-            learn(seconds, num_asked, pass_seconds)
+    def request_stats(self, request_id: str) -> PlannerStats | None:
+        return self.stats_part.call(None, self.checked_stats, request_id)
 
-    def request_figures(self, request_id: str) -> PlannerFigures | None:
-        tell = getattr(self.planner, "request_figures", None)
-        return None if tell is None else self.telling_part.call(None, self.checked_figures, tell, request_id)
-
-    @staticmethod
-    def checked_figures(tell: Callable[[str], PlannerFigures | None], request_id: str) -> PlannerFigures | None:
-        figures = tell(request_id)
-        if figures is None:
-            return None
-        return msgspec.convert(msgspec.to_builtins(figures), PlannerFigures)
+    def checked_stats(self, request_id: str) -> PlannerStats | None:
+        stats = self.planner.request_stats(request_id)
+        return None if stats is None else msgspec.convert(msgspec.to_builtins(stats), PlannerStats)
 
     def describe(self) -> JsonObject | None:
-        tell = getattr(self.planner, "describe", None)
-        return None if tell is None else self.telling_part.call(None, lambda: msgspec.to_builtins(tell()))
+        described: JsonObject | None = self.stats_part.call(None, self.plain_description)
+        return described
+
+    def plain_description(self) -> JsonObject | None:
+        described: JsonObject | None = msgspec.to_builtins(self.planner.describe())
+        return described
 
     def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
         self.learn_part.call(None, self.planner.learn, batch, verdict, seconds)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from specserve.declare import DEFAULT_ON
 from specserve.errors import ConfigError, PluginError
 from specserve.plugins.error_messages import did_you_mean, how_to_disable, suggest
-from specserve.plugins.features import KERNEL_FEATURES
 from specserve.plugins.findings import Resolution
 from specserve.plugins.rules import resolve
 from specserve.plugins.verdicts import refusal, verdict
@@ -50,8 +50,11 @@ def decide(
     requested = tuple(dict.fromkeys((*config.plugins, *in_process)))
     refuse_contradictions(config, installed, requested)
     resolution = resolve([find(name, installed) for name in requested], config)
-    switched_off = dict(failed or {})
+    switched_off, idle = dict(failed or {}), set[str]()
     for candidate in default_plugins(config, installed, {*requested, *switched_off}):
+        if has_nothing_to_plan(candidate, resolution):
+            idle.add(candidate.name)
+            continue
         extended, reason = try_adding(resolution, candidate, config)
         if extended is None:
             switched_off[candidate.name] = reason
@@ -60,7 +63,7 @@ def decide(
     if refusals := resolution.refusals(config):
         raise PluginError(" ".join(refusal(finding) for finding in refusals))
     decision = Decision(resolution, switched_off)
-    refuse_unused_options(config, installed, decision)
+    refuse_unused_options(config, installed, decision, idle)
     return decision
 
 
@@ -82,11 +85,24 @@ def try_adding(
     except PluginError as error:
         return None, str(error).removesuffix(f" {how_to_disable(candidate.name)}")
     plugin = extended.plugins[-1]
-    if not any(token in KERNEL_FEATURES for token in plugin.features):
+    default_on = {token for token in candidate.provides if token.partition(".")[0] in DEFAULT_ON}
+    if not default_on & {*plugin.features}:
         return None, "; ".join(f"{token}: {reason}" for token, reason in plugin.features_off.items()) + "."
     before = {(finding.kind, finding.left, finding.right) for finding in resolution.refusals(config)}
     new = [f for f in extended.refusals(config) if (f.kind, f.left, f.right) not in before]
     return (None, " ".join(map(verdict, new))) if new else (extended, "")
+
+
+def has_nothing_to_plan(candidate: PluginDeclaration, resolution: Resolution) -> bool:
+    """Of a planner: whether no drafter is enabled, or another planner is."""
+    if not any(map(is_planner, candidate.provides)):
+        return False
+    enabled = [token for plugin in resolution.plugins for token in plugin.features]
+    return any(map(is_planner, enabled)) or not any(token.startswith("draft.") for token in enabled)
+
+
+def is_planner(token: str) -> bool:
+    return token.startswith("planner.")
 
 
 def find(name: str, installed: Mapping[str, PluginDeclaration]) -> PluginDeclaration:
@@ -113,11 +129,14 @@ def refuse_contradictions(
             raise PluginError(f"--no-plugin {name}: no such plugin is installed{did_you_mean(name, defaults)}")
 
 
-def refuse_unused_options(config: EngineConfig, installed: Mapping[str, PluginDeclaration], decision: Decision) -> None:
-    """Options are for plugins that run. Those of a plugin that was switched off are ignored."""
+def refuse_unused_options(
+    config: EngineConfig, installed: Mapping[str, PluginDeclaration], decision: Decision, idle: Collection[str]
+) -> None:
+    """Options are for plugins that run. Those of a default plugin that was switched off or has nothing to do are
+    ignored."""
     enabled = [declaration.name for declaration in decision.enabled]
     for name in config.plugin_options:
-        if name in enabled or name in decision.switched_off or name in config.no_plugins:
+        if name in enabled or name in decision.switched_off or name in config.no_plugins or name in idle:
             continue
         if name in installed:
             raise ConfigError(f"options are given for plugin {name}, which is not enabled. Add --plugin {name}.")

@@ -29,6 +29,7 @@ HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {
 HOOK_FEATURES = {
     "make_drafter": ("draft.chain", "draft.tree", "draft.model"),
     "make_lora_planner": ("lora.target",),
+    "make_draft_planner": ("planner.adaptive",),
     "make_verifier": ("verifier.lossless", "verifier.lossy"),
     "logits_processors": ("logits.processor",),
     "make_observer": ("observer.metrics",),
@@ -38,7 +39,6 @@ HOOK_FEATURES = {
 
 HOOK_OF_FEATURE = {
     **{token: hook for hook, tokens in HOOK_FEATURES.items() for token in tokens},
-    "planner.adaptive": "make_draft_planner",
     "attention.hybrid": "select_attention",
     "attention.backend": "attention_backends",
     **dict.fromkeys(KERNEL_FEATURES, "make_kernels"),

@@ -14,31 +14,53 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 T = TypeVar("T")
-OPTIONAL_METHODS = ("propose_behind", "asked", "paused", "request_figures", "describe")
-"""Of drafters and planners."""
 
 
 def check_members(
     owner: str, found: str, value: object, kind: str, *, attributes: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> None:
     """Raise PluginError where `value` lacks a member of the protocol `kind`. `found`: the error's verb and object."""
-    if isinstance(value, type):
-        raise PluginError(
-            f"{owner} {found}{in_brackets(place_of(value))}: the class {value.__name__} itself, and no {kind}. "
-            f"Return an instance of it, or remove --plugin {owner}."
-        )
-    for method in (*methods, *OPTIONAL_METHODS):
-        if is_async(getattr(value, method, None)):
-            raise PluginError(
-                f"{owner} {found}{in_brackets(place_of(value))}, whose method {method} must not be async: the engine "
-                f"calls it and uses what it returns, and awaits nothing. Write 'def' for 'async def', or remove "
-                f"--plugin {owner}."
-            )
+    check_callable_now(owner, found, value, kind, methods)
     if missing := missing_members(value, attributes, methods):
         raise PluginError(
             f"{owner} {found}{in_brackets(place_of(value))}, which is no {kind}: it lacks {', '.join(missing)}. "
             f"See specserve.protocols.{kind}, or remove --plugin {owner}."
         )
+
+
+def check_extends(owner: str, found: str, value: object, base: type) -> None:
+    """Raise PluginError where `value` is no instance of the base class, or has a method that cannot be called now."""
+    methods = [name for name, member in vars(base).items() if inspect.isfunction(member) and not name.startswith("_")]
+    check_callable_now(owner, found, value, base.__name__, methods)
+    where = in_brackets(place_of(value))
+    if not isinstance(value, base):
+        raise PluginError(
+            f"{owner} {found}{where}, which is no {base.__name__}: its class does not extend "
+            f"specserve.protocols.{base.__name__}. Let it, or remove --plugin {owner}."
+        )
+    for method in methods:
+        if not callable(member := getattr(value, method)):
+            raise PluginError(
+                f"{owner} {found}{where}, whose {method} is a {type(member).__name__}, and cannot be called. "
+                f"See specserve.protocols.{base.__name__}, or remove --plugin {owner}."
+            )
+
+
+def check_callable_now(owner: str, found: str, value: object, kind: str, methods: Iterable[str]) -> None:
+    """Raise PluginError for a class in place of an instance, and for a method that is async."""
+    where = in_brackets(place_of(value))
+    if isinstance(value, type):
+        raise PluginError(
+            f"{owner} {found}{where}: the class {value.__name__} itself, and no {kind}. "
+            f"Return an instance of it, or remove --plugin {owner}."
+        )
+    for method in methods:
+        if is_async(getattr(value, method, None)):
+            raise PluginError(
+                f"{owner} {found}{where}, whose method {method} must not be async: the engine "
+                f"calls it and uses what it returns, and awaits nothing. Write 'def' for 'async def', or remove "
+                f"--plugin {owner}."
+            )
 
 
 def is_async(function: object) -> bool:

@@ -32,9 +32,11 @@ from specserve.protocols.draft_model import (
     Feed,
     TargetCosts,
 )
+from specserve.protocols.drafter import Drafter, DrafterNeeds
 from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
 from specserve.protocols.lowrank import AdapterWeights, BoundedLoraPlanner, LoraPlanner, LowRankPart
 from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection, QuantisedKernels
+from specserve.protocols.planner import CostTable, DraftComposer, DraftPlanner, PlanningRuntime
 from specserve.protocols.quantised import QuantisedWeight
 from specserve.protocols.sampling import (
     DraftSampler,
@@ -55,25 +57,7 @@ from specserve.protocols.serving import (
     TextStream,
     Tokenizer,
 )
-from specserve.protocols.speculation import (
-    CertainDrafter,
-    ContinuingDrafter,
-    CostLearner,
-    CostSharer,
-    CostTable,
-    DepthPlanner,
-    Drafter,
-    DrafterNeeds,
-    DraftPlanner,
-    EstimateSharer,
-    ModelDrafter,
-    PassTimer,
-    PausingPlanner,
-    PlanningRuntime,
-    SurvivalEstimates,
-    TellingPlanner,
-    Verifier,
-)
+from specserve.protocols.verifier import Verifier
 
 __all__ = [
     "BY_SLOT",
@@ -89,16 +73,12 @@ __all__ = [
     "AttentionNeeds",
     "AttentionSpec",
     "BoundedLoraPlanner",
-    "CertainDrafter",
     "ChainPass",
-    "ContinuingDrafter",
-    "CostLearner",
-    "CostSharer",
     "CostTable",
     "Cut",
     "Delta",
-    "DepthPlanner",
     "DraftChains",
+    "DraftComposer",
     "DraftFusingKernels",
     "DraftLayers",
     "DraftPass",
@@ -112,7 +92,6 @@ __all__ = [
     "DraftVocabulary",
     "Drafter",
     "DrafterNeeds",
-    "EstimateSharer",
     "Feed",
     "ForwardPass",
     "GraphAdapters",
@@ -127,11 +106,8 @@ __all__ = [
     "LoraPlanner",
     "LowRankPart",
     "Metric",
-    "ModelDrafter",
     "Observer",
     "OutputObserver",
-    "PassTimer",
-    "PausingPlanner",
     "Phase",
     "PlanningRuntime",
     "ProcessorState",
@@ -143,9 +119,7 @@ __all__ = [
     "ResolvedModel",
     "Sampler",
     "ScoredRow",
-    "SurvivalEstimates",
     "TargetCosts",
-    "TellingPlanner",
     "TextStream",
     "TokenCheck",
     "Tokenizer",

@@ -134,11 +134,10 @@ class DraftFusingKernels(KernelSet, Protocol):
 
 
 class TargetCosts(Protocol):
-    """What steps of the target take, without drafting: measured at start-up, and corrected by the default planner as
-    steps run."""
+    """What steps of the target take, without drafting, as far as the planner knows."""
 
-    def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
-        """Of a step with so many rows for so many requests; the last `guesses` rows are draft tokens."""
+    def seconds(self, rows: int, requests: int, draft_tokens: int = 0) -> float:
+        """Of a step with so many rows for so many requests; the last `draft_tokens` rows are draft tokens."""
         ...
 
 
@@ -153,7 +152,7 @@ class DraftRuntime(Protocol):
     attention: AttentionBackend
     """Serves the draft layers."""
     costs: TargetCosts | None
-    """None where no drafter needs them and a plugin plans."""
+    """None where no planner knows them."""
     depth_is_planned: bool
     """Whether limits already bound chains to the depth that pays, by what passes cost."""
 

@@ -1,1 +1,1 @@
-"""How many tokens to draft and to verify: calibration of survival, step costs, back-off, the default planner."""
+"""What the engine drafts and verifies where no plugin decides it."""

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from specserve.batch.batch import Batch
-    from specserve.speculation.costs import StepCosts
     from specserve.types import Verdict
     from specserve_adaptive._native import Planner
+    from specserve_adaptive.step_costs import StepCosts
 
 GAUGE, COUNTER = "gauge", "counter"
 GUESSES = (0, 1, 2, 4, 8, 16, 32)

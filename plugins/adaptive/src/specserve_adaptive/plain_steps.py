@@ -7,7 +7,7 @@ often they come, and the more the decision depends on them.
 
 from __future__ import annotations
 
-from specserve.speculation.costs import size_class
+from specserve_adaptive.step_costs import size_class
 
 STEPS = 4
 """That follow each other."""

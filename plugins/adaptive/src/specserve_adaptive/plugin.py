@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import ConfigError
 from specserve.hookspecs import hookimpl
-from specserve.speculation.costs import StepCosts
 from specserve_adaptive.cost_cache import kept_costs
 from specserve_adaptive.observer import PlannerObserver
 from specserve_adaptive.options import AdaptiveOptions
 from specserve_adaptive.ranked import RankedPlanner
 from specserve_adaptive.static import StaticPlanner
+from specserve_adaptive.step_costs import StepCosts
 from specserve_adaptive.tiers import TierPlanner
 
 if TYPE_CHECKING:

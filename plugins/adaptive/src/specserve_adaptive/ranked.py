@@ -1,7 +1,7 @@
 """The draft tokens of the whole batch by what each adds, as many as pay: decided natively, priced here.
 
 Estimates of survival, the choice and the question whom to ask are native (`_native.Planner`). What steps take is
-learned by the core's `StepCosts`; this module turns it into the prices that decisions are made with.
+learned by `StepCosts`; this module turns it into the prices that decisions are made with.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
 from specserve.batch.drafts import keep
-from specserve.types import PlannerFigures
+from specserve.protocols import DraftPlanner
+from specserve.types import PlannerStats
 from specserve_adaptive._native import MOST_SLOWDOWN, Planner
+from specserve_adaptive.competition import Competition
 from specserve_adaptive.observer import cost_metrics, decision_metrics
 from specserve_adaptive.plain_steps import PlainSteps
 from specserve_adaptive.regimes import Regimes
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.request import Request
     from specserve.protocols import Metric
-    from specserve.speculation.costs import StepCosts
     from specserve.types import Draft, Verdict
+    from specserve_adaptive.step_costs import StepCosts
 
 MIN_GAIN = 0.005
 """Gain, in logarithms of one request's speed, below which nothing is verified: it lies within the estimates' error."""
@@ -41,8 +43,8 @@ FIRST_PRICES = 256
 """Numbers of draft tokens that are priced at first; more only where steps with so many are not too long yet."""
 
 
-class RankedPlanner:
-    """`specserve.protocols.DraftPlanner` with everything that is optional."""
+class RankedPlanner(DraftPlanner):
+    """Decides anew in every step, from what it learned."""
 
     def __init__(
         self,
@@ -52,13 +54,14 @@ class RankedPlanner:
         drafters: Sequence[str] = (),
     ) -> None:
         self.max_draft_tokens, self.objective = max_draft_tokens, objective
+        self.costs: StepCosts = costs
         self.regimes, self.plain_steps = Regimes(costs), PlainSteps()
         self.bounds_depth = len(drafters) == 1
         """Of several drafters the costs of each are not told apart here: they bound their depth themselves."""
-        self.native = self.calibration = Planner(objective, MIN_GAIN)
+        self.native = Planner(objective, MIN_GAIN)
+        self.composer = Competition(self.native, costs, scores_all=False)
         self.guesses_per_draft = FIRST_GUESSES
         """Verified ones, a moving average."""
-        self.pause = 0
         self.num_steps, self.num_asked, self.own_seconds = 0, 0, 0.0
         """Requests that are asked in this step, and what choosing and learning from drafts took since the last."""
         self.asked_before = False
@@ -84,19 +87,17 @@ class RankedPlanner:
             limits = self.native.limits(requests, self.max_draft_tokens, *self.prices)
         self.asked_before = self.num_asked > 0
         self.num_asked = count - limits.count(0)
-        self.pause = 0 if self.num_asked or not count else self.native.pause()
         return limits
 
-    def paused(self, batch: Batch, seconds: Sequence[float]) -> None:
+    def idle_steps(self) -> int:
+        return self.native.pause()
+
+    def observe_idle(self, batch: Batch, seconds: Sequence[float]) -> None:
         self.num_steps += len(seconds)
         self.native.skip(len(seconds))
         self.regimes.follows_drafts = False
         self.regimes.observe(batch, median(seconds), asked=False)
         self.plain_steps.ran(len(batch.spans), drafts=False)
-
-    @property
-    def costs(self) -> StepCosts:
-        return self.regimes.costs
 
     def current_prices(self, num_requests: int) -> tuple[float, float, float]:
         if not num_requests:
@@ -106,8 +107,8 @@ class RankedPlanner:
         drafted = self.costs.seconds(num_requests + guesses, num_requests, guesses)
         return plain / num_requests, (drafted - plain) / guesses, plain
 
-    def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
-        self.native.asked(seconds + self.own_seconds, num_asked, pass_seconds)
+    def observe_drafting(self, seconds: float, num_requests: int, pass_seconds: float) -> None:
+        self.native.asked(seconds + self.own_seconds, num_requests, pass_seconds)
         self.own_seconds = 0.0
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | int | None]:
@@ -136,13 +137,13 @@ class RankedPlanner:
         return curve
 
     def priced(self, rows: int, requests: int, most: int) -> array[float]:
-        curve = array("d", self.regimes.by_guesses(rows, requests, most))
+        curve = array("d", self.regimes.by_draft_tokens(rows, requests, most))
         self.curves[rows, requests, self.regimes.follows_drafts] = self.num_steps, curve
         return curve
 
-    def request_figures(self, request_id: str) -> PlannerFigures | None:
+    def request_stats(self, request_id: str) -> PlannerStats | None:
         numbers = self.native.figures_of(request_id)
-        return None if numbers is None else PlannerFigures(numbers["steps"], numbers["predicted"])
+        return None if numbers is None else PlannerStats(numbers["steps"], numbers["predicted"])
 
     def describe(self) -> dict[str, Any]:
         figures = self.native.figures()

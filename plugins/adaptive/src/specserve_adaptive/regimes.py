@@ -11,11 +11,11 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from specserve.speculation.costs import size_class
+from specserve_adaptive.step_costs import size_class
 
 if TYPE_CHECKING:
     from specserve.batch.batch import Batch
-    from specserve.speculation.costs import StepCosts
+    from specserve_adaptive.step_costs import StepCosts
 
 RATE, MOST = 0.1, 2.0
 """Of the moving averages; a step counts as so many times its expectation at most."""
@@ -39,9 +39,9 @@ class Regimes:
         is_usual = drafts and self.follows_drafts
         return 0.0 if is_usual else self.extra.get((size_class(requests), drafts), 0.0)
 
-    def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
-        """`StepCosts.by_guesses` of the next step, for which drafters were asked."""
-        plain, *drafted = self.costs.by_guesses(rows, requests, most)
+    def by_draft_tokens(self, rows: int, requests: int, most: int) -> list[float]:
+        """`StepCosts.by_draft_tokens` of the next step, for which drafters were asked."""
+        plain, *drafted = self.costs.by_draft_tokens(rows, requests, most)
         extra = self.extra_seconds(requests, drafts=True)
         plain += self.extra_seconds(requests, drafts=False)
         return list(accumulate((each + extra for each in drafted), max, initial=plain))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve_adaptive._native import Planner
+from specserve_adaptive.competition import Competition
+from specserve_adaptive.ranked import MIN_GAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -12,8 +15,12 @@ if TYPE_CHECKING:
     from specserve.protocols import Metric
 
 
-class StaticPlanner(VerifyAll):
-    """Asks for so many draft tokens in every step and verifies them."""
+class StaticPlanner(FixedWidthPlanner):
+    """Drafts so many tokens in every step and verifies them."""
+
+    def __init__(self, max_draft_tokens: int) -> None:
+        super().__init__(max_draft_tokens)
+        self.composer = Competition(Planner("fair", MIN_GAIN), None, scores_all=True)
 
     def describe(self) -> dict[str, Any]:
         return {"mode": "static", "tokens": self.max_draft_tokens}

@@ -10,8 +10,11 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 from specserve.protocols import Metric
-from specserve.speculation.planning import VerifyAll, most_useful
+from specserve.speculation.fixed_width import FixedWidthPlanner, draft_limit
+from specserve_adaptive._native import Planner
+from specserve_adaptive.competition import Competition
 from specserve_adaptive.observer import GAUGE
+from specserve_adaptive.ranked import MIN_GAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,11 +76,12 @@ class Tier:
         self.num_plain_steps = 0
 
 
-class TierPlanner(VerifyAll):
+class TierPlanner(FixedWidthPlanner):
     """Verifies whatever is proposed within the present width."""
 
     def __init__(self, settings: TierSettings, max_draft_tokens: int) -> None:
         super().__init__(max_draft_tokens)
+        self.composer = Competition(Planner("fair", MIN_GAIN), None, scores_all=True)
         tables = settings.tables
         self.sizes = list(tables)
         self.tiers = [Tier(candidates, settings) for candidates in tables.values()]
@@ -88,7 +92,7 @@ class TierPlanner(VerifyAll):
     def limits(self, requests: Sequence[Request]) -> list[int]:
         tier = self.tier_of(len(requests))
         tier.begin_step()
-        return [most_useful(request, min(tier.width, self.max_draft_tokens)) for request in requests]
+        return [draft_limit(request, min(tier.width, self.max_draft_tokens)) for request in requests]
 
     def describe(self) -> dict[str, Any]:
         widths = {str(size): tier.width for size, tier in zip(self.sizes, self.tiers, strict=True)}

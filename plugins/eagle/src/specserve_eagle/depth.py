@@ -1,9 +1,8 @@
 """How deep to draft: a fixed depth, or as deep as another pass pays.
 
-A step with drafts takes its verification, the passes so far and the target's own time. As in the core's planner, a
-further level pays where it raises the product of the requests' expected speeds (proportional fairness; Kelly, 1997).
-How likely a further token is right is learned (`Outlook`), what passes take is measured, and what a step of the target
-takes is known to the core.
+A step with drafts takes its verification, the passes so far and the target's own time. A further level pays where it
+raises the product of the requests' expected speeds (proportional fairness; Kelly, 1997). How likely a further token is
+right is learned (`Outlook`), what passes take is measured, and what a step of the target takes the planner knows.
 """
 
 from __future__ import annotations

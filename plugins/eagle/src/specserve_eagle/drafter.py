@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from specserve.batch.row_tensors import to_device
 from specserve.inference import inference
-from specserve.protocols import DrafterNeeds, ScoredRow
+from specserve.protocols import Drafter, DrafterNeeds, ScoredRow
 from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
 from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
 from specserve_eagle.options import AUTO
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from specserve_eagle.options import EagleOptions
 
 
-class EagleDrafter:
-    """`specserve.protocols.ModelDrafter`."""
+class EagleDrafter(Drafter):
+    """All requests of a step share its passes."""
 
     name = "eagle"
 
@@ -39,9 +39,8 @@ class EagleDrafter:
         self.model = model
         self.depth: Depth = FixedDepth()
         self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
-        self.needs = DrafterNeeds(
-            hidden_layers=model.hidden_layers, layers=model.layers, step_costs=options.steps == AUTO
-        )
+        self.is_auto = options.steps == AUTO
+        self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers)
         self.runtime: DraftRuntime | None = None
         self.passes: DraftPass | None = None
         """Both are set by `connect`, which start-up calls before any request."""
@@ -50,8 +49,8 @@ class EagleDrafter:
 
     def connect(self, runtime: DraftRuntime) -> None:
         self.runtime, self.passes = runtime, runtime.draft_pass(self.model.head)
-        if self.needs.step_costs and not (runtime.depth_is_planned and self.topk == 1):
-            assert runtime.costs is not None
+        is_planned = runtime.depth_is_planned and self.topk == 1
+        if self.is_auto and not is_planned and runtime.costs is not None:
             self.depth = AutoDepth(runtime.costs)
 
     def start(self, request: Request) -> None:

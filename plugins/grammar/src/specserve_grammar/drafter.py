@@ -1,6 +1,6 @@
 """Drafts the text about which a grammar leaves no choice: braces, keys, quotes, the rest of an enum's text.
 
-As far as the grammar forces tokens they are certain. The tail of a forced text is not: its last letters may be one
+As far as the grammar forces tokens they are known. The tail of a forced text is not: its last letters may be one
 token with what follows.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter
 from specserve.types import Draft
 from specserve_grammar.processor import state_of
 
@@ -25,10 +25,9 @@ TAIL = 0.6
 """That a token of the tail is right, about."""
 
 
-class GrammarDrafter:
+class GrammarDrafter(Drafter):
     name = "grammar"
-    needs = DrafterNeeds()
-    is_certain = True
+    proposes_forced = True
 
     def __init__(self, tokenizer: LLTokenizer, most: int) -> None:
         self.tokenizer, self.most = tokenizer, most
@@ -36,9 +35,6 @@ class GrammarDrafter:
 
     def num_bytes(self, tokens: list[int]) -> int:
         return len(self.tokenizer.decode_bytes(tokens)) if tokens else 0
-
-    def start(self, request: Request) -> None:
-        pass
 
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
@@ -52,12 +48,9 @@ class GrammarDrafter:
         state = state_of(request)
         if state is None:
             return None
-        certain, text = state.matching.coming()
-        tail = self.tokenize(text[self.num_bytes(certain) :])
+        forced, text = state.matching.coming()
+        tail = self.tokenize(text[self.num_bytes(forced) :])
         most = min(limit, self.most)
-        tokens = (*certain, *tail)[:most]
-        survival = (1.0,) * len(certain) + tuple(TAIL ** (i + 1) for i in range(len(tail)))
+        tokens = (*forced, *tail)[:most]
+        survival = (1.0,) * len(forced) + tuple(TAIL ** (i + 1) for i in range(len(tail)))
         return Draft(tokens=tokens, survival=survival[:most]) if tokens else None
-
-    def stop(self, request: Request) -> None:
-        pass

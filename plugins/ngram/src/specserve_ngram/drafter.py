@@ -9,7 +9,7 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter
 from specserve.types import Draft
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ class IndexedRequest:
     num_tokens: int
 
 
-class NgramDrafter:
+class NgramDrafter(Drafter):
     """The index gets a prompt at admission, generated tokens when a draft is wanted, and the rest at the end."""
 
     name = "ngram"
-    needs = DrafterNeeds()
+    continues_forced = True
 
     def __init__(self, index: Index, max_draft_tokens: int | None = None) -> None:
         self.index = index
@@ -47,20 +47,20 @@ class NgramDrafter:
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
-        return self.propose_behind(batch, output, verdict, limits, ())
+        return self.propose_after(batch, output, verdict, limits, ())
 
-    def propose_behind(
+    def propose_after(
         self,
         batch: Batch,
         output: ForwardOutput,
         verdict: Verdict,
         limits: Sequence[int],
-        certain: Sequence[Sequence[int]],
+        forced: Sequence[Sequence[int]],
     ) -> list[Draft | None]:
         """`num_tokens` grows once the index has the tokens: after a step that fails the next one sends them again."""
         drafts: list[Draft | None] = [None] * len(limits)
         handles, tokens, counts, bounds = array("q"), array("i"), array("i"), array("i")
-        ahead, num_ahead = array("i"), array("i")
+        before, num_before = array("i"), array("i")
         stepped: list[tuple[int, IndexedRequest, int]] = []
         maximum = self.max_draft_tokens
         for i, limit in enumerate(limits):
@@ -76,13 +76,13 @@ class NgramDrafter:
             counts.append(len(new))
             bounds.append(limit if maximum is None or limit < maximum else maximum)
             stepped.append((i, indexed, len(new)))
-            if certain:
-                ahead.extend(certain[i])
-                num_ahead.append(len(certain[i]))
+            if forced:
+                before.extend(forced[i])
+                num_before.append(len(forced[i]))
         if not stepped:
             return drafts
-        behind = (ahead, num_ahead) if certain else ()
-        proposals = self.index.step(handles, tokens, counts, bounds, *behind)
+        after = (before, num_before) if forced else ()
+        proposals = self.index.step(handles, tokens, counts, bounds, *after)
         for (i, indexed, count), proposal in zip(stepped, proposals, strict=True):
             indexed.num_tokens += count
             if proposal is not None:

@@ -19,7 +19,7 @@ from specserve.faults import FAULTS
 from specserve.models.config import read_config
 from specserve.models.loader import resolve_length
 from specserve.models.locate import locate_model
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.collected_warnings import collected_warnings
 from specserve_workbench.doctor.comparison import compared, speed_with_drafts, speed_without_drafts
 from specserve_workbench.doctor.needed import needed
@@ -124,7 +124,7 @@ def try_test_drafter(config: EngineConfig, host: PluginHost, plain: Trial, expec
     """All of its drafts are verified, whatever they cost."""
     drafter = NoisyDrafter({**expected.tokens, WARM_UP: []}, p=RIGHT, max_width=WIDEST, vocab_size=plain.vocab_size)
     has_planner = bool(host.implementers["make_draft_planner"])
-    plugin = drafter_plugin(lambda: drafter, None if has_planner else VerifyAll(WIDEST))
+    plugin = drafter_plugin(lambda: drafter, None if has_planner else FixedWidthPlanner(WIDEST))
     allowed = msgspec.structs.replace(config, plugins=(*config.plugins, "drafter"), allow_undeclared=True)
     try:
         trial = Trial(allowed, {"drafter": plugin})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import Drafter
 from specserve.types import Draft
 
 if TYPE_CHECKING:
@@ -20,20 +20,13 @@ if TYPE_CHECKING:
     from specserve.types import ForwardOutput, Verdict
 
 
-class ScriptedDrafter:
+class ScriptedDrafter(Drafter):
     """Drafts from the known continuation of each request; `outputs` maps request id to output tokens."""
 
     name = "scripted"
-    needs = DrafterNeeds()
 
     def __init__(self, outputs: Mapping[str, Sequence[int]]) -> None:
         self.outputs = outputs
-
-    def start(self, request: Request) -> None:
-        pass
-
-    def stop(self, request: Request) -> None:
-        pass
 
     def propose(
         self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]

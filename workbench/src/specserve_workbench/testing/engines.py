@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import msgspec
 
 from specserve.config import EngineConfig
-from specserve.declare import Compatible, InProcessPlugin, PluginDeclaration
+from specserve.declare import Compatible, InProcessPlugin, PluginDeclaration, Provides, Reference
 from specserve.engine.assembly import Assembled, assemble
 from specserve.engine.drafting import Drafting
 from specserve.guards.observer import GuardedObserver
 from specserve.plugins.features import PLUGIN_FEATURES
 from specserve.plugins.host import PluginHost
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import DrafterPlugin, PlannerPlugin
 
 if TYPE_CHECKING:
@@ -67,11 +67,14 @@ class Run(NamedTuple):
 
 
 def drafter_plugin(make: Callable[[], Drafter], planner: DraftPlanner | None = None) -> InProcessPlugin:
-    """A plugin named `drafter` that provides chains and trees."""
-    declaration = PluginDeclaration(
-        name="drafter", provides={"draft.chain": "a test's drafter", "draft.tree": "a test's drafter"}
-    )
-    return InProcessPlugin(DrafterPlugin(make, planner), declaration)
+    """A plugin named `drafter` that provides chains and trees, and a planner if one is given."""
+    provides: dict[str, Reference | Provides | str] = {
+        "draft.chain": "a test's drafter",
+        "draft.tree": "a test's drafter",
+    }
+    if planner is not None:
+        provides["planner.adaptive"] = "a test's planner"
+    return InProcessPlugin(DrafterPlugin(make, planner), PluginDeclaration(name="drafter", provides=provides))
 
 
 def planner_plugin(planner: DraftPlanner) -> InProcessPlugin:
@@ -96,11 +99,11 @@ def make_engine(
     """An engine on `model`, one thread and a small cache unless `options` (fields of EngineConfig) say otherwise.
 
     A drafter's proposals are all verified unless a planner is given. One that is given plans for drafters of `plugins`,
-    too, and nothing is measured for the default one.
+    too.
     """
     plugins = dict(extra or {})
     if drafter is not None:
-        plugins["drafter"] = drafter_plugin(lambda: drafter, planner or VerifyAll(32))
+        plugins["drafter"] = drafter_plugin(lambda: drafter, planner or FixedWidthPlanner(32))
     elif planner is not None:
         plugins["planner"] = planner_plugin(planner)
     names = (*options.pop("plugins", ()), *plugins)
@@ -110,7 +113,7 @@ def make_engine(
 
 def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
     """Let the engine draft in every step and verify all of it, so that counts do not depend on the machine's speed."""
-    set_planner(engine, VerifyAll(max_draft_tokens))
+    set_planner(engine, FixedWidthPlanner(max_draft_tokens))
     return engine
 
 

@@ -131,10 +131,8 @@ async def serve(config: EngineConfig) -> Loaded:
 
 
 def drafts_by_drafter(engine: AsyncEngine) -> dict[str, Drafted]:
-    from specserve.engine.drafting import Drafting
-
-    drafting, metrics = engine.engine.drafting, engine.metrics
-    names = [guard.name for guard in drafting.guards] if isinstance(drafting, Drafting) else []
+    metrics = engine.metrics
     return {
-        name: Drafted(metrics.draft_tokens_by_drafter[name], metrics.accepted_tokens_by_drafter[name]) for name in names
+        guard.name: Drafted(metrics.draft_tokens_by_drafter[guard.name], metrics.accepted_tokens_by_drafter[guard.name])
+        for guard in engine.engine.drafting.guards
     }

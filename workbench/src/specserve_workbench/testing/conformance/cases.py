@@ -12,7 +12,7 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.plugins import discovery
 from specserve.plugins.enabling import find
 from specserve.plugins.loaded_declaration import load_declaration
-from specserve.speculation.planning import VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import DrafterPlugin, NoisyDrafter
 from specserve_workbench.testing.engines import Run, make_engine, planner_plugin, run_requests
 from specserve_workbench.testing.requests import (
@@ -155,7 +155,7 @@ def compare(case: Case, model: Path, options: Options, references: References) -
 
 def verifying_everything(plugins: Sequence[str]) -> dict[str, InProcessPlugin]:
     """A planner, unless one of these has its own."""
-    return {} if plans(plugins) else {"planner": planner_plugin(VerifyAll(8))}
+    return {} if plans(plugins) else {"planner": planner_plugin(FixedWidthPlanner(8))}
 
 
 def serve(engine: Engine, requests: Sequence[GenerateRequest]) -> tuple[Run, Run]:

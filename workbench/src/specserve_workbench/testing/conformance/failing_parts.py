@@ -5,7 +5,7 @@ Knows what the engine's guards hold, and no pytest.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from specserve.guards.planner import GuardedPlanner
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from specserve.engine.engine import Engine
+    from specserve.protocols import Drafter, DraftPlanner
 
 EVERY = 3
 """Seldom enough that no part is switched off, which takes faults in a row."""
@@ -46,9 +47,10 @@ class Failing:
 def let_parts_fail(engine: Engine, plugin: str, beside: str) -> dict[str, Failing]:
     """The plugin's drafters, observers and planner, by what they are; not the drafter named `beside`."""
     found: dict[str, Failing] = {}
-    for guard in getattr(engine.drafting, "guards", ()):
+    for guard in engine.drafting.guards:
         if guard.name != beside:
-            guard.drafter = found["drafter"] = Failing(guard.drafter, ["propose"])
+            failing = found["drafter"] = Failing(guard.drafter, ["propose"])
+            guard.drafter = cast("Drafter", failing)
     for observer in engine.parts.guarded_observers:
         if observer.observe_part.plugin == plugin:
             failing = found["observer"] = Failing(observer.observer, ["observe"])
@@ -56,5 +58,5 @@ def let_parts_fail(engine: Engine, plugin: str, beside: str) -> dict[str, Failin
     planner = engine.planner
     if isinstance(planner, GuardedPlanner) and planner.plugin == plugin:
         failing = found["planner"] = Failing(planner.planner, PLANNER_METHODS)
-        planner.planner = failing
+        planner.planner = cast("DraftPlanner", failing)
     return found

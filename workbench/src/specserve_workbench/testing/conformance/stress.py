@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from specserve.declare import InProcessPlugin, PluginDeclaration, Provides, Reference
 from specserve.hookspecs import hookimpl
+from specserve.protocols import DraftPlanner
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import ScriptedDrafter
 
@@ -29,7 +30,7 @@ FAULTY = "faulty"
 """The plugin whose parts fail, and how the ids of the requests begin that its processor lets fail."""
 
 
-class RandomPlanner:
+class RandomPlanner(DraftPlanner):
     """Other limits in every step, and any number of each draft's first tokens."""
 
     def __init__(self, seed: int) -> None:
@@ -45,9 +46,6 @@ class RandomPlanner:
             chosen.append(min(self.random.randint(0, size), budget))
             budget -= chosen[-1]
         return chosen
-
-    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
-        pass
 
 
 class RubbishDrafter(ScriptedDrafter):

@@ -13,6 +13,8 @@ from collections import deque
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from specserve.protocols import CostTable
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
 
 LEARNING_RATE, PRIOR_RATE = 0.1, 0.01
 """Step of the moving averages; and of the drift down to the prior while a batch size runs without draft tokens."""
-REFERENCE_GUESSES = 2
+REFERENCE_DRAFT_TOKENS = 2
 """A step with this many draft tokens corrects the plain overhead and the cost per draft token equally."""
 BEND_RATE, BEND_LEAK = 0.03, 0.01
 """Of what is learned for a number of draft tokens by itself: least rate, and the drift back to the straight line."""
 PLAIN_SHARE = 0.1
 """Steps with draft tokens correct what a plain one takes by this factor less than what draft tokens take: where those
 seem too dear, plain steps follow and tell."""
-PRIOR_PER_DRAFT, PRIOR_PER_GUESS = 0.1, 0.03
+PRIOR_PER_DRAFT, PRIOR_PER_DRAFT_TOKEN = 0.1, 0.03
 """Prior overhead of speculation, in steps of one row: of any draft at all, and of each draft token."""
 USUAL_ERRORS, WINDOW, LIKE_THIS = 4.0, 5, 0.3
 """A step that is off by more than so many usual errors is an outlier, unless most of the last steps were off in the
@@ -90,9 +92,10 @@ class StepCosts:
     ) -> None:
         self.rows, self.table, self.per_key = rows, list(accumulate(seconds, max)), per_key
         last = rows[-1]
-        self.by_row = [self.interpolated(min(padded(rows, buckets), last)) for rows in range(last + 1)]
+        padded = CostTable(list(rows), self.table, per_key, tuple(buckets)).padded
+        self.by_row = [self.interpolated(min(padded(n), last)) for n in range(last + 1)]
         self.prior_per_draft = PRIOR_PER_DRAFT * self.table[0]
-        self.prior_per_guess = PRIOR_PER_GUESS * self.table[0]
+        self.prior_per_draft_token = PRIOR_PER_DRAFT_TOKEN * self.table[0]
         self.min_seconds = self.table[0] / 1e6
         """Lower bound of any answer: corrections may be negative."""
         self.sizes: dict[int, SizeCosts] = {}
@@ -105,49 +108,48 @@ class StepCosts:
         (r0, r1), (s0, s1) = self.rows[at - 1 : at + 1], self.table[at - 1 : at + 1]
         return s0 + (s1 - s0) * (rows - r0) / (r1 - r0)
 
-    def seconds(self, rows: int, requests: int, guesses: int = 0) -> float:
-        """Of a step with so many rows for so many requests; the last `guesses` rows are draft tokens, which never make
-        it shorter."""
+    def seconds(self, rows: int, requests: int, draft_tokens: int = 0) -> float:
+        """Of a step with so many rows for so many requests; the last `draft_tokens` of them never make it shorter."""
         of_size = self.size_costs(requests)
-        plain = max(self.table_at(rows - guesses) + self.plain_of(of_size), self.min_seconds)
-        return plain + (self.of_guesses(rows, guesses, of_size) if guesses else 0.0)
+        plain = max(self.table_at(rows - draft_tokens) + self.plain_of(of_size), self.min_seconds)
+        return plain + (self.of_draft_tokens(rows, draft_tokens, of_size) if draft_tokens else 0.0)
 
-    def by_guesses(self, rows: int, requests: int, most: int) -> list[float]:
-        """`seconds` of a step of so many rows and 0, 1, ... `most` draft tokens more, never falling."""
+    def by_draft_tokens(self, rows: int, requests: int, count: int) -> list[float]:
+        """`seconds` of a step of so many rows and 0, 1, ... `count` draft tokens more, never falling."""
         of_size = self.size_costs(requests)
         first = self.table_at(rows)
         plain = max(first + self.plain_of(of_size), self.min_seconds)
-        in_table = self.by_row[rows + 1 : rows + most + 1]
-        in_table += [self.table_at(rows + n) for n in range(len(in_table) + 1, most + 1)]
+        in_table = self.by_row[rows + 1 : rows + count + 1]
+        in_table += [self.table_at(rows + n) for n in range(len(in_table) + 1, count + 1)]
         least, base = plain - LEAST_OF_TABLE * first, plain - first
-        beyond = self.beyond(most, of_size)
+        beyond = self.beyond(count, of_size)
         more = (max(least + LEAST_OF_TABLE * t, base + t + b) for t, b in zip(in_table, beyond, strict=True))
         return list(accumulate(more, max, initial=plain))
 
-    def beyond(self, most: int, of_size: SizeCosts | None) -> list[float]:
-        """What 1, 2, ... `most` draft tokens take beyond the table."""
+    def beyond(self, count: int, of_size: SizeCosts | None) -> list[float]:
+        """What 1, 2, ... `count` draft tokens take beyond the table."""
         if of_size is None:
-            return [self.prior_per_draft + n * self.prior_per_guess for n in range(1, most + 1)]
+            return [self.prior_per_draft + n * self.prior_per_draft_token for n in range(1, count + 1)]
         each, result = of_size.each, list[float]()
-        for place in range(most.bit_length()):
+        for place in range(count.bit_length()):
             first = 1 << place
             bend = self.bend_at(place, of_size)
             slope = (self.bend_at(place + 1, of_size) - bend) / first
-            result += [bend + n * each + slope * (n - first) for n in range(first, min(2 * first, most + 1))]
+            result += [bend + n * each + slope * (n - first) for n in range(first, min(2 * first, count + 1))]
         return result
 
-    def of_guesses(self, rows: int, guesses: int, of_size: SizeCosts | None) -> float:
+    def of_draft_tokens(self, rows: int, draft_tokens: int, of_size: SizeCosts | None) -> float:
         """What so many draft tokens take; at least a share of what the table says."""
-        in_table = self.table_at(rows) - self.table_at(rows - guesses)
+        in_table = self.table_at(rows) - self.table_at(rows - draft_tokens)
         if of_size is None:
-            return in_table + self.prior_per_draft + guesses * self.prior_per_guess
-        beyond = guesses * of_size.each + self.bend(guesses, of_size)
+            return in_table + self.prior_per_draft + draft_tokens * self.prior_per_draft_token
+        beyond = draft_tokens * of_size.each + self.bend(draft_tokens, of_size)
         return max(LEAST_OF_TABLE * in_table, in_table + beyond)
 
-    def bend(self, guesses: int, of_size: SizeCosts) -> float:
+    def bend(self, draft_tokens: int, of_size: SizeCosts) -> float:
         """Linear between the powers of two."""
-        at = guesses.bit_length() - 1
-        share = guesses / (1 << at) - 1.0
+        at = draft_tokens.bit_length() - 1
+        share = draft_tokens / (1 << at) - 1.0
         below = self.bend_at(at, of_size)
         return below + share * (self.bend_at(at + 1, of_size) - below) if share else below
 
@@ -188,53 +190,46 @@ class StepCosts:
         if not batch.only_decodes:
             return
         requests = len(batch.spans)
-        guesses = batch.num_rows - requests
+        draft_tokens = batch.num_rows - requests
         keys = sum(span.start for span in batch.spans)
         of_size = self.sizes.get(size_class(requests))
         if of_size is None:
-            beyond = (
-                seconds - self.seconds(batch.num_rows, requests, guesses) + self.plain_of(self.size_costs(requests))
-            )
-            self.sizes[size_class(requests)] = SizeCosts(beyond - self.per_key * keys, keys, self.prior_per_guess)
+            expected = self.seconds(batch.num_rows, requests, draft_tokens)
+            beyond = seconds - expected + self.plain_of(self.size_costs(requests))
+            self.sizes[size_class(requests)] = SizeCosts(beyond - self.per_key * keys, keys, self.prior_per_draft_token)
             return
         of_size.keys = keys
-        expected = self.seconds(batch.num_rows, requests, guesses)
-        errors = of_size.drafted_errors if guesses else of_size.plain_errors
+        expected = self.seconds(batch.num_rows, requests, draft_tokens)
+        errors = of_size.drafted_errors if draft_tokens else of_size.plain_errors
         error = expected * errors.add((seconds - expected) / expected)
-        if guesses:
+        if draft_tokens:
             in_table = self.table_at(batch.num_rows) - self.table_at(requests)
-            self.learn_guesses(of_size, guesses, in_table / guesses, error)
+            self.learn_draft_tokens(of_size, draft_tokens, in_table / draft_tokens, error)
             return
         of_size.num_plain += 1
         of_size.plain += max(LEARNING_RATE, 1 / (of_size.num_plain + 1)) * error
         # without this decay, a cost that was once too high would never be measured again; a low one needs none
-        of_size.each += PRIOR_RATE * min(self.prior_per_guess - of_size.each, 0.0)
+        of_size.each += PRIOR_RATE * min(self.prior_per_draft_token - of_size.each, 0.0)
         for place, bend in of_size.bends.items():
             of_size.bends[place] = bend + PRIOR_RATE * min(self.prior_per_draft - bend, 0.0)
 
-    def learn_guesses(self, of_size: SizeCosts, guesses: int, in_table: float, error: float) -> None:
+    def learn_draft_tokens(self, of_size: SizeCosts, draft_tokens: int, in_table: float, error: float) -> None:
         """`in_table`: seconds of each draft token."""
         # a normalised gradient step on both parameters: the plain overhead is learned even if every step drafts
-        feature = guesses / REFERENCE_GUESSES
+        feature = draft_tokens / REFERENCE_DRAFT_TOKENS
         norm = 1 + feature * feature
         of_size.num_drafted += 1
         of_size.plain += LEARNING_RATE / norm * error * PLAIN_SHARE
         rate = max(LEARNING_RATE / norm, 1 / norm / (of_size.num_drafted + 1))
-        learned = of_size.each + rate * error * feature / REFERENCE_GUESSES
+        learned = of_size.each + rate * error * feature / REFERENCE_DRAFT_TOKENS
         # a draft token's row costs no more than a whole step of one row
         of_size.each = min(max((LEAST_OF_TABLE - 1.0) * in_table, learned), self.table[0])
-        at = guesses.bit_length() - 1
-        share = guesses / (1 << at) - 1.0
+        at = draft_tokens.bit_length() - 1
+        share = draft_tokens / (1 << at) - 1.0
         for place, weight in ((at, 1.0 - share), (at + 1, share)):
             if weight:
                 bend = self.bend_at(place, of_size)
                 of_size.bends[place] = (1.0 - BEND_LEAK) * bend + BEND_RATE * weight * error
-
-
-def padded(rows: int, buckets: Sequence[int]) -> int:
-    """The rows of a step that is padded to the next bucket; beyond the last, it is not."""
-    at = bisect_left(buckets, rows)
-    return buckets[at] if at < len(buckets) else rows
 
 
 def size_class(requests: int) -> int:

@@ -11,7 +11,7 @@ from planning_cases import batch_of, chain, with_draft
 
 from specserve.batch.span import Span
 from specserve.engine.measure_costs import POINTS, CostProbe, measure_costs
-from specserve.speculation.costs import StepCosts
+from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.engines import make_engine
 
 
@@ -23,7 +23,7 @@ def test_costs_are_interpolated_between_points_and_extended_in_proportion():
 @given(st.lists(st.floats(0.001, 10.0), min_size=2, max_size=8), st.integers(1, 3))
 def test_costs_never_fall_with_more_guesses(seconds, requests):
     costs = StepCosts([2 * i + 1 for i in range(len(seconds))], list(seconds))
-    table = costs.by_guesses(requests, requests, 4 * len(seconds))
+    table = costs.by_draft_tokens(requests, requests, 4 * len(seconds))
     assert all(a <= b * (1 + 1e-12) for a, b in pairwise(table))
     assert table == pytest.approx([costs.seconds(requests + n, requests, n) for n in range(len(table))])
 
@@ -127,7 +127,7 @@ def test_rows_that_are_padded_to_a_graph_bucket_cost_as_much_as_the_full_bucket(
 ])  # fmt: skip
 def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, most_rows, expected):
     parts = make_engine(toy_model, kv_memory=f"{16 * num_blocks}K").engine.parts
-    costs = measure_costs(CostProbe(parts.runner, parts.builder, num_blocks, most_rows, lambda: None))
+    costs = measure_costs(CostProbe(parts.runner, parts.builder, num_blocks, most_rows, lambda: None), 2.0)
     assert costs.rows == expected
     assert 0 < min(costs.seconds) < 1.0
     assert costs.per_key >= 0.0
@@ -135,7 +135,7 @@ def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, most_r
 
 def test_costs_are_measured_where_no_graph_bucket_fits_into_the_cache(toy_model):
     parts = make_engine(toy_model, graphs="full", graph_buckets=(48,), kv_memory="48K").engine.parts
-    costs = measure_costs(CostProbe(parts.runner, parts.builder, 3, 512, lambda: None))
+    costs = measure_costs(CostProbe(parts.runner, parts.builder, 3, 512, lambda: None), 2.0)
     assert costs.rows == [1]
     assert costs.buckets == (48,)
 
@@ -165,7 +165,7 @@ def test_draft_tokens_never_make_a_step_shorter():
     costs.observe(plain_batch(1), 1.0)
     costs.sizes[1].each = -0.5
     assert costs.seconds(4, 1, 3) == costs.seconds(1, 1)
-    assert costs.by_guesses(1, 1, 3) == pytest.approx([costs.seconds(1 + n, 1, n) for n in range(4)])
+    assert costs.by_draft_tokens(1, 1, 3) == pytest.approx([costs.seconds(1 + n, 1, n) for n in range(4)])
 
 
 @pytest.mark.parametrize("learned", [False, True])
@@ -177,7 +177,7 @@ def test_a_whole_row_of_prices_is_that_of_each_step_priced_alone(learned):
         costs.sizes[2].each = 0.05
         costs.sizes[2].bends = {0: 0.4, 2: -0.1, 3: 0.3, 5: 0.7}
     alone = [costs.seconds(2 + n, 2, n) for n in range(49)]
-    assert costs.by_guesses(2, 2, 48) == pytest.approx(list(accumulate(alone, max)))
+    assert costs.by_draft_tokens(2, 2, 48) == pytest.approx(list(accumulate(alone, max)))
 
 
 def test_what_draft_tokens_were_seen_to_take_is_not_forgotten_while_nobody_drafts_unless_it_is_much():

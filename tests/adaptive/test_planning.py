@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from planning_cases import FixedCosts
+from planning_cases import planner
 
-from specserve.speculation.calibration import Calibration
-from specserve.speculation.planning import CostPlanner, VerifyAll
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
 from specserve_workbench.testing.engines import run
@@ -22,7 +21,7 @@ def served(toy_model):
 
 
 def rising():
-    return CostPlanner(32, FixedCosts([1, 4, 64], [1.0, 1.1, 4.0]), Calibration())
+    return planner(costs=([1, 4, 64], [1.0, 1.1, 4.0]))
 
 
 def drafted(model, requests, drafter, chosen):
@@ -34,7 +33,7 @@ def test_verifying_a_wrong_drafter_is_given_up(toy_model, served):
     requests, plain = served
     wrong = WrongDrafter(plain.tokens(), 4, TOY_VOCAB)
     outcome, verified = drafted(toy_model, requests, wrong, rising())
-    _, all_of_them = drafted(toy_model, requests, wrong, VerifyAll(32))
+    _, all_of_them = drafted(toy_model, requests, wrong, FixedWidthPlanner(32))
     assert outcome.decided() == plain.decided()
     assert 0 < verified < all_of_them / 10
 
@@ -42,14 +41,15 @@ def test_verifying_a_wrong_drafter_is_given_up(toy_model, served):
 def test_verifying_an_oracle_goes_on(toy_model, served):
     requests, plain = served
     outcome, verified = drafted(toy_model, requests, OracleDrafter(plain.tokens(), 4), rising())
-    _, all_of_them = drafted(toy_model, requests, OracleDrafter(plain.tokens(), 4), VerifyAll(32))
+    _, all_of_them = drafted(toy_model, requests, OracleDrafter(plain.tokens(), 4), FixedWidthPlanner(32))
     assert outcome.decided() == plain.decided()
     assert all_of_them * 0.8 < verified == outcome.metrics.num_accepted_tokens
     assert outcome.metrics.num_steps < plain.metrics.num_steps / 3
 
 
-def test_a_drafter_that_becomes_right_is_found_out_without_being_verified(toy_model, served):
-    requests, plain = served
+def test_a_drafter_that_becomes_right_is_found_out_without_being_verified(toy_model):
+    requests = [toy_request("a", range(1, 20), max_tokens=300, ignore_eos=True)]
+    plain = run(toy_model, requests)
 
     class LateOracle(OracleDrafter):
         def draft(self, request, limit):
@@ -73,8 +73,9 @@ def test_a_drafter_that_is_never_right_is_hardly_asked(toy_model, served):
             return draft and msgspec.structs.replace(draft, survival=(0.5,) * len(draft.tokens))
 
     chosen = rising()
-    chosen.backoff.record_cost = lambda seconds, num_asked: setattr(chosen.backoff.cost, "more", 0.05)
+    learn = chosen.observe_drafting
+    chosen.observe_drafting = lambda seconds, num_requests, pass_seconds: learn(0.05 * num_requests, num_requests, 0.0)
     outcome, _ = drafted(toy_model, requests, Counted(plain.tokens(), 4, TOY_VOCAB), chosen)
     assert outcome.decided() == plain.decided()
     assert len(asked) < sum(len(tokens) for tokens in plain.tokens().values()) / 3
-    assert not chosen.backoff.records, "all of them ended"
+    assert not any(chosen.request_stats(request.request_id) for request in requests), "all of them ended"

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import msgspec
 import pytest
-from competing_cases import Clock, plugin
+from competing_cases import Clock, Continuing, Knowing, composed_by, plugin
 
-from specserve.engine.competing import Competition
-from specserve.speculation.calibration import Calibration
-from specserve.speculation.hit_history import HitHistory
-from specserve.speculation.planning import VerifyAll
+from specserve.batch.proposals import Proposal
+from specserve.types import Draft, SamplingParams
+from specserve_adaptive._native import Planner
+from specserve_adaptive.competition import Competition
+from specserve_adaptive.drafter_record import DrafterRecord
 from specserve_workbench.testing.drafters import OracleDrafter, WrongDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
 
 
+def competition(costs=None):
+    """Of drafts that are all verified."""
+    return Competition(Planner("fair", 0.0), costs, scores_all=True)
+
+
 def run_both(model, requests, first, second):
-    extra = {first.name: plugin(first, VerifyAll(32)), second.name: plugin(second)}
+    extra = {first.name: plugin(first, composed_by(competition())), second.name: plugin(second)}
     return run_requests(make_engine(model, extra=extra).engine, requests)
 
 
@@ -91,38 +96,34 @@ def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model, m
             return draft if draft is None or self.asked > 2 else msgspec.structs.replace(draft, tokens=(319,))
 
     late, early = Late(right, 8), OracleDrafter(right, 1)
-    extra = {"late": plugin(late, VerifyAll(16)), "oracle": plugin(early)}
+    extra = {"late": plugin(late, composed_by(competition(), 16)), "oracle": plugin(early)}
     outcome = run_requests(make_engine(toy_model, extra=extra).engine, requests)
     assert outcome.tokens() == right
     assert late.asked > 10
     assert max(len(d.tokens) for d in outcome.outputs["a"].steps) == 9
 
 
-def paced(competition, request, num_tokens):
+def steps_of(chosen, request, num_tokens):
     """Twenty steps that each give the request so many tokens."""
     batch = SimpleNamespace(spans=[SimpleNamespace(request=request)], only_decodes=True)
     for _ in range(20):
-        competition.observe(batch, SimpleNamespace(spans=[SimpleNamespace(tokens=(1,) * num_tokens)]), 1.0)
+        chosen.observe(batch, SimpleNamespace(spans=[SimpleNamespace(tokens=(1,) * num_tokens)]), 1.0)
 
 
 def test_a_token_saves_the_less_the_more_a_step_gives_without_it():
     """What the drafter itself adds is not counted, and new requests begin as those before them ended."""
-    competition, request = (
-        Competition(Calibration(), None, scores_all=True),
-        SimpleNamespace(id="a", finish_reason=None),
-    )
-    assert competition.pace_without(2.0, "a") == 1.0
-    paced(competition, request, 13)
-    assert 10.5 < competition.pace_without(2.0, "a") < 11.0
+    chosen, request = competition(), SimpleNamespace(id="a", finish_reason=None)
+    assert chosen.tokens_without(2.0, "a") == 1.0
+    steps_of(chosen, request, 13)
+    assert 10.5 < chosen.tokens_without(2.0, "a") < 11.0
     for _ in range(20):
-        paced(competition, request, 13)
-        competition.stop(request)
-    assert not competition.pace
-    assert 10.5 < competition.pace_without(2.0, "new") < 11.0
+        steps_of(chosen, request, 13)
+        chosen.stop(request)
+    assert not chosen.tokens_per_step
+    assert 10.5 < chosen.tokens_without(2.0, "new") < 11.0
 
 
-def test_where_the_planner_is_a_plugins_single_drafts_are_learned_of_too(toy_model):
-    """The default planner learns of them itself, from the calibration that it shares."""
+def test_single_drafts_are_learned_of_where_the_planner_does_not(toy_model):
     requests = [toy_request("a", range(1, 20), max_tokens=40, ignore_eos=True)]
     expected = run(toy_model, requests).tokens()
 
@@ -132,40 +133,37 @@ def test_where_the_planner_is_a_plugins_single_drafts_are_learned_of_too(toy_mod
         def draft(self, request, limit):
             return None
 
-    for planner in (VerifyAll(32), None):
+    request, draft = SimpleNamespace(id="b", params=requests[0].params), Draft(tokens=(1, 2), source="oracle")
+    after = []
+    for scores_all in (True, False):
+        estimates = Planner("fair", 0.0)
+        planner = composed_by(Competition(estimates, None, scores_all=scores_all))
         extra = {"oracle": plugin(OracleDrafter(expected, 2), planner), "silent": plugin(Silent({}, 2))}
-        engine = make_engine(toy_model, extra=extra).engine
-        assert run_requests(engine, requests).tokens() == expected
-        rates = engine.drafting.competition.calibration.rates
-        assert {source for source, *_ in rates} == {"oracle"}
-        assert all(rate.hits == rate.trials for rate in rates.values())
+        assert run_requests(make_engine(toy_model, extra=extra).engine, requests).tokens() == expected
+        after.append(estimates.survival(draft, request))
+    assert after[0][1] > 0.6 > after[1][1] == Planner("fair", 0.0).survival(draft, request)[1]
 
 
 def test_a_costlier_drafter_is_weighed_with_the_verification_of_its_draft_tokens():
     class Costs:
-        def seconds(self, rows, requests, guesses=0):
-            return 1.0 + 0.1 * guesses
+        def seconds(self, rows, requests, draft_tokens=0):
+            return 1.0 + 0.1 * draft_tokens
 
-    hits = HitHistory()
+    record = DrafterRecord(0)
+    record.observe_cost(0.01)
     for _ in range(4):
-        hits.add("a", 1.0, 4)
-    guard = SimpleNamespace(seconds_per_draft=0.01, hits=hits)
+        record.hits.add("a", 1.0, 4)
     for costs, expected in ((None, 0.02), (Costs(), 0.82)):
-        competition = Competition(Calibration(), costs, scores_all=True)
-        assert competition.cost(guard, 2) == 0.0, "no step was measured"
-        competition.measure_step(1.0)
-        assert competition.cost(guard, 2) == pytest.approx(expected)
+        chosen = competition(costs)
+        assert chosen.cost(record, 2) == 0.0, "no step was measured"
+        chosen.measure_step(1.0)
+        assert chosen.cost(record, 2) == pytest.approx(expected)
 
 
 def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_and_then(toy_model, monkeypatch):
     clock = Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=200, ignore_eos=True)]
     expected = run(toy_model, requests).tokens()
-
-    class Priced(VerifyAll):
-        def __init__(self, of_token):
-            super().__init__(32)
-            self.costs = SimpleNamespace(seconds=lambda rows, requests, guesses=0: 1e-3 + of_token * guesses)
 
     class Second(OracleDrafter):
         name = "second"
@@ -179,32 +177,66 @@ def test_a_drafter_whose_tokens_cost_more_to_verify_than_they_save_is_asked_now_
     counts = []
     for of_token in (0.0, 10.0):
         second, quick = Second(expected, 2), WrongDrafter(expected, 1, TOY_VOCAB)
-        extra = {quick.name: plugin(quick, Priced(of_token)), "second": plugin(second)}
+        costs = SimpleNamespace(seconds=lambda rows, requests, n=0, each=of_token: 1e-3 + each * n)
+        extra = {quick.name: plugin(quick, composed_by(competition(costs))), "second": plugin(second)}
         assert run_requests(make_engine(toy_model, extra=extra).engine, requests).tokens() == expected
         counts.append(second.asked)
     assert counts[0] > 40
     assert counts[1] < counts[0] / 2
 
 
-@pytest.mark.parametrize("answer", [-1.0, math.nan, math.inf, "long", None, OSError("gone")])
-def test_a_planner_whose_step_costs_fail_is_used_without_them(toy_model, answer):
+def test_each_drafter_is_scored_by_its_own_part(toy_model, monkeypatch):
+    Clock(monkeypatch)
     requests = [toy_request("a", range(1, 20), max_tokens=60, ignore_eos=True)]
-    expected = run(toy_model, requests).tokens()
+    expected, chosen = run(toy_model, requests).tokens(), competition()
+    extra = {
+        "knowing": plugin(Knowing(expected, 3), composed_by(chosen)),
+        "continuing": plugin(Continuing(expected, 2)),
+    }
+    run_requests(make_engine(toy_model, extra=extra).engine, requests)
+    assert chosen.records["knowing"].hits.mean == pytest.approx(3.0, abs=0.2)
+    assert chosen.records["continuing"].hits.mean == pytest.approx(2.0, abs=0.2)
 
-    class Failing(VerifyAll):
-        def __init__(self):
-            super().__init__(32)
-            self.costs = self
 
-        def seconds(self, rows, requests, guesses=0):
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
+def test_what_follows_forced_tokens_that_are_wrong_is_not_scored(toy_model):
+    requests = varied_requests(20)
+    plain, chosen = run(toy_model, requests), competition()
+    wrong = Knowing(plain.tokens(), 3)
+    wrong.shift = 1
+    extra = {"knowing": plugin(wrong, composed_by(chosen)), "continuing": plugin(Continuing(plain.tokens(), 2))}
+    assert run_requests(make_engine(toy_model, extra=extra).engine, requests).decided() == plain.decided()
+    assert chosen.records["knowing"].hits.mean < 0.1
+    assert chosen.records["continuing"].hits.num_scored == 0
 
-    first, second = OracleDrafter(expected, 2), OracleDrafter(expected, 2)
-    second.name = "second"
-    extra = {first.name: plugin(first, Failing()), "second": plugin(second)}
-    outcome = run_requests(make_engine(toy_model, extra=extra).engine, requests)
-    assert outcome.tokens() == expected
-    assert outcome.metrics.num_accepted_tokens
-    assert {part for _, part, _ in outcome.metrics.faults.counts} == {"planner's step costs"}
+
+@pytest.mark.parametrize(("num_forced", "limits"), [(0, [0]), (5, [4])])
+def test_what_follows_forced_tokens_is_worth_drafting_though_these_are_right(num_forced, limits):
+    """From the newest token on, two right tokens add nothing to five; after these they add two."""
+    chosen, record = competition(), DrafterRecord(0)
+    chosen.step_seconds = 1.0
+    record.observe_cost(0.01)
+    request = SimpleNamespace(id="a", params=SamplingParams())
+    for _ in range(4):
+        record.hits.add("a", 2.0, 2)
+    sure = Draft(tokens=(1, 2, 3, 4, 5), survival=(1.0,) * 5, source="knowing")
+    for _ in range(200):
+        chosen.estimates.observe(sure, request, sure.tokens)
+    found = [[Proposal("knowing", sure)]]
+    assert chosen.worthwhile(record, [request], [4], found, [num_forced]) == limits
+
+
+def test_of_a_request_that_ended_nothing_is_kept():
+    chosen, request = competition(), SimpleNamespace(id="a", params=SamplingParams(), finish_reason=None)
+    chosen.draft_order(["one"])
+    draft = Draft(tokens=(1,), source="one")
+    chosen.combine(request, [Proposal("one", draft)], 4)
+    span = SimpleNamespace(request=request, draft=draft)
+    batch = SimpleNamespace(spans=[span], only_decodes=True)
+    chosen.observe(batch, SimpleNamespace(spans=[SimpleNamespace(tokens=(1,))]), 1.0)
+    assert chosen.estimates.figures_of("a") is not None
+    chosen.combine(request, [Proposal("one", draft)], 4)
+    chosen.stop(request)
+    assert not chosen.proposals
+    assert not chosen.tokens_per_step
+    assert not chosen.records["one"].hits.of_request
+    assert chosen.estimates.figures_of("a") is None

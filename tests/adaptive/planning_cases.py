@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
-from specserve.speculation.calibration import Calibration
-from specserve.speculation.costs import StepCosts
-from specserve.speculation.planning import CostPlanner
 from specserve.types import Draft
+from specserve_adaptive.ranked import RankedPlanner
+from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.requests import toy_request
 
 
@@ -19,7 +18,7 @@ class FixedCosts(StepCosts):
 
     def __init__(self, rows, seconds):
         super().__init__(list(rows), list(seconds))
-        self.prior_per_draft = self.prior_per_guess = 0.0
+        self.prior_per_draft = self.prior_per_draft_token = 0.0
 
     def observe(self, batch, seconds):
         pass
@@ -31,7 +30,7 @@ LINEAR = ([1, 256], [1.0, 256.0])
 
 def planner(costs=FLAT, max_draft_tokens=32):
     rows, seconds = costs
-    return CostPlanner(max_draft_tokens, FixedCosts(rows, seconds), Calibration())
+    return RankedPlanner(max_draft_tokens, FixedCosts(rows, seconds), "fair", ("s",))
 
 
 def with_draft(draft, *, name="r", speculation=None, max_tokens=50):
@@ -46,7 +45,8 @@ def chain(*survival, tokens=None):
 
 
 def count(chosen):
-    return [0 if draft is None else len(draft.tokens) for draft in chosen]
+    """Draft tokens of each choice: a draft, or how many of its first nodes."""
+    return [0 if each is None else each if isinstance(each, int) else len(each.tokens) for each in chosen]
 
 
 @st.composite

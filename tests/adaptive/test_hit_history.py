@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from specserve.speculation.hit_history import DECAY, FIRST_DRAFTS, MEAN_RATE, PRIOR_WEIGHT, HitHistory
+from specserve_adaptive.hit_history import DECAY, FIRST_DRAFTS, MEAN_RATE, PRIOR_WEIGHT, HitHistory
 
 
 def scored(*hits, request="other"):

@@ -1,0 +1,127 @@
+"""Calls the enabled drafters after a step: one, or several whose drafts a composer chooses among.
+
+Drafters that know what must come propose first, and those that can go on from the end of such forced tokens do so. Then
+follow drafters that read the logits, which the passes of another may overwrite, then the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from specserve.batch.proposals import Proposal, forced_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
+    from specserve.guards.drafter import GuardedDrafter
+    from specserve.protocols import DraftComposer
+    from specserve.types import Draft, ForwardOutput, Verdict
+
+
+class Drafters(Protocol):
+    """One or several."""
+
+    @property
+    def guards(self) -> Sequence[GuardedDrafter]: ...
+
+    def propose(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Sequence[Draft | None]:
+        """A draft or None per span."""
+        ...
+
+    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        """A step ended, for which the last drafts were made. Called before the next `propose`."""
+        ...
+
+    def stop(self, request: Request) -> None:
+        """The request ended."""
+        ...
+
+    @property
+    def seconds_of_others(self) -> float:
+        """Of the latest `propose`: what all drafters but the first took."""
+        ...
+
+    @property
+    def pass_seconds(self) -> float:
+        """See `Drafter.pass_seconds`; 0 for several drafters."""
+        ...
+
+
+class OneDrafter:
+    """Nothing is to be chosen."""
+
+    seconds_of_others = 0.0
+
+    def __init__(self, guard: GuardedDrafter) -> None:
+        self.guard, self.guards = guard, (guard,)
+
+    def propose(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Sequence[Draft | None]:
+        return self.guard.propose(batch, output, verdict, limits)
+
+    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        pass
+
+    def stop(self, request: Request) -> None:
+        self.guard.stop(request)
+
+    @property
+    def pass_seconds(self) -> float:
+        return self.guard.pass_seconds
+
+
+class SeveralDrafters:
+    """The composer decides which of them propose for which requests, and what becomes of the drafts."""
+
+    pass_seconds = 0.0
+
+    def __init__(self, guards: Sequence[GuardedDrafter], composer: DraftComposer) -> None:
+        self.guards = sorted(guards, key=lambda guard: not guard.reads_logits)
+        self.composer = composer
+        self.seconds_of_others = 0.0
+
+    def propose(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Sequence[Draft | None]:
+        requests = [span.request for span in batch.spans]
+        proposals: list[list[Proposal]] = [[] for _ in requests]
+        forced: list[tuple[int, ...]] = [()] * len(requests)
+        order = self.in_order()
+        for guard in order:
+            before = forced if guard.continues_forced and any(forced) else [()] * len(requests)
+            num_forced = [len(tokens) for tokens in before]
+            wanted: Sequence[int] = [max(0, limit - n) for limit, n in zip(limits, num_forced, strict=True)]
+            if not guard.proposes_forced:
+                wanted = self.composer.limits(guard.name, requests, wanted, proposals, num_forced)
+            drafts = guard.propose(batch, output, verdict, wanted, before if any(num_forced) else ())
+            for i, draft in enumerate(drafts):
+                if draft is not None:
+                    proposals[i].append(Proposal(guard.name, draft, num_forced[i]))
+                    if guard.proposes_forced:
+                        forced[i] = forced_tokens(draft)
+            if batch.only_decodes and (num_wanted := len(wanted) - list(wanted).count(0)):
+                self.composer.observe_cost(guard.name, guard.seconds, num_wanted)
+        self.seconds_of_others = sum(guard.seconds for guard in order[1:])
+        return [
+            self.composer.combine(request, each, limit) if each else None
+            for request, each, limit in zip(requests, proposals, limits, strict=True)
+        ]
+
+    def in_order(self) -> list[GuardedDrafter]:
+        """Those that are not switched off."""
+        by_name = {guard.name: guard for guard in self.guards if guard.enabled}
+        order = [by_name[name] for name in self.composer.draft_order(list(by_name))]
+        return sorted(order, key=lambda guard: (not guard.proposes_forced, not guard.reads_logits))
+
+    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+        self.composer.observe(batch, verdict, seconds)
+
+    def stop(self, request: Request) -> None:
+        self.composer.stop(request)
+        for guard in self.guards:
+            guard.stop(request)

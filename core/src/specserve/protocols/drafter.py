@@ -1,0 +1,85 @@
+"""Drafters, and what they ask of the engine."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from specserve.protocols.draft_model import DraftLayers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.batch.batch import Batch
+    from specserve.batch.request import Request
+    from specserve.protocols.draft_model import DraftRuntime
+    from specserve.types import Draft, ForwardOutput, Verdict
+
+
+class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a drafter asks of the engine."""
+
+    hidden_layers: tuple[int, ...] = ()
+    """Layers whose output it reads in `ForwardOutput.hidden`; 0 is the embedding, num_layers the final norm's input,
+    which may be written -1 here. The keys there are never negative."""
+    layers: DraftLayers | None = None
+    """Decoder layers of its own; `connect` then hands it their cache and attention."""
+    logits: bool = False
+    """Reads `ForwardOutput.logits`: it proposes before drafters with passes of their own, which may overwrite them."""
+    every_step: bool = False
+    """Observes every step: `propose` is called, with limits of 0, after steps for which nobody wants a draft, too. For
+    drafters that learn from what was committed. Where any other need is stated it is so anyway."""
+
+
+class Drafter(ABC):
+    """Drafts the next tokens of every request. A wrong draft token costs time and never changes an output token.
+
+    A subclass has a `name` and the method `propose`; everything else has a default.
+    """
+
+    name: str
+    needs: DrafterNeeds = DrafterNeeds()
+    proposes_forced: bool = False
+    """Whether it knows what must come, such as text about which a grammar leaves no choice: draft tokens with survival
+    1.0 that lead its draft are the only ones that can come. It proposes before all others."""
+    continues_forced: bool = False
+    """Whether it has `propose_after`, and so can go on from the end of forced tokens."""
+    pass_seconds: float = 0.0
+    """Of each pass after the first of the latest `propose`, where drafts grow by one token per pass; 0 where there was
+    none."""
+
+    def connect(self, runtime: DraftRuntime) -> None:  # noqa: B027 (a default)
+        """Called once, before any request, if the drafter states `needs.layers`."""
+
+    def start(self, request: Request) -> None:  # noqa: B027 (a default)
+        """The request was admitted: its prompt is known, nothing is computed yet."""
+
+    @abstractmethod
+    def propose(
+        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Sequence[Draft | None]:
+        """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted. Not called
+        after steps for which nobody wants a draft, unless `needs` states anything.
+
+        Called after the verdict's tokens were appended to the requests. Spans of requests that ended in this step
+        are still there: `stop` was called for them and their limit is 0. Their blocks are free, and keep their content
+        until the next step is scheduled.
+        """
+
+    def propose_after(
+        self,
+        batch: Batch,
+        output: ForwardOutput,
+        verdict: Verdict,
+        limits: Sequence[int],
+        forced: Sequence[Sequence[int]],
+    ) -> Sequence[Draft | None]:
+        """`propose`, where `forced[i]` will come next in span i, whatever the model says: the draft is of what follows
+        these tokens, and `limits[i]` does not count them. Called instead of `propose` where there are any, if the
+        drafter states `continues_forced`."""
+        raise NotImplementedError
+
+    def stop(self, request: Request) -> None:  # noqa: B027 (a default)
+        """The request ended, for whatever reason."""

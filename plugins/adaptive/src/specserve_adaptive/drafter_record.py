@@ -1,0 +1,51 @@
+"""What is known of one of several drafters: how many of its draft tokens are right, and what a draft of it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.batch.drafts import ROOT, match, parents_of
+from specserve_adaptive.hit_history import HitHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.types import Draft
+
+COST_RATE = 0.05
+MIN_PROBE_INTERVAL, PROBE_SHARE = 16, 0.005
+"""Steps after which a drafter is called again, whatever other drafts are expected to gain: at least so many, and so
+many that it takes no more than this share of the time."""
+
+
+class DrafterRecord:
+    def __init__(self, num_steps: int) -> None:
+        self.hits = HitHistory()
+        self.seconds_per_draft = 0.0
+        """To draft for one request, a moving average."""
+        self.called_at = num_steps
+        """The last step after which it was to propose."""
+
+    def observe_cost(self, seconds: float) -> None:
+        """Of a draft for one request."""
+        before = self.seconds_per_draft
+        self.seconds_per_draft = before + COST_RATE * (seconds - before) if before else seconds
+
+    def is_due(self, num_steps: int, num_requests: int, step_seconds: float) -> bool:
+        """Whether it was not called for so many steps that its measurements are out of date."""
+        steps, spent = num_steps - self.called_at, self.seconds_per_draft * num_requests
+        return steps > MIN_PROBE_INTERVAL and steps * step_seconds * PROBE_SHARE >= spent
+
+
+def right_tokens(draft: Draft, survival: Sequence[float], tokens: Sequence[int]) -> float:
+    """How many draft tokens along one path were right. What follows the last known token counts as estimated."""
+    node, depth = match(draft, tokens)
+    if depth < len(tokens) or node == ROOT or not survival[node]:
+        return depth
+    below = {node}
+    beyond = 0.0
+    for child, parent in enumerate(parents_of(draft)):
+        if parent in below:
+            below.add(child)
+            beyond += survival[child] / survival[node]
+    return depth + beyond
