@@ -48,7 +48,7 @@ class Candidate(NamedTuple):
 def steady_kinds(outcome: Outcome) -> set[str]:
     """Those that every run of the trial reaches."""
     engine = outcome.plan.engine
-    if engine.front == "sync" and (engine.planner != "cost" or not engine.drafters):
+    if engine.front == "sync" and (engine.planner != "own" or not engine.drafters):
         return outcome.kinds
     return {kind for kind in outcome.kinds if not any(word in kind for word in BY_THE_CLOCK)}
 

@@ -45,7 +45,7 @@ SHARES: dict[float, tuple[str, ...]] = {
     ),
     0.08: (
         *("family mistral", "family qwen2", "family qwen3", "dtype float16", "heads MQA", "odd head size"),
-        *("sliding window", "mode pressure", "mode turns", "mode choices", "front async", "planner cost", "preempted"),
+        *("sliding window", "mode pressure", "mode turns", "mode choices", "front async", "planner own", "preempted"),
         *("aborted", "ended by abort", "id used again", "slow reader"),
         *("served under an adapter", "drafter noisy", "processor edit", "allowed tokens alone", "empty bias"),
         *("drafters 2", "graphs piecewise, ran piecewise", "graphs full, ran full", "graphs full, ran none"),

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from fuzz.drawing.engines import NOT_FINITE
 from fuzz.failures import Failure
 from fuzz.results import compare
+from specserve.engine.drafters import SeveralDrafters
 from specserve.engine.drafting import Drafting
+from specserve.guards.composer import GuardedComposer
+from specserve_adaptive.competition import Competition
 from specserve_ngram.observer import NgramObserver
 
 if TYPE_CHECKING:
@@ -83,9 +86,11 @@ def check_faults(trial: Trial) -> None:
 def check_speculation(trial: Trial) -> None:
     engine, plan = trial.built.engine, trial.plan.engine
     metrics = engine.metrics
-    if isinstance(engine.drafting, Drafting):
-        proposals = engine.drafting.proposals
-        require(not proposals, "proposals of ended requests are kept", [*proposals])
+    if isinstance(engine.drafting, Drafting) and isinstance(engine.drafting.drafters, SeveralDrafters):
+        composer = engine.drafting.drafters.composer
+        if isinstance(composer, GuardedComposer) and isinstance(composer.composer, Competition):
+            proposals = composer.composer.proposals
+            require(not proposals, "proposals of ended requests are kept", [*proposals])
     require(metrics.num_accepted_tokens <= metrics.num_draft_tokens, "more accepted than drafted")
     for request, _, result in trial.served.all():
         quiet = request.speculation.enabled and request.speculation.max_draft_tokens != 0

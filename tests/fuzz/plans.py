@@ -63,7 +63,7 @@ class EnginePlan(msgspec.Struct, frozen=True, kw_only=True):
     noisy_p: float = 0.7
     hidden_layers: tuple[int, ...] = ()
     """Which the fuzzer's drafters ask for."""
-    planner: Literal["cost", "all", "chaos", "adaptive"] = "all"
+    planner: Literal["own", "all", "chaos", "adaptive"] = "all"
     adaptive: dict[str, Any] = {}
     processor: Literal["apply", "edit"] | None = None
     faulty: tuple[str, ...] = ()

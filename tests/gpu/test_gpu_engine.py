@@ -28,13 +28,13 @@ def test_segments_get_what_their_adapters_add(dtype):
     check_segments_get_what_their_adapters_add(CudaKernels(), dtype, "cuda")
 
 
-def test_costs_are_measured_behind_the_device_and_drafts_are_planned_by_them(toy_model):
-    """The default planner asks for them; elsewhere here everything is verified."""
+def test_costs_are_measured_behind_the_device_and_the_engines_own_planner_changes_nothing(toy_model):
+    """It drafts for few requests; elsewhere here everything is verified."""
     options = {"device": "cuda", "dtype": "bfloat16"}
     requests = varied_requests(NUM_REQUESTS)
     plain = run(toy_model, requests, **options)
     parts = make_engine(toy_model, **options).engine.parts
-    costs = measure_costs(CostProbe(parts.runner, parts.builder, 64, 64, torch.cuda.synchronize))
+    costs = measure_costs(CostProbe(parts.runner, parts.builder, 64, 64, torch.cuda.synchronize), 2.0)
     assert costs.rows == sorted(costs.rows)
     assert 0 < min(costs.seconds) < 1.0
     extra = {"drafter": planned_by_default(plain.tokens())}

@@ -99,7 +99,7 @@ def test_ngram_drafts_behind_forced_text_within_one_step(tokenizer, demo_model):
     for goes_on in (False, True):
         engine = grammar_engine(demo_model, beside=("ngram",))
         for guard in engine.drafting.guards:
-            guard.continues = guard.continues and goes_on
+            guard.continues_forced = guard.continues_forced and goes_on
         drafted = run_requests(engine, [request])
         assert drafted.decided() == plain.decided()
         steps[goes_on] = [tuple(dict.fromkeys(delta.drafted_by)) for delta in drafted.outputs["b"].steps]

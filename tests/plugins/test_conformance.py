@@ -94,8 +94,8 @@ def test_a_graph_that_is_never_replayed_proves_nothing(tmp_path):
 
 def test_a_drafter_that_keeps_requests_is_found(tmp_path):
     leaking = DRAFTER.replace(
-        "def start(self, request):\n        pass",
-        "kept = []\n    def start(self, request):\n        self.kept.append(request)",
+        'name = "mine"\n',
+        'name = "mine"\n    kept = []\n\n    def start(self, request):\n        self.kept.append(request)\n',
     )
     assert leaking != DRAFTER
     write_plugin(tmp_path, "mine", plugin=leaking)

@@ -175,7 +175,7 @@ async def test_metrics_and_plugins_describe_the_drafter(client: Any) -> None:
     assert found["vllm:num_requests_running"] == found["vllm:kv_cache_usage_perc"] == 0
     content = await (await client.get("/v1/plugins")).json()
     assert [(p["name"], p["enabled"], p["features"]) for p in content["data"] if p["enabled"]] == [
-        ("drafter", True, ["draft.chain", "draft.tree"])
+        ("drafter", True, ["draft.chain", "draft.tree", "planner.adaptive"])
     ]
     assert (content["engine"]["drafters"], content["engine"]["lossless"]) == (["noisy"], True)
 

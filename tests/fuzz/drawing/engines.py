@@ -116,7 +116,7 @@ def draw_parts(rng: random.Random) -> dict[str, Any]:
     processor = rng.choice((None, None, None, "apply", "edit"))
     parts = ("planner", "observer", *(["processor"] if processor else ()))
     return {
-        "planner": rng.choice(("cost", "cost", "all", "all", "chaos", "chaos", "adaptive", "adaptive")),
+        "planner": rng.choice(("own", "own", "all", "all", "chaos", "chaos", "adaptive", "adaptive")),
         "adaptive": rng.choice(ADAPTIVE),
         "processor": processor,
         "faulty": tuple(part for part in parts if rng.random() < 0.15),

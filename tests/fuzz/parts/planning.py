@@ -7,18 +7,39 @@ from typing import TYPE_CHECKING
 from specserve.batch.drafts import keep, parents_of
 from specserve.protocols import DraftPlanner
 from specserve.speculation.fixed_width import draft_limit
+from specserve_workbench.testing.composers import UnionOfDrafts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from specserve.batch.proposals import Proposal
     from specserve.batch.request import Request
     from specserve.types import Draft
+
+
+class ChaosComposer(UnionOfDrafts):
+    """Any drafter proposes for any request, and any proposal is taken, or all of them."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def draft_order(self, drafters: Sequence[str]) -> Sequence[str]:
+        return self.rng.sample(list(drafters), len(drafters))
+
+    def limits(self, drafter, requests, limits, proposals, num_forced):
+        return [limit if self.rng.random() < 0.8 else limit // 2 for limit in limits]
+
+    def combine(self, request: Request, proposals: Sequence[Proposal], limit: int) -> Draft | None:
+        if self.rng.random() < 0.5:
+            return super().combine(request, proposals, limit)
+        return self.rng.choice(proposals).draft
 
 
 class Chaos(DraftPlanner):
     def __init__(self, max_draft_tokens: int, rng: Random) -> None:
         self.max_draft_tokens, self.rng = max_draft_tokens, rng
+        self.composer = ChaosComposer(rng)
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
         return [draft_limit(r, self.max_draft_tokens) if self.rng.random() < 0.9 else 0 for r in requests]

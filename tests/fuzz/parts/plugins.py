@@ -12,7 +12,7 @@ from fuzz.parts.planning import Chaos
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.protocols import DrafterNeeds
-from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve_workbench.testing.composers import everything
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,10 +56,10 @@ def drafter_plugins(drafters: Mapping[str, Oracle]) -> dict[str, InProcessPlugin
 
 def planner_plugin(plan: EnginePlan) -> dict[str, InProcessPlugin]:
     """Nothing where the engine's own planner plans."""
-    if not plan.drafters or plan.planner == "adaptive" or (plan.planner == "cost" and "planner" not in plan.faulty):
+    if not plan.drafters or plan.planner == "adaptive" or (plan.planner == "own" and "planner" not in plan.faulty):
         return {}
     most, rng = plan.max_draft_tokens, random.Random(f"{plan.seed}/planner")
-    planner: Any = FixedWidthPlanner(most) if plan.planner == "all" else Chaos(most, rng)
+    planner: Any = everything(most) if plan.planner == "all" else Chaos(most, rng)
     if "planner" in plan.faulty:
         planner = FaultyPlanner(most, rng, Faults(rng))
     return {"planner": in_process("planner", {"planner.adaptive": "a fuzzer's"}, make_draft_planner=planner)}

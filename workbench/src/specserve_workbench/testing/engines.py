@@ -13,11 +13,12 @@ import msgspec
 from specserve.config import EngineConfig
 from specserve.declare import Compatible, InProcessPlugin, PluginDeclaration, Provides, Reference
 from specserve.engine.assembly import Assembled, assemble
+from specserve.engine.drafters import SeveralDrafters
 from specserve.engine.drafting import Drafting
 from specserve.guards.observer import GuardedObserver
 from specserve.plugins.features import PLUGIN_FEATURES
 from specserve.plugins.host import PluginHost
-from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve_workbench.testing.composers import everything
 from specserve_workbench.testing.drafters import DrafterPlugin, PlannerPlugin
 
 if TYPE_CHECKING:
@@ -72,9 +73,12 @@ def drafter_plugin(make: Callable[[], Drafter], planner: DraftPlanner | None = N
         "draft.chain": "a test's drafter",
         "draft.tree": "a test's drafter",
     }
+    compatible: dict[str, Reference | Compatible | str] = {}
     if planner is not None:
         provides["planner.adaptive"] = "a test's planner"
-    return InProcessPlugin(DrafterPlugin(make, planner), PluginDeclaration(name="drafter", provides=provides))
+        compatible = dict.fromkeys(PLUGIN_FEATURES, "a test's planner bounds drafts and changes nothing else")
+    declaration = PluginDeclaration(name="drafter", provides=provides, compatible=compatible)
+    return InProcessPlugin(DrafterPlugin(make, planner), declaration)
 
 
 def planner_plugin(planner: DraftPlanner) -> InProcessPlugin:
@@ -103,7 +107,7 @@ def make_engine(
     """
     plugins = dict(extra or {})
     if drafter is not None:
-        plugins["drafter"] = drafter_plugin(lambda: drafter, planner or FixedWidthPlanner(32))
+        plugins["drafter"] = drafter_plugin(lambda: drafter, planner or everything())
     elif planner is not None:
         plugins["planner"] = planner_plugin(planner)
     names = (*options.pop("plugins", ()), *plugins)
@@ -113,7 +117,7 @@ def make_engine(
 
 def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:
     """Let the engine draft in every step and verify all of it, so that counts do not depend on the machine's speed."""
-    set_planner(engine, FixedWidthPlanner(max_draft_tokens))
+    set_planner(engine, everything(max_draft_tokens))
     return engine
 
 
@@ -122,6 +126,8 @@ def set_planner(engine: Engine, planner: DraftPlanner) -> None:
     engine.planner = engine.scheduler.planner = planner
     if isinstance(engine.drafting, Drafting):
         engine.drafting.planner = planner
+        if isinstance(engine.drafting.drafters, SeveralDrafters) and planner.composer is not None:
+            engine.drafting.drafters.composer = planner.composer
 
 
 def watch(engine: Engine, observer: Observer) -> None:

@@ -12,7 +12,7 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.plugins import discovery
 from specserve.plugins.enabling import find
 from specserve.plugins.loaded_declaration import load_declaration
-from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve_workbench.testing.composers import everything
 from specserve_workbench.testing.drafters import DrafterPlugin, NoisyDrafter
 from specserve_workbench.testing.engines import Run, make_engine, planner_plugin, run_requests
 from specserve_workbench.testing.requests import (
@@ -86,9 +86,14 @@ def cases_of(plugin: str) -> list[Case]:
     """Raises PluginError for a plugin that is not installed."""
     installed = discovery.discover()
     find(plugin, installed)
-    partners = [name for name, declared in installed.items() if name != plugin and not declared.default_on]
+    partners = [name for name, declared in installed.items() if name != plugin and is_partner(declared)]
     alone = [Case(plugin, what, settings) for what, settings in SETTINGS.items()]
     return alone + [Case(plugin, f"with {partner}", {}, partner) for partner in partners]
+
+
+def is_partner(declared: PluginDeclaration) -> bool:
+    """Kernels are in every case, and families of models matter to their models alone."""
+    return not declared.default_on or any(token.startswith("planner.") for token in declared.provides)
 
 
 def kit_requests() -> list[GenerateRequest]:
@@ -155,7 +160,7 @@ def compare(case: Case, model: Path, options: Options, references: References) -
 
 def verifying_everything(plugins: Sequence[str]) -> dict[str, InProcessPlugin]:
     """A planner, unless one of these has its own."""
-    return {} if plans(plugins) else {"planner": planner_plugin(FixedWidthPlanner(8))}
+    return {} if plans(plugins) else {"planner": planner_plugin(everything(8))}
 
 
 def serve(engine: Engine, requests: Sequence[GenerateRequest]) -> tuple[Run, Run]:

@@ -20,6 +20,7 @@ from specserve_workbench.testing.conformance.cases import (
     features_of,
     plans,
     requests_for,
+    verifying_everything,
 )
 from specserve_workbench.testing.conformance.failing_parts import let_parts_fail
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -68,7 +69,8 @@ def start(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -
             )
             extra["noise"] = drafter_named("noise", noise)
         try:
-            return build(toy_model, (plugin,), plugin_options, extra, {"allow_undeclared": True})
+            planner = verifying_everything((plugin,))
+            return build(toy_model, (plugin,), plugin_options, planner | extra, {"allow_undeclared": True})
         except ConfigError as error:
             pytest.skip(str(error))
 
@@ -105,7 +107,7 @@ def test_random_limits(start: Start, expected: Run, plugin: str, note: Note) -> 
 def test_rubbish_beside_it(start: Start, expected: Run, note: Note) -> None:
     rubbish = stress.RubbishDrafter(expected.tokens(), TOY_VOCAB, SEED)
     engine = start(expected.tokens(), rubbish=drafter_named("rubbish", rubbish))
-    for guard in getattr(engine.drafting, "guards", ()):
+    for guard in engine.drafting.guards:
         guard.fault_limit = 1 << 30
     assert run_requests(engine, requests_for(engine)).decided() == expected.decided()
     assert not faults_of(engine)
@@ -182,7 +184,7 @@ def test_ten_thousand_requests(start: Start, drafts: bool, note: Note) -> None:
     """Nothing of them stays behind: fewer than one Python object in ten requests, and of memory in all no more than
     what a drafter keeps of their tokens."""
     engine = start({str(i): (1, 2, 3, 4) for i in range(MANY + WARM)})
-    for guard in getattr(engine.drafting, "guards", ()):
+    for guard in engine.drafting.guards:
         guard.fault_limit = 1 << 30
 
     def discard(output: RequestOutput) -> None:
