@@ -31,6 +31,7 @@ PARTS = {
     "Tokens and logits": ("protocols/sampling.py", "batch/processor_state.py"),
     "Serving": ("protocols/serving.py",),
     "Attention": ("protocols/attention.py",),
+    "Families of models": ("models/family.py",),
     "Kernels and the model": ("protocols/model.py", "protocols/quantised.py"),
     "Adapters": ("protocols/lowrank.py", "batch/lora_plan.py"),
     "Graphs": ("protocols/graphs.py",),

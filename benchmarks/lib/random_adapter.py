@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from benchmarks.lib.workload import MODEL
-from specserve.models.config import read_config
 from specserve.models.locate import locate_model
+from specserve.models.read_config import read_config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from specserve.model_files import read_json
-from specserve.models.config import read_config
+from specserve.models.read_config import read_config
 
 if TYPE_CHECKING:
     from pathlib import Path

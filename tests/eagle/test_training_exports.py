@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from training_cases import KINDS, LAYERS, VOCAB, make_head, stream, write_target
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from specserve.models.config import read_config
+from specserve.models.read_config import read_config
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from specserve_eagle.training.evaluate import step_logits
 from specserve_eagle.training.export import export

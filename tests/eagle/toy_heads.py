@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from safetensors.torch import load_file, save_file
 
-from specserve.models.config import parse_config
+from specserve.models.read_config import parse_config
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from specserve.kv.cache import KVCache
-from specserve.models.config import read_config
+from specserve.models.read_config import read_config
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import accepted, make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests

@@ -14,7 +14,7 @@ from specserve.config import EngineConfig
 from specserve.engine.assembly import Assembled, assemble
 from specserve.kv.cache import KVCache
 from specserve.kv.slots import num_blocks_for
-from specserve.models.config import read_config
+from specserve.models.read_config import read_config
 from specserve.plugins.host import PluginHost
 from specserve_cpu._native import instruction_sets
 from specserve_eagle.options import EagleOptions

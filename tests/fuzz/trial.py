@@ -30,7 +30,7 @@ from fuzz.reference import Reference, version_name
 from fuzz.weights import write_model
 from fuzz.wire import as_request
 from specserve.errors import RequestError
-from specserve.models.config import read_config
+from specserve.models.read_config import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

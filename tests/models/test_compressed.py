@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from specserve.errors import ModelError
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.models.config import parse_config
 from specserve.models.loader import load_model
+from specserve.models.read_config import parse_config
 from specserve.protocols.quantised import QuantisedWeight
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import assert_lossless, make_engine, run, run_requests

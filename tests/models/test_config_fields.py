@@ -17,9 +17,10 @@ from transformers.utils import logging as transformers_logging
 from transformers_reads import FAMILIES, SHARED, class_fields, reads, rotary_reads
 
 from specserve.errors import ModelError
-from specserve.models.config import parse_config, read_config
 from specserve.models.config_fields import FIELDS, KNOWN, ONLY, ROPE_KEYS, unknown_fields
+from specserve.models.families import BUILT_IN
 from specserve.models.locate import locate_model
+from specserve.models.read_config import parse_config, read_config
 from specserve_workbench.testing.toy import DEFAULTS, write_checkpoint
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class Recording(dict):
     def __contains__(self, key):
         self.asked.add(key)
         return super().__contains__(key)
+
+    def __or__(self, other):
+        joined = Recording(dict(self) | other)
+        joined.asked = self.asked
+        return joined
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -176,8 +182,11 @@ def test_fields_that_nobody_reads_are_named_once_when_the_model_is_loaded(tmp_pa
 
 
 def test_unknown_rotary_keys_are_named_with_their_place():
-    assert unknown_fields({"rope_scaling": {"type": "yarn", "factor": 2, "magic": 1}}) == ("rope_scaling.magic",)
-    assert unknown_fields({"rope_parameters": {"rope_theta": 5, "magic": 1}}) == ("rope_parameters.magic",)
+    assert unknown_fields({"rope_scaling": {"type": "yarn", "factor": 2, "magic": 1}}, BUILT_IN[0]) == (
+        "rope_scaling.magic",
+    )
+    parameters = {"rope_parameters": {"rope_theta": 5, "magic": 1}}
+    assert unknown_fields(parameters, BUILT_IN[0]) == ("rope_parameters.magic",)
 
 
 @pytest.mark.parametrize(

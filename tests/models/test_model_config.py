@@ -7,7 +7,8 @@ import json
 import pytest
 
 from specserve.errors import ModelError
-from specserve.models.config import GenerationDefaults, parse_config, read_config
+from specserve.models.config import GenerationDefaults
+from specserve.models.read_config import parse_config, read_config
 from specserve_workbench.testing.toy import DEFAULTS, write_checkpoint
 
 WINDOW = {"sliding_window": 8, "num_hidden_layers": 3}

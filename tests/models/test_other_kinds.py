@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from specserve.config import EngineConfig
 from specserve.engine.before_loading import check_before_loading
 from specserve.errors import ModelError
-from specserve.models.config import read_config
 from specserve.models.hub_errors import hub_message
 from specserve.models.locate import locate_model, locate_target
+from specserve.models.read_config import read_config
 from specserve_workbench.testing.toy import write_checkpoint
 
 DOCS = (Path(__file__).parents[2] / "docs/models.md").read_text(encoding="utf-8")

@@ -14,7 +14,10 @@ from transformers import AutoModelForCausalLM
 from type_checks import check_types
 
 from specserve.cli import main
+from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.text.tokenizer import HfTokenizer
+from specserve_adaptive._native import Planner
+from specserve_adaptive.competition import Competition
 from specserve_workbench.testing.engines import make_engine, run_requests, verify_everything, watch
 from specserve_workbench.testing.requests import toy_request
 
@@ -115,6 +118,13 @@ class VerifiedDrafts:
         return []
 
 
+class BothPropose(Competition):
+    """In every step, whatever that costs."""
+
+    def limits(self, drafter, requests, limits, proposals, num_forced):
+        return limits
+
+
 def expected_counts(drafts, tokens):
     """{drafter: [drafted, accepted]} of these drafts, if a draft token is right where the loop decided it, too."""
     counts = defaultdict(lambda: [0, 0])
@@ -139,11 +149,11 @@ def test_beside_another_drafter_exactly_the_right_draft_tokens_of_both_are_accep
     monkeypatch.syspath_prepend(str(site))
     prompt, tokens, _, _ = reference
     plugins = ("token_recycling", other)
-    engine = make_engine(demo_model, plugins=plugins, plugin_options=options, dtype="float32").engine
-    verify_everything(engine, 48)
+    planner = FixedWidthPlanner(48)
+    planner.composer = BothPropose(Planner("fair", 0.0), None, scores_all=True)
+    given = {"plugins": plugins, "plugin_options": options, "dtype": "float32", "planner": planner}
+    engine = make_engine(demo_model, **given).engine
     watch(engine, verified := VerifiedDrafts())
-    for guard in engine.drafting.guards:
-        guard.is_due = lambda num_requests, step_seconds: True  # both are asked in every step, whatever the time
     outcome = run_requests(engine, [toy_request("a", prompt, max_tokens=40, ignore_eos=True)])
     assert outcome.tokens()["a"] == tokens
     counts = {

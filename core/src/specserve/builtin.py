@@ -8,12 +8,19 @@ from specserve.attention.sdpa import SdpaFactory
 from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.hookspecs import hookimpl
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.families import BUILT_IN
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from specserve.models.family import ModelFamily
     from specserve.protocols import AttentionFactory, KernelSet, LogitsProcessor, Recorder
+
+
+@hookimpl
+def model_families() -> Iterable[ModelFamily]:
+    return BUILT_IN
 
 
 @hookimpl

@@ -44,7 +44,7 @@ class Conflict(msgspec.Struct, frozen=True):
     check: Check | None = None
 
 
-DEFAULT_ON = ("kernel", "planner")
+DEFAULT_ON = ("kernel", "planner", "model")
 """Namespaces of features whose providers are enabled unless switched off."""
 
 
@@ -73,8 +73,8 @@ class PluginDeclaration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def default_on(self) -> bool:
-        """Kernels and planners change the speed and no result: plugins that provide them are enabled unless switched
-        off."""
+        """Kernels and planners change the speed and no result, and families of models only add models: plugins that
+        provide them are enabled unless switched off."""
         return any(token.partition(".")[0] in DEFAULT_ON for token in self.provides)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from specserve.config import EngineConfig
+    from specserve.models.family import ModelFamily
     from specserve.protocols import (
         AdaptableModel,
         AnswerCheck,
@@ -50,6 +51,11 @@ PluginOptions: TypeAlias = "msgspec.Struct | None"
 @hookspec
 def plugin_options() -> type[msgspec.Struct]:  # type: ignore[empty-body]
     """The type of the plugin's options: a frozen, keyword-only msgspec Struct with defaults."""
+
+
+@hookspec
+def model_families(config: EngineConfig, options: PluginOptions) -> Iterable[ModelFamily]:  # type: ignore[empty-body]
+    """Families of models that can be served besides the engine's own."""
 
 
 @hookspec

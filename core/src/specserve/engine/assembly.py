@@ -32,6 +32,7 @@ from specserve.engine.planning_runtime import EnginePlanningRuntime
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import (
     OwnedKernels,
+    collect_families,
     make_drafters,
     make_kernels,
     make_lora_planner,
@@ -50,9 +51,9 @@ from specserve.kv.blocks import BlockPool
 from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING, RECORDING, not_shown
 from specserve.memory import keep_freed_memory
 from specserve.metrics import EngineMetrics
-from specserve.models.config import read_config
-from specserve.models.loader import load_model
+from specserve.models.loader import ModelLoader
 from specserve.models.locate import locate_model, locate_on_disk, locate_target
+from specserve.models.read_config import read_config
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.sampling.seeds import arrival_seed, random_seed
@@ -122,20 +123,20 @@ def load_components(config: EngineConfig, host: PluginHost, on_progress: Progres
         on_progress(DOWNLOADING, 0, 0)
     path = locate_target(config.model)
     config = msgspec.structs.replace(config, graphs=host.config.graphs)  # what its plugins run with
-    config = resolve_config(config, read_config(path).dtype)
+    families = collect_families(config, host)
+    config = resolve_config(config, read_config(path, families).dtype)
     check_attention_name(config, host)
     torch.set_num_threads(config.threads or 1)
     keep_freed_memory()
     device = find_device(config.device)
     tokenizer = make_tokenizer(config, path)
     kernels = make_kernels(config, host)
-    model = load_model(
+    model = ModelLoader(families, partial(on_progress, READING)).load(
         path,
         kernels=kernels.kernels,
         dtype=config.dtype,
         device=config.device,
         max_model_len=config.max_model_len,
-        on_progress=partial(on_progress, READING),
     )
     config = msgspec.structs.replace(config, max_model_len=model.max_model_len)
     check_vocabulary(config, tokenizer, model.vocab_size)

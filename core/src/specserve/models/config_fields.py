@@ -1,7 +1,7 @@
 """What becomes of every field of config.json: used, neutral whatever it says, neutral at some values only, or unknown.
 
 A field at a value that would change the arithmetic is refused by name. A test compares the lists with the code of the
-installed transformers. Knows nothing about what the used fields mean: `specserve.models.config` does.
+installed transformers. Knows nothing about what the used fields mean: `specserve.models.read_config` and families do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from specserve.models.rope_config import RopeConfig
 
 if TYPE_CHECKING:
     from specserve.model_files import RawJson
+    from specserve.models.family import ModelFamily
 
 FIELDS = {
     "used": """
@@ -94,27 +95,24 @@ ONLY: dict[str, tuple[object, ...]] = {
 
 ROPE_KEYS = frozenset(RopeConfig.__struct_fields__) | {"type", "mrope_section", "mrope_interleaved", "finetuned"}
 """mrope gives images' tokens other positions; those of text are the plain ones."""
-WINDOWED = ("qwen2", "qwen3")
-"""Families whose layers may differ in their windows."""
-FULL = ("full_attention", "attention")
-"""Both names of transformers for a layer without a window."""
 
 
-def check_fields(raw: RawJson, family: str, where: str) -> None:
+def check_fields(raw: RawJson, family: ModelFamily, where: str) -> None:
     """ModelError for what would change the arithmetic and is not implemented."""
     for name, allowed in ONLY.items():
-        if name in raw and raw[name] not in allowed:
+        if name in raw and raw[name] not in allowed and name not in family.reads:
             raise ModelError(
                 f"{where}: {name} = {raw[name]!r} is not implemented; allowed: {values(allowed)}. Serve a model "
                 "without it; remove the key only if the weights were trained without it."
             )
-    _check_model_type(raw, family, where)
-    _check_layers(raw, family, where)
+    _check_model_type(raw, family.name, where)
+    family.check(raw, where)
 
 
-def unknown_fields(raw: RawJson) -> tuple[str, ...]:
+def unknown_fields(raw: RawJson, family: ModelFamily) -> tuple[str, ...]:
     """Names that no list has, those within the rotary settings included. A leading underscore is a private note."""
-    unknown = [name for name in raw if name not in KNOWN | ONLY.keys() and not name.startswith("_")]
+    known = KNOWN | ONLY.keys() | {*family.reads}
+    unknown = [name for name in raw if name not in known and not name.startswith("_")]
     rope = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     key = "rope_scaling" if raw.get("rope_scaling") else "rope_parameters"
     inner = [f"{key}.{name}" for name in rope if name not in ROPE_KEYS] if isinstance(rope, dict) else []
@@ -133,41 +131,3 @@ def _check_model_type(raw: RawJson, family: str, where: str) -> None:
             f"{where}: architectures names family {family}, model_type {raw['model_type']!r}. Correct one of them: "
             f"transformers would compute what model_type says, and only {family!r} fits the architecture."
         )
-
-
-def _check_layers(raw: RawJson, family: str, where: str) -> None:
-    """Windows that the family does not have, or that contradict each other."""
-    kinds, window, count = raw.get("layer_types"), raw.get("sliding_window"), raw.get("num_hidden_layers")
-    if kinds is not None and (not isinstance(kinds, list) or len(kinds) != count):
-        raise ModelError(f"{where}: layer_types must name one kind for each of the {count} layers; got {kinds!r}.")
-    is_full = kinds is not None and all(kind in FULL for kind in kinds)
-    if family in WINDOWED:
-        if kinds and not is_full and (window is None or not raw.get("use_sliding_window", False)):
-            raise ModelError(
-                f"{where}: layer_types names {other_kind(kinds)!r}, but use_sliding_window and sliding_window give no "
-                "window. Correct the file."
-            )
-    elif family == "mistral":
-        wanted = (
-            ("full_attention", "attention") if "sliding_window" in raw and window is None else ("sliding_attention",)
-        )
-        if kinds and not all(kind in wanted for kind in kinds):
-            raise ModelError(
-                f"{where}: layer_types must be {wanted[0]!r} for every layer beside sliding_window {window!r}; got "
-                f"{kinds!r}. Layers of family mistral have all the same window."
-            )
-    elif not is_full and (kinds or not is_beyond(window, raw.get("max_position_embeddings"))):
-        raise ModelError(
-            f"{where}: layers of family {family} have no windows; got sliding_window {window!r} and layer_types "
-            f"{kinds!r}. Serve a model without; set sliding_window to null only if the weights were trained so."
-        )
-
-
-def is_beyond(window: object, longest: object) -> bool:
-    """A window that no context is longer than hides nothing."""
-    return window is None or (isinstance(window, int) and isinstance(longest, int) and window >= longest)
-
-
-def other_kind(kinds: list[str]) -> str:
-    """The first kind that is not full attention."""
-    return next(kind for kind in kinds if kind not in FULL)

@@ -7,27 +7,30 @@ context length; knows nothing about batches, caches or plugins.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
 from specserve.errors import ModelError
-from specserve.models.config import read_config
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
+from specserve.models.families import BUILT_IN
 from specserve.models.projection import Projection
 from specserve.models.quantised import stacked
+from specserve.models.read_config import read_config
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.unused_tensors import report_unused
 from specserve.models.weights import Checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from torch import Tensor
 
     from specserve.models.config import ModelConfig
+    from specserve.models.family import ModelFamily, StoredAs
     from specserve.protocols import KernelSet
     from specserve.protocols.quantised import QuantisedWeight
 
@@ -37,6 +40,9 @@ DEFAULT_LEN_LIMIT = 32768
 """The default context length is at most this: a KV cache for more should be asked for."""
 
 
+Progress = Callable[[int, int], None]
+
+
 def load_model(
     path: Path,
     *,
@@ -44,27 +50,66 @@ def load_model(
     dtype: str = "auto",
     device: str = "cpu",
     max_model_len: int | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> DecoderModel:
-    """Load the model in directory `path`; `on_progress(bytes_done, bytes_total)` is called per tensor.
+    """Load the model in directory `path`, of a family that the engine has itself. See `ModelLoader.load`."""
+    loader = ModelLoader(on_progress=on_progress)
+    return loader.load(path, kernels=kernels, dtype=dtype, device=device, max_model_len=max_model_len)
 
-    Everything that can be wrong is found before weights are allocated; the errors are ModelErrors.
-    """
-    config = read_config(path)
-    if config.unknown_fields:
-        log.warning("%s", unknown_fields_told(path, config))
-    length = resolve_length(config, max_model_len)
-    rotary = rotary_table(config, length)
-    checkpoint = Checkpoint(path, on_progress)
-    kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
-    config = tied_as_stored(config, checkpoint, kind)
-    check_tensors(config, checkpoint)
-    target = torch.device(device)
-    model = _ModelBuilder(config, kernels, checkpoint, target, kind).model(
-        RotaryTable(rotary.cos.to(target), rotary.sin.to(target))
-    )
-    checkpoint.finish()
-    return model
+
+class ModelLoader(NamedTuple):
+    """`on_progress(bytes_done, bytes_total)` is called per tensor."""
+
+    families: Sequence[ModelFamily] = BUILT_IN
+    on_progress: Progress | None = None
+
+    def load(
+        self,
+        path: Path,
+        *,
+        kernels: KernelSet,
+        dtype: str = "auto",
+        device: str = "cpu",
+        max_model_len: int | None = None,
+    ) -> DecoderModel:
+        """Load the model in directory `path`. Everything that can be wrong is found before weights are allocated; the
+        errors are ModelErrors."""
+        config = read_config(path, self.families)
+        family = next(family for family in self.families if family.name == config.family)
+        if config.unknown_fields:
+            log.warning("%s", unknown_fields_told(path, config))
+        rotary = rotary_table(config, resolve_length(config, max_model_len))
+        checkpoint = Checkpoint(path, self.on_progress)
+        arrange(checkpoint, family.stored_as(config))
+        kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
+        config = tied_as_stored(config, checkpoint, kind)
+        check_tensors(config, checkpoint)
+        target = torch.device(device)
+        weights = _WeightReader(config, kernels, checkpoint, target, kind).read()
+        checkpoint.finish()
+        return family.decoder(config, kernels, weights, RotaryTable(rotary.cos.to(target), rotary.sin.to(target)))
+
+
+def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
+    """Give the tensors of linear maps and norms that are stored otherwise the names that are looked for."""
+    parts: dict[str, dict[str, slice | None]] = {}
+    for ours, (theirs, first, count) in stored_as.items():
+        rows = slice(first, None if count is None else first + count)
+        parts.setdefault(theirs, {})[ours] = None if first == 0 and count is None else rows
+    for name in checkpoint.names:
+        stem, _, kind = name.rpartition(".")
+        if stem not in parts:
+            continue
+        if kind == "weight_shape":  # of a packed matrix: two numbers
+            checkpoint.split(name, {f"{ours}.{kind}": None for ours in parts[stem]})
+            continue
+        end, stored = max((rows.stop or 0) if rows else 0 for rows in parts[stem].values()), checkpoint.shape(name)[0]
+        if end and end != stored:
+            raise ModelError(
+                f"{checkpoint.path}: tensor {name} has {stored} rows, but config.json says {end}. "
+                "The weights and config.json are not of the same model."
+            )
+        checkpoint.split(name, {f"{ours}.{kind}": rows for ours, rows in parts[stem].items()})
 
 
 def unknown_fields_told(path: Path, config: ModelConfig) -> str:
@@ -142,7 +187,7 @@ def check_tensors(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, tupl
     return shapes
 
 
-class _ModelBuilder:
+class _WeightReader:
     """Reads tensors in the model's order and puts the parts of a projection into one weight."""
 
     def __init__(
@@ -156,16 +201,14 @@ class _ModelBuilder:
         self.shapes = expected_shapes(config)
         self.projections: dict[str, Projection] = {}
 
-    def model(self, rotary: RotaryTable) -> DecoderModel:
+    def read(self) -> DecoderWeights:
         config = self.config
         embedding = self.joined(("model.embed_tokens.weight",))
         layers = tuple(self.layer(index) for index in range(config.num_layers))
         head = embedding if config.tied else self.linear_weight(("lm_head",))
         self.projections["lm_head"] = lm_head = Projection("lm_head", head, None, self.kernels.linear)
-        weights = DecoderWeights(
-            embedding, layers, self.joined(("model.norm.weight",)), lm_head, projections=self.projections
-        )
-        return DecoderModel(config, self.kernels, weights, rotary)
+        final_norm = self.joined(("model.norm.weight",))
+        return DecoderWeights(embedding, layers, final_norm, lm_head, projections=self.projections)
 
     def layer(self, index: int) -> DecoderLayer:
         prefix, qk_norm = f"model.layers.{index}.", self.config.qk_norm

@@ -33,7 +33,7 @@ class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
     rope_type: str = "default"
     rope_theta: float = DEFAULT_THETA
     partial_rotary_factor: float = 1.0
-    """Which part of a head is rotated, its first dimensions; always 1 beside the type `default`."""
+    """Which part of a head is rotated, its first dimensions."""
     factor: float | None = None
     original_max_position_embeddings: int | None = None
     attention_factor: float | None = None
@@ -48,8 +48,9 @@ class RopeConfig(msgspec.Struct, frozen=True, kw_only=True):
     long_factor: tuple[float, ...] = ()
 
 
-def rope_fields(raw: RawJson, where: str) -> RawJson:
-    """The fields of a RopeConfig, still unchecked as to their types, from a whole config.json."""
+def rope_fields(raw: RawJson, where: str, *, rotates_parts: bool = False) -> RawJson:
+    """The fields of a RopeConfig, still unchecked as to their types, from a whole config.json. `rotates_parts`: whether
+    a partial factor holds beside the type `default`, too."""
     given: RawJson = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(given, dict) or any(isinstance(value, dict) for value in given.values()):
         raise ModelError(f"{where}: rotary parameters that differ by layer type are not supported; got {given!r}.")
@@ -64,6 +65,6 @@ def rope_fields(raw: RawJson, where: str) -> RawJson:
         # Phi-style files keep the pretraining length outside; there it has priority.
         if raw.get(name) is not None and (name not in fields or name == "original_max_position_embeddings"):
             fields[name] = raw[name]
-    if rope_type == "default":  # all families here rotate whole heads then, even if the file sets a partial factor
+    if rope_type == "default" and not rotates_parts:  # heads are rotated as a whole, whatever factor the file sets
         fields.pop("partial_rotary_factor", None)
     return fields | {"rope_type": rope_type}

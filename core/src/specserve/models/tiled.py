@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from specserve.faults import BadAnswerError
+from specserve.models.decoder import DecoderModel
 from specserve.models.projection import BatchRows
 from specserve.protocols import ForwardPass
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
-    from specserve.models.decoder import DecoderModel
     from specserve.protocols import AttentionBackend, KernelSet
 
 
@@ -36,8 +36,9 @@ def copy_tap(taps: Mapping[int, Tensor], layer: int, x: Tensor) -> None:
 
 
 def forward_pass(model: DecoderModel, kernels: KernelSet, attention: AttentionBackend) -> ForwardPass:
-    """The kernel set's own pass over the layers where it can fuse them, else piece by piece."""
-    fused = kernels.fuse(model, attention)
+    """The kernel set's own pass over the layers where it can fuse them, else piece by piece, as the layers of a family
+    with a decoder of its own."""
+    fused = kernels.fuse(model, attention) if type(model) is DecoderModel else None
     return TiledPass(model, attention, kernels.row_tile) if fused is None else fused
 
 

@@ -7,8 +7,9 @@ checked from the headers before anything is allocated. Knows nothing about what 
 from __future__ import annotations
 
 import logging
+import math
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from safetensors import SafetensorError, safe_open
 
@@ -53,6 +54,14 @@ class SafetensorsFile(Protocol):
     def get_tensor(self, name: str, /) -> Tensor: ...
 
 
+class View(NamedTuple):
+    """A tensor that the file has under another name, or some rows of it."""
+
+    stored: str
+    rows: slice | None
+    """None: all."""
+
+
 class Checkpoint:
     """The tensors of one model directory, by name. Every header is read when it is made; `take` reads data."""
 
@@ -70,7 +79,7 @@ class Checkpoint:
             self._where |= dict.fromkeys(names or (), file)
             unlisted |= dict.fromkeys(held, file)
         self._where = unlisted | self._where  # a shard may hold more than its index says, such as the output head
-        self._renamed: dict[str, str] = {}
+        self._views: dict[str, View] = {}
         self._done = 0
         self._total = sum(self._num_bytes(name) for name in self._where)
 
@@ -79,7 +88,9 @@ class Checkpoint:
         return frozenset(self._where)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._header(name).get_shape())
+        shape = tuple(self._header(name).get_shape())
+        view = self._views.get(name)
+        return shape if view is None or view.rows is None else (len(range(*view.rows.indices(shape[0]))), *shape[1:])
 
     def kind(self, name: str) -> str:
         """The type of its numbers, as safetensors name it: `BF16`."""
@@ -87,25 +98,32 @@ class Checkpoint:
 
     def rows(self, name: str, rows: slice) -> Tensor:
         """Some rows of a tensor, read from disk; they do not count as progress."""
-        header = self._header(name)
+        header, view = self._header(name), self._views.get(name)
+        if view is not None and view.rows is not None:
+            picked = range(*view.rows.indices(header.get_shape()[0]))[rows]
+            rows = slice(picked.start, picked.stop, picked.step)
         with self._read_errors(name):
             return header[rows]
 
     def rename(self, stored: str, name: str) -> None:
         """The tensor that the file calls `stored` has another name from now on."""
-        self._renamed[name] = stored
-        self._where[name] = self._where.pop(stored)
+        self.split(stored, {name: None})
+
+    def split(self, stored: str, parts: Mapping[str, slice | None]) -> None:
+        """The rows of the tensor that the file calls `stored` are tensors of these names from now on; None: all."""
+        file = self._where.pop(stored)
+        for name, rows in parts.items():
+            self._views[name], self._where[name] = View(stored, rows), file
 
     def check(self, expected: Mapping[str, tuple[int, ...]], kinds: Mapping[str, tuple[str, ...]] = ANY_FLOAT) -> None:
         """Every expected tensor is there, of that shape and, unless `kinds` has others, floating point."""
         for name, shape in expected.items():
-            header = self._header(name)
-            if (got := tuple(header.get_shape())) != shape:
+            if (got := self.shape(name)) != shape:
                 raise ModelError(
                     f"{self._file(name)}: tensor {name} has shape {list(got)}, but config.json says {list(shape)}. "
                     "The weights and config.json are not of the same model."
                 )
-            if (kind := header.get_dtype()) not in (allowed := kinds.get(name, FLOATS)):
+            if (kind := self.kind(name)) not in (allowed := kinds.get(name, FLOATS)):
                 raise ModelError(
                     f"{self._file(name)}: tensor {name} has type {kind}; allowed: {', '.join(allowed)}. "
                     "Use the unquantised checkpoint."
@@ -113,9 +131,12 @@ class Checkpoint:
 
     def take(self, name: str) -> Tensor:
         """The tensor, read from disk; counts as progress."""
-        self._header(name)
+        header, view = self._header(name), self._views.get(name)
         with self._read_errors(name):
-            tensor = self._files[self._where[name]].get_tensor(self._renamed.get(name, name))
+            if view is not None and view.rows is not None:
+                tensor = header[view.rows]
+            else:
+                tensor = self._files[self._where[name]].get_tensor(name if view is None else view.stored)
         self._done += self._num_bytes(name)
         if self._on_progress is not None:
             self._on_progress(self._done, self._total)
@@ -133,7 +154,8 @@ class Checkpoint:
                 f"{self.path}: tensor {name} is missing; {len(self._where)} others are there. "
                 f"The weights and config.json are not of the same model, or a file is missing. {DOWNLOAD_AGAIN}"
             )
-        return self._files[self._where[name]].get_slice(self._renamed.get(name, name))
+        view = self._views.get(name)
+        return self._files[self._where[name]].get_slice(name if view is None else view.stored)
 
     @contextmanager
     def _read_errors(self, name: str) -> Iterator[None]:
@@ -143,11 +165,7 @@ class Checkpoint:
             raise ModelError(f"{self._file(name)}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None
 
     def _num_bytes(self, name: str) -> int:
-        header = self._header(name)
-        size = ITEM_SIZES.get(header.get_dtype(), 1)
-        for length in header.get_shape():
-            size *= length
-        return size
+        return ITEM_SIZES.get(self.kind(name), 1) * math.prod(self.shape(name))
 
     def _file(self, name: str) -> Path:
         return self.path / self._where[name]

@@ -29,6 +29,12 @@ KERNEL_FEATURES = {
 }
 """Changes speed and not meaning. A plugin works with these unless it declares a conflict; providers are default-on."""
 
+MODEL_FEATURES = {
+    "model.family": "serves models of families that the engine does not have itself",
+}
+"""What adds models and changes nothing for others. A plugin works with these unless it declares a conflict; providers
+are default-on."""
+
 PLUGIN_FEATURES = {
     "draft.chain": "guesses the next tokens as one line",
     "draft.tree": "guesses the next tokens as a tree of alternatives",
@@ -45,7 +51,7 @@ PLUGIN_FEATURES = {
 }
 """What other plugins provide. Where two plugins provide these, one of them must declare the other's compatible."""
 
-FEATURES = CORE_FEATURES | KERNEL_FEATURES | PLUGIN_FEATURES
+FEATURES = CORE_FEATURES | KERNEL_FEATURES | MODEL_FEATURES | PLUGIN_FEATURES
 NAMESPACES = frozenset(token.partition(".")[0] for token in FEATURES)
 
 HOW_TO_SWITCH_OFF = {
@@ -59,7 +65,7 @@ HOW_TO_SWITCH_OFF = {
 
 def needs_no_declaration(token: str) -> bool:
     """Whether a plugin works with this feature unless it declares a conflict."""
-    return token in CORE_FEATURES or token in KERNEL_FEATURES
+    return token in CORE_FEATURES or token in KERNEL_FEATURES or token in MODEL_FEATURES
 
 
 def core_features(config: EngineConfig, provided: Iterable[str]) -> tuple[str, ...]:

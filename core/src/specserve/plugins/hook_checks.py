@@ -27,6 +27,7 @@ HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {
 """The arguments of every hook, by its name."""
 
 HOOK_FEATURES = {
+    "model_families": ("model.family",),
     "make_drafter": ("draft.chain", "draft.tree", "draft.model"),
     "make_lora_planner": ("lora.target",),
     "make_draft_planner": ("planner.adaptive",),

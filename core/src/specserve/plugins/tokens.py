@@ -10,7 +10,14 @@ import re
 from typing import TYPE_CHECKING
 
 from specserve.plugins.error_messages import did_you_mean, suggest
-from specserve.plugins.features import CORE_FEATURES, FEATURES, KERNEL_FEATURES, NAMESPACES, PLUGIN_FEATURES
+from specserve.plugins.features import (
+    CORE_FEATURES,
+    FEATURES,
+    KERNEL_FEATURES,
+    MODEL_FEATURES,
+    NAMESPACES,
+    PLUGIN_FEATURES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,7 +50,7 @@ def belongs_to(token: str, dist: str) -> bool:
 
 def provide_problem(token: str, dist: str) -> str | None:
     """Why a plugin of distribution `dist` must not provide this token, or None."""
-    allowed = [*KERNEL_FEATURES, *PLUGIN_FEATURES]
+    allowed = [*KERNEL_FEATURES, *MODEL_FEATURES, *PLUGIN_FEATURES]
     if token in allowed or (belongs_to(token, dist) and not in_core_namespace(token)):
         return None
     if token in CORE_FEATURES:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
-from specserve.models.config import read_config
 from specserve.models.draft_head import DraftHead
 from specserve.models.loader import load_model
+from specserve.models.read_config import read_config
 from specserve.models.rope import supported_length
 from specserve.protocols import DraftLayers
 from specserve_eagle.draft_model import DraftModel

@@ -73,9 +73,15 @@ class Case:
         return path
 
     def _read_config(self) -> ModelConfig:
-        from specserve.models.config import read_config
+        from specserve.engine.roles import collect_families
+        from specserve.models.families import BUILT_IN
+        from specserve.models.read_config import read_config
 
-        return read_config(self.path())
+        try:
+            families = collect_families(self.engine, self.host())
+        except FAULTS:  # another check says why
+            families = [*BUILT_IN]
+        return read_config(self.path(), families)
 
     def _measure_weights(self) -> CheckpointSize:
         from specserve_workbench.doctor.checkpoint_size import checkpoint_size

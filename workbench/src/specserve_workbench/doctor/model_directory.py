@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from specserve.config import DEMO_MODEL
 from specserve.errors import ModelError
-from specserve.models.config import read_config
 from specserve.models.loader import resolve_length, unknown_fields_told
 from specserve.models.locate import GROUP
 from specserve.text.tokenizer import HfTokenizer
@@ -42,7 +41,7 @@ def directory(case: Case) -> Iterator[Row]:
 
 
 def config(case: Case) -> Iterator[Row]:
-    found = read_config(case.path())
+    found = case.model_config()
     length = resolve_length(found, case.engine.max_model_len)
     sizes = f"{found.family}, {found.num_layers} layers, {found.hidden_size} wide, {found.vocab_size} tokens"
     figures = {"layers": found.num_layers, "max_model_len": length, "max_position": found.max_position_embeddings}

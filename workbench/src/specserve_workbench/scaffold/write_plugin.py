@@ -59,6 +59,11 @@ KINDS = {
     "processor": Kind("logits.processor", "forbids tokens", DRAFTS),
     "planner": Kind("planner.adaptive", "verifies as many draft tokens of each request as an option says", DRAFTS),
     "attention": Kind("attention.backend", "attention row by row, in plain torch", DRAFTS),
+    "family": Kind(
+        "model.family",
+        "serves a family of models that divide their logits",
+        ("# none: a family works with every plugin unless one of them declares a conflict.",),
+    ),
     "routes": Kind("server.routes", "tells over HTTP what the engine is doing", DRAFTS),
 }
 COMMON = "common"
@@ -99,6 +104,7 @@ def words_for(name: str, kind: Kind) -> dict[str, str]:
         "package": package,
         "dist": f"{name.replace('_', '-')}-plugin",
         "feature": kind.feature,
+        "architecture": f"{name.replace('_', ' ').title().replace(' ', '')}ForCausalLM",
         "sentence": kind.sentence,
         "versions": f">={major}.{minor},<{major}.{int(minor) + 1}",
     }

@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import save_file
 
-from specserve.models.config import ARCHITECTURES, parse_config
+from specserve.models.families import BUILT_IN
 from specserve.models.loader import expected_shapes
+from specserve.models.read_config import parse_config
 from specserve_workbench.testing.toy_tokenizer import EOS_ID, VOCAB_SIZE, write_tokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from torch import Tensor
+
+    from specserve.models.family import ModelFamily, StoredAs
 
 DEFAULTS: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
@@ -101,32 +105,51 @@ heads, widths and vocabularies that are no multiple of a vector or a matrix tile
 def write_checkpoint(
     path: Path,
     *,
-    architecture: str = "llama",
+    architecture: str | ModelFamily = "llama",
     seed: int = 0,
     dtype: str = "float32",
     shards: int = 1,
     **config_overrides: Any,
 ) -> Path:
-    """Write a random model of `architecture` (llama, mistral, qwen2, qwen3) into directory `path`; returns `path`.
+    """Write a random model of `architecture` (llama, mistral, qwen2, qwen3, or a family) into directory `path`; returns
+    `path`.
 
     `config_overrides` are keys of config.json; None is written as null.
     """
-    classes = {family: name for name, family in ARCHITECTURES.items()}
-    raw = DEFAULTS | {"architectures": [classes[architecture]], "model_type": architecture, "torch_dtype": dtype}
-    raw |= config_overrides
+    family = (
+        next(each for each in BUILT_IN if each.name == architecture) if isinstance(architecture, str) else architecture
+    )
+    raw = DEFAULTS | {"architectures": [family.architectures[0]], "model_type": family.name, "torch_dtype": dtype}
+    raw |= {**family.toy, **config_overrides}
     path.mkdir(parents=True, exist_ok=True)
     _write_json(path / "config.json", raw)
     _write_json(path / "generation_config.json", {"eos_token_id": [EOS_ID]})
-    shapes = expected_shapes(parse_config(raw, {}, where=str(path / "config.json")))
+    config = parse_config(raw, {}, where=str(path / "config.json"), families=(family,))
+    shapes = expected_shapes(config)
     generator = torch.Generator().manual_seed(seed)
     kind: torch.dtype = getattr(torch, dtype)
     tensors = {name: _random(name, shape, generator).to(kind) for name, shape in shapes.items()}
     if "lm_head.weight" not in shapes:
         # A tied head scores the embedding just read highest, and text sticks to one token, unless it is small.
         tensors["model.embed_tokens.weight"] *= 2 / math.sqrt(raw["hidden_size"])
-    _save(path, tensors, shards)
+    _save(path, as_stored(tensors, family.stored_as(config)), shards)
     write_tokenizer(path)
     return path
+
+
+def as_stored(tensors: dict[str, Tensor], stored_as: Mapping[str, StoredAs]) -> dict[str, Tensor]:
+    """Under the names, and in the larger matrices, that the family's checkpoints have."""
+    stored: dict[str, Tensor] = {}
+    parts: dict[str, list[tuple[int, Tensor]]] = {}
+    for name, tensor in tensors.items():
+        stem, _, kind = name.rpartition(".")
+        if stem in stored_as:
+            parts.setdefault(f"{stored_as[stem].name}.{kind}", []).append((stored_as[stem].first_row, tensor))
+        else:
+            stored[name] = tensor
+    for name, pieces in parts.items():
+        stored[name] = torch.cat([tensor for _, tensor in sorted(pieces, key=lambda piece: piece[0])])
+    return stored
 
 
 def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:

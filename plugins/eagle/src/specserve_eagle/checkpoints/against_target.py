@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
-from specserve.models.config import ARCHITECTURES
+from specserve.models.families import ARCHITECTURES
 
 if TYPE_CHECKING:
     from specserve.model_files import RawJson
@@ -56,7 +56,7 @@ def _check_depth(layout: Layout, target: ModelConfig, where: str) -> None:
 
 def _check_verifier(raw: RawJson, target: ModelConfig, where: str) -> None:
     verifier = (raw.get("speculators_config") or {}).get("verifier") or {}
-    families = {ARCHITECTURES[name] for name in verifier.get("architectures") or [] if name in ARCHITECTURES}
+    families = {ARCHITECTURES[name].name for name in verifier.get("architectures") or [] if name in ARCHITECTURES}
     if families and target.family not in families:
         named = verifier.get("name_or_path") or "a model"
         _differ(where, "verifier", f"{named} of family {', '.join(sorted(families))}", f"family {target.family}")

@@ -12,7 +12,7 @@ import msgspec
 
 from specserve.errors import ModelError
 from specserve.model_files import read_json
-from specserve.models.config import parse_config
+from specserve.models.read_config import parse_config
 from specserve.models.weights import Checkpoint
 from specserve.wrong_values import convert
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from specserve.errors import ModelError
 from specserve.model_files import read_json
-from specserve.models.config import ARCHITECTURES
 from specserve.models.directory_kinds import refuse_other_kinds
+from specserve.models.families import ARCHITECTURES
 from specserve.models.weights import Checkpoint
 from specserve_eagle.checkpoints.layout import HeadKind, layout_of
 

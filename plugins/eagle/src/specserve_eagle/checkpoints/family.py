@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
-from specserve.models.config import ARCHITECTURES
+from specserve.models.families import BUILT_IN
 from specserve_eagle.checkpoints.detect import architectures
 
 if TYPE_CHECKING:
     from specserve.model_files import RawJson
 
 HEAD_NAME = re.compile(r"(?:Eagle3?)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
-FAMILIES = tuple(ARCHITECTURES.values())
+FAMILIES = tuple(family.name for family in BUILT_IN)
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
 UNSUPPORTED = {
     "kv_lora_rank": "multi-head latent attention",

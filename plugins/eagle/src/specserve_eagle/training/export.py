@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import save
 
 from specserve.model_files import RawJson, read_json
-from specserve.models.config import read_config
+from specserve.models.read_config import read_config
 from specserve_eagle.training.folder import write_atomically
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
 from specserve_eagle.training.standalone import DraftLlama

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.errors import ConfigError, ModelError
-from specserve.models.config import read_config
 from specserve.models.loader import check_tensors
+from specserve.models.read_config import read_config
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.weights import Checkpoint
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config

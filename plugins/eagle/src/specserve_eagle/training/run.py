@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.models.config import read_config
 from specserve.models.locate import locate_target
+from specserve.models.read_config import read_config
 from specserve.text.tokenizer import HfTokenizer
 from specserve_eagle.training.evaluate import Sampling, teacher_forced
 from specserve_eagle.training.export import export

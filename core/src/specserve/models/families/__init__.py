@@ -1,0 +1,36 @@
+"""The engine's own families of decoders, a file each, and how a checkpoint's family is found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.errors import ModelError
+from specserve.models.families.llama import Llama
+from specserve.models.families.mistral import Mistral
+from specserve.models.families.qwen2 import Qwen2
+from specserve.models.families.qwen3 import Qwen3
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from specserve.model_files import RawJson
+    from specserve.models.family import ModelFamily
+
+BUILT_IN: tuple[ModelFamily, ...] = (Llama(), Mistral(), Qwen2(), Qwen3())
+ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
+
+
+def family_of(raw: RawJson, families: Sequence[ModelFamily], where: str) -> ModelFamily:
+    """raw: config.json. An architecture has the last word; without any, `model_type` says it."""
+    names = raw.get("architectures") or []
+    by_architecture = {name: family for family in families for name in family.architectures}
+    for name in names:
+        if name in by_architecture:
+            return by_architecture[name]
+    by_name = {family.name: family for family in families}
+    if not names and raw.get("model_type") in by_name:
+        return by_name[raw["model_type"]]
+    raise ModelError(
+        f"{where}: architecture {', '.join(map(str, names)) or raw.get('model_type')!r} is not supported. "
+        f"Supported: {', '.join(by_architecture)}."
+    )

@@ -1,0 +1,81 @@
+"""A family of decoders: which checkpoints are of it, and what it has that others do not.
+
+Plugins answer the hook `model_families` with such objects; the engine's own are in `specserve.models.families`. Knows
+nothing about where tensors lie and nothing about kernels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from specserve.models.decoder import DecoderModel
+from specserve.models.windows import refuse_windows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from specserve.model_files import RawJson
+    from specserve.models.config import ModelConfig
+
+
+class LayerTraits(NamedTuple):
+    """What the layers have beyond plain linear maps and two norms."""
+
+    qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
+    """A norm of each head's query and key, before the rotation."""
+
+
+class StoredAs(NamedTuple):
+    """Where the checkpoint has a linear map or a norm."""
+
+    name: str
+    """Of its tensors there, without `.weight`."""
+    first_row: int = 0
+    num_rows: int | None = None
+    """None: all of them."""
+
+
+class ModelFamily:
+    """A decoder of Llama's kind, as far as nothing else is said.
+
+    A subclass has a `name` and `architectures`; everything else has a default. The names of tensors are those of Llama
+    in Hugging Face format (`model.layers.0.self_attn.q_proj`), wherever the checkpoint has them.
+    """
+
+    name: str
+    """`model_type` in config.json."""
+    architectures: tuple[str, ...]
+    """Classes that `architectures` in config.json may name."""
+    absent: Mapping[str, Any] = {}
+    """What keys of config.json mean that are not there."""
+    reads: tuple[str, ...] = ()
+    """Keys of config.json that no other family reads; with their values in `ModelConfig.own`."""
+    activations: tuple[str, ...] = ("silu", "swish")
+    """What `hidden_act` may be."""
+    rotates_parts: bool = False
+    """Whether `partial_rotary_factor` holds for a plain rotation, too; it does beside the other types."""
+    decoder: type[DecoderModel] = DecoderModel
+    """Computes the pieces of a layer. A class of the family's own runs piece by piece, with any kernels: kernel sets
+    fuse the layers of `DecoderModel` alone."""
+    toy: Mapping[str, Any] = {}
+    """Keys of config.json of a small random model for tests, beyond those that all have."""
+
+    def traits(self, raw: RawJson) -> LayerTraits:
+        """raw: config.json, with what is `absent`."""
+        return LayerTraits()
+
+    def sliding_windows(self, raw: RawJson, num_layers: int, where: str) -> tuple[int | None, ...]:
+        """Per layer: how many keys a query sees, itself included; None for all. `where` names the file in errors, which
+        are ModelErrors."""
+        return (None,) * num_layers
+
+    def check(self, raw: RawJson, where: str) -> None:
+        """Raise ModelError for what would change the arithmetic and is not implemented. raw: config.json as it is."""
+        refuse_windows(raw, self.name, where)
+
+    def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
+        """Linear maps and norms that the checkpoint has under another name, or as rows of a larger matrix."""
+        return {}

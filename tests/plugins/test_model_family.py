@@ -1,0 +1,138 @@
+"""docs/plugins/model_family.md: its families, installed as the page shows them, compute what transformers does."""
+
+from __future__ import annotations
+
+import importlib
+import math
+
+import msgspec
+import pytest
+import torch
+from doc_examples import install_page
+from transformers import AutoModelForCausalLM
+from type_checks import check_types
+
+from specserve.errors import ModelError, PluginError
+from specserve.models.family import ModelFamily
+from specserve.types import SamplingParams
+from specserve_workbench.testing.drafters import NoisyDrafter
+from specserve_workbench.testing.engines import drafter_plugin, make_engine, run_requests
+from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
+from specserve_workbench.testing.toy import write_checkpoint
+
+PAGE = "model_family.md"
+FAMILIES = {"granite": ("families.granite", "Granite"), "phi3": ("families.phi3", "Phi3")}
+CHANGES = {
+    "granite": [{}, {"attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}],
+    "phi3": [{}, {"sliding_window": 24, "num_key_value_heads": 4}, {"partial_rotary_factor": 0.5}],
+}
+CASES = [(family, changes) for family, cases in CHANGES.items() for changes in cases]
+
+
+@pytest.fixture
+def installed(site, monkeypatch):
+    files = install_page(site, PAGE)
+    for name in ("families", "families.plugin", "families.granite", "families.phi3", "families.compat"):
+        monkeypatch.delitem(importlib.sys.modules, name, raising=False)
+    return files
+
+
+@pytest.fixture
+def checkpoint(installed, tmp_path):
+    def write(family, **changes):
+        module, name = FAMILIES[family]
+        made = getattr(importlib.import_module(module), name)()
+        return write_checkpoint(tmp_path / f"{family}{len(changes)}", architecture=made, **changes)
+
+    return write
+
+
+def their_logprobs(path, tokens):
+    """[T, V]"""
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.inference_mode():
+        return torch.log_softmax(model(torch.tensor([tokens])).logits[0].float(), -1)
+
+
+@pytest.mark.parametrize(("family", "changes"), CASES, ids=str)
+def test_tokens_and_log_probabilities_are_those_of_transformers(checkpoint, family, changes):
+    path = checkpoint(family, **changes)
+    prompt = [*range(5, 45)]
+    params = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True, logprobs=1, prompt_logprobs=0)
+    request = msgspec.structs.replace(toy_request("a", prompt), params=params)
+    engine = make_engine(path, dtype="float32", default_plugins=True, no_plugins=("cpu",)).engine
+    output = run_requests(engine, [request]).outputs["a"]
+    theirs = their_logprobs(path, [*prompt, *output.tokens])
+    for step, (token, given) in enumerate(zip(output.tokens, output.logprobs, strict=True)):
+        row = theirs[len(prompt) - 1 + step]
+        assert token == int(row.argmax())
+        assert given.logprob == pytest.approx(float(row[token]), abs=2e-4)
+    scored = [each for each in output.prompt_logprobs if each is not None]
+    expected = [float(theirs[i, token]) for i, token in enumerate(prompt[1:])]
+    assert [each.logprob for each in scored] == pytest.approx(expected, abs=2e-4)
+    assert math.isfinite(sum(expected))
+
+
+@pytest.mark.parametrize("default_plugins", [False, True], ids=["torch", "native"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_drafts_chunks_and_neighbours_change_nothing(checkpoint, family, default_plugins):
+    path, requests = checkpoint(family), varied_requests(16)
+    given = {"plugins": ("families",), "default_plugins": default_plugins}
+    plain = run_requests(make_engine(path, **given, max_num_seqs=1, prefix_cache=False).engine, requests)
+    noisy = NoisyDrafter(plain.tokens(), p=0.8, max_width=6, vocab_size=TOY_VOCAB)
+    given |= {"extra": {"drafter": drafter_plugin(lambda: noisy)}, "max_num_batched_tokens": 24}
+    engine = make_engine(path, **given).engine
+    drafted = run_requests(engine, requests)
+    assert drafted.decided() == plain.decided()
+    assert drafted.metrics.num_accepted_tokens > 20
+
+
+def test_a_family_without_its_plugin_is_refused_by_name(checkpoint):
+    path = checkpoint("granite")
+    with pytest.raises(ModelError, match=r"'GraniteForCausalLM' is not supported\. Supported: LlamaForCausalLM, "):
+        make_engine(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"intermediate_size": 256}, r"gate_up_proj.weight has 640 rows, but config.json says 512"),
+        ({"intermediate_size": 384}, r"gate_up_proj.weight has 640 rows, but config.json says 768"),
+        ({"num_key_value_heads": 1}, r"qkv_proj.weight has 256 rows, but config.json says 192"),
+        ({"hidden_size": 64}, r"has shape \[\d+, 128\], but config.json says"),
+    ],
+    ids=str,
+)
+def test_a_larger_matrix_of_another_size_is_refused(checkpoint, changes, message):
+    path = checkpoint("phi3")
+    other = checkpoint("phi3", **changes)
+    (path / "config.json").write_text((other / "config.json").read_text())
+    with pytest.raises(ModelError, match=message):
+        make_engine(path, plugins=("families",))
+
+
+def test_two_plugins_for_one_architecture_are_refused(toy_model):
+    from specserve.declare import InProcessPlugin, PluginDeclaration
+    from specserve.hookspecs import hookimpl
+
+    class Llama(ModelFamily):
+        name = "mine"
+        architectures = ("LlamaForCausalLM",)
+
+    class Plugin:
+        @hookimpl
+        def model_families(self):
+            return [Llama()]
+
+    extra = {"mine": InProcessPlugin(Plugin(), PluginDeclaration(name="mine", provides={"model.family": "a test's"}))}
+    with pytest.raises(PluginError, match="Llama among its model_families for LlamaForCausalLM, which the engine"):
+        make_engine(toy_model, extra=extra)
+
+
+def test_the_page_is_well_typed(installed, tmp_path, tmp_path_factory):
+    code = {path: text for path, text in installed.items() if path.endswith(".py")}
+    for path, text in code.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+        (tmp_path / path).with_name("__init__.py").touch()
+    check_types(code, tmp_path, tmp_path_factory)
