@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import pytest
 
+from specserve.declare import InProcessPlugin
 from specserve.errors import PluginError
 from specserve.protocols import Drafter, DrafterNeeds
 from specserve.speculation.fixed_width import FixedWidthPlanner
@@ -172,3 +174,12 @@ def test_a_step_in_which_nothing_is_wanted_is_heard_and_checked_like_any_other(t
     outcome = run_requests(engine, varied_requests(4))
     assert set(outcome.metrics.drafter_faults) == ({("faulty", "wrong number of drafts")} if surplus else set())
     assert (listener.num_heard == outcome.metrics.num_steps) == (not surplus), "a faulty one is switched off"
+
+
+def test_two_drafters_of_one_name_are_refused(toy_model):
+    extra = {}
+    for name in ("one", "other"):
+        plugin, declaration = drafter_plugin(lambda: OracleDrafter({}, 1))
+        extra[name] = InProcessPlugin(plugin, msgspec.structs.replace(declaration, name=name))
+    with pytest.raises(PluginError, match="other answers make_drafter with a OracleDrafter named 'oracle', as another"):
+        make_engine(toy_model, extra=extra, allow_undeclared=True)

@@ -12,9 +12,12 @@ from doc_examples import install_page
 from transformers import AutoModelForCausalLM
 from type_checks import check_types
 
+from specserve.config import EngineConfig
 from specserve.errors import ModelError, PluginError
 from specserve.models.family import ModelFamily
 from specserve.types import SamplingParams
+from specserve_workbench.doctor.case import Case
+from specserve_workbench.doctor.model_directory import config as rows_of_config
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import drafter_plugin, make_engine, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
@@ -127,6 +130,12 @@ def test_two_plugins_for_one_architecture_are_refused(toy_model):
     extra = {"mine": InProcessPlugin(Plugin(), PluginDeclaration(name="mine", provides={"model.family": "a test's"}))}
     with pytest.raises(PluginError, match="Llama among its model_families for LlamaForCausalLM, which the engine"):
         make_engine(toy_model, extra=extra)
+
+
+def test_doctor_knows_the_family(checkpoint):
+    case = Case(EngineConfig(model=str(checkpoint("granite"))), None)
+    (row,) = rows_of_config(case)
+    assert (row.status, row.found.startswith("granite, 2 layers")) == ("ok", True)
 
 
 def test_the_page_is_well_typed(installed, tmp_path, tmp_path_factory):

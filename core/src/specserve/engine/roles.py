@@ -137,6 +137,11 @@ def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -
         check_type(owner, "its drafter's needs", drafter.needs, DrafterNeeds)
         if drafter.needs.layers is not None:
             check_type(owner, "the layers that its drafter needs", drafter.needs.layers, DraftLayers)
+        if other := next((named for named in drafters if named.name == drafter.name), None):
+            raise PluginError(
+                f"{owner} {gave('make_drafter', drafter)} named {drafter.name!r}, as another plugin's "
+                f"{type(other).__name__} is. Give it another name, or remove --plugin {owner}."
+            )
         for layer in drafter.needs.hidden_layers:
             if not -model.num_layers - 1 <= layer <= model.num_layers:
                 raise PluginError(

@@ -11,12 +11,13 @@ from specserve.system_files import SYSTEM, read_system_file
 from specserve_workbench.doctor.needed import UnknownError, needed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from specserve.config import EngineConfig
     from specserve.engine.roles import OwnedKernels
     from specserve.models.config import ModelConfig
+    from specserve.models.family import ModelFamily
     from specserve_server.config import ServerConfig
     from specserve_workbench.doctor.checkpoint_size import CheckpointSize
 
@@ -54,6 +55,7 @@ class Case:
         """The plugins, as `serve` starts them."""
         self.model_path = Once(lambda: locate_on_disk(engine.model) or locate_downloaded(engine.model))
         """None for a hub id that was not downloaded yet."""
+        self.families = Once(self._collect_families)
         self.model_config = Once(self._read_config)
         self.weights = Once(self._measure_weights)
         self.resolved = Once(self._resolve)
@@ -73,15 +75,18 @@ class Case:
         return path
 
     def _read_config(self) -> ModelConfig:
-        from specserve.engine.roles import collect_families
-        from specserve.models.families import BUILT_IN
         from specserve.models.read_config import read_config
 
+        return read_config(self.path(), self.families())
+
+    def _collect_families(self) -> Sequence[ModelFamily]:
+        from specserve.engine.roles import collect_families
+        from specserve.models.families import BUILT_IN
+
         try:
-            families = collect_families(self.engine, self.host())
+            return collect_families(self.engine, self.host())
         except FAULTS:  # another check says why
-            families = [*BUILT_IN]
-        return read_config(self.path(), families)
+            return BUILT_IN
 
     def _measure_weights(self) -> CheckpointSize:
         from specserve_workbench.doctor.checkpoint_size import checkpoint_size

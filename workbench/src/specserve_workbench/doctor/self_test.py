@@ -63,7 +63,7 @@ def self_test(case: Case) -> Iterator[Row]:
         host = case.host()
     with TemporaryDirectory(prefix="specserve-doctor-") as folder, collected_warnings() as said:
         tested = choose_model(case, Path(folder))
-        config = small_config(case.engine, tested)
+        config = small_config(case, tested)
         plain = Trial(without_drafters(config, host))
         plain.warm_up()
         expected = plain.run_round()
@@ -91,10 +91,12 @@ def choose_model(case: Case, folder: Path) -> Tested:
     return Tested(DEMO_MODEL, DEMO_MODEL, why)
 
 
-def small_config(config: EngineConfig, tested: Tested) -> EngineConfig:
+def small_config(case: Case, tested: Tested) -> EngineConfig:
     """The given configuration, with a cache for a few short requests."""
+    config = case.engine
     asked_for = None if tested.why else config.max_model_len
-    length = min(resolve_length(read_config(locate_model(tested.model)), asked_for), MAX_MODEL_LEN)
+    found = read_config(locate_model(tested.model), case.families())
+    length = min(resolve_length(found, asked_for), MAX_MODEL_LEN)
     return msgspec.structs.replace(
         config, model=tested.model, max_model_len=length, max_num_seqs=MAX_NUM_SEQS, kv_memory=None, graph_warm_up=False
     )
