@@ -132,10 +132,12 @@ def test_two_plugins_for_one_architecture_are_refused(toy_model):
         make_engine(toy_model, extra=extra)
 
 
-def test_doctor_knows_the_family(checkpoint):
-    case = Case(EngineConfig(model=str(checkpoint("granite"))), None)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_doctor_knows_the_family(checkpoint, family):
+    case = Case(EngineConfig(model=str(checkpoint(family))), None)
     (row,) = rows_of_config(case)
-    assert (row.status, row.found.startswith("granite, 2 layers")) == ("ok", True)
+    assert (row.status, row.found.startswith(f"{family}, 2 layers")) == ("ok", True)
+    assert case.weights().stored == case.weights().served > 10**6
 
 
 def test_the_page_is_well_typed(installed, tmp_path, tmp_path_factory):

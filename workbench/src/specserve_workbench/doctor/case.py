@@ -93,7 +93,7 @@ class Case:
 
         config = self.model_config()
         dtype = config.dtype if self.engine.dtype == "auto" else self.engine.dtype
-        return checkpoint_size(self.path(), config, dtype)
+        return checkpoint_size(self.path(), config, dtype, self.families())
 
     def _resolve(self) -> EngineConfig:
         from specserve.engine.resolve_config import resolve_config

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.models.loader import check_tensors
+from specserve.models.families import BUILT_IN
+from specserve.models.loader import arrange, check_tensors
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.weights import FLOATS, ITEM_SIZES, Checkpoint
 from specserve_workbench.collected_warnings import collected_warnings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from specserve.models.config import ModelConfig
+    from specserve.models.family import ModelFamily
 
 
 class CheckpointSize(NamedTuple):
@@ -28,14 +31,18 @@ class CheckpointSize(NamedTuple):
     warnings: list[str]
 
 
-def checkpoint_size(path: Path, config: ModelConfig, dtype: str) -> CheckpointSize:
+def checkpoint_size(
+    path: Path, config: ModelConfig, dtype: str, families: Sequence[ModelFamily] = BUILT_IN
+) -> CheckpointSize:
     """Checks all tensors, as loading does. Raises ModelError."""
+    family = next(family for family in families if family.name == config.family)
     served_dtype: torch.dtype = getattr(torch, dtype)
     item_size = served_dtype.itemsize
     kinds: Counter[str] = Counter()
     stored = served = 0
     with collected_warnings() as said:
         checkpoint = Checkpoint(path)
+        arrange(checkpoint, family.stored_as(config))
         shapes = check_tensors(tied_as_stored(config, checkpoint, served_dtype), checkpoint)
     for name, shape in shapes.items():
         kind, count = checkpoint.kind(name), math.prod(shape)
