@@ -97,3 +97,16 @@ def test_an_unknown_plugin_fails_with_a_suggestion(install, make_case):
     install("ngram")
     row = by_check(plugin_rows(make_case(plugins=("ngrm",))))["enabled"]
     assert (row.status, "did you mean 'ngram'" in row.found) == ("failed", True)
+
+
+def test_a_drafter_without_a_planner_is_told_what_there_is(install, make_case):
+    fits = {"draft.chain": "WORKS", "planner.adaptive": "WORKS"}
+    install("drafter", plugin=DRAFTER, compatible=fits)
+    row = by_check(plugin_rows(make_case(plugins=("drafter",))))["planner"]
+    assert (row.status, "specserve-plugin-adaptive" in row.advice) == ("note", True)
+    assert row.found == "none: 4 draft tokens per request and step in batches of at most 8"
+    assert "planner" not in by_check(plugin_rows(make_case(plugins=("drafter",), draft_tokens=3)))
+    assert "planner" not in by_check(plugin_rows(make_case()))
+    install("plans", plugin=KERNELS.replace("make_kernels", "make_draft_planner"), provides="planner.adaptive")
+    rows = by_check(plugin_rows(make_case(plugins=("drafter",))))
+    assert (rows["enabled"].found, "planner" in rows) == ("drafter, plans", False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from competing_cases import plugin
 
+from specserve.engine.description import describe_planner
 from specserve.errors import ConfigError
 from specserve.speculation.fixed_width import DRAFT_TOKENS, MAX_DRAFT_BATCH, FixedWidthPlanner
 from specserve_workbench.testing.drafters import OracleDrafter
@@ -52,3 +53,10 @@ def test_a_fixed_number_and_a_plugin_that_decides_it_contradict_each_other(toy_m
     extra = {"oracle": plugin(OracleDrafter({}, 4), FixedWidthPlanner(8))}
     with pytest.raises(ConfigError, match=r"fix what plugin oracle decides in every step\. Leave them out, or remove"):
         make_engine(toy_model, extra=extra, **fixed)
+
+
+def test_the_engine_describes_it_where_there_is_a_drafter(toy_model):
+    extra = {"oracle": plugin(OracleDrafter({}, 4))}
+    described = describe_planner(make_engine(toy_model, extra=extra, draft_tokens=3).engine)
+    assert described == {"planner": {"mode": "fixed", "draft_tokens": 3, "max_draft_batch": MAX_DRAFT_BATCH}}
+    assert describe_planner(make_engine(toy_model).engine) == {}

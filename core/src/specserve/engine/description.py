@@ -62,8 +62,8 @@ def describe_graphs(engine: Engine) -> JsonObject:
 
 
 def describe_planner(engine: Engine) -> JsonObject:
-    """What the planner tells of itself; empty where it tells nothing."""
-    described = engine.planner.describe()
+    """What the planner tells of itself; empty where it tells nothing, and where nobody drafts."""
+    described = engine.planner.describe() if engine.drafting.guards else None
     return {} if described is None else {"planner": described}
 
 

@@ -5,7 +5,7 @@ It learns nothing. A plugin that provides `planner.adaptive` decides by what dra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from specserve.batch.drafts import first
 from specserve.protocols import DraftPlanner
@@ -48,3 +48,6 @@ class FixedWidthPlanner(DraftPlanner):
             budget -= len(draft.tokens) if draft else 0
             chosen.append(draft)
         return chosen
+
+    def describe(self) -> dict[str, Any] | None:
+        return {"mode": "fixed", "draft_tokens": self.max_draft_tokens, "max_draft_batch": self.max_requests}

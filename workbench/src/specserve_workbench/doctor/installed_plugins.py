@@ -11,6 +11,7 @@ from specserve.plugins.describe import banner
 from specserve.plugins.error_messages import how_to_disable
 from specserve.plugins.load import load
 from specserve.plugins.loaded_declaration import load_declaration
+from specserve.speculation.fixed_width import DRAFT_TOKENS, MAX_DRAFT_BATCH
 from specserve_workbench.doctor.needed import needed
 from specserve_workbench.doctor.rows import Row, failure, one_line, rows_of
 
@@ -66,6 +67,16 @@ def enabled(case: Case) -> Iterator[Row]:
         yield Row(name, status, f"on by default, and switched off here: {one_line(reason)}")
     for note in host.notes:
         yield Row("graphs", "note", one_line(note))
+    enabled_features = {token.partition(".")[0] for token in host.features}
+    config = case.engine
+    if "draft" in enabled_features and "planner" not in enabled_features and is_unset(config):
+        found = f"none: {DRAFT_TOKENS} draft tokens per request and step in batches of at most {MAX_DRAFT_BATCH}"
+        yield Row("planner", "note", found, "pip install specserve-plugin-adaptive drafts and verifies what pays")
+
+
+def is_unset(config: EngineConfig) -> bool:
+    """Whether nobody asked for a fixed number of draft tokens."""
+    return config.draft_tokens is None and config.max_draft_batch is None
 
 
 def provides_nothing(host: PluginHost, name: str) -> bool:
