@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from eagle_engines import drafter_of, eagle_engine, memory_for, runtime_of, write_draft, write_target
+from eagle_engines import eagle_engine, memory_for, write_draft, write_target
 from hybrids import Offer
 from safetensors.torch import load_file, save_file
 from toy_heads import change_tensors, write_head
@@ -15,7 +15,6 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import ConfigError, SpecserveError
 from specserve.hookspecs import hookimpl
 from specserve.plugins.options import convert
-from specserve_eagle.depth import AutoDepth
 from specserve_eagle.options import EagleOptions
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -291,15 +290,3 @@ def test_a_config_of_a_draft_model_may_have_unknown_keys(target, tmp_path):
     config = json.loads((draft / "config.json").read_text())
     (draft / "config.json").write_text(json.dumps(config | {"novelty": {"a": [1]}}))
     assert eagle_engine(target, draft).drafting.guards
-
-
-@pytest.mark.parametrize("beside", [("adaptive",), ("adaptive", "ngram"), ()], ids="+".join)
-def test_the_depth_is_the_planners_or_decided_by_what_it_knows_of_step_costs(target, tmp_path, beside):
-    """Without a planner that knows any, a draft grows to the number of tokens that is wanted."""
-    draft = write_draft(tmp_path / "draft", "eagle", target)
-    tables = {"eagle": {"model": str(draft)}, "adaptive": {"cost_cache": "none"}}
-    options = {"plugin_options": {name: table for name, table in tables.items() if name in ("eagle", *beside)}}
-    engine = make_engine(target, plugins=("eagle", *beside), **options).engine
-    runtime, depth = runtime_of(engine), type(drafter_of(engine).depth)
-    assert (runtime.costs is not None, runtime.depth_is_planned) == ("adaptive" in beside, beside == ("adaptive",))
-    assert (depth is AutoDepth) == (len(beside) == 2)

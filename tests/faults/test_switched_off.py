@@ -246,6 +246,7 @@ def test_nobody_is_asked_for_a_request_that_its_processor_has_ended(toy_model):
     requests = [toy_request(f"culprit {i}", range(1, 9 + i), max_tokens=20, ignore_eos=True) for i in range(4)]
     right = run(toy_model, requests).tokens()
     first, second = OracleDrafter(right, 2), OracleDrafter(right, 3)
+    second.name = "second"
     extra = in_process(
         "faulty", make_drafter=lambda: first, logits_processors=lambda: [Processor(State, "commit", fail)]
     )
