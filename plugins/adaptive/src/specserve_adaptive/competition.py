@@ -12,9 +12,9 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import ROOT, parents_of, sources_of
+from specserve.batch.merging import Estimated, merge
 from specserve.protocols import DraftComposer
 from specserve_adaptive.drafter_record import DrafterRecord, right_tokens
-from specserve_adaptive.merging import Estimated, merge
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

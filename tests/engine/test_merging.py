@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specserve.batch.drafts import ROOT, parents_of, paths_of
+from specserve.batch.merging import Estimated, merge
 from specserve.types import Draft
-from specserve_adaptive.merging import Estimated, merge
 
 MANY = 99
 
