@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 
 import msgspec
@@ -13,15 +14,18 @@ from transformers import AutoModelForCausalLM
 from type_checks import check_types
 
 from specserve.config import EngineConfig
+from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import ModelError, PluginError
+from specserve.hookspecs import hookimpl
 from specserve.models.family import ModelFamily
+from specserve.models.read_config import parse_config
 from specserve.types import SamplingParams
 from specserve_workbench.doctor.case import Case
 from specserve_workbench.doctor.model_directory import config as rows_of_config
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import drafter_plugin, make_engine, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
-from specserve_workbench.testing.toy import write_checkpoint
+from specserve_workbench.testing.toy import DEFAULTS, write_checkpoint
 
 PAGE = "model_family.md"
 FAMILIES = {"granite": ("families.granite", "Granite"), "phi3": ("families.phi3", "Phi3")}
@@ -76,6 +80,21 @@ def test_tokens_and_log_probabilities_are_those_of_transformers(checkpoint, fami
     assert math.isfinite(sum(expected))
 
 
+@pytest.mark.parametrize("key", ["rms_norm_eps", "rope_theta", "hidden_act", "tie_word_embeddings"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_key_that_is_absent_means_what_it_does_in_transformers(checkpoint, family, key):
+    path = checkpoint(family, rms_norm_eps=1e-1)
+    config = json.loads((path / "config.json").read_text())
+    del config[key]
+    (path / "config.json").write_text(json.dumps(config))
+    prompt = [*range(5, 45)]
+    request = toy_request("a", prompt, max_tokens=1, prompt_logprobs=0)
+    output = run_requests(make_engine(path, plugins=("families",)).engine, [request]).outputs["a"]
+    theirs = their_logprobs(path, prompt)
+    expected = [float(theirs[i, token]) for i, token in enumerate(prompt[1:])]
+    assert [each.logprob for each in output.prompt_logprobs if each is not None] == pytest.approx(expected, abs=2e-4)
+
+
 @pytest.mark.parametrize("default_plugins", [False, True], ids=["torch", "native"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_drafts_chunks_and_neighbours_change_nothing(checkpoint, family, default_plugins):
@@ -114,22 +133,70 @@ def test_a_larger_matrix_of_another_size_is_refused(checkpoint, changes, message
         make_engine(path, plugins=("families",))
 
 
-def test_two_plugins_for_one_architecture_are_refused(toy_model):
-    from specserve.declare import InProcessPlugin, PluginDeclaration
-    from specserve.hookspecs import hookimpl
-
-    class Llama(ModelFamily):
-        name = "mine"
-        architectures = ("LlamaForCausalLM",)
+def served_by(model, **members):
+    """An engine on a Llama's files that say they are of a plugin's family with these members."""
+    family = type("Mine", (ModelFamily,), {"name": "mine", "architectures": ("MineForCausalLM",), **members})
 
     class Plugin:
         @hookimpl
         def model_families(self):
-            return [Llama()]
+            return [family()]
 
     extra = {"mine": InProcessPlugin(Plugin(), PluginDeclaration(name="mine", provides={"model.family": "a test's"}))}
-    with pytest.raises(PluginError, match="Llama among its model_families for LlamaForCausalLM, which the engine"):
-        make_engine(toy_model, extra=extra)
+    return make_engine(model, extra=extra)
+
+
+def test_two_plugins_for_one_architecture_are_refused(toy_model):
+    with pytest.raises(PluginError, match="Mine among its model_families for LlamaForCausalLM, which the engine"):
+        served_by(toy_model, architectures=("LlamaForCausalLM",))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "field"),
+    [
+        ("rms_norm_eps", 0.1, "norm_eps"),
+        ("torch_dtype", "bfloat16", "dtype"),
+        ("num_key_value_heads", 1, "num_kv_heads"),
+        ("tie_word_embeddings", True, "tied"),
+    ],
+)
+def test_what_a_family_says_of_an_absent_key_holds_for_every_key(key, value, field):
+    mine = type("Mine", (ModelFamily,), {"name": "mine", "architectures": ("MineForCausalLM",), "absent": {key: value}})
+    raw = {**DEFAULTS, "architectures": ["MineForCausalLM"]}
+    raw.pop(key, None)
+    assert getattr(parse_config(raw, {}, where="config.json", families=(mine(),)), field) == value
+
+
+def test_an_activation_that_is_absent_is_the_familys():
+    mine = type("Mine", (ModelFamily,), {"name": "mine", "architectures": ("M",), "absent": {"hidden_act": "gelu"}})
+    raw = {key: value for key, value in DEFAULTS.items() if key != "hidden_act"} | {"architectures": ["M"]}
+    with pytest.raises(ModelError, match="hidden_act must be silu; got 'gelu'"):
+        parse_config(raw, {}, where="config.json", families=(mine(),))
+
+
+def raising(*_):
+    raise KeyError("no_such_key")
+
+
+@pytest.mark.parametrize("rubbish", [lambda *_: 3, lambda *_: ["many"], raising], ids=["number", "list", "raises"])
+@pytest.mark.parametrize("method", ["traits", "sliding_windows", "check", "stored_as", "decoder"])
+def test_a_family_that_fails_is_named_with_its_plugin(tmp_path, method, rubbish):
+    class Mine(ModelFamily):
+        name = "mine"
+        architectures = ("MineForCausalLM",)
+
+    model = write_checkpoint(tmp_path / "model", architecture=Mine())
+    assert served_by(model).engine
+    with pytest.raises(
+        PluginError, match=rf"mine: its family mine .*when it was asked for (its )?{method}\. See specserve"
+    ):
+        served_by(model, **{method: staticmethod(rubbish) if method == "decoder" else rubbish})
+
+
+@pytest.mark.parametrize("members", [{"name": 3}, {"architectures": "MineForCausalLM"}], ids=str)
+def test_names_that_are_none_are_refused(toy_model, members):
+    with pytest.raises(PluginError, match=r"mine: its family's (name|architectures) must be a"):
+        served_by(toy_model, **members)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

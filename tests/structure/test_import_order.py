@@ -25,7 +25,7 @@ COMPONENTS = {
     "graphs": "batch kv protocols root",
     "draft_models": "batch graphs kv models protocols sampling root",
     "speculation": "batch protocols root",
-    "guards": "batch plugins protocols speculation root",
+    "guards": "batch models plugins protocols speculation root",
     "builtin": "attention graphs hookspecs kernels models protocols sampling",
     "engine": "attention batch draft_models graphs guards kv models plugins protocols sampling speculation text root",
     "cli": "engine plugins text root",

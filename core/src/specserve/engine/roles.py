@@ -12,6 +12,7 @@ from specserve.batch.builder import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.errors import ConfigError, PluginError
 from specserve.faults import FAULTS, full_summary
+from specserve.guards.family import GuardedFamily
 from specserve.guards.lora_planner import GuardedLoraPlanner
 from specserve.guards.metric_checks import check_metric
 from specserve.guards.observer import GuardedObserver
@@ -101,13 +102,15 @@ def collect_families(config: EngineConfig, host: PluginHost) -> list[ModelFamily
             found = f"has a {type(family).__name__} among its model_families"
             check_extends(owner, found, family, ModelFamily)
             check_members(owner, found, family, "ModelFamily", attributes=("name", "architectures"))
+            check_type(owner, "its family's name", family.name, str)
+            check_type(owner, "its family's architectures", family.architectures, tuple)
             for name in {family.name, *family.architectures}:
                 if (other := owners.setdefault(name, owner)) != owner:
                     raise PluginError(
                         f"{owner} {found} for {name}, which {'the engine' if other == BUILTIN else other} serves. "
                         f"Remove it there, or remove --plugin {owner}."
                     )
-            families.append(family)
+            families.append(family if owner == BUILTIN else GuardedFamily(owner, family))
     return families
 
 

@@ -12,10 +12,13 @@ from specserve.models.decoder import DecoderModel
 from specserve.models.windows import refuse_windows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
+    from specserve.models.decoder import DecoderWeights
+    from specserve.models.rope import RotaryTable
+    from specserve.protocols import KernelSet
 
 
 class LayerTraits(NamedTuple):
@@ -35,7 +38,14 @@ class StoredAs(NamedTuple):
     """Of its tensors there, without `.weight`."""
     first_row: int = 0
     num_rows: int | None = None
-    """None: all of them."""
+    """None: all from there on."""
+
+    @property
+    def rows(self) -> slice | None:
+        """None: all."""
+        if self.num_rows is None:
+            return slice(self.first_row, None) if self.first_row else None
+        return slice(self.first_row, self.first_row + self.num_rows)
 
 
 class ModelFamily:
@@ -57,7 +67,7 @@ class ModelFamily:
     """What `hidden_act` may be."""
     rotates_parts: bool = False
     """Whether `partial_rotary_factor` holds for a plain rotation, too; it does beside the other types."""
-    decoder: type[DecoderModel] = DecoderModel
+    decoder: Callable[[ModelConfig, KernelSet, DecoderWeights, RotaryTable], DecoderModel] = DecoderModel
     """Computes the pieces of a layer. A class of the family's own runs piece by piece, with any kernels: kernel sets
     fuse the layers of `DecoderModel` alone."""
     toy: Mapping[str, Any] = {}

@@ -14,7 +14,7 @@ import torch
 
 from specserve.errors import ModelError
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
-from specserve.models.families import BUILT_IN
+from specserve.models.families import BUILT_IN, family_named
 from specserve.models.projection import Projection
 from specserve.models.quantised import stacked
 from specserve.models.read_config import read_config
@@ -75,7 +75,7 @@ class ModelLoader(NamedTuple):
         """Load the model in directory `path`. Everything that can be wrong is found before weights are allocated; the
         errors are ModelErrors."""
         config = read_config(path, self.families)
-        family = next(family for family in self.families if family.name == config.family)
+        family = family_named(config.family, self.families)
         if config.unknown_fields:
             log.warning("%s", unknown_fields_told(path, config))
         rotary = rotary_table(config, resolve_length(config, max_model_len))
@@ -92,10 +92,9 @@ class ModelLoader(NamedTuple):
 
 def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
     """Give the tensors of linear maps and norms that are stored otherwise the names that are looked for."""
-    parts: dict[str, dict[str, slice | None]] = {}
-    for ours, (theirs, first, count) in stored_as.items():
-        rows = slice(first, None if count is None else first + count)
-        parts.setdefault(theirs, {})[ours] = None if first == 0 and count is None else rows
+    parts: dict[str, dict[str, StoredAs]] = {}
+    for ours, stored in stored_as.items():
+        parts.setdefault(stored.name, {})[ours] = stored
     for name in checkpoint.names:
         stem, _, kind = name.rpartition(".")
         if stem not in parts:
@@ -103,13 +102,14 @@ def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
         if kind == "weight_shape":  # of a packed matrix: two numbers
             checkpoint.split(name, {f"{ours}.{kind}": None for ours in parts[stem]})
             continue
-        end, stored = max((rows.stop or 0) if rows else 0 for rows in parts[stem].values()), checkpoint.shape(name)[0]
-        if end and end != stored:
+        found, counts = checkpoint.shape(name)[0], [part.num_rows for part in parts[stem].values()]
+        expected = sum(count for count in counts if count is not None)
+        if None not in counts and expected != found:
             raise ModelError(
-                f"{checkpoint.path}: tensor {name} has {stored} rows, but config.json says {end}. "
+                f"{checkpoint.path}: tensor {name} has {found} rows, but config.json says {expected}. "
                 "The weights and config.json are not of the same model."
             )
-        checkpoint.split(name, {f"{ours}.{kind}": rows for ours, rows in parts[stem].items()})
+        checkpoint.split(name, {f"{ours}.{kind}": part.rows for ours, part in parts[stem].items()})
 
 
 def unknown_fields_told(path: Path, config: ModelConfig) -> str:

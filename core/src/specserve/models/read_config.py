@@ -17,7 +17,7 @@ from specserve.models.compressed import read_compression
 from specserve.models.config import GenerationDefaults, ModelConfig
 from specserve.models.config_fields import check_fields, unknown_fields
 from specserve.models.directory_kinds import refuse_other_kinds
-from specserve.models.families import BUILT_IN, family_of
+from specserve.models.families import BUILT_IN, family_named, family_of
 from specserve.models.rope_config import rope_fields
 from specserve.wrong_values import find_wrong_value
 
@@ -49,7 +49,7 @@ def read_config(path: Path, families: Sequence[ModelFamily] = BUILT_IN) -> Model
     raw = read_json(file)
     generation = read_optional_json(path / "generation_config.json")
     config = parse_config(raw, generation, where=str(file), families=families)
-    family = family_of(raw, families, str(file))
+    family = family_named(config.family, families)
     check_fields(raw, family, str(file))
     return msgspec.structs.replace(config, unknown_fields=unknown_fields(raw, family))
 
@@ -59,16 +59,16 @@ def parse_config(
 ) -> ModelConfig:
     """Both files' contents as one ModelConfig; `where` names the file in errors."""
     family = family_of(raw, families, where)
-    _refuse_unsupported(raw, family, where)
     known = raw | {key: value for key, value in family.absent.items() if key not in raw}
+    _refuse_unsupported(known, family, where)
     fields = (
         _sizes(known)
         | family.traits(known)._asdict()
         | {
             "family": family.name,
-            "norm_eps": raw.get("rms_norm_eps", 1e-6),
+            "norm_eps": known.get("rms_norm_eps", 1e-6),
             "tied": known.get("tie_word_embeddings", False),
-            "dtype": _dtype(raw, where),
+            "dtype": _dtype(known, where),
             "rope": rope_fields(known, where, rotates_parts=family.rotates_parts),
             "sliding_windows": (),
             "generation": {k: v for k, v in generation.items() if k in GenerationDefaults.__struct_fields__},

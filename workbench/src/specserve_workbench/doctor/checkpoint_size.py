@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.models.families import BUILT_IN
+from specserve.models.families import BUILT_IN, family_named
 from specserve.models.loader import arrange, check_tensors
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.weights import FLOATS, ITEM_SIZES, Checkpoint
@@ -35,7 +35,7 @@ def checkpoint_size(
     path: Path, config: ModelConfig, dtype: str, families: Sequence[ModelFamily] = BUILT_IN
 ) -> CheckpointSize:
     """Checks all tensors, as loading does. Raises ModelError."""
-    family = next(family for family in families if family.name == config.family)
+    family = family_named(config.family, families)
     served_dtype: torch.dtype = getattr(torch, dtype)
     item_size = served_dtype.itemsize
     kinds: Counter[str] = Counter()

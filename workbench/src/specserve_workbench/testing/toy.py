@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import save_file
 
-from specserve.models.families import BUILT_IN
+from specserve.models.families import family_named
 from specserve.models.loader import expected_shapes
 from specserve.models.read_config import parse_config
 from specserve_workbench.testing.toy_tokenizer import EOS_ID, VOCAB_SIZE, write_tokenizer
@@ -116,9 +116,7 @@ def write_checkpoint(
 
     `config_overrides` are keys of config.json; None is written as null.
     """
-    family = (
-        next(each for each in BUILT_IN if each.name == architecture) if isinstance(architecture, str) else architecture
-    )
+    family = family_named(architecture) if isinstance(architecture, str) else architecture
     raw = DEFAULTS | {"architectures": [family.architectures[0]], "model_type": family.name, "torch_dtype": dtype}
     raw |= {**family.toy, **config_overrides}
     path.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,11 @@ BUILT_IN: tuple[ModelFamily, ...] = (Llama(), Mistral(), Qwen2(), Qwen3())
 ARCHITECTURES = {architecture: family for family in BUILT_IN for architecture in family.architectures}
 
 
+def family_named(name: str, families: Sequence[ModelFamily] = BUILT_IN) -> ModelFamily:
+    """The one of which a `ModelConfig.family` is the name."""
+    return next(family for family in families if family.name == name)
+
+
 def family_of(raw: RawJson, families: Sequence[ModelFamily], where: str) -> ModelFamily:
     """raw: config.json. An architecture has the last word; without any, `model_type` says it."""
     names = raw.get("architectures") or []
