@@ -32,6 +32,7 @@ PARTS = {
     "Serving": ("protocols/serving.py",),
     "Attention": ("protocols/attention.py",),
     "Families of models": ("models/family.py",),
+    "Formats of weights": ("models/weight_format.py",),
     "Kernels and the model": ("protocols/model.py", "protocols/quantised.py"),
     "Adapters": ("protocols/lowrank.py", "batch/lora_plan.py"),
     "Graphs": ("protocols/graphs.py",),

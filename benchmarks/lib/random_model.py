@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import torch
 
+from specserve.models.loader import expected_shapes
+from specserve.models.read_config import read_config
+from specserve.models.weight_format import ALL_ROWS, StoredTensor, WeightSource
 from specserve_workbench.testing.toy_tokenizer import EOS_ID, write_tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from torch import Tensor
@@ -39,29 +43,19 @@ LLAMA_8B = {
 STD = 0.02
 
 
-class RandomWeights:
-    """In place of `specserve.models.weights.Checkpoint`."""
+class RandomWeights(WeightSource):
+    """Those that the model in directory `path` needs, by its config.json."""
 
-    def __init__(self, path: Path, on_progress: Callable[[int, int], None] | None = None) -> None:
+    def __init__(self, path: Path, *_: object) -> None:
         self.path = path
-        self.shapes: Mapping[str, tuple[int, ...]] = {}
+        shapes = expected_shapes(read_config(path))
+        self.tensors = {name: StoredTensor(shape, "BF16", 2 * math.prod(shape), path) for name, shape in shapes.items()}
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Those that the model needs."""
-        return frozenset(self.shapes)
-
-    def check(self, expected: Mapping[str, tuple[int, ...]], kinds: Mapping[str, tuple[str, ...]]) -> None:
-        self.shapes = expected
-
-    def take(self, name: str) -> Tensor:
-        shape = self.shapes[name]
+    def read(self, name: str, rows: slice = ALL_ROWS) -> Tensor:
+        shape = self.tensors[name].shape
         if len(shape) == 1:
             return torch.ones(shape, device="cuda", dtype=torch.bfloat16)
-        return torch.randn(shape, device="cuda", dtype=torch.bfloat16).mul_(STD)
-
-    def finish(self) -> None:
-        pass
+        return torch.randn(shape, device="cuda", dtype=torch.bfloat16).mul_(STD)[rows]
 
 
 def write_config(path: Path, config: Mapping[str, object]) -> Path:
@@ -76,5 +70,5 @@ def write_config(path: Path, config: Mapping[str, object]) -> Path:
 def random_weights() -> Iterator[None]:
     """Inside, models are loaded with random weights on the CUDA device, the same ones every time."""
     torch.manual_seed(0)
-    with patch("specserve.models.loader.Checkpoint", RandomWeights):
+    with patch("specserve.models.loader.open_weights", RandomWeights):
         yield

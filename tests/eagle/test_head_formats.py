@@ -6,9 +6,10 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from toy_heads import FORMATS, LAYERS, ONE, SAFETENSORS, D, H, V, random_head, toy_target, write_head
 
-from specserve.models.weights import INDEX
+from specserve.models.safetensors_header import INDEX
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -155,3 +156,27 @@ def test_a_qwen3_layer_has_norms_of_queries_and_keys(tmp_path):
     config = read_head_config(path, toy_target(architectures=["Qwen3ForCausalLM"]))
     assert config.qk_norm
     assert torch.equal(open_head(path, config).take("layers.0.q_norm"), head["layers.0.q_norm"])
+
+
+@pytest.mark.parametrize("form", ["specforge", "speculators-eagle3", "eagle"])
+def test_a_head_whose_weights_are_quantised_is_what_they_stand_for(tmp_path, form):
+    weights = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel"}
+    settings = {
+        "quant_method": "compressed-tensors",
+        "format": "int-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
+    path = write_head(tmp_path, form, quantization_config=settings)
+    tensors, expected = load_file(path / SAFETENSORS), {}
+    for name, tensor in list(tensors.items()):
+        if name.endswith("_proj.weight"):
+            scale = tensor.abs().amax(1, keepdim=True) / 127
+            tensors[name] = (tensor / scale).round().to(torch.int8)
+            tensors[f"{name}_scale"] = scale
+            expected[name] = tensors[name] * scale
+    save_file(tensors, path / SAFETENSORS)
+    checkpoint = open_head(path, read_head_config(path, toy_target()))
+    taken = [checkpoint.take(name) for name in checkpoint.canonical_names]
+    assert len(expected) == 7
+    for weight in expected.values():
+        assert any(each.shape == weight.shape and torch.equal(each, weight) for each in taken)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import load_file, save_file
 
-from specserve.models.weights import SINGLE
+from specserve.models.safetensors_header import SINGLE
 
 if TYPE_CHECKING:
     from pathlib import Path

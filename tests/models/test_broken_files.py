@@ -9,7 +9,7 @@ import pytest
 from naive_forward import load
 
 from specserve.errors import ModelError
-from specserve.models.weights import SINGLE
+from specserve.models.safetensors_header import SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 988097824\n"

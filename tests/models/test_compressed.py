@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from specserve.errors import ModelError
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.models.loader import load_model
-from specserve.models.read_config import parse_config
+from specserve.models.family import ModelFamily, StoredAs
+from specserve.models.formats.compressed_settings import Layout, read_layout
+from specserve.models.loader import ModelLoader, load_model
+from specserve.models.open_weights import open_weights
+from specserve.models.quantised import dense as dense_weight
 from specserve.protocols.quantised import QuantisedWeight
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import assert_lossless, make_engine, run, run_requests
@@ -22,6 +24,8 @@ from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from specserve.models.config import ModelConfig
 
 FORMS = [("pack-quantized", None), ("pack-quantized", 64), ("int-quantized", None), ("int-quantized", 32)]
 each_form = pytest.mark.parametrize(("kind", "group_size"), FORMS)
@@ -118,6 +122,33 @@ def test_maps_that_are_not_quantised_may_stand_among_those_that_are(toy_model: P
     }  # fmt: skip
 
 
+class Fused(ModelFamily):
+    name = "fused"
+    architectures = ("FusedForCausalLM",)
+
+    def stored_as(self, config: ModelConfig) -> dict[str, StoredAs]:
+        inner, found = config.intermediate_size, {}
+        for mlp in (f"model.layers.{layer}.mlp" for layer in range(config.num_layers)):
+            found[f"{mlp}.gate_proj"] = StoredAs(f"{mlp}.gate_up_proj", 0, inner)
+            found[f"{mlp}.up_proj"] = StoredAs(f"{mlp}.gate_up_proj", inner, inner)
+        return found
+
+
+@each_form
+def test_a_matrix_that_a_family_stores_for_two_may_be_quantised(
+    tmp_path: Path, kind: str, group_size: int | None
+) -> None:
+    source = write_checkpoint(tmp_path / "source", architecture=Fused())
+    loaded = {}
+    for dense in (False, True):
+        path = write_compressed(source, tmp_path / str(dense), kind=kind, group_size=group_size, dense=dense)
+        loaded[dense] = ModelLoader(families=(Fused(),)).load(path, kernels=TorchKernels()).projections
+    for name, projection in loaded[False].items():
+        weight = projection._weight
+        assert isinstance(weight, QuantisedWeight) == (name != "lm_head")
+        assert torch.equal(dense_weight(weight), dense_weight(loaded[True][name]._weight))
+
+
 def test_integers_are_packed_with_the_first_in_the_lowest_byte() -> None:
     words = packed(torch.tensor([[-128, -127, 0, 127, 5]]))
     assert [word & 0xFFFFFFFF for word in words[0].tolist()] == [0xFF800100, 0x00000085]
@@ -169,17 +200,21 @@ ROUNDED_GROUP = config_of("int-quantized", None, DYNAMIC)["config_groups"]["grou
     ({"quant_method": "compressed-tensors"}, "quantization_config: config_groups: is missing; it must"),
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
 def test_what_is_not_read_is_refused_by_name(toy_model: Path, config: dict[str, object], message: str) -> None:
-    raw = json.loads((toy_model / "config.json").read_text()) | {"quantization_config": config}
-    with pytest.raises(ModelError, match=message):
-        parse_config(raw, {}, where="config.json")
+    with pytest.raises(ModelError, match=rf"config\.json: .*{message}"):
+        open_weights(toy_model, config)
 
 
 @pytest.mark.parametrize(("change", "message"), [
     ({"weight_scale": torch.ones(128, 3)}, r"weight_scale has shape \[128, 3\]; with 320 inputs .* allows 5 scales"),
-    ({"weight_scale": torch.ones(64, 5)}, r"weight_scale has shape \[64, 5\], but config.json says \[128, 5\]"),
+    ({"weight_scale": torch.ones(64, 5)}, r"weight_scale has shape \[64, 5\], but its weight says \[128, 5\]"),
     ({"weight_packed": torch.zeros(128, 79, dtype=torch.int32)}, r"weight_packed has shape \[128, 79\]"),
     ({"weight_packed": torch.zeros(128, 80, dtype=torch.int64)}, "weight_packed has type I64; allowed: I32"),
     ({"weight_packed": None}, "weight_packed is missing"),
+    ({"weight_shape": None}, "weight_shape is missing"),
+    ({"weight_shape": torch.ones(3).long()}, r"weight_shape has shape \[3\], but its format says \[2\]"),
+    ({"weight_shape": torch.tensor([128, 0])}, r"weight_shape says that a matrix has shape \[128, 0\]"),
+    ({"weight_shape": torch.tensor([128, 319])}, r"down_proj.weight has shape \[128, 319\], but config.json says"),
+    ({"weight": torch.ones(128, 320)}, "down_proj.weight is there twice, packed and not"),
     ({"weight_zero_point": torch.zeros(128, 5)}, "weight_zero_point changes what weights mean"),
     ({"weight_g_idx": torch.zeros(320)}, "weight_g_idx changes what weights mean"),
 ], ids=lambda value: value if isinstance(value, str) else "")  # fmt: skip
@@ -198,15 +233,11 @@ def test_tensors_that_do_not_fit_are_refused_by_name(
         load_model(path, kernels=TorchKernels())
 
 
-def test_a_sparsity_config_that_says_dense_changes_nothing(toy_model: Path) -> None:
-    raw = json.loads((toy_model / "config.json").read_text())
+def test_a_sparsity_config_that_says_dense_changes_nothing() -> None:
     plain, dense = (
-        parse_config(raw | {"quantization_config": BASE | more}, {}, where="config.json")
-        for more in ({}, {"sparsity_config": {"format": "dense", "ignore": []}})
+        read_layout(BASE | more, "config.json") for more in ({}, {"sparsity_config": {"format": "dense", "ignore": []}})
     )
-    assert plain == dense
-    assert dense.compression is not None
-    assert dense.compression.group_sizes == (64,)
+    assert plain == dense == Layout("pack-quantized", (64,), "auto")
 
 
 def test_an_engine_serves_them_with_its_default_plugins(toy_model: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_dtype_is_read_in_both_spellings(changes, dtype):
         ({"num_attention_heads": 0, "num_key_value_heads": 1}, "num_attention_heads must be at least 1"),
         ({"head_dim": 33}, "must be even.*got 33"),
         ({"head_dim": 33, "partial_rotary_factor": 0.98}, "must be even.*got 33"),
-        ({"quantization_config": {"quant_method": "gptq"}}, "quantised weights: quant_method must be .*got 'gptq'"),
+        ({"quantization_config": "gptq"}, 'quantization_config: must be an object; got "gptq"'),
         ({"hidden_act": "gelu"}, "hidden_act must be silu; got 'gelu'"),
         ({"torch_dtype": "int8"}, "dtype must be one of float32, bfloat16, float16; got 'int8'"),
     ],

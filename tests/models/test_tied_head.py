@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
-from specserve.models.weights import INDEX, SINGLE
+from specserve.models.safetensors_header import INDEX, SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
 
 transformers_logging.disable_progress_bar()

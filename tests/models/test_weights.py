@@ -11,7 +11,7 @@ from naive_forward import forward, load
 from safetensors.torch import load_file
 
 from specserve.errors import ModelError
-from specserve.models.weights import INDEX, SINGLE
+from specserve.models.safetensors_header import INDEX, SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
 
 PROMPT = list(range(20))

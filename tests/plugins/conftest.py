@@ -34,6 +34,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
+def beside_ours(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Finds the plugins that are installed here, too."""
+    monkeypatch.setattr("specserve.plugins.discovery.discover", discover)
+
+
+@pytest.fixture
 def install(site: Path) -> Install:
     return functools.partial(write_plugin, site)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = files_of("examples.md")
 FEATURES = features_of("examples.md")
-ELSEWHERE = {"make_drafter", "attention_backends", "model_families"}
+ELSEWHERE = {"make_drafter", "attention_backends", "model_families", "weight_formats"}
 CONTRACT = (PAGES / "contract.md").read_text()
 
 

@@ -97,14 +97,15 @@ def test_a_key_that_is_absent_means_what_it_does_in_transformers(checkpoint, fam
 
 @pytest.mark.parametrize("default_plugins", [False, True], ids=["torch", "native"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_drafts_chunks_and_neighbours_change_nothing(checkpoint, family, default_plugins):
+def test_drafts_chunks_and_neighbours_change_nothing(checkpoint, beside_ours, family, default_plugins):
     path, requests = checkpoint(family), varied_requests(16)
     given = {"plugins": ("families",), "default_plugins": default_plugins}
     plain = run_requests(make_engine(path, **given, max_num_seqs=1, prefix_cache=False).engine, requests)
     noisy = NoisyDrafter(plain.tokens(), p=0.8, max_width=6, vocab_size=TOY_VOCAB)
     given |= {"extra": {"drafter": drafter_plugin(lambda: noisy)}, "max_num_batched_tokens": 24}
-    engine = make_engine(path, **given).engine
-    drafted = run_requests(engine, requests)
+    made = make_engine(path, **given)
+    assert ("cpu" in made.description["kernels"]) == default_plugins
+    drafted = run_requests(made.engine, requests)
     assert drafted.decided() == plain.decided()
     assert drafted.metrics.num_accepted_tokens > 20
 

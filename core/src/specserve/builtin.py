@@ -8,19 +8,25 @@ from specserve.attention.sdpa import SdpaFactory
 from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.hookspecs import hookimpl
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.models.families import BUILT_IN
+from specserve.models import families, open_weights
 from specserve.sampling.processors import BadWordsProcessor, BiasProcessor, PenaltiesProcessor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from specserve.models.family import ModelFamily
+    from specserve.models.weight_format import WeightFormat
     from specserve.protocols import AttentionFactory, KernelSet, LogitsProcessor, Recorder
 
 
 @hookimpl
 def model_families() -> Iterable[ModelFamily]:
-    return BUILT_IN
+    return families.BUILT_IN
+
+
+@hookimpl
+def weight_formats() -> Iterable[WeightFormat]:
+    return open_weights.BUILT_IN
 
 
 @hookimpl

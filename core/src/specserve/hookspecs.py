@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.models.family import ModelFamily
+    from specserve.models.weight_format import WeightFormat
     from specserve.protocols import (
         AdaptableModel,
         AnswerCheck,
@@ -56,6 +57,11 @@ def plugin_options() -> type[msgspec.Struct]:  # type: ignore[empty-body]
 @hookspec
 def model_families(config: EngineConfig, options: PluginOptions) -> Iterable[ModelFamily]:  # type: ignore[empty-body]
     """Families of models that can be served besides the engine's own."""
+
+
+@hookspec
+def weight_formats(config: EngineConfig, options: PluginOptions) -> Iterable[WeightFormat]:  # type: ignore[empty-body]
+    """Formats of weights that can be read besides the engine's own."""
 
 
 @hookspec

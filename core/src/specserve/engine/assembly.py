@@ -28,11 +28,11 @@ from specserve.engine.lack_of_memory import lack_of_memory_told
 from specserve.engine.make_runner import draft_graphs_of, make_runner
 from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
 from specserve.engine.measure_costs import CostProbe
+from specserve.engine.model_roles import collect_families, collect_formats
 from specserve.engine.planning_runtime import EnginePlanningRuntime
 from specserve.engine.resolve_config import find_device, resolve_config
 from specserve.engine.roles import (
     OwnedKernels,
-    collect_families,
     make_drafters,
     make_kernels,
     make_lora_planner,
@@ -54,6 +54,7 @@ from specserve.metrics import EngineMetrics
 from specserve.models.loader import ModelLoader
 from specserve.models.locate import locate_model, locate_on_disk, locate_target
 from specserve.models.read_config import read_config
+from specserve.models.weight_files import patterns_of
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.sampling.seeds import arrival_seed, random_seed
@@ -121,7 +122,8 @@ def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallba
 def load_components(config: EngineConfig, host: PluginHost, on_progress: ProgressCallback) -> Components:
     if locate_on_disk(config.model) is None:
         on_progress(DOWNLOADING, 0, 0)
-    path = locate_target(config.model)
+    formats = collect_formats(config, host)
+    path = locate_target(config.model, patterns_of(formats))
     config = msgspec.structs.replace(config, graphs=host.config.graphs)  # what its plugins run with
     families = collect_families(config, host)
     config = resolve_config(config, read_config(path, families).dtype)
@@ -131,7 +133,7 @@ def load_components(config: EngineConfig, host: PluginHost, on_progress: Progres
     device = find_device(config.device)
     tokenizer = make_tokenizer(config, path)
     kernels = make_kernels(config, host)
-    model = ModelLoader(families, partial(on_progress, READING)).load(
+    model = ModelLoader(families, formats, partial(on_progress, READING)).load(
         path,
         kernels=kernels.kernels,
         dtype=config.dtype,

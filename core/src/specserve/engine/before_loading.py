@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from specserve.engine.make_tokenizer import check_sampling_defaults
 from specserve.model_files import read_json
+from specserve.models.formats.safetensors import Safetensors
 from specserve.models.locate import check_target, locate_on_disk, locate_tokenizer
-from specserve.models.weights import weight_files
+from specserve.models.weight_files import weight_files
 from specserve.plugins.best_graphs import with_best_graphs
 from specserve.plugins.discovery import discover
 from specserve.plugins.enabling import decide
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 def check_before_loading(config: EngineConfig) -> None:
     """Raises ConfigError and its kind."""
     installed = discover()
-    with_best_graphs(config, lambda tried: decide(tried, installed))
+    _, decision = with_best_graphs(config, lambda tried: decide(tried, installed))
     model = locate_on_disk(config.model)
     if model is not None:  # else it has to be downloaded
         check_target(model, config.model)
         read_json(model / "config.json")
-        weight_files(model)
+        if not any("model.weights" in plugin.provides for plugin in decision.enabled):
+            weight_files(model, [Safetensors()])
     if config.tokenizer is not None:
         locate_tokenizer(config)
     if config.chat_template is not None:

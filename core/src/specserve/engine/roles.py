@@ -12,7 +12,6 @@ from specserve.batch.builder import no_lora
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.errors import ConfigError, PluginError
 from specserve.faults import FAULTS, full_summary
-from specserve.guards.family import GuardedFamily
 from specserve.guards.lora_planner import GuardedLoraPlanner
 from specserve.guards.metric_checks import check_metric
 from specserve.guards.observer import GuardedObserver
@@ -21,7 +20,6 @@ from specserve.guards.processor import GuardedProcessor
 from specserve.guards.request_check import GuardedRequestCheck
 from specserve.guards.sampler import GuardedSampler
 from specserve.guards.verifier import GuardedVerifier
-from specserve.models.family import ModelFamily
 from specserve.plugins.blame import CORE, Role
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
@@ -91,27 +89,6 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
     check_members(owner, what, kernels.sampler, "Sampler", methods=SAMPLER_METHODS)
     sampler = kernels.sampler if owner == BUILTIN else GuardedSampler(kernels.sampler)
     return OwnedKernels(owner, kernels, sampler)
-
-
-def collect_families(config: EngineConfig, host: PluginHost) -> list[ModelFamily]:
-    """The engine's families and those of plugins. Refuses two for one architecture or name."""
-    families: list[ModelFamily] = []
-    owners: dict[str, str] = {}
-    for owner, answer in host.collect("model_families", config=config):
-        for family in as_list(owner, "model_families", answer):
-            found = f"has a {type(family).__name__} among its model_families"
-            check_extends(owner, found, family, ModelFamily)
-            check_members(owner, found, family, "ModelFamily", attributes=("name", "architectures"))
-            check_type(owner, "its family's name", family.name, str)
-            check_type(owner, "its family's architectures", family.architectures, tuple)
-            for name in {family.name, *family.architectures}:
-                if (other := owners.setdefault(name, owner)) != owner:
-                    raise PluginError(
-                        f"{owner} {found} for {name}, which {'the engine' if other == BUILTIN else other} serves. "
-                        f"Remove it there, or remove --plugin {owner}."
-                    )
-            families.append(family if owner == BUILTIN else GuardedFamily(owner, family))
-    return families
 
 
 def make_recorder(config: EngineConfig, host: PluginHost) -> Recorder:

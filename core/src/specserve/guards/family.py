@@ -4,66 +4,46 @@ that is. Knows nothing of what the answers mean."""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from specserve.code_places import in_brackets, place_of
-from specserve.errors import PluginError, SpecserveError
-from specserve.faults import FAULTS, full_summary
+from specserve.guards.asking import Asked
 from specserve.models.decoder import DecoderModel
 from specserve.models.family import LayerTraits, ModelFamily, StoredAs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from specserve.model_files import RawJson
     from specserve.models.config import ModelConfig
-
-T = TypeVar("T")
 
 
 class GuardedFamily(ModelFamily):
     """Its attributes are the family's own."""
 
     def __init__(self, owner: str, family: ModelFamily) -> None:
-        self.owner, self.family = owner, family
+        self.family, self.asked = family, Asked(owner, f"family {family.name}", ModelFamily)
         self.name, self.architectures = family.name, tuple(family.architectures)
         self.absent, self.reads, self.activations = family.absent, family.reads, family.activations
         self.rotates_parts, self.toy = family.rotates_parts, family.toy
-        self.decoder = partial(self.asked, "its decoder", is_decoder, family.decoder)
+        self.decoder = partial(self.asked.answer, "its decoder", is_decoder, family.decoder)
 
     def traits(self, raw: RawJson) -> LayerTraits:
-        return self.asked("traits", lambda answer: isinstance(answer, LayerTraits), self.family.traits, raw)
+        return self.asked.answer("traits", lambda answer: isinstance(answer, LayerTraits), self.family.traits, raw)
 
     def sliding_windows(self, raw: RawJson, num_layers: int, where: str) -> tuple[int | None, ...]:
         def is_right(answer: object) -> bool:
             return isinstance(answer, tuple) and len(answer) == num_layers and all(map(is_window, answer))
 
-        return self.asked("sliding_windows", is_right, self.family.sliding_windows, raw, num_layers, where)
+        return self.asked.answer("sliding_windows", is_right, self.family.sliding_windows, raw, num_layers, where)
 
     def check(self, raw: RawJson, where: str) -> None:
-        self.asked("check", lambda answer: answer is None, self.family.check, raw, where)
+        self.asked.answer("check", lambda answer: answer is None, self.family.check, raw, where)
 
     def stored_as(self, config: ModelConfig) -> Mapping[str, StoredAs]:
         def is_right(answer: Any) -> bool:
             return all(isinstance(name, str) and isinstance(part, StoredAs) for name, part in answer.items())
 
-        return self.asked("stored_as", is_right, self.family.stored_as, config)
-
-    def asked(self, method: str, is_right: Callable[[Any], bool], ask: Callable[..., T], *arguments: object) -> T:
-        """The answer. Errors of ours, which name a file, pass."""
-        try:
-            answer = ask(*arguments)
-            if is_right(answer):
-                return answer
-            what = f"answered {type(answer).__name__}{in_brackets(place_of(ask))}"
-        except SpecserveError:
-            raise
-        except FAULTS as error:
-            what = full_summary(error, ask)
-        raise PluginError(
-            f"{self.owner}: its family {self.name} {what}, when it was asked for {method}. "
-            f"See specserve.models.family.ModelFamily, or remove --plugin {self.owner}."
-        )
+        return self.asked.answer("stored_as", is_right, self.family.stored_as, config)
 
 
 def is_decoder(answer: object) -> bool:

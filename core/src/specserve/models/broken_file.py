@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from specserve.models.file_formats import format_of
 from specserve.models.safetensors_header import header_length, read_header
+from specserve.models.weight_format import DOWNLOAD_AGAIN
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-DOWNLOAD_AGAIN = "Download the model again."
 
 
 def why_unreadable(file: Path, error: Exception) -> str:

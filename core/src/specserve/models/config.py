@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from specserve.models.compressed import Compression
 from specserve.models.rope_config import RopeConfig
 
 
@@ -47,8 +46,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     sliding_windows: tuple[int | None, ...]
     """Per layer: how many keys a query sees, itself included; None for all."""
     generation: GenerationDefaults = GenerationDefaults()
-    compression: Compression | None = None
-    """How the weights of linear maps are stored where they are quantised."""
+    quantization: dict[str, Any] | None = None
+    """How weights are stored where they are quantised: `quantization_config` of config.json."""
     own: dict[str, Any] = {}
     """What config.json says of the keys that only this family reads; None for absent ones."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from specserve.errors import ModelError
 from specserve.model_files import read_json, read_optional_json
 from specserve.models.file_formats import DATASET, FORMATS, GGUF, KERAS, ONNX, ORIGINAL, PICKLE, RECIPES
-from specserve.models.safetensors_header import tensor_names
+from specserve.models.safetensors_header import INDEX, SINGLE, tensor_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from specserve.model_files import RawJson
 
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 HEAD_ARCHITECTURES = ("eagle", "nextn", "mtp", "medusa", "hydra", "speculator")
 HEAD_PARTS = ("fc.", "midlayer.", "eh_proj.", "mtp_layers.", "mtp.", "d2t", "medusa_head.")
 """How tensors begin that only heads have, without `model.` and the layer's number."""

@@ -41,11 +41,9 @@ class StoredAs(NamedTuple):
     """None: all from there on."""
 
     @property
-    def rows(self) -> slice | None:
-        """None: all."""
-        if self.num_rows is None:
-            return slice(self.first_row, None) if self.first_row else None
-        return slice(self.first_row, self.first_row + self.num_rows)
+    def rows(self) -> slice:
+        end = None if self.num_rows is None else self.first_row + self.num_rows
+        return slice(self.first_row or None, end)
 
 
 class ModelFamily:

@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.errors import ModelError
+from specserve.models.checkpoint import Checkpoint
 from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
 from specserve.models.families import BUILT_IN, family_named
+from specserve.models.open_weights import BUILT_IN as FORMATS
+from specserve.models.open_weights import open_weights
 from specserve.models.projection import Projection
-from specserve.models.quantised import stacked
+from specserve.models.quantised import dense, stacked
 from specserve.models.read_config import read_config
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.tied_head import tied_as_stored
 from specserve.models.unused_tensors import report_unused
-from specserve.models.weights import Checkpoint
+from specserve.models.weight_format import NOT_OF_ONE_MODEL
+from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,8 +35,8 @@ if TYPE_CHECKING:
 
     from specserve.models.config import ModelConfig
     from specserve.models.family import ModelFamily, StoredAs
+    from specserve.models.weight_format import WeightFormat
     from specserve.protocols import KernelSet
-    from specserve.protocols.quantised import QuantisedWeight
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +56,7 @@ def load_model(
     max_model_len: int | None = None,
     on_progress: Progress | None = None,
 ) -> DecoderModel:
-    """Load the model in directory `path`, of a family that the engine has itself. See `ModelLoader.load`."""
+    """Load the model in directory `path`, by the engine's own families and formats alone. See `ModelLoader.load`."""
     loader = ModelLoader(on_progress=on_progress)
     return loader.load(path, kernels=kernels, dtype=dtype, device=device, max_model_len=max_model_len)
 
@@ -61,6 +65,7 @@ class ModelLoader(NamedTuple):
     """`on_progress(bytes_done, bytes_total)` is called per tensor."""
 
     families: Sequence[ModelFamily] = BUILT_IN
+    formats: Sequence[WeightFormat] = FORMATS
     on_progress: Progress | None = None
 
     def load(
@@ -79,7 +84,7 @@ class ModelLoader(NamedTuple):
         if config.unknown_fields:
             log.warning("%s", unknown_fields_told(path, config))
         rotary = rotary_table(config, resolve_length(config, max_model_len))
-        checkpoint = Checkpoint(path, self.on_progress)
+        checkpoint = Checkpoint(open_weights(path, config.quantization, self.formats), self.on_progress)
         arrange(checkpoint, family.stored_as(config))
         kind: torch.dtype = getattr(torch, config.dtype if dtype == "auto" else dtype)
         config = tied_as_stored(config, checkpoint, kind)
@@ -99,15 +104,12 @@ def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
         stem, _, kind = name.rpartition(".")
         if stem not in parts:
             continue
-        if kind == "weight_shape":  # of a packed matrix: two numbers
-            checkpoint.split(name, {f"{ours}.{kind}": None for ours in parts[stem]})
-            continue
-        found, counts = checkpoint.shape(name)[0], [part.num_rows for part in parts[stem].values()]
+        found, counts = checkpoint.find(name).shape[0], [part.num_rows for part in parts[stem].values()]
         expected = sum(count for count in counts if count is not None)
         if None not in counts and expected != found:
             raise ModelError(
                 f"{checkpoint.path}: tensor {name} has {found} rows, but config.json says {expected}. "
-                "The weights and config.json are not of the same model."
+                f"{NOT_OF_ONE_MODEL}"
             )
         checkpoint.split(name, {f"{ours}.{kind}": part.rows for ours, part in parts[stem].items()})
 
@@ -163,26 +165,10 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def expected_tensors(
-    config: ModelConfig, checkpoint: Checkpoint
-) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[str, ...]]]:
-    """The shapes of the checkpoint's tensors, where the weights of some linear maps may be quantised, and the types of
-    those that need not be floating point."""
-    shapes, kinds = expected_shapes(config), {}
-    for name, shape in tuple(shapes.items()):
-        stem = name.removesuffix(".weight")
-        if config.compression is None or not config.compression.stored(checkpoint.names, stem):
-            continue
-        del shapes[name]
-        for part, (part_shape, part_kinds) in config.compression.tensors(checkpoint, stem, shape).items():
-            shapes[part], kinds[part] = part_shape, part_kinds
-    return shapes, kinds
-
-
 def check_tensors(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, tuple[int, ...]]:
     """The shapes of all tensors that are read, all of them checked; what is not read is reported or refused."""
-    shapes, kinds = expected_tensors(config, checkpoint)
-    checkpoint.check(shapes, kinds)
+    shapes = expected_shapes(config)
+    checkpoint.check(shapes)
     report_unused(checkpoint, shapes)
     return shapes
 
@@ -239,23 +225,22 @@ class _WeightReader:
 
     def linear_weight(self, paths: Sequence[str]) -> Tensor | QuantisedWeight:
         """The weight of these linear maps of the checkpoint, stacked."""
-        compression, names = self.config.compression, tuple(f"{path}.weight" for path in paths)
-        if compression is None or not any(compression.stored(self.checkpoint.names, path) for path in paths):
+        names = tuple(f"{path}.weight" for path in paths)
+        if not any(self.checkpoint.find(name).quantised for name in names):
             return self.joined(names)
-        weights: list[Tensor | QuantisedWeight] = []
-        for path, name in zip(paths, names, strict=True):
-            is_quantised = compression.stored(self.checkpoint.names, path)
-            ins = self.shapes[name][1]
-            if is_quantised:
-                weights.append(compression.read(self.checkpoint, path, ins, self.dtype).on(self.device))
-            else:
-                weights.append(self.joined((name,)))
-        return stacked(weights)
+        return stacked([self.weight(name) for name in names])
+
+    def weight(self, name: str) -> Tensor | QuantisedWeight:
+        """One tensor in the model's dtype, on its device."""
+        if not self.checkpoint.find(name).quantised:
+            return self.joined((name,))
+        read = self.checkpoint.take(name)
+        return read._replace(dtype=self.dtype).on(self.device) if isinstance(read, QuantisedWeight) else read
 
     def joined(self, names: tuple[str, ...]) -> Tensor:
         """The named tensors stacked along their first dimension, in the model's dtype, on its device."""
         shapes = [self.shapes[name] for name in names]
         out = torch.empty((sum(shape[0] for shape in shapes), *shapes[0][1:]), dtype=self.dtype, device=self.device)
         for name, piece in zip(names, out.split_with_sizes([shape[0] for shape in shapes]), strict=True):
-            piece.copy_(self.checkpoint.take(name))
+            piece.copy_(dense(self.checkpoint.take(name)))
         return out

@@ -20,7 +20,7 @@ from specserve.models.hub_errors import hub_message
 from specserve.models.safetensors_header import tensor_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from specserve.config import EngineConfig
 
@@ -36,13 +36,14 @@ DESCRIBING = ("config.json", "adapter_config.json", "model_index.json", "params.
 """The files that tell what a directory holds."""
 
 
-def locate_model(name: str) -> Path:
+def locate_model(name: str, weights: Sequence[str] = ()) -> Path:
     """The directory of the model `name`: a name that an installed package offers, a directory, or a hub id.
 
+    weights: patterns of files that are downloaded from the hub besides those that the engine reads itself.
     An offered name wins over a directory of that name, so that the default model does not depend on the working
     directory. Offered names have no slash: `./demo` means the directory.
     """
-    return locate_on_disk(name) or _download(name)
+    return locate_on_disk(name) or _download(name, weights)
 
 
 def locate_on_disk(name: str) -> Path | None:
@@ -75,9 +76,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else ""
 
 
-def locate_target(name: str) -> Path:
+def locate_target(name: str, weights: Sequence[str] = ()) -> Path:
     """As `locate_model`, for a model that is served: ModelError for an adapter, a draft head and other kinds."""
-    path = locate_model(name)
+    path = locate_model(name, weights)
     check_target(path, name)
     return path
 
@@ -137,7 +138,7 @@ def _offered(entry: EntryPoint) -> Path:
     return path
 
 
-def _download(name: str) -> Path:
+def _download(name: str, weights: Sequence[str]) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -146,7 +147,7 @@ def _download(name: str) -> Path:
             "Run pip install 'specserve[hub]', or pass the directory of a downloaded model."
         ) from None
     try:
-        path = Path(snapshot_download(name, allow_patterns=HUB_FILES))
+        path = Path(snapshot_download(name, allow_patterns=[*HUB_FILES, *weights]))
     except Exception as error:  # the hub's own tree of errors, plus whatever its HTTP client raises
         raise ModelError(hub_message(name, error)) from error
     if not any((path / file).exists() for file in DESCRIBING):

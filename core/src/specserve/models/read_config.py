@@ -13,7 +13,6 @@ import msgspec
 
 from specserve.errors import ModelError
 from specserve.model_files import read_json, read_optional_json
-from specserve.models.compressed import read_compression
 from specserve.models.config import GenerationDefaults, ModelConfig
 from specserve.models.config_fields import check_fields, unknown_fields
 from specserve.models.directory_kinds import refuse_other_kinds
@@ -37,6 +36,7 @@ THEIRS = {
     "o_bias": "attention_bias",
     "tied": "tie_word_embeddings",
     "rope": "rope_parameters",
+    "quantization": "quantization_config",
 }
 """The keys of config.json that have another name here."""
 FLOAT_DTYPES = ("float32", "bfloat16", "float16")
@@ -72,6 +72,7 @@ def parse_config(
             "rope": rope_fields(known, where, rotates_parts=family.rotates_parts),
             "sliding_windows": (),
             "generation": {k: v for k, v in generation.items() if k in GenerationDefaults.__struct_fields__},
+            "quantization": raw.get("quantization_config") or None,
             "own": {name: known.get(name) for name in family.reads},
         }
     )
@@ -81,12 +82,7 @@ def parse_config(
         wrong = in_their_words(find_wrong_value(error, fields, ModelConfig), where)
         raise ModelError(f"{wrong}. Correct the file or download it again.") from None
     _check_sizes(config, where)
-    quantisation = raw.get("quantization_config")
-    return msgspec.structs.replace(
-        config,
-        sliding_windows=family.sliding_windows(known, config.num_layers, where),
-        compression=read_compression(quantisation, where) if quantisation else None,
-    )
+    return msgspec.structs.replace(config, sliding_windows=family.sliding_windows(known, config.num_layers, where))
 
 
 def in_their_words(wrong: WrongValue, where: str) -> str:

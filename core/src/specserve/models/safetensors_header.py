@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+"""A model's one file, and the one that says which of several files holds a tensor."""
 MAX_HEADER = 100_000_000
 """The library's own limit."""
 LENGTH_BYTES = 8

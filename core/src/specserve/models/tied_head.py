@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 import torch
 
-from specserve.models.weights import FLOATS
+from specserve.models.quantised import dense
+from specserve.models.weight_format import FLOATS
 
 if TYPE_CHECKING:
+    from specserve.models.checkpoint import Checkpoint
     from specserve.models.config import ModelConfig
-    from specserve.models.weights import Checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +34,12 @@ def tied_as_stored(config: ModelConfig, checkpoint: Checkpoint, dtype: torch.dty
     head, embedding = f"{HEAD}.weight", f"{EMBEDDING}.weight"
     if not config.tied:
         return config
-    has_head, is_quantised = head in checkpoint.names, f"{HEAD}.weight_scale" in checkpoint.names
-    if has_head and not is_quantised and embedding not in checkpoint.names:
+    if head not in checkpoint.names:
+        return config
+    if embedding not in checkpoint.names:
         checkpoint.rename(head, embedding)
         return config
-    if not is_quantised and (not has_head or same_numbers(checkpoint, head, embedding, dtype)):
+    if same_numbers(checkpoint, head, embedding, dtype):
         return config
     log.warning(
         "%s: config.json says tie_word_embeddings, but %s.weight is not the embedding. The file's head is used, as "
@@ -50,11 +52,11 @@ def tied_as_stored(config: ModelConfig, checkpoint: Checkpoint, dtype: torch.dty
 
 def same_numbers(checkpoint: Checkpoint, one: str, other: str, dtype: torch.dtype) -> bool:
     """Whether two tensors hold the same numbers in `dtype`. What cannot be compared is not the same."""
-    kinds = {checkpoint.kind(one), checkpoint.kind(other)}
-    if checkpoint.shape(one) != checkpoint.shape(other) or not kinds.issubset(FLOATS):
+    first, second = checkpoint.find(one), checkpoint.find(other)
+    if first.shape != second.shape or not {first.dtype, second.dtype}.issubset(FLOATS):
         return False
-    rows = checkpoint.shape(one)[0]
+    rows = first.shape[0]
     pieces = (slice(start, min(start + ROWS_AT_ONCE, rows)) for start in range(0, rows, ROWS_AT_ONCE))
     return all(
-        torch.equal(checkpoint.rows(one, piece).to(dtype), checkpoint.rows(other, piece).to(dtype)) for piece in pieces
+        torch.equal(*(dense(checkpoint.rows(name, piece)).to(dtype) for name in (one, other))) for piece in pieces
     )

@@ -11,12 +11,13 @@ import re
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
-from specserve.models.weights import FLOATS
+from specserve.models.quantised import dense
+from specserve.models.weight_format import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from specserve.models.weights import Checkpoint
+    from specserve.models.checkpoint import Checkpoint
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +62,10 @@ def belongs(name: str, modules: set[str], layers: set[str]) -> bool:
 
 def is_neutral(checkpoint: Checkpoint, name: str) -> bool:
     """A bias of zeros adds nothing."""
-    if not name.endswith(".bias") or checkpoint.kind(name) not in FLOATS or len(checkpoint.shape(name)) != 1:
+    found = checkpoint.find(name)
+    if not name.endswith(".bias") or found.dtype not in FLOATS or len(found.shape) != 1:
         return False
-    return not checkpoint.rows(name, slice(None)).any()
+    return not dense(checkpoint.rows(name)).any()
 
 
 def named(names: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ KERNEL_FEATURES = {
 
 MODEL_FEATURES = {
     "model.family": "serves models of families that the engine does not have itself",
+    "model.weights": "reads weights of formats that the engine does not have itself",
 }
 """What adds models and changes nothing for others. A plugin works with these unless it declares a conflict; providers
 are default-on."""

@@ -28,6 +28,7 @@ HOOK_ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 HOOK_FEATURES = {
     "model_families": ("model.family",),
+    "weight_formats": ("model.weights",),
     "make_drafter": ("draft.chain", "draft.tree", "draft.model"),
     "make_lora_planner": ("lora.target",),
     "make_draft_planner": ("planner.adaptive",),

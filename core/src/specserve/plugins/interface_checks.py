@@ -36,14 +36,20 @@ def check_extends(owner: str, found: str, value: object, base: type) -> None:
     if not isinstance(value, base):
         raise PluginError(
             f"{owner} {found}{where}, which is no {base.__name__}: its class does not extend "
-            f"specserve.protocols.{base.__name__}. Let it, or remove --plugin {owner}."
+            f"{public_name(base)}. Let it, or remove --plugin {owner}."
         )
     for method in methods:
         if not callable(member := getattr(value, method)):
             raise PluginError(
                 f"{owner} {found}{where}, whose {method} is a {type(member).__name__}, and cannot be called. "
-                f"See specserve.protocols.{base.__name__}, or remove --plugin {owner}."
+                f"See {public_name(base)}, or remove --plugin {owner}."
             )
+
+
+def public_name(base: type) -> str:
+    """From where plugins import it."""
+    package = "specserve.protocols" if base.__module__.startswith("specserve.protocols.") else base.__module__
+    return f"{package}.{base.__name__}"
 
 
 def check_callable_now(owner: str, found: str, value: object, kind: str, methods: Iterable[str]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from specserve.engine.roles import OwnedKernels
     from specserve.models.config import ModelConfig
     from specserve.models.family import ModelFamily
+    from specserve.models.weight_format import WeightFormat
     from specserve_server.config import ServerConfig
     from specserve_workbench.doctor.checkpoint_size import CheckpointSize
 
@@ -56,6 +57,7 @@ class Case:
         self.model_path = Once(lambda: locate_on_disk(engine.model) or locate_downloaded(engine.model))
         """None for a hub id that was not downloaded yet."""
         self.families = Once(self._collect_families)
+        self.formats = Once(self._collect_formats)
         self.model_config = Once(self._read_config)
         self.weights = Once(self._measure_weights)
         self.resolved = Once(self._resolve)
@@ -80,11 +82,20 @@ class Case:
         return read_config(self.path(), self.families())
 
     def _collect_families(self) -> Sequence[ModelFamily]:
-        from specserve.engine.roles import collect_families
+        from specserve.engine.model_roles import collect_families
         from specserve.models.families import BUILT_IN
 
         try:
             return collect_families(self.engine, self.host())
+        except FAULTS:  # another check says why
+            return BUILT_IN
+
+    def _collect_formats(self) -> Sequence[WeightFormat]:
+        from specserve.engine.model_roles import collect_formats
+        from specserve.models.open_weights import BUILT_IN
+
+        try:
+            return collect_formats(self.engine, self.host())
         except FAULTS:  # another check says why
             return BUILT_IN
 
@@ -93,7 +104,7 @@ class Case:
 
         config = self.model_config()
         dtype = config.dtype if self.engine.dtype == "auto" else self.engine.dtype
-        return checkpoint_size(self.path(), config, dtype, self.families())
+        return checkpoint_size(self.path(), config, dtype, self.families(), self.formats())
 
     def _resolve(self) -> EngineConfig:
         from specserve.engine.resolve_config import resolve_config

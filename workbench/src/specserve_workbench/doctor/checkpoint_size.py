@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from specserve.models.checkpoint import Checkpoint
 from specserve.models.families import BUILT_IN, family_named
 from specserve.models.loader import arrange, check_tensors
+from specserve.models.open_weights import BUILT_IN as FORMATS
+from specserve.models.open_weights import open_weights
 from specserve.models.tied_head import tied_as_stored
-from specserve.models.weights import FLOATS, ITEM_SIZES, Checkpoint
 from specserve_workbench.collected_warnings import collected_warnings
 
 if TYPE_CHECKING:
@@ -20,33 +22,38 @@ if TYPE_CHECKING:
 
     from specserve.models.config import ModelConfig
     from specserve.models.family import ModelFamily
+    from specserve.models.weight_format import WeightFormat
 
 
 class CheckpointSize(NamedTuple):
-    """`stored` and `served` in bytes: in the files, and in the dtype that is served. `kinds` counts tensors."""
+    """`stored` and `served` in bytes: in the files, and in the dtype that is served. `dtypes` counts tensors."""
 
-    kinds: Counter[str]
+    dtypes: Counter[str]
     stored: int
     served: int
     warnings: list[str]
 
 
 def checkpoint_size(
-    path: Path, config: ModelConfig, dtype: str, families: Sequence[ModelFamily] = BUILT_IN
+    path: Path,
+    config: ModelConfig,
+    dtype: str,
+    families: Sequence[ModelFamily] = BUILT_IN,
+    formats: Sequence[WeightFormat] = FORMATS,
 ) -> CheckpointSize:
     """Checks all tensors, as loading does. Raises ModelError."""
     family = family_named(config.family, families)
     served_dtype: torch.dtype = getattr(torch, dtype)
     item_size = served_dtype.itemsize
-    kinds: Counter[str] = Counter()
+    dtypes: Counter[str] = Counter()
     stored = served = 0
     with collected_warnings() as said:
-        checkpoint = Checkpoint(path)
+        checkpoint = Checkpoint(open_weights(path, config.quantization, formats))
         arrange(checkpoint, family.stored_as(config))
         shapes = check_tensors(tied_as_stored(config, checkpoint, served_dtype), checkpoint)
     for name, shape in shapes.items():
-        kind, count = checkpoint.kind(name), math.prod(shape)
-        kinds[kind] += 1
-        stored += count * ITEM_SIZES.get(kind, 1)
-        served += count * (item_size if kind in FLOATS else ITEM_SIZES.get(kind, 1))
-    return CheckpointSize(kinds, stored, served, said)
+        found = checkpoint.find(name)
+        dtypes[found.dtype] += 1
+        stored += found.num_bytes
+        served += found.num_bytes if found.quantised else math.prod(shape) * item_size
+    return CheckpointSize(dtypes, stored, served, said)

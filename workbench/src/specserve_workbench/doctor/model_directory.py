@@ -70,8 +70,8 @@ def weights(case: Case) -> Iterator[Row]:
     with needed("the model was not found, or its config.json cannot be read"):
         case.model_config()
     found = case.weights()
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(found.kinds.items()))
-    text = f"all {sum(found.kinds.values())} tensors ({kinds}), {bytes_text(found.stored)}"
+    dtypes = ", ".join(f"{count} {dtype}" for dtype, count in sorted(found.dtypes.items()))
+    text = f"all {sum(found.dtypes.values())} tensors ({dtypes}), {bytes_text(found.stored)}"
     yield Row("weights", "ok", text, figures={"bytes": found.stored})
     for warning in found.warnings:
         yield Row("weights", "note", one_line(warning))

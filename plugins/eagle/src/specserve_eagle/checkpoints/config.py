@@ -12,8 +12,8 @@ import msgspec
 
 from specserve.errors import ModelError
 from specserve.model_files import read_json
+from specserve.models.open_weights import open_weights
 from specserve.models.read_config import parse_config
-from specserve.models.weights import Checkpoint
 from specserve.wrong_values import convert
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
 from specserve_eagle.checkpoints.detect import kind_of
@@ -40,7 +40,7 @@ def read_head_config(path: Path, target: ModelConfig) -> HeadConfig:
     kind = kind_of(path)
     if kind == "standalone":
         raise ModelError(f"{path} is a whole model, not a head: {where} has no draft head beside its layers.")
-    names = Checkpoint(path).names
+    names = frozenset(open_weights(path, raw.get("quantization_config")).tensors)
     layout = layout_of(names, kind)
     if layout is None:
         raise ModelError(f"{path}: {where} describes an MTP head, but no tensor is eh_proj, mtp.fc or mtp_layers.0.*.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from specserve.models.rope_config import RopeConfig
@@ -39,6 +41,8 @@ class HeadConfig(msgspec.Struct, frozen=True, kw_only=True):
     embedding_first: bool
     """`fc` reads [embedding ; hidden state]; otherwise the hidden state comes first."""
     dtype: str
+    quantization: dict[str, Any] | None = None
+    """How weights are stored where they are quantised: `quantization_config` of config.json."""
 
     @property
     def rotary_dim(self) -> int:

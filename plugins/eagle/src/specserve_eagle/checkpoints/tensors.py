@@ -10,7 +10,10 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import ModelError
-from specserve.models.weights import FLOATS, Checkpoint
+from specserve.models.checkpoint import Checkpoint
+from specserve.models.open_weights import open_weights
+from specserve.models.quantised import dense
+from specserve.models.weight_format import FLOATS, expect
 from specserve_eagle.checkpoints.layout import WITHIN_TARGET, layout_of
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from specserve.models.weight_format import WeightSource
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.layout import Layout
 
@@ -34,11 +38,11 @@ class Expected(NamedTuple):
     required: bool = True
 
 
-class HeadCheckpoint(Checkpoint):
-    """The tensors of one head. `take` and `has` know canonical names; see `specserve_eagle.checkpoints.layout`."""
+class HeadCheckpoint:
+    """The tensors of one head, by canonical name; see `specserve_eagle.checkpoints.layout`."""
 
-    def __init__(self, path: Path, config: HeadConfig, layout: Layout) -> None:
-        super().__init__(path)
+    def __init__(self, source: WeightSource, config: HeadConfig, layout: Layout) -> None:
+        self.path, self._file = source.path, Checkpoint(source)
         self._found: dict[str, str] = {}
         for canonical, expected in expected_tensors(config).items():
             self._find(canonical, expected, layout)
@@ -54,51 +58,42 @@ class HeadCheckpoint(Checkpoint):
         return canonical in self._found
 
     def take(self, canonical: str) -> Tensor:
-        """The tensor, read from disk."""
-        return super().take(self._found[canonical])
+        """The tensor, read from disk; of a quantised one, what it stands for."""
+        return dense(self._file.take(self._found[canonical]))
 
     def _find(self, canonical: str, expected: Expected, layout: Layout) -> None:
         candidates = layout.candidates(canonical)
         for name in candidates:
-            if name in self.names:
-                self._check(name, expected.shape, MAP_TYPES.get(canonical, FLOATS))
+            if name in self._file.names:
+                found = self._file.find(name)
+                dtypes = (found.dtype,) if found.quantised else MAP_TYPES.get(canonical, FLOATS)
+                expect(found, name, expected.shape, dtypes, "config.json")
                 self._found[canonical] = name
                 return
         if expected.required:
-            self._header(candidates[0])  # raises the error for a missing tensor
-
-    def _check(self, name: str, shape: tuple[int, ...], types: tuple[str, ...]) -> None:
-        header = self._header(name)
-        if (got := tuple(header.get_shape())) != shape:
-            raise ModelError(
-                f"{self._file(name)}: tensor {name} has shape {list(got)}, but config.json says {list(shape)}. "
-                "The weights and config.json are not of the same head."
-            )
-        if (kind := header.get_dtype()) not in types:
-            raise ModelError(
-                f"{self._file(name)}: tensor {name} has type {kind}; allowed: {', '.join(types)}. "
-                "Use the unquantised checkpoint."
-            )
+            self._file.find(candidates[0])  # raises the error for a missing tensor
 
     def _refuse_superfluous(self, config: HeadConfig) -> None:
         known = set(self._found.values())
-        extra = {name for name in self.names - known if not name.endswith(BUFFERS)}
-        if config.kind == "mtp" and WITHIN_TARGET in self.names:
+        names = self._file.names
+        extra = {name for name in names - known if not name.endswith(BUFFERS)}
+        if config.kind == "mtp" and WITHIN_TARGET in names:
             extra = {name for name in extra if not _is_targets(name, config)}
         if extra:
             first = min(extra)
             raise ModelError(
-                f"{self._file(first)}: tensor {first} is not part of the {config.kind} head that config.json describes "
-                f"({len(extra)} such tensors). What is left out costs acceptance: correct config.json, or convert the "
-                "head to a supported format."
+                f"{self._file.find(first).file}: tensor {first} is not part of the {config.kind} head that config.json "
+                f"describes ({len(extra)} such tensors). What is left out costs acceptance: correct config.json, or "
+                "convert the head to a supported format."
             )
 
 
 def open_head(path: Path, config: HeadConfig) -> HeadCheckpoint:
     """The head's checkpoint in directory `path`, checked from its headers. Raises ModelError."""
-    layout = layout_of(Checkpoint(path).names, config.kind)
+    source = open_weights(path, config.quantization)
+    layout = layout_of(frozenset(source.tensors), config.kind)
     assert layout is not None, "read_head_config found the layout"
-    return HeadCheckpoint(path, config, layout)
+    return HeadCheckpoint(source, config, layout)
 
 
 def _is_targets(name: str, config: HeadConfig) -> bool:

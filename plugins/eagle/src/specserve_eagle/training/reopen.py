@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from specserve.errors import ConfigError, ModelError
+from specserve.models.checkpoint import Checkpoint
 from specserve.models.loader import check_tensors
+from specserve.models.open_weights import open_weights
+from specserve.models.quantised import dense
 from specserve.models.read_config import read_config
 from specserve.models.tied_head import tied_as_stored
-from specserve.models.weights import Checkpoint
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
 from specserve_eagle.checkpoints.layout import LAYER_PARTS
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
@@ -99,7 +101,7 @@ def refuse_other_arithmetic(config: HeadConfig, checkpoint: HeadCheckpoint, targ
 def reopen_standalone(path: Path, target: Target) -> DraftLlama:
     config = read_config(path)
     refuse_other_model(path, config, target.config)
-    checkpoint = Checkpoint(path)
+    checkpoint = Checkpoint(open_weights(path, config.quantization))
     config = tied_as_stored(config, checkpoint, target.model.dtype)
     shapes = check_tensors(config, checkpoint)
     model = DraftLlama(config.vocab_size, HeadShape.of(config), config.num_layers, tied=config.tied)
@@ -108,7 +110,7 @@ def reopen_standalone(path: Path, target: Target) -> DraftLlama:
 
 
 def read_state(checkpoint: Checkpoint, names: Iterable[str]) -> dict[str, Tensor]:
-    return {name.removeprefix("model."): checkpoint.take(name) for name in names}
+    return {name.removeprefix("model."): dense(checkpoint.take(name)) for name in names}
 
 
 def refuse_other_model(path: Path, config: ModelConfig, target: ModelConfig) -> None:

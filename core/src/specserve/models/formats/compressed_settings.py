@@ -1,24 +1,21 @@
-"""Checkpoints whose linear maps have weights of 8 bits, in the format of compressed-tensors: presets W8A16 and W8A8.
+"""Which settings of `quantization_config` are read, of checkpoints that compressed-tensors wrote: W8A16 and W8A8.
 
-Owns which settings of `quantization_config` are read, the names and shapes of their tensors, and how integers are
-packed; knows nothing about kernels. A format that is not read is refused by name, never ignored.
+What is not read is refused by name, never ignored. Knows nothing about tensors.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import torch
 
 from specserve.errors import ModelError
-from specserve.protocols.quantised import Activations, QuantisedWeight
 from specserve.wrong_values import convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from specserve.models.weights import Checkpoint
+    from specserve.protocols.quantised import Activations
 
 FORMATS = ("pack-quantized", "int-quantized")
 ALLOWED = (
@@ -26,9 +23,17 @@ ALLOWED = (
     "per channel with symmetric activations of 8 bits, dynamic, per token (W8A8)"
 )
 OTHERWISE = "Use such a checkpoint, or the unquantised one."
-UNREAD = ("weight_zero_point", "weight_g_idx")
-PER_WORD = 4
-"""Integers in one int32 of the packed format."""
+
+
+class Layout(NamedTuple):
+    """How a checkpoint's quantised maps are stored."""
+
+    format: str
+    """One of FORMATS."""
+    group_sizes: tuple[int | None, ...]
+    """Inputs that may share a scale; None for all of an output's."""
+    activations: Activations
+    """What quantised maps are multiplied by."""
 
 
 class QuantizationArgs(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,70 +77,10 @@ class QuantizationConfig(msgspec.Struct, frozen=True, kw_only=True):
     transform_config: dict[str, object] | None = None
 
 
-class Compression(msgspec.Struct, frozen=True):
-    """How the checkpoint's quantised maps are stored."""
-
-    format: Literal["pack-quantized", "int-quantized"]
-    group_sizes: tuple[int | None, ...]
-    """Inputs that may share a scale; None for all of an output's."""
-    activations: Activations = "auto"
-    """What quantised maps are multiplied by."""
-
-    def stored(self, names: frozenset[str], stem: str) -> bool:
-        """Is the weight of the linear map `stem` quantised?"""
-        return f"{stem}.weight_scale" in names
-
-    def tensors(
-        self, checkpoint: Checkpoint, stem: str, shape: tuple[int, ...]
-    ) -> dict[str, tuple[tuple[int, ...], tuple[str, ...]]]:
-        """Shape and types of every tensor of a quantised map of shape [out, in]."""
-        outs, ins = shape
-        if unread := [name for name in UNREAD if f"{stem}.{name}" in checkpoint.names]:
-            raise ModelError(
-                f"{checkpoint.path}: tensor {stem}.{unread[0]} changes what weights mean and is not read; what is read "
-                f"is {ALLOWED}. {OTHERWISE}"
-            )
-        scale = checkpoint.shape(f"{stem}.weight_scale")
-        found = {f"{stem}.weight_scale": ((outs, self.groups(checkpoint, stem, ins, scale)), ("F32", "BF16", "F16"))}
-        if self.format == "int-quantized":
-            return found | {f"{stem}.weight": (shape, ("I8",))}
-        return found | {
-            f"{stem}.weight_packed": ((outs, -(-ins // PER_WORD)), ("I32",)),
-            f"{stem}.weight_shape": ((2,), ("I64", "I32")),
-        }
-
-    def groups(self, checkpoint: Checkpoint, stem: str, ins: int, scale: tuple[int, ...]) -> int:
-        """How many scales an output has: that of the file, if one of the group sizes gives it."""
-        allowed = sorted({-(-ins // (size or ins)) for size in self.group_sizes})
-        if len(scale) == 2 and scale[1] in allowed:
-            return scale[1]
-        raise ModelError(
-            f"{checkpoint.path}: tensor {stem}.weight_scale has shape {list(scale)}; with {ins} inputs config.json "
-            f"allows {' or '.join(map(str, allowed))} scales for each output. The weights and config.json are not of "
-            "the same model."
-        )
-
-    def read(self, checkpoint: Checkpoint, stem: str, ins: int, dtype: torch.dtype) -> QuantisedWeight:
-        scales = checkpoint.take(f"{stem}.weight_scale").float()
-        size = next(size or ins for size in self.group_sizes if -(-ins // (size or ins)) == scales.shape[1])
-        if self.format == "int-quantized":
-            return QuantisedWeight(checkpoint.take(f"{stem}.weight"), scales, size, dtype, self.activations)
-        checkpoint.take(f"{stem}.weight_shape")
-        words = checkpoint.take(f"{stem}.weight_packed").contiguous()
-        integers = (words.view(torch.uint8)[:, :ins] ^ 0x80).view(torch.int8)  # stored with 128 added
-        return QuantisedWeight(integers.contiguous(), scales, size, dtype, self.activations)
-
-
-def read_compression(raw: Mapping[str, object], where: str) -> Compression:
-    """raw: `quantization_config` of config.json. ModelError where it is of another kind."""
-    method = raw.get("quant_method", "unknown")
-    if method != "compressed-tensors":
-        raise ModelError(
-            f"{where}: quantised weights: quant_method must be compressed-tensors, with {ALLOWED}; got {method!r}. "
-            f"{OTHERWISE}"
-        )
+def read_layout(settings: Mapping[str, Any], where: str) -> Layout:
+    """ModelError for what is not read."""
     config = convert(
-        dict(raw),
+        dict(settings),
         QuantizationConfig,
         lambda wrong: ModelError(f"{where}: quantization_config: {wrong} Correct the file or download it again."),
     )
@@ -152,8 +97,7 @@ def read_compression(raw: Mapping[str, object], where: str) -> Compression:
             f"{where}: quantization_config: some config_groups quantise activations and some do not; what is read is "
             f"{ALLOWED}, the same in all. {OTHERWISE}"
         )
-    # format: one of FORMATS by now
-    return Compression(config.format, tuple(dict.fromkeys(sizes)), "int8" if any(rounded) else "auto")  # type: ignore[arg-type]
+    return Layout(config.format, tuple(dict.fromkeys(sizes)), "int8" if any(rounded) else "auto")
 
 
 def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:

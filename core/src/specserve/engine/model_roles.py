@@ -1,0 +1,64 @@
+"""What plugins' hooks return so that a model can be read: families and formats of weights, checked and guarded.
+
+Knows nothing of what reads a model; `specserve.engine.roles` has the hooks that are called later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from specserve.errors import PluginError
+from specserve.guards.family import GuardedFamily
+from specserve.guards.weight_format import guarded
+from specserve.models.family import ModelFamily
+from specserve.models.weight_format import QuantMethod, WeightFiles, WeightFormat
+from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
+from specserve.plugins.loaded_plugin import BUILTIN
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+    from specserve.plugins.host import PluginHost
+
+
+def collect_families(config: EngineConfig, host: PluginHost) -> list[ModelFamily]:
+    """The engine's families and those of plugins. Refuses two for one architecture or name."""
+    families: list[ModelFamily] = []
+    owners: dict[str, str] = {}
+    for owner, answer in host.collect("model_families", config=config):
+        for family in as_list(owner, "model_families", answer):
+            found = f"has a {type(family).__name__} among its model_families"
+            check_extends(owner, found, family, ModelFamily)
+            check_members(owner, found, family, "ModelFamily", attributes=("name", "architectures"))
+            check_type(owner, "its family's name", family.name, str)
+            check_type(owner, "its family's architectures", family.architectures, tuple)
+            for name in {family.name, *family.architectures}:
+                refuse_two(owners, owner, found, name)
+            families.append(family if owner == BUILTIN else GuardedFamily(owner, family))
+    return families
+
+
+def collect_formats(config: EngineConfig, host: PluginHost) -> list[WeightFormat]:
+    """The engine's formats of weights and those of plugins. Refuses two of one name."""
+    formats: list[WeightFormat] = []
+    owners: dict[str, str] = {}
+    for owner, answer in host.collect("weight_formats", config=config):
+        for each in as_list(owner, "weight_formats", answer):
+            found = f"has a {type(each).__name__} among its weight_formats"
+            check_extends(owner, found, each, QuantMethod if isinstance(each, QuantMethod) else WeightFiles)
+            check_members(owner, found, each, "WeightFormat", attributes=("name",))
+            check_type(owner, "its format's name", each.name, str)
+            if isinstance(each, WeightFiles):
+                check_members(owner, found, each, "WeightFiles", attributes=("patterns",))
+                check_type(owner, "its format's patterns", each.patterns, tuple)
+            refuse_two(owners, owner, found, each.name)
+            formats.append(each if owner == BUILTIN else guarded(owner, each))
+    return formats
+
+
+def refuse_two(owners: dict[str, str], owner: str, found: str, name: str) -> None:
+    """PluginError where another owner has the name already."""
+    if (other := owners.setdefault(name, owner)) != owner:
+        raise PluginError(
+            f"{owner} {found} for {name}, which {'the engine' if other == BUILTIN else other} serves. "
+            f"Remove it there, or remove --plugin {owner}."
+        )

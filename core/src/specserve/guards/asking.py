@@ -1,0 +1,41 @@
+"""Asks a plugin's object that is needed at start-up: where it raises or answers something else, the error says whose
+fault that is. Knows nothing of what the answers mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from specserve.code_places import in_brackets, place_of
+from specserve.errors import PluginError, SpecserveError
+from specserve.faults import FAULTS, full_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Asked(NamedTuple):
+    """`what` it is, as in "family granite"; `base`: the class whose documentation says what it must answer; `passes`:
+    errors that it may raise, all of which name a file."""
+
+    owner: str
+    what: str
+    base: type
+    passes: tuple[type[Exception], ...] = (SpecserveError,)
+
+    def answer(self, method: str, is_right: Callable[[Any], bool], ask: Callable[..., T], *arguments: object) -> T:
+        """What `ask` answers to these arguments."""
+        try:
+            answer = ask(*arguments)
+            if is_right(answer):
+                return answer
+            what = f"answered {type(answer).__name__}{in_brackets(place_of(ask))}"
+        except self.passes:
+            raise
+        except FAULTS as error:
+            what = full_summary(error, ask)
+        raise PluginError(
+            f"{self.owner}: its {self.what} {what}, when it was asked for {method}. "
+            f"See {self.base.__module__}.{self.base.__name__}, or remove --plugin {self.owner}."
+        )

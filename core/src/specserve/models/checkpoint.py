@@ -1,0 +1,100 @@
+"""A model's tensors under the names that are looked for: checked, read, and counted as progress.
+
+Knows nothing about how they are stored (`specserve.models.weight_format`) and nothing about what they mean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from specserve.errors import ModelError
+from specserve.models.weight_format import ALL_ROWS, DOWNLOAD_AGAIN, FLOATS, StoredTensor, WeightSource, expect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from specserve.protocols.quantised import QuantisedWeight
+
+    Progress = Callable[[int, int], None]
+
+
+class View(NamedTuple):
+    """A tensor that the file has under another name, or some rows of it."""
+
+    stored: str
+    rows: slice = ALL_ROWS
+
+
+class Checkpoint:
+    """The tensors of one model, by name. `take` reads data."""
+
+    def __init__(self, source: WeightSource, on_progress: Progress | None = None) -> None:
+        self.source, self.path = source, source.path
+        self._on_progress = on_progress
+        self._views = {name: View(name) for name in source.tensors}
+        self._done = 0
+        self._total = sum(tensor.num_bytes for tensor in source.tensors.values())
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._views)
+
+    def find(self, name: str) -> StoredTensor:
+        """What is known of it. ModelError where it is missing."""
+        stored, rows = self._views.get(name) or View(name)
+        found = self.source.find(stored)
+        if name not in self._views:
+            raise ModelError(f"{self.path}: tensor {name} is read under another name. {DOWNLOAD_AGAIN}")
+        if rows == ALL_ROWS:
+            return found
+        all_rows, *others = found.shape
+        taken = len(range(*rows.indices(all_rows)))
+        return found._replace(shape=(taken, *others), num_bytes=found.num_bytes // all_rows * taken)
+
+    def rename(self, stored: str, name: str) -> None:
+        """The tensor that the file calls `stored` has another name from now on."""
+        self.split(stored, {name: ALL_ROWS})
+
+    def split(self, stored: str, parts: Mapping[str, slice]) -> None:
+        """The rows of the tensor that the file calls `stored` are tensors of these names from now on."""
+        del self._views[stored]
+        self._views |= {name: View(stored, rows) for name, rows in parts.items()}
+
+    def check(self, expected: Mapping[str, tuple[int, ...]]) -> None:
+        """Every expected tensor is there, of that shape, and floating point unless it is quantised."""
+        for name, shape in expected.items():
+            found = self.find(name)
+            expect(found, name, shape, (found.dtype,) if found.quantised else FLOATS, "config.json")
+
+    def take(self, name: str) -> Tensor | QuantisedWeight:
+        """The tensor, read from disk; counts as progress."""
+        tensor = self.rows(name)
+        self._done += self.find(name).num_bytes
+        if self._on_progress is not None:
+            self._on_progress(self._done, self._total)
+        return tensor
+
+    def rows(self, name: str, rows: slice = ALL_ROWS) -> Tensor | QuantisedWeight:
+        """Some rows of a tensor, read from disk; they do not count as progress."""
+        found = self.find(name)
+        view = self._views[name]
+        try:
+            return self.source.read(view.stored, within(view.rows, rows, self.source.find(view.stored).shape[0]))
+        except OSError as error:
+            raise ModelError(f"{found.file}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None
+
+    def finish(self) -> None:
+        """Nothing more will be read: progress ends at the total even where tensors were not used."""
+        if self._on_progress is not None and self._done < self._total:
+            self._done = self._total
+            self._on_progress(self._done, self._total)
+
+
+def within(view: slice, rows: slice, num_rows: int) -> slice:
+    """The rows that are `rows` of the rows `view`."""
+    if ALL_ROWS in (view, rows):
+        return rows if view == ALL_ROWS else view
+    picked = range(*view.indices(num_rows))[rows]
+    return slice(picked.start, picked.stop, picked.step)
