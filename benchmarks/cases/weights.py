@@ -20,7 +20,7 @@ from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, MODEL, greedy, held_out_prompts
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,8 @@ def loss(assembled: Assembled, windows: Sequence[tuple[int, ...]]) -> float:
     for window in windows:
         request = Request.admit(greedy("loss", window, 1), seed=0, arrival=0.0, order=0, max_len=WINDOW + 1)
         request.blocks = list(range(WINDOW // BLOCK_SIZE))
-        batch = BatchBuilder(BLOCK_SIZE, torch.device("cpu")).build([Span(request, 0, WINDOW, 0, WINDOW)])
+        span = ScheduledSpan.of(request, 0, WINDOW, scored=WINDOW)
+        batch = BatchBuilder(BLOCK_SIZE, torch.device("cpu")).schedule([span])
         logits = assembled.engine.runner.forward(batch).logits
         total += F.cross_entropy(logits[:-1], torch.tensor(window[1:])).item()
     return total / len(windows)

@@ -15,7 +15,7 @@ from benchmarks.lib.shapes import model_directory
 from benchmarks.lib.workload import demo_engine
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.types import GenerateRequest
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def batch_of(num_requests: int, context: int, rows: int = 1) -> Batch:
             seed=0, arrival=0.0, order=order, max_len=context + 1,
         )  # fmt: skip
         request.blocks = list(range(order * blocks_each, (order + 1) * blocks_each))
-        spans.append(Span(request, context - rows, rows, 0, rows))
-    return BatchBuilder(BLOCK_SIZE, torch.device("cpu")).build(spans)
+        spans.append(ScheduledSpan.of(request, context - rows, rows, scored=rows))
+    return BatchBuilder(BLOCK_SIZE, torch.device("cpu")).schedule(spans)
 
 
 def paged_attention(runner: Runner, batch: Batch) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from specserve.batch.drafts import first
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.types import Draft, GenerateRequest, SpanVerdict, Verdict
 from specserve_adaptive.ranked import RankedPlanner
 from specserve_adaptive.step_costs import StepCosts
@@ -57,7 +57,7 @@ def decided(requests: list[Request], chosen: list[Draft | int | None]) -> tuple[
         drafted = choice if isinstance(choice, int) else 0  # all drafts are chains: their first tokens survive longest
         draft = first(request.draft, drafted) if request.draft is not None else None
         accepted = tuple(range(drafted // 2))
-        spans.append(Span(request, 10, 1 + drafted, drafted, 1 + drafted, draft, request.draft))
+        spans.append(ScheduledSpan.of(request, 10, 1, scored=1 + drafted, draft=draft))
         verdicts.append(SpanVerdict(accepted, (*accepted, 10**6), None, None, None))
     rows = sum(span.length for span in spans)
     batch = SimpleNamespace(spans=tuple(spans), num_rows=rows, only_decodes=True)

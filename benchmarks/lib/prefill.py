@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from benchmarks.lib.workload import greedy
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.kv.cache import KVCache
 from specserve.protocols import AttentionBackend, AttentionSpec
@@ -86,5 +86,5 @@ def prefill(runner: Runner, tokens: tuple[int, ...], chunks: Sequence[int]) -> N
     builder, start = BatchBuilder(BLOCK_SIZE, CPU), 0
     for length in chunks:
         last = start + length == LENGTH
-        runner.forward(builder.build([Span(request, start, length, 0, int(last))]))
+        runner.forward(builder.schedule([ScheduledSpan.of(request, start, length, scored=int(last))]))
         start += length

@@ -15,6 +15,7 @@ from specserve.graphs.library import GraphBudget, GraphLibrary
 from specserve.graphs.memory import GraphMemory, RowSizes
 from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.metrics import EngineMetrics
+from specserve.models.decoder import DecoderModel
 from specserve.protocols import AttentionBackend, ForwardPass
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
-    from specserve.models.decoder import DecoderModel
     from specserve.protocols import GraphMode, KernelSet
 
 HIDDEN = 16
@@ -78,9 +78,10 @@ class NoPass(ForwardPass):
 def stub_runner(most_rows: int, vocab_size: int, mode: str) -> Runner:
     """`mode`: none, piecewise or full."""
     table = torch.randn(most_rows, vocab_size, generator=torch.Generator().manual_seed(0))
-    model = SimpleNamespace(num_layers=1, hidden_size=HIDDEN, projections={}, max_model_len=2**20)
+    model = object.__new__(DecoderModel)  # kernel sets fuse the layers of this class alone
+    vars(model).update(num_layers=1, hidden_size=HIDDEN, projections={}, max_model_len=2**20)
     kernels = SimpleNamespace(name="none", row_tile=None, fuse=lambda *_: NoPass(table))
-    parts = StepParts(cast("DecoderModel", model), cast("KernelSet", kernels), NoAttention())
+    parts = StepParts(model, cast("KernelSet", kernels), NoAttention())
     if mode == "none":
         return Runner(parts)
     sizes = RowSizes(HIDDEN, 1, 1, HIDDEN, vocab_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import torch
 from hypothesis import strategies as st
 
@@ -68,4 +69,5 @@ def drafted_requests(draw):
 def batch_of(*spans):
     for i, span in enumerate(spans):
         span.request.tokens, span.request.blocks = [1] * 64, [4 * i + n for n in range(4)]
-    return BatchBuilder(16, torch.device("cpu")).build(spans)
+    placed = [msgspec.structs.replace(span, blocks=span.request.blocks) for span in spans]
+    return BatchBuilder(16, torch.device("cpu")).schedule(placed)

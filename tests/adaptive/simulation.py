@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from specserve.batch.drafts import first
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.types import Draft, SpanVerdict, Verdict
 from specserve_adaptive.ranked import RankedPlanner
 from specserve_adaptive.step_costs import StepCosts
@@ -54,7 +54,7 @@ class Simulation:
             drafted = choice or 0
             draft = first(request.draft, drafted) if drafted else None
             tokens = self.truth(self.right[i], drafted)
-            spans.append(Span(request, 10, 1 + drafted, drafted, 1 + drafted, draft, request.draft))
+            spans.append(ScheduledSpan.of(request, 10, 1, scored=1 + drafted, draft=draft))
             decided.append(SpanVerdict(tuple(range(len(tokens) - 1)), tokens, None, None, None))
         rows = sum(span.length for span in spans)
         seconds = self.step_seconds(rows) * self.random.uniform(0.97, 1.03)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planning_cases import batch_of, chain, with_draft
 
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.engine.measure_costs import POINTS, CostProbe, measure_costs
 from specserve_adaptive.step_costs import StepCosts
 from specserve_workbench.testing.engines import make_engine
@@ -29,17 +29,17 @@ def test_costs_never_fall_with_more_guesses(seconds, requests):
 
 
 def plain_batch(num_requests):
-    return batch_of(*(Span(with_draft(None), 63, 1, 0, 1) for _ in range(num_requests)))
+    return batch_of(*(ScheduledSpan.of(with_draft(None), 63, 1, scored=1) for _ in range(num_requests)))
 
 
 def guessing_batch(guesses):
-    return batch_of(Span(with_draft(None), 60, 1 + guesses, guesses, 1 + guesses, chain(*[1.0] * guesses)))
+    return batch_of(ScheduledSpan.of(with_draft(None), 60, 1, scored=1 + guesses, draft=chain(*[1.0] * guesses)))
 
 
 def test_plain_steps_teach_what_a_batch_of_their_size_takes_and_prompts_do_not():
     costs = StepCosts([1, 4, 8], [1.0, 1.0, 1.0])
     for _ in range(200):
-        costs.observe(batch_of(Span(with_draft(None), 0, 8, 0, 1)), 50.0)
+        costs.observe(batch_of(ScheduledSpan.of(with_draft(None), 0, 8, scored=1)), 50.0)
     assert costs.seconds(1, 1) == 1.0
     for _ in range(200):
         costs.observe(plain_batch(1), 2.0)
@@ -112,8 +112,8 @@ def test_steps_that_take_longer_from_now_on_are_believed_within_fifty():
 def test_a_longer_context_counts_from_the_first_step_that_has_it():
     costs = StepCosts([1, 4], [1.0, 1.0], per_key=0.01)
     for _ in range(50):
-        costs.observe(batch_of(Span(with_draft(None), 10, 1, 0, 1)), 1.1)
-    costs.observe(batch_of(Span(with_draft(None), 60, 1, 0, 1)), 1.6)
+        costs.observe(batch_of(ScheduledSpan.of(with_draft(None), 10, 1, scored=1)), 1.1)
+    costs.observe(batch_of(ScheduledSpan.of(with_draft(None), 60, 1, scored=1)), 1.6)
     assert costs.seconds(1, 1) == pytest.approx(1.6)
 
 
@@ -151,7 +151,7 @@ def test_rows_of_many_requests_may_take_less_than_the_rows_of_one_that_were_meas
     costs = StepCosts([1, 64], [1.0, 64.0])
     for _ in range(600):
         costs.observe(plain_batch(8), 8.0)
-        spans = [Span(with_draft(None), 60, 4, 3, 4, chain(1.0, 1.0, 1.0)) for _ in range(8)]
+        spans = [ScheduledSpan.of(with_draft(None), 60, 1, scored=4, draft=chain(1.0, 1.0, 1.0)) for _ in range(8)]
         costs.observe(batch_of(*spans), 8.0 + 24 * 0.5)
     assert costs.seconds(32, 8, 24) == pytest.approx(20.0, rel=0.05)
     for _ in range(600):

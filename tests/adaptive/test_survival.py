@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from planning_cases import batch_of, chain, drafted_requests, with_draft
 
 from specserve.batch.drafts import paths_of
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.types import Draft, SpanVerdict
 from specserve_adaptive._native import Planner
 
@@ -90,7 +91,7 @@ def test_survival_never_rises_along_a_path(requests):
 def test_a_proposal_teaches_whether_it_was_verified_or_not():
     planner, proposed, request = Planner("fair", 0.0), Draft(tokens=(4, 5), source="s"), with_draft(None)
     planner.limits([request], 8, 1.0, 0.1, 1.0)
-    batch = batch_of(Span(request, 63, 1, 0, 1, None, proposed))
+    batch = batch_of(msgspec.structs.replace(ScheduledSpan.of(request, 63, 1, scored=1), proposed=proposed))
     before = planner.survival(proposed, request)[0]
     planner.learn(batch.spans, [SpanVerdict((), (), None, None, None)])
     assert planner.survival(proposed, request)[0] == before, "a step that decided nothing teaches nothing"

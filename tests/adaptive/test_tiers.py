@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planning_cases import batch_of, chain, with_draft
 
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.types import SpanVerdict, Verdict
 from specserve_adaptive.tier_settings import TierSettings
 from specserve_adaptive.tiers import RETRY_INTERVAL, Tier, TierPlanner
@@ -70,8 +70,8 @@ def test_batch_sizes_have_tables_of_their_own():
 
 def test_a_step_teaches_the_mean_of_its_drafts():
     planner = TierPlanner(SETTINGS, 32)
-    spans = [Span(with_draft(None), 60, 4, 3, 4, chain(1.0, 1.0, 1.0)) for _ in range(2)]
-    spans.append(Span(with_draft(None), 60, 1, 0, 1))
+    spans = [ScheduledSpan.of(with_draft(None), 60, 1, scored=4, draft=chain(1.0, 1.0, 1.0)) for _ in range(2)]
+    spans.append(ScheduledSpan.of(with_draft(None), 60, 1, scored=1))
     decided = [SpanVerdict(tuple(range(n)), (1,) * (n + 1), None, None, None) for n in (3, 1, 0)]
     planner.learn(batch_of(*spans), Verdict(decided), 1.0)
     assert planner.tiers[0].average == 2.0

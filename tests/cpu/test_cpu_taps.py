@@ -10,7 +10,7 @@ import torch
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.hidden_states import HiddenStates
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.fused import native_taps
 from specserve_workbench.testing.engines import make_engine
@@ -28,7 +28,7 @@ def taps_of(toy_model: Path, make: Any) -> tuple[Any, torch.Tensor]:
     wire = toy_request("a", (7, 8, 9))
     request = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=8)
     request.blocks = [0]
-    batch = BatchBuilder(16, torch.device("cpu")).build([Span(request, 0, T, 0, 1)])
+    batch = BatchBuilder(16, torch.device("cpu")).schedule([ScheduledSpan.of(request, 0, T, scored=1)])
     x = runner.passes.embed(batch)
     taps = make(x.shape[1])
     out = runner.passes.layers(x.clone(), batch, runner.attention.plan(batch), taps)
@@ -66,7 +66,7 @@ def test_a_tap_outside_of_its_tensor_is_refused(toy_model: Path, row: int, colum
     source = torch.full((20, hidden), 99.0)
     request = Request.admit(toy_request("a", (7, 8, 9)), seed=0, arrival=0.0, order=0, max_len=8)
     request.blocks = [0]
-    batch = BatchBuilder(16, torch.device("cpu")).build([Span(request, 0, T, 0, 1)])
+    batch = BatchBuilder(16, torch.device("cpu")).schedule([ScheduledSpan.of(request, 0, T, scored=1)])
     plan: Any = runner.attention.plan(batch)
     with pytest.raises(ValueError, match="must lie in its tensor; got"):
         stack.forward(

@@ -14,7 +14,7 @@ import torch
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.drafts import paths_of
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.kv.cache import KVCache
 from specserve.protocols import AttentionSpec
 from specserve.types import Draft
@@ -69,19 +69,19 @@ class World:
         request.blocks = [self.free.pop() for _ in range(-(-(num_tokens + extra) // self.shape.block_size))]
         return request
 
-    def prompt(self, start: int, length: int) -> Span:
-        return Span(self.request(start + length), start, length, 0, 0)
+    def prompt(self, start: int, length: int) -> ScheduledSpan:
+        return ScheduledSpan.of(self.request(start + length), start, length, scored=0)
 
-    def guesses(self, start: int, parents: tuple[int, ...] | None, drafted: int, known: int = 1) -> Span:
+    def guesses(self, start: int, parents: tuple[int, ...] | None, drafted: int, known: int = 1) -> ScheduledSpan:
         """A verify step: `known` committed tokens from `start` on, then a tree, or a chain where `parents` is None."""
         draft = Draft(tokens=tuple(range(drafted)), parents=parents)
         request = self.request(start + known, drafted)
-        return Span(request, start, known + drafted, drafted, drafted + 1, draft)
+        return ScheduledSpan.of(request, start, known, scored=drafted + 1, draft=draft)
 
-    def tree(self, start: int, parents: tuple[int, ...], known: int = 1) -> Span:
+    def tree(self, start: int, parents: tuple[int, ...], known: int = 1) -> ScheduledSpan:
         return self.guesses(start, parents, len(parents), known)
 
-    def ragged(self) -> list[Span]:
+    def ragged(self) -> list[ScheduledSpan]:
         """A prompt, a chunk, decodes, chains and trees, some across a run of 256 keys."""
         return [
             self.prompt(0, 21),
@@ -94,7 +94,7 @@ class World:
             self.prompt(255, 1),
         ]
 
-    def chains(self) -> list[Span]:
+    def chains(self) -> list[ScheduledSpan]:
         """The same without branches."""
         return [self.prompt(0, 21), self.guesses(250, None, 9), self.prompt(300, 1), self.prompt(33, 7)]
 
@@ -106,11 +106,11 @@ class World:
         return q, k, v[:, : shape.kv_heads]
 
 
-def slot_of(span: Span, position: int, size: int) -> int:
+def slot_of(span: ScheduledSpan, position: int, size: int) -> int:
     return span.request.blocks[position // size] * size + position % size
 
 
-def paths_in(world: World, spans: list[Span]) -> list[list[int]]:
+def paths_in(world: World, spans: list[ScheduledSpan]) -> list[list[int]]:
     """Per row the slots of its path, itself included."""
     size = world.shape.block_size
     rows = []
@@ -123,7 +123,7 @@ def paths_in(world: World, spans: list[Span]) -> list[list[int]]:
     return rows
 
 
-def dense(world: World, spans: list[Span], layer: int, q: torch.Tensor, first_key: int = 0) -> torch.Tensor:
+def dense(world: World, spans: list[ScheduledSpan], layer: int, q: torch.Tensor, first_key: int = 0) -> torch.Tensor:
     """Attention over what the cache holds now, in float64: [T, heads, head_dim]. Earlier keys are hidden."""
     window, group = world.shape.windows[layer], world.shape.heads // world.shape.kv_heads
     out = []
@@ -136,6 +136,6 @@ def dense(world: World, spans: list[Span], layer: int, q: torch.Tensor, first_ke
     return torch.stack(out)
 
 
-def attend(backend, world: World, spans: list[Span], layer: int, q, k, v) -> torch.Tensor:
+def attend(backend, world: World, spans: list[ScheduledSpan], layer: int, q, k, v) -> torch.Tensor:
     """One layer of one batch, as the runner does it."""
-    return backend.forward(layer, q, k, v, backend.plan(world.builder.build(spans)))
+    return backend.forward(layer, q, k, v, backend.plan(world.builder.schedule(spans)))

@@ -22,7 +22,7 @@ from cuda_references import assert_hybrid_is_lossless, reference_plugin
 from paged_cases import LEADING, NUM_SLOTS, TREE, Shape, World, attend, dense
 
 from specserve.batch.drafts import paths_of
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.batch.static_rows import StaticRows
 from specserve.types import Draft
 from specserve_cuda.attention import paged_plan
@@ -102,7 +102,7 @@ def check_later_nodes_of_a_draft_have_their_bits_alone(make, device="cpu"):
     for parents in (TREE, LEADING, None):
         count = 9 if parents is None else len(parents)
         draft = Draft(tokens=tuple(range(count)), parents=parents)
-        whole = Span(world.request(start, count), start, count, count, count, draft)
+        whole = ScheduledSpan.of(world.request(start, count), start, 0, scored=count, draft=draft)
         q, k, v = world.rows(count)
         backend = short_splits(world, make)
         expected = attend(backend, world, [whole], 0, q, k, v)
@@ -127,7 +127,7 @@ def check_launches_of_few_programs_change_nothing(make, device="cpu"):
         tables = world.rows(sum(span.length for span in spans))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(paged_plan, "WORKSPACE_BYTES", workspace)
-            plan = backend.plan(world.builder.build(spans))
+            plan = backend.plan(world.builder.schedule(spans))
         results.append(backend.forward(0, *tables, plan))
         assert len(plan.launches) == (1 if workspace > 1 else sum(len(each.tiles) for each in plan.launches))
     assert torch.equal(*results)
@@ -141,7 +141,7 @@ def check_padding_reads_no_key_and_stores_no_row(make, device="cpu"):
     world = World(Shape(heads=4, kv_heads=2), device)
     spans, backend = [world.tree(40, TREE), world.prompt(0, 7), world.prompt(70, 1)], short_splits(world, make)
     q, k, v = world.rows(sum(span.length for span in spans))
-    batch = world.builder.build(spans)
+    batch = world.builder.schedule(spans)
     expected = backend.forward(0, q, k, v, backend.plan(batch))
     rows, num_rows = StaticRows(len(q) + 3, world.device), len(q) + 3
     padded = rows.padded(num_rows, batch.block_size)
@@ -192,7 +192,7 @@ def check_neighbours_and_span_cuts_change_no_bit(
     for width in (1, 5):
         for begin in range(0, span.length, width):
             rows = slice(begin, min(begin + width, span.length))
-            part = Span(span.request, span.start + begin, rows.stop - rows.start, 0, 0)
+            part = ScheduledSpan.of(span.request, span.start + begin, rows.stop - rows.start, scored=0)
             before, after = world.prompt(3, 4), world.prompt(40, 1)
             mixed = [torch.cat([n[:4], t[rows], n[4:]]) for n, t in zip(world.rows(5), (q, k, v), strict=True)]
             got = attend(backend, world, [before, part, after], 0, *mixed)

@@ -81,7 +81,7 @@ def test_neighbouring_blocks_are_read_in_place():
 def test_a_branching_draft_is_our_mistake():
     world = World(Shape())
     with pytest.raises(AssertionError, match="cut to chains"):
-        flash_of(world, []).plan(world.builder.build([world.tree(5, (-1, -1))]))
+        flash_of(world, []).plan(world.builder.schedule([world.tree(5, (-1, -1))]))
 
 
 def test_an_engine_on_the_reference_drafts_chains_and_says_what_sdpa_says(toy_model):

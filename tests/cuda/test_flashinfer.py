@@ -99,7 +99,7 @@ def test_chains_and_trees_are_near_float64(fake, branching, block_size):
 def test_the_page_tables(fake):
     world = World(Shape(dtype=torch.bfloat16))
     spans = [world.prompt(0, 32), world.tree(40, TREE)]
-    FlashInferAttention(world.spec, world.cache, world.device, fake).plan(world.builder.build(spans))
+    FlashInferAttention(world.spec, world.cache, world.device, fake).plan(world.builder.schedule(spans))
     rows, pages, indices, last = FakeWrapper.made[0].tables
     assert rows == [0, 32, 43]
     assert pages == [0, 2, 6]

@@ -59,7 +59,7 @@ def test_compiled_for_hopper(compiled, check):
 def test_a_plan_has_every_row_once_and_every_split_of_its_keys_once():
     world = World(Shape())
     spans = world.ragged()
-    batch = world.builder.build(spans)
+    batch = world.builder.schedule(spans)
     plan = make_plan(batch, tile_config_for(4, 2), 1, TorchTrees(), world.device)
     all_tiles = [tile for launch in plan.launches for tile in launch.tiles.tolist()]
     rows = [row for first, count, *_ in all_tiles for row in range(first, first + count)]
@@ -75,7 +75,7 @@ def test_a_plan_has_every_row_once_and_every_split_of_its_keys_once():
 
 def test_a_tree_shares_tiles_only_along_a_branch():
     world = World(Shape())
-    batch = world.builder.build([world.tree(50, TREE)])
+    batch = world.builder.schedule([world.tree(50, TREE)])
     plan = make_plan(batch, tile_config_for(4, 1), 1, TorchTrees(), world.device)
     assert [(first, count) for launch in plan.launches for first, count, *_ in launch.tiles.tolist()] == [
         (0, 3),  # the committed token and the leading chain of nodes 0 and 1

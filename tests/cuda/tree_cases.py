@@ -53,7 +53,7 @@ def assert_masks_are_right(kernels, window, device="cpu"):
     """The masks of a ragged batch: every row sees the last `window` keys of its path, at their places in node order."""
     world = World(Shape(), device)
     spans = [world.prompt(0, 21), world.tree(250, TREE), world.guesses(61, None, 5), world.tree(30, LEADING, known=3)]
-    table = TreeMasks(world.builder.build(spans))
+    table = TreeMasks(world.builder.schedule(spans))
     mask, expected = table.custom_mask(kernels, window, world.device), []
     for span in spans:
         known, keys = span.start + span.known, span.start + span.length

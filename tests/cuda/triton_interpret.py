@@ -219,13 +219,15 @@ def forward_rows(passes, attention, model, rows):
     """Logits and taps of these positions of one request, of which one row overflows."""
     from specserve.batch.builder import BatchBuilder
     from specserve.batch.request import Request
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
     from specserve_workbench.testing.requests import toy_request
 
     request = Request.admit(toy_request("r", range(3, 40)), seed=0, arrival=0.0, order=0, max_len=99)
     request.blocks = [5, 2, 7]
     begin, end = rows
-    batch = BatchBuilder(16, torch.device("cpu")).build([Span(request, begin, end - begin, 0, end - begin)])
+    batch = BatchBuilder(16, torch.device("cpu")).schedule(
+        [ScheduledSpan.of(request, begin, end - begin, scored=end - begin)]
+    )
     x = passes.embed(batch).clone()
     if begin == 5:
         x[1] = 3e38

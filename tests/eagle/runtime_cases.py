@@ -6,7 +6,7 @@ import torch
 
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.draft_models.block_notes import BlockNotes
 from specserve.draft_models.feeds import DraftMemory
 from specserve.draft_models.runtime import DraftModelRuntime
@@ -48,10 +48,12 @@ def step(runtime, *requests, limits=None, starts=None, drafts=None, lost=0):
     starts = starts or [0] * len(requests)
     drafts = drafts or [(0, ())] * len(requests)
     spans = [
-        Span(r, start, len(r.tokens) - start + drafted, drafted, 1 + drafted, siblings(drafted) if drafted else None)
+        ScheduledSpan.of(
+            r, start, len(r.tokens) - start, scored=1 + drafted, draft=siblings(drafted) if drafted else None
+        )
         for r, start, (drafted, _) in zip(requests, starts, drafts, strict=True)
     ]
-    batch = BatchBuilder(runtime.block_size, torch.device("cpu")).build(spans)
+    batch = BatchBuilder(runtime.block_size, torch.device("cpu")).schedule(spans)
     positions = []
     for span, (drafted, path) in zip(spans, drafts, strict=True):
         committed = range(span.start, span.start + span.known)

@@ -6,18 +6,19 @@ import torch
 from runtime_cases import NUM_BLOCKS, W, a_request, hashes
 
 from specserve.draft_models.block_notes import BlockNotes
+from specserve.draft_models.draft_spans import span_of
 from specserve.draft_models.sequences import FedSequence
 
 # --- FedSequence ----------------------------------------------------------------------------------------
 
 
-def test_the_view_of_a_request_shares_its_tokens_and_not_its_blocks():
+def test_a_span_of_the_draft_layers_has_blocks_of_its_own_and_no_prompt():
     request = a_request()
-    view = FedSequence.of(request).view
-    request.tokens.append(99)
-    assert view.tokens is request.tokens
-    assert view.blocks is not request.blocks
-    assert view.prompt_len == 0  # every position is generated: one backend serves all
+    sequence = FedSequence.of(request)
+    sequence.table = [*request.blocks, 90]
+    span = span_of(sequence, 2, 1, scored=1)
+    assert (span.request_id, span.start, span.length, span.scored, span.blocks) == (request.id, 2, 1, 1, sequence.table)
+    assert span.prompt_len == 0  # every position is generated: one backend serves all
 
 
 def test_a_sequence_goes_on_where_the_step_before_ended():

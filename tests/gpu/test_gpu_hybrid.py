@@ -55,7 +55,7 @@ def test_flash_is_near_float64(cases, dtype, head_dim):
 @pytest.mark.parametrize("window", [None, 100])
 def test_flash_rows_do_not_feel_neighbours_or_span_cuts(cases, dtype, window):
     """What `row_invariant` of `flash` claims from its source: see the module."""
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
 
     world = cases.World(cases.Shape(16, 8, 2, 64, (window,), dtype), "cuda")
     backend, span = flash_of(world), world.prompt(0, 700)
@@ -64,7 +64,7 @@ def test_flash_rows_do_not_feel_neighbours_or_span_cuts(cases, dtype, window):
     for width in (37, 300) if DRY else (1, 37, 128, 300):
         for begin in range(0, span.length, width):
             rows = slice(begin, min(begin + width, span.length))
-            part = Span(span.request, begin, rows.stop - rows.start, 0, 0)
+            part = ScheduledSpan.of(span.request, begin, rows.stop - rows.start, scored=0)
             alone = cases.attend(backend, world, [part], 0, q[rows], k[rows], v[rows])
             assert torch.equal(alone, whole[rows]), (width, begin)
             if begin % 5 == 0:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve_workbench.testing.engines import make_engine, run
 from specserve_workbench.testing.requests import toy_request
 from specserve_workbench.testing.toy import write_checkpoint
@@ -28,7 +28,7 @@ def our_logits(model, dtype, tokens):
     request = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=len(tokens))
     builder, n = engine.parts.builder, len(tokens)
     request.blocks = list(range(-(-n // builder.block_size)))
-    return engine.runner.forward(builder.build([Span(request, 0, n, 0, n)])).logits
+    return engine.runner.forward(builder.schedule([ScheduledSpan.of(request, 0, n, scored=n)])).logits
 
 
 def reference(model, dtype):

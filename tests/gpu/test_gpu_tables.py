@@ -141,7 +141,7 @@ def test_a_layer_of_attention(capsys):
     for length in (128,) if DRY else (128, 1000, NUM_SLOTS - 64):
         for width in (1,) if DRY else (1, 8, 32):
             world = World(Shape(16, 32, 8, 128, dtype=torch.bfloat16), "cuda")
-            batch = world.builder.build([world.prompt(length, width)])
+            batch = world.builder.schedule([world.prompt(length, width)])
             tables, ours = world.rows(width), backend_of(world, TritonPaged)
             theirs = SdpaAttention(world.spec, world.cache, world.device, torch.bfloat16)
             took = [microseconds(partial(b.forward, 0, *tables, b.plan(batch))) for b in (ours, theirs)]

@@ -11,7 +11,7 @@ from cuda_references import hybrid_plugin
 
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.batch.static_rows import PADDING_SLOT, StaticRows
 from specserve.types import Draft
 from specserve_workbench.testing.engines import make_engine, run_requests
@@ -40,16 +40,16 @@ def request(name, length, blocks):
 
 
 def decode(name, length, block):
-    return Span(request(name, length, range(block, block + 4)), length - 1, 1, 0, 1)
+    return ScheduledSpan.of(request(name, length, range(block, block + 4)), length - 1, 1, scored=1)
 
 
 def verify(name, length, block):
     draft = Draft(tokens=tuple(range(6)), parents=TREE)
-    return Span(request(name, length, range(block, block + 4)), length - 1, 7, 6, 7, draft)
+    return ScheduledSpan.of(request(name, length, range(block, block + 4)), length - 1, 1, scored=7, draft=draft)
 
 
 def build(*spans):
-    return BatchBuilder(16, CUDA).build(spans)
+    return BatchBuilder(16, CUDA).schedule(spans)
 
 
 def graphs_of(run):
@@ -156,7 +156,10 @@ def test_a_plan_that_does_not_fit_says_so(model, monkeypatch):
 
 
 def test_padding_goes_to_no_slot():
-    rows, batch = StaticRows(8, torch.device("cpu")), BatchBuilder(16, torch.device("cpu")).build([verify("t", 20, 0)])
+    rows, batch = (
+        StaticRows(8, torch.device("cpu")),
+        BatchBuilder(16, torch.device("cpu")).schedule([verify("t", 20, 0)]),
+    )
     rows.load(batch.host_rows, 8)
     padded = rows.padded(8, 16)
     assert padded.slots.tolist() == [*batch.slots.tolist(), PADDING_SLOT]

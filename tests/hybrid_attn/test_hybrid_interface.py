@@ -9,7 +9,7 @@ import torch
 
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.engine.choose_attention import BACKEND_PARTS, FACTORY_PARTS
 from specserve.protocols import (
     BY_SLOT,
@@ -68,8 +68,12 @@ def request(name, prompt_len, generated):
     return made
 
 
+def span_of(of, start, length, scored=1, draft=None):
+    return ScheduledSpan.of(of, start, length, scored=scored, draft=draft)
+
+
 def build(*spans):
-    return BatchBuilder(16, torch.device("cpu")).build(spans)
+    return BatchBuilder(16, torch.device("cpu")).schedule(spans)
 
 
 def forward(backend, batch):
@@ -102,8 +106,9 @@ def test_its_cache_is_writable_where_both_members_say_so_of_the_same(hybrid):
 
 
 def test_behind_a_written_cache_every_row_goes_where_it_goes_in_forward(hybrid):
-    one = Span(request("a", 4, 4), 0, 8, 0, 0)
-    for batch in (build(one), build(Span(one.request, 0, 4, 0, 0)), build(Span(one.request, 4, 4, 0, 0))):
+    one = span_of(request("a", 4, 4), 0, 8, scored=0)
+    halves = [span_of(one.request, start, 4, scored=0) for start in (0, 4)]
+    for batch in (build(one), *map(build, halves)):
         expected, q = forward(hybrid, batch), batch.positions[:, None, None].float()
         assert hybrid.attend(0, q, hybrid.plan(batch))[:, 0, 0].tolist() == expected
 
@@ -171,7 +176,7 @@ def test_a_composition_names_both_arithmetics(hybrid):
     ([(10, 4, 8, 4)], "hybrid"),  # a recomputation across the prompt's end
 ], ids=str)  # fmt: skip
 def test_a_batch_of_one_phase_goes_to_its_backend_alone(hybrid, spans, name):
-    batch = build(*(Span(request(str(i), p, g), start, n, 0, 1) for i, (p, g, start, n) in enumerate(spans)))
+    batch = build(*(span_of(request(str(i), p, g), start, n) for i, (p, g, start, n) in enumerate(spans)))
     assert hybrid.backend_for(batch).name == name
     forward(hybrid, batch)
     assert bool(hybrid.prompt.calls) == (name != "two")
@@ -181,11 +186,11 @@ def test_a_batch_of_one_phase_goes_to_its_backend_alone(hybrid, spans, name):
 def test_rows_go_by_position_and_not_by_width(hybrid):
     draft = Draft(tokens=(5, 6, 7), parents=(-1, 0, 0))
     batch = build(
-        Span(request("decode", 4, 1), 4, 1, 0, 1),
-        Span(request("prompt", 40, 0), 16, 24, 0, 1),
-        Span(request("verify", 4, 2), 5, 4, 3, 4, draft),
-        Span(request("again", 4, 3), 2, 5, 0, 1),  # recomputed: two prompt positions, three generated ones
-        Span(request("last of a prompt", 7, 0), 6, 1, 0, 1),
+        span_of(request("decode", 4, 1), 4, 1),
+        span_of(request("prompt", 40, 0), 16, 24),
+        span_of(request("verify", 4, 2), 5, 1, scored=4, draft=draft),
+        span_of(request("again", 4, 3), 2, 5, scored=1),  # recomputed: two prompt positions, three generated ones
+        span_of(request("last of a prompt", 7, 0), 6, 1),
     )
     values = forward(hybrid, batch)
     assert values == [2.0] + [1.0] * 24 + [2.0] * 4 + [1.0, 1.0, 2.0, 2.0, 2.0] + [1.0]
@@ -195,7 +200,10 @@ def test_rows_go_by_position_and_not_by_width(hybrid):
 
 def test_parts_keep_what_attention_reads_of_a_batch():
     draft = Draft(tokens=(5, 6), parents=(-1, -1))
-    batch = build(Span(request("a", 4, 2), 2, 6, 2, 3, draft), Span(request("b", 8, 0), 0, 8, 0, 1))
+    batch = build(
+        span_of(request("a", 4, 2), 2, 4, scored=3, draft=draft),
+        span_of(request("b", 8, 0), 0, 8),
+    )
     prompt, generated = prompt_part(batch), generated_part(batch)
     assert prompt.batch.query_lens == (2, 8)
     assert prompt.batch.row_offsets == (0, 2)

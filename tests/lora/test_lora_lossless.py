@@ -9,6 +9,7 @@ from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import accepted, run_requests, verify_everything
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint
+from specserve_workbench.testing.travelling import let_batches_travel
 
 
 def spread(adapters, count):
@@ -21,7 +22,9 @@ def assert_lossless(model, adapters, requests, **options):
     expected = run_requests(plain, under(store, requests, spread(adapters, len(requests))))
     drafter = NoisyDrafter(expected.tokens(), p=0.7, max_width=16, vocab_size=TOY_VOCAB)
     engine, store = lora_engine(model, adapters, drafter, **options)
+    received = let_batches_travel(engine)
     guessed = run_requests(engine, under(store, requests, spread(adapters, len(requests))))
+    assert {span.adapter for batch in received for span in batch.spans} == {"", *store.names().values()}
     assert not guessed.metrics.drafter_faults
     assert guessed.decided() == expected.decided()
     good, drafted = accepted(guessed)

@@ -133,10 +133,10 @@ class SdpaAttention(AttentionBackend):
         size, count = self.cache.block_size, length // self.cache.block_size
         table: list[int] = []
         for tile in tiles:
-            blocks = tile.span.request.blocks[:count]
+            blocks = tile.span.blocks[:count]
             table += blocks
             table += [0] * (count - len(blocks))
-        first, held = table[0], tiles[0].span.request.blocks[:count]
+        first, held = table[0], tiles[0].span.blocks[:count]
         if len(tiles) == 1 and held == list(range(first, first + len(held))) and first + count <= self.cache.num_blocks:
             return partial(self.cache.read_run, run=slice(first * size, first * size + length))
         return partial(self.cache.read_blocks, index=to_device(table, self.device))

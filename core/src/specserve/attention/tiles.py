@@ -95,7 +95,7 @@ def tree_tiles(span: Span, offset: int, begin: int, block_size: int, rows_per_ti
     """The draft tokens from row `begin` of the span on. Consecutive ones that are parent and child form a branch and
     share tiles: the keys of its last row, in path order, begin with the keys of each row before it."""
     assert span.draft is not None
-    blocks, known = span.request.blocks, span.start + span.known
+    blocks, known = span.blocks, span.start + span.known
     num_nodes, shift = len(span.draft.tokens), offset + span.known - span.first_node
     slots = slots_of(blocks, range(known + num_nodes), block_size)
     paths, parents = paths_of(span.draft), parents_of(span.draft)

@@ -1,7 +1,7 @@
 """The rows of one forward pass, and the only source of the number of query tokens of each request.
 
 A `Batch` is complete when it is made, from spans whose KV blocks are allocated. Attention, LoRA planning, graph
-shapes and memory read query lengths here and nowhere else.
+shapes and memory read query lengths here and nowhere else. It holds no request, so that it can be computed elsewhere.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specserve.batch.lora_plan import LoraPlan
 from specserve.batch.row_tensors import DeviceRows, RowTensors
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan, Span
 
 
 class Batch(msgspec.Struct, frozen=True, eq=False):
@@ -62,3 +62,9 @@ class Batch(msgspec.Struct, frozen=True, eq=False):
     def only_decodes(self) -> bool:
         """Whether every request computes one committed token and its draft tokens, as in steady decoding."""
         return self.num_rows == len(self.spans) + sum(span.drafted for span in self.spans)
+
+
+class ScheduledBatch(Batch, frozen=True, eq=False, kw_only=True):
+    """A batch of the target, with the live requests: what verifiers, drafters, planners and observers are handed."""
+
+    spans: tuple[ScheduledSpan, ...]

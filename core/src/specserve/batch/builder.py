@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from specserve.batch.batch import Batch
+from specserve.batch.batch import Batch, ScheduledBatch
 from specserve.batch.drafts import depths_of, is_chain
 from specserve.batch.row_tensors import RowTensors, on_host, to_device
 from specserve.kv.slots import slot_of, slots_of
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import torch
+    from torch import Tensor
 
     from specserve.batch.lora_plan import LoraPlan
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan, Span
+
+B = TypeVar("B", bound=Batch)
 
 
 def no_lora(batch: Batch) -> None:
@@ -32,49 +36,62 @@ class BatchBuilder:
     ) -> None:
         self.block_size, self.device, self.plan_lora = block_size, device, plan_lora
 
-    def build(self, spans: Sequence[Span]) -> Batch:
+    def schedule(self, spans: Sequence[ScheduledSpan]) -> ScheduledBatch:
+        """The target's next batch."""
+        return self.with_rows(ScheduledBatch, spans, self.rows_of(spans, [span.request.tokens for span in spans]))
+
+    def build(self, spans: Sequence[Span], tokens: Sequence[Sequence[int]]) -> Batch:
+        """A batch of other sequences. tokens: the committed tokens of each span's."""
+        return self.with_rows(Batch, spans, self.rows_of(spans, tokens))
+
+    def rows_of(self, spans: Sequence[Span], tokens: Sequence[Sequence[int]]) -> Tensor:
+        """[3, T] int64: token ids, positions and slots, in the host's memory."""
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
-        scored: list[int] = []
-        row_offsets: list[int] = []
-        scored_offsets: list[int] = []
         size = self.block_size
-        for span in spans:
-            row_offsets.append(len(ids))
-            scored_offsets.append(len(scored))
-            start, length, blocks = span.start, span.length, span.request.blocks
+        for span, committed in zip(spans, tokens, strict=True):
+            start, length, blocks = span.start, span.length, span.blocks
             draft = span.draft
             if length == 1 and (draft is None or draft.parents is None):  # plain decoding: the most frequent case
-                ids.append(span.request.tokens[start] if draft is None else draft.tokens[0])
+                ids.append(committed[start] if draft is None else draft.tokens[0])
                 positions.append(start)
                 slots.append(slot_of(blocks, start, size))
             else:
-                ids += tokens_of(span)
+                ids += tokens_of(span, committed)
                 positions += positions_of(span)
                 first = start + span.first_node
                 slots += slots_of(blocks, range(first, first + length), size)
-            if span.scored:
-                scored += range(len(ids) - span.scored, len(ids))
-        num_rows, num_scored = len(ids), len(scored)
-        batch = Batch(
+        return on_host(ids + positions + slots).view(3, len(ids))
+
+    def with_rows(self, kind: type[B], spans: Sequence[Span], rows: Tensor) -> B:
+        """The batch of these spans whose rows are laid out already. rows: as `rows_of` gives them."""
+        lengths, scored = [span.length for span in spans], [span.scored for span in spans]
+        *row_offsets, num_rows = accumulate(lengths, initial=0)
+        *scored_offsets, num_scored = accumulate(scored, initial=0)
+        scored_rows = None
+        if num_scored != num_rows:
+            ends = zip(row_offsets, lengths, scored, strict=True)
+            indices = [row for first, n, count in ends for row in range(first + n - count, first + n)]
+            scored_rows = to_device(indices, self.device)
+        batch = kind(
             spans=tuple(spans),
-            rows=RowTensors(on_host(ids + positions + slots).view(3, num_rows), self.device),
-            scored_rows=None if num_scored == num_rows else to_device(scored, self.device),
-            query_lens=tuple(span.length for span in spans),
+            rows=RowTensors(rows, self.device),
+            scored_rows=scored_rows,
+            query_lens=tuple(lengths),
             row_offsets=tuple(row_offsets),
             scored_offsets=tuple(scored_offsets),
             num_rows=num_rows,
             num_scored=num_scored,
-            block_size=size,
+            block_size=self.block_size,
         )
         lora = self.plan_lora(batch)
         return batch if lora is None else msgspec.structs.replace(batch, lora=lora)
 
 
-def tokens_of(span: Span) -> list[int]:
+def tokens_of(span: Span, committed: Sequence[int]) -> Sequence[int]:
     """The committed tokens of a span, then its draft tokens."""
-    tokens = span.request.tokens[span.start : span.start + span.known]
+    tokens = committed[span.start : span.start + span.known]
     return tokens if span.draft is None else [*tokens, *span.draft.tokens[span.first_node :]]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from specserve.namespaces import strip_salt
 from specserve.types import DrafterFigures, SpeculationFigures
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Request:
     params: SamplingParams
     speculation: SpeculationParams
     namespace: str
+    adapter: str
+    """The version of an adapter that it is served with; empty for the base model."""
     priority: int
     seed: int
     arrival: float
@@ -93,6 +96,7 @@ class Request:
             params=wire.params,
             speculation=wire.speculation,
             namespace=wire.namespace,
+            adapter=strip_salt(wire.namespace),
             priority=wire.priority,
             seed=seed,
             arrival=arrival,

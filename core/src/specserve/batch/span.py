@@ -9,21 +9,29 @@ from specserve.types import Draft
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Compute tokens [start, start+length) of a request; the last `drafted` of them are draft tokens.
+    """Compute tokens [start, start+length) of a sequence; the last `drafted` of them are draft tokens.
 
-    Prefill is (n, 0), decode (1, 0), verify (1+k, k). `scored` trailing rows get logits: 0 while the
-    committed tokens are not all computed, drafted+1 afterwards, every row when the prompt is scored.
+    Prefill is (n, 0), decode (1, 0), verify (1+k, k). Plain data: another process can compute it.
     """
 
-    request: Request
+    request_id: str
     start: int
     length: int
     drafted: int
     scored: int
+    """So many trailing rows get logits: 0 while the committed tokens are not all computed, drafted+1 afterwards, every
+    row when the prompt is scored."""
+    blocks: list[int]
+    """Ids of the KV blocks of the sequence, in order, where `specserve.kv.slots` finds token i: the request's own list,
+    which changes after the step."""
+    prompt_len: int = 0
+    """Positions from this one on are generated."""
+    adapter: str = ""
+    """The version of an adapter that the rows are computed with; empty for the base model."""
+    is_greedy: bool = False
+    """Whether the largest logits decide, as they are."""
     draft: Draft | None = None
-    """The draft tokens that this step verifies."""
-    proposed: Draft | None = None
-    """What the drafter had proposed; the planner chose `draft` from it and learns from all of it."""
+    """The draft tokens."""
     first_node: int = 0
     """In the passes of a draft model: rows are the draft tokens from this one on; the others are in the cache."""
 
@@ -32,9 +40,37 @@ class Span(msgspec.Struct, frozen=True):
         """How many of the rows are committed tokens."""
         return self.length - self.drafted
 
-    def without_guesses(self) -> Span:
+
+class ScheduledSpan(Span, frozen=True, kw_only=True):
+    """A span of the target with its live request: what verifiers, drafters, planners and observers are handed."""
+
+    request: Request
+    proposed: Draft | None = None
+    """What the drafter had proposed; the planner chose `draft` from it and learns from all of it."""
+
+    @classmethod
+    def of(
+        cls,
+        request: Request,
+        start: int,
+        length: int,
+        *,
+        scored: int,
+        draft: Draft | None = None,
+        is_greedy: bool = False,
+    ) -> ScheduledSpan:
+        """`length` committed tokens of the request from `start` on, and the draft tokens behind them."""
+        drafted = 0 if draft is None else len(draft.tokens)
+        return cls(
+            request.id, start, length + drafted, drafted, scored, request.blocks, request.prompt_len, request.adapter,
+            is_greedy, draft, request=request, proposed=request.draft,
+        )  # fmt: skip
+
+    def without_draft(self) -> ScheduledSpan:
         """The same committed tokens alone."""
-        return Span(self.request, self.start, self.known, 0, self.scored - self.drafted, None, self.proposed)
+        return msgspec.structs.replace(
+            self, length=self.known, drafted=0, scored=self.scored - self.drafted, draft=None
+        )
 
     @property
     def reaches_end(self) -> bool:

@@ -1,4 +1,4 @@
-"""Rows of draft tokens as spans behind a sequence's committed tokens."""
+"""What passes of a draft model compute, as spans: committed tokens of a sequence, and draft tokens behind them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,17 @@ def draft_span(rows: DraftRows) -> Span:
     num_tokens, count = len(sequence.request.tokens), len(rows.tokens) - rows.first
     if rows.parents is None:  # a chain goes on as committed tokens do
         draft = Draft(tokens=rows.tokens[rows.first :])
-        return Span(sequence.view, num_tokens + rows.first, count, count, count, draft)
+        return span_of(sequence, num_tokens + rows.first, count, count, draft=draft)
     draft = Draft(tokens=rows.tokens, parents=rows.parents)
-    return Span(sequence.view, num_tokens, count, count, count, draft, first_node=rows.first)
+    return span_of(sequence, num_tokens, count, count, draft=draft, first_node=rows.first)
+
+
+def span_of(
+    sequence: FedSequence, start: int, length: int, scored: int, *, draft: Draft | None = None, first_node: int = 0
+) -> Span:
+    """Of the draft layers. All positions count as generated: one attention backend serves these layers."""
+    request, drafted = sequence.request, 0 if draft is None else length
+    return Span(
+        request.id, start, length, drafted, scored, sequence.table,
+        adapter=request.adapter, draft=draft, first_node=first_node,
+    )  # fmt: skip

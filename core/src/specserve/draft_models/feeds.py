@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch.span import Span
+from specserve.draft_models.draft_spans import span_of
 from specserve.inference import inference
 from specserve.kv.slots import num_blocks_for
 from specserve.protocols import Feed
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.builder import BatchBuilder
+    from specserve.batch.span import Span
     from specserve.draft_models.block_notes import BlockNotes
     from specserve.draft_models.sequences import FedSequence
     from specserve.draft_models.waiting_hidden import Piece, WaitingHidden
@@ -69,16 +70,16 @@ class Feeds:
     def drafting(self, sequence: FedSequence, place: int) -> Reading:
         """All that the request lacks, its last token included, whose slot may be in a scratch block."""
         begin, blocks = self.first_scratch + place * self.num_scratch, sequence.request.blocks
-        sequence.view.blocks = [*blocks, *range(begin, begin + self.num_scratch)]
-        span = Span(sequence.view, sequence.num_fed, sequence.num_computed + 1 - sequence.num_fed, 0, 1)
+        sequence.table = [*blocks, *range(begin, begin + self.num_scratch)]
+        span = span_of(sequence, sequence.num_fed, sequence.num_computed + 1 - sequence.num_fed, 1)
         return Reading(sequence, span, blocks, self.num_ready(sequence) // self.block_size)
 
     def silent(self, sequence: FedSequence, num_blocks: int | None = None) -> Reading:
         """What the request's complete blocks lack, or the first of them."""
         blocks = sequence.blocks[:num_blocks]
-        sequence.view.blocks = blocks
+        sequence.table = blocks
         length = max(0, len(blocks) * self.block_size - sequence.num_fed)
-        return Reading(sequence, Span(sequence.view, sequence.num_fed, length, 0, 0), blocks, len(blocks))
+        return Reading(sequence, span_of(sequence, sequence.num_fed, length, 0), blocks, len(blocks))
 
     def make(self, readings: list[Reading], drafting: list[int]) -> Feed | None:
         """None where there is nothing to compute; blocks that are complete already are noted then."""
@@ -94,7 +95,7 @@ class Feeds:
                 self.settle(reading)
         if not fed:
             return None
-        batch = self.builder.build([reading.span for reading in fed])
+        batch = self.builder.build([each.span for each in fed], [each.sequence.request.tokens for each in fed])
         self.readings = {id(batch): fed}
         return Feed(batch, hidden, [reading.sequence for reading in fed], drafting)
 

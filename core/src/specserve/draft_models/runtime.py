@@ -25,7 +25,7 @@ from specserve.models.tiled import forward_pass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import Batch, ScheduledBatch
     from specserve.batch.request import Request
     from specserve.draft_models.feeds import DraftMemory, Reading
     from specserve.draft_models.recorded_pass import DraftGraphMaker
@@ -105,7 +105,9 @@ class DraftModelRuntime:
 
     # --- committed tokens ---------------------------------------------------------------------------
 
-    def collect(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> Feed | None:
+    def collect(
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Feed | None:
         if not any(limits) and not self.ended:
             if self.run is None or not self.run.goes_on(batch):
                 self.end_run()
@@ -117,7 +119,7 @@ class DraftModelRuntime:
         return self.feed(batch, output, verdict, limits)
 
     @inference
-    def begin_run(self, batch: Batch) -> None:
+    def begin_run(self, batch: ScheduledBatch) -> None:
         self.run = begin_run(batch, self.sequences, self.run_limits)
         if self.run is not None and self.waiting is not None:
             self.waiting.begin(())  # a long run does not keep the hidden states of the step before it
@@ -134,7 +136,9 @@ class DraftModelRuntime:
             self.advance(*each)
 
     @inference
-    def feed(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> Feed | None:
+    def feed(
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Feed | None:
         if self.waiting is not None:
             for ended in self.ended_before:
                 self.waiting.forget(ended)
@@ -234,7 +238,7 @@ class DraftModelRuntime:
     # --- draft tokens -------------------------------------------------------------------------------
 
     def draft_batch(self, rows: Sequence[DraftRows]) -> Batch:
-        return self.builder.build([draft_span(each) for each in rows])
+        return self.builder.build([draft_span(each) for each in rows], [each.sequence.request.tokens for each in rows])
 
 
 def ring_length(row_bytes: int, block_size: int) -> int:

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from specserve.batch.request import Request
-from specserve.types import GenerateRequest
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+
+    from specserve.batch.request import Request
 
 
 NO_ROWS: tuple[int, Sequence[int]] = (0, ())
@@ -24,11 +23,11 @@ NO_ROWS: tuple[int, Sequence[int]] = (0, ())
 
 @dataclass(slots=True, eq=False)
 class FedSequence:
-    """`specserve.protocols.DraftSequence`. `view` is the request as draft batches read it: the same tokens, and blocks
-    that go on behind those of the request."""
+    """`specserve.protocols.DraftSequence`."""
 
     request: Request
-    view: Request
+    table: list[int] = field(default_factory=list)
+    """Blocks of the latest draft batch: the request's, and scratch blocks behind them."""
     num_fed: int = 0
     num_computed: int = -1
     """Positions below this were computed by the target and committed; -1 before the first step."""
@@ -48,7 +47,7 @@ class FedSequence:
 
     @classmethod
     def of(cls, request: Request) -> FedSequence:
-        return cls(request, view_of(request), num_preemptions=request.num_preemptions)
+        return cls(request, num_preemptions=request.num_preemptions)
 
     @property
     def holds_blocks(self) -> bool:
@@ -70,12 +69,3 @@ class FedSequence:
         """Draft no more for this request: a later pass could not see all that is before."""
         self.is_complete = False
         self.long = []
-
-
-def view_of(request: Request) -> Request:
-    """A request that shares the tokens of another and has blocks of its own. All its positions count as generated:
-    draft layers are served by one attention backend."""
-    wire = GenerateRequest(request_id=request.id, prompt_token_ids=(), namespace=request.namespace)
-    view = Request.admit(wire, seed=request.seed, arrival=request.arrival, order=request.order, max_len=request.max_len)
-    view.tokens = request.tokens
-    return view

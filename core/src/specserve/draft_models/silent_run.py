@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
     from specserve.draft_models.sequences import FedSequence
     from specserve.types import SpanVerdict, Verdict
 
@@ -53,7 +53,7 @@ class DraftedStep(NamedTuple):
     """A step with draft tokens, and the positions that each request computed in it: from `starts` on, below `ends`."""
 
     first_row: int
-    batch: Batch
+    batch: ScheduledBatch
     verdict: Verdict
     starts: Sequence[int]
     ends: Sequence[int]
@@ -101,7 +101,7 @@ class SilentRun:
         self.hidden: list[Mapping[int, Tensor]] = []
         """Of all rows, in order."""
 
-    def goes_on(self, batch: Batch) -> bool:
+    def goes_on(self, batch: ScheduledBatch) -> bool:
         """Whether this step is the run's next one."""
         spans = batch.spans
         if [span.request for span in spans] != self.requests or [span.start for span in spans] != self.starts:
@@ -115,7 +115,7 @@ class SilentRun:
         pairs = zip(spans, self.members, strict=True)
         return all(span.length == 1 + span.drafted <= member.most - span.start for span, member in pairs)
 
-    def add(self, batch: Batch, verdict: Verdict, hidden: Mapping[int, Tensor]) -> None:
+    def add(self, batch: ScheduledBatch, verdict: Verdict, hidden: Mapping[int, Tensor]) -> None:
         """Call after the step was committed: of an accepted path, less may count as computed."""
         if batch.num_rows == len(batch.spans):
             last = self.steps[-1] if self.steps else None
@@ -152,7 +152,7 @@ class SilentRun:
         return rows[: ends[i] - starts[i]]
 
 
-def begin_run(batch: Batch, sequences: Mapping[str, FedSequence], limits: RunLimits) -> SilentRun | None:
+def begin_run(batch: ScheduledBatch, sequences: Mapping[str, FedSequence], limits: RunLimits) -> SilentRun | None:
     """A run whose first step this is. None where it is not such a step, or is beyond the limits."""
     members = []
     for span in batch.spans:
@@ -173,7 +173,7 @@ def max_run_rows(row_bytes: int) -> int:
     return min(max(MIN_RUN_ROWS, RUN_BYTES // max(row_bytes, 1)), MAX_RUN_ROWS)
 
 
-def committed_rows(span: Span, decided: SpanVerdict, offset: int) -> Sequence[int]:
+def committed_rows(span: ScheduledSpan, decided: SpanVerdict, offset: int) -> Sequence[int]:
     """Rows of the step that are committed now: its committed tokens and the accepted draft tokens."""
     end = offset + span.known
     if not decided.path:

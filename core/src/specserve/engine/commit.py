@@ -19,9 +19,9 @@ from specserve.types import RequestOutput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
     from specserve.engine.scheduler import Scheduler
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
@@ -48,7 +48,7 @@ class Committer:
     ) -> None:
         self.scheduler, self.cache, self.metrics, self.blame, self.on_end = scheduler, cache, metrics, blame, on_end
 
-    def commit(self, batch: Batch, verdict: Verdict) -> list[RequestOutput]:
+    def commit(self, batch: ScheduledBatch, verdict: Verdict) -> list[RequestOutput]:
         """One output per request that got tokens or prompt log-probabilities."""
         now, tokens_before = time.monotonic(), self.metrics.prompt_tokens_computed + self.metrics.generation_tokens
         in_place = self.move_accepted(batch, verdict)
@@ -70,7 +70,7 @@ class Committer:
         self.metrics.iteration_tokens.add(tokens - tokens_before)
         return outputs
 
-    def append(self, span: Span, decided: SpanVerdict, now: float, in_place: bool) -> RequestOutput:
+    def append(self, span: ScheduledSpan, decided: SpanVerdict, now: float, in_place: bool) -> RequestOutput:
         request, tokens, accepted = span.request, decided.tokens, len(decided.path)
         is_first = request.last_token is None
         list.extend(request.tokens, tokens)
@@ -131,7 +131,7 @@ class Committer:
         else:
             self.metrics.faults.count(*self.blame.find(fault.error, "request"), fault.error, consequence)
 
-    def move_accepted(self, batch: Batch, verdict: Verdict) -> bool:
+    def move_accepted(self, batch: ScheduledBatch, verdict: Verdict) -> bool:
         """Move the keys and values of accepted draft tokens to the first draft slots of their span. False where that
         failed: they are computed again."""
         source: list[int] = []
@@ -153,7 +153,7 @@ class Committer:
             return False
         return True
 
-    def count_speculation(self, span: Span, decided: SpanVerdict) -> None:
+    def count_speculation(self, span: ScheduledSpan, decided: SpanVerdict) -> None:
         request, accepted, metrics = span.request, len(decided.path), self.metrics
         assign(request, "num_spec_steps", request.num_spec_steps + 1)
         assign(request, "num_draft_tokens", request.num_draft_tokens + span.drafted)

@@ -14,9 +14,9 @@ from specserve.protocols import DraftPlanner
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
     from specserve.engine.engine import Engine
     from specserve.protocols import Metric
     from specserve.types import Draft, SpanVerdict, Verdict
@@ -54,7 +54,7 @@ class LimitsKeeper(DraftPlanner):
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
         return self.planner.choose(requests, budget, base_rows)
 
-    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         self.planner.learn(batch, verdict, seconds)
 
     def observe_drafting(self, seconds: float, num_requests: int, pass_seconds: float) -> None:
@@ -63,7 +63,7 @@ class LimitsKeeper(DraftPlanner):
     def idle_steps(self) -> int:
         return self.planner.idle_steps()
 
-    def observe_idle(self, batch: Batch, seconds: Sequence[float]) -> None:
+    def observe_idle(self, batch: ScheduledBatch, seconds: Sequence[float]) -> None:
         self.planner.observe_idle(batch, seconds)
 
 
@@ -74,12 +74,12 @@ class DraftTrace:
         self.show, self.keeper = show, keeper
         self.step = 0
 
-    def observe(self, batch: Batch, verdict: Verdict) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             self.show(self.draft_step(span, decided))
         self.step += 1
 
-    def draft_step(self, span: Span, decided: SpanVerdict) -> DraftStep:
+    def draft_step(self, span: ScheduledSpan, decided: SpanVerdict) -> DraftStep:
         proposed = 0 if span.proposed is None else len(span.proposed.tokens)
         return DraftStep(
             self.step,
@@ -94,7 +94,7 @@ class DraftTrace:
             self.why(span, proposed),
         )
 
-    def why(self, span: Span, proposed: int) -> str:
+    def why(self, span: ScheduledSpan, proposed: int) -> str:
         if not span.scored or span.known > 1:
             return "prompt"
         if proposed:
@@ -113,7 +113,7 @@ class DraftTrace:
         return []
 
 
-def names_of(span: Span) -> str:
+def names_of(span: ScheduledSpan) -> str:
     draft = span.proposed
     if draft is None:
         return ""

@@ -13,7 +13,7 @@ from specserve.batch.proposals import Proposal, forced_tokens
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.guards.drafter import GuardedDrafter
     from specserve.protocols import DraftComposer
@@ -27,12 +27,12 @@ class Drafters(Protocol):
     def guards(self) -> Sequence[GuardedDrafter]: ...
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Sequence[Draft | None]:
         """A draft or None per span."""
         ...
 
-    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         """A step ended, for which the last drafts were made. Called before the next `propose`."""
         ...
 
@@ -60,11 +60,11 @@ class OneDrafter:
         self.guard, self.guards = guard, (guard,)
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Sequence[Draft | None]:
         return self.guard.propose(batch, output, verdict, limits)
 
-    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         pass
 
     def stop(self, request: Request) -> None:
@@ -86,7 +86,7 @@ class SeveralDrafters:
         self.seconds_of_others = 0.0
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Sequence[Draft | None]:
         requests = [span.request for span in batch.spans]
         proposals: list[list[Proposal]] = [[] for _ in requests]
@@ -118,7 +118,7 @@ class SeveralDrafters:
         order = [by_name[name] for name in self.composer.draft_order(list(by_name))]
         return sorted(order, key=lambda guard: (not guard.proposes_forced, not guard.reads_logits))
 
-    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         self.composer.observe(batch, verdict, seconds)
 
     def stop(self, request: Request) -> None:

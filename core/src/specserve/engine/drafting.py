@@ -13,7 +13,7 @@ from specserve.batch.admitted import assign
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.engine.drafters import Drafters
     from specserve.guards.drafter import GuardedDrafter
@@ -30,10 +30,10 @@ class NoDraft:
     def start(self, request: Request) -> None:
         pass
 
-    def draft(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
+    def draft(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
         pass
 
-    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         pass
 
     def stop(self, request: Request) -> None:
@@ -47,7 +47,7 @@ class IdleSteps:
 
     def __init__(self) -> None:
         self.left = self.num_requests = 0
-        self.batch: Batch | None = None
+        self.batch: ScheduledBatch | None = None
         """The last that ran without the planner."""
         self.seconds: list[float] = []
         """Of each that did."""
@@ -55,7 +55,7 @@ class IdleSteps:
     def begin(self, num_requests: int, steps: int) -> None:
         self.left, self.num_requests = steps, num_requests
 
-    def go_on(self, batch: Batch) -> bool:
+    def go_on(self, batch: ScheduledBatch) -> bool:
         """A request that begins has a prompt or changes their number; `Drafting.stop` ends them where one ends."""
         if self.left and batch.num_rows == len(batch.spans) == self.num_requests:
             self.left -= 1
@@ -91,7 +91,7 @@ class Drafting:
         self.idle.left = 0
         self.drafters.stop(request)
 
-    def draft(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
+    def draft(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, seconds: float) -> None:
         """Give each running request its draft for the next step. `seconds`: what this step took."""
         if self.idle.go_on(batch):
             self.observe(self.observing, batch, output, verdict)
@@ -119,12 +119,14 @@ class Drafting:
             num_requests = len(planned) - planned.count(0)
             self.planner.observe_drafting(taken, num_requests, self.drafters.pass_seconds)
 
-    def observe(self, guards: Sequence[GuardedDrafter], batch: Batch, output: ForwardOutput, verdict: Verdict) -> None:
+    def observe(
+        self, guards: Sequence[GuardedDrafter], batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict
+    ) -> None:
         """Nobody is drafted for."""
         for guard in guards:
             guard.observe(batch, output, verdict)
 
-    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         """Let the planner learn from the step, unless it is idle."""
         if self.idle.batch is None:
             self.planner.learn(batch, verdict, seconds)
@@ -132,7 +134,7 @@ class Drafting:
             self.idle.seconds.append(seconds)
 
 
-def running_spans(batch: Batch, verdict: Verdict) -> list[int]:
+def running_spans(batch: ScheduledBatch, verdict: Verdict) -> list[int]:
     """The places of requests that got tokens and go on. Not by the verdict alone: committing has ended a request whose
     processor failed."""
     return [

@@ -24,9 +24,9 @@ from specserve.types import RequestOutput
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.builder import BatchBuilder
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
     from specserve.engine.drafting import Drafting, NoDraft
     from specserve.engine.runner import Runner
     from specserve.engine.scheduler import Scheduler
@@ -179,14 +179,16 @@ class Engine:
             return self.finish(batch, output, verdict, time.perf_counter() - began - recording)
         return self.recover(spans, raised)
 
-    def recover(self, spans: Sequence[Span], error: BaseException) -> list[RequestOutput]:
+    def recover(self, spans: Sequence[ScheduledSpan], error: BaseException) -> list[RequestOutput]:
         """The step raised: find the requests that make it raise, and let the others go on."""
         outputs: list[RequestOutput] = []
         for result in self.isolation.isolate(spans, error):
             outputs += self.finish(*result) if isinstance(result, Computed) else [self.fail(result)]
         return outputs
 
-    def finish(self, batch: Batch, output: ForwardOutput, verdict: Verdict, seconds: float) -> list[RequestOutput]:
+    def finish(
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, seconds: float
+    ) -> list[RequestOutput]:
         """What follows the verdict. Commit comes first, so that a drafter never sees a request that has just ended.
 
         `seconds`: from the begin of the step to its verdict. Committing counts, too: what a draft's width can change.

@@ -23,7 +23,6 @@ from specserve.inference import inference
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.tiled import forward_pass
 from specserve.protocols import AdapterLimits
-from specserve.sampling.sampler import is_greedy
 from specserve.types import ForwardOutput, GraphUse
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ class GraphRunner(Runner):
         greedy = False
         if mode == "full":
             backend = backend.backend_for(batch)
-            greedy = settings.greedy_sampler is not None and any(is_greedy(span.request) for span in batch.spans)
+            greedy = settings.greedy_sampler is not None and any(span.is_greedy for span in batch.spans)
         else:
             requests = 0
         return StepKey(mode, rows, requests, shape.hidden_layers, segments, rank, greedy, backend)

@@ -17,9 +17,9 @@ from specserve.faults import FAULTS, BadAnswerError, RequestFault
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.builder import BatchBuilder
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
     from specserve.engine.runner import Runner
     from specserve.metrics import EngineMetrics
     from specserve.plugins.blame import Blame
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Computed(NamedTuple):
     """Spans that went through the model and were verified."""
 
-    batch: Batch
+    batch: ScheduledBatch
     output: ForwardOutput
     verdict: Verdict
     seconds: float
@@ -52,21 +52,21 @@ class StepIsolation:
         self.builder, self.runner, self.verifier = builder, runner, verifier
         self.metrics, self.blame, self.check_device = metrics, blame, check_device
 
-    def compute(self, spans: Sequence[Span]) -> tuple[Batch, ForwardOutput, Verdict]:
+    def compute(self, spans: Sequence[ScheduledSpan]) -> tuple[ScheduledBatch, ForwardOutput, Verdict]:
         """Build, forward, verify. Changes nothing that lasts, except that stop strings read the verdict's tokens."""
-        batch = self.builder.build(spans)
+        batch = self.builder.schedule(spans)
         output = self.runner.forward(batch)
         if len(output.logits) != batch.num_scored:
             raise BadAnswerError("gave another number of logits than of scored rows")
         return batch, output, self.verifier.verify(batch, output)
 
-    def isolate(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
+    def isolate(self, spans: Sequence[ScheduledSpan], error: BaseException) -> Iterator[Computed | RequestFault]:
         """The results of spans whose joint computation raised `error`. Commit each result before taking the next."""
         others = [span for span in spans if span.request.id != getattr(error, "request_id", None)]
         if isinstance(error, RequestFault) and len(others) < len(spans):
             (culprit,) = (span for span in spans if span.request.id == error.request_id)
             if culprit.drafted:  # its tokens before the one that raises are as good as without drafts
-                yield from self.retry([*others, culprit.without_guesses()])
+                yield from self.retry([*others, culprit.without_draft()])
                 return
             yield error
             if others:
@@ -76,12 +76,12 @@ class StepIsolation:
         elif spans[0].drafted:
             for drafter in drafters_of(spans[0]):
                 self.metrics.drafter_faults[drafter, "the step that verified its guesses raised"] += 1
-            yield from self.retry([spans[0].without_guesses()])
+            yield from self.retry([spans[0].without_draft()])
         else:
             self.check_device()
             yield RequestFault(spans[0].request.id, "the step that computes it", error)
 
-    def retry(self, spans: Sequence[Span]) -> Iterator[Computed | RequestFault]:
+    def retry(self, spans: Sequence[ScheduledSpan]) -> Iterator[Computed | RequestFault]:
         began = time.perf_counter()
         try:
             computed = self.compute(spans)
@@ -92,7 +92,7 @@ class StepIsolation:
             return
         yield from self.isolate(spans, raised)
 
-    def bisect(self, spans: Sequence[Span], error: BaseException) -> Iterator[Computed | RequestFault]:
+    def bisect(self, spans: Sequence[ScheduledSpan], error: BaseException) -> Iterator[Computed | RequestFault]:
         culprit = self.blame.find(error, "step")
         clear_frames(error.__traceback__)  # frees the tensors of this attempt before the next allocates its own
         middle, num_faults = len(spans) // 2, 0
@@ -104,5 +104,5 @@ class StepIsolation:
             self.metrics.faults.count(*culprit, error, "; the step was computed in parts")
 
 
-def drafters_of(span: Span) -> Iterable[str]:
+def drafters_of(span: ScheduledSpan) -> Iterable[str]:
     return () if span.draft is None else dict.fromkeys(sources_of(span.draft))

@@ -6,12 +6,10 @@ import math
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch.request import Request
 from specserve.batch.span import Span
 from specserve.graphs.buckets import Buckets
 from specserve.kv.slots import num_blocks_for
 from specserve.protocols import CostTable
-from specserve.types import GenerateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,17 +63,11 @@ def measure_costs(probe: CostProbe, seconds: float) -> CostTable:
 
 def probe_batches(builder: BatchBuilder, context: int, points: Sequence[int]) -> list[Batch]:
     """One request with `context` prompt tokens, and a batch of its next rows for each point."""
-    request = Request.admit(
-        GenerateRequest(request_id="cost", prompt_token_ids=(0,) * context),
-        seed=0,
-        arrival=0.0,
-        order=0,
-        max_len=context + points[-1],
-    )
+    tokens = [0] * (context + points[-1])
+    blocks = list(range(num_blocks_for(len(tokens), builder.block_size)))
     # the rows count as generated, as verified rows do: another attention backend may serve the prompt's
-    request.tokens += [0] * points[-1]
-    request.blocks = list(range(num_blocks_for(len(request.tokens), builder.block_size)))
-    return [builder.build([Span(request, context, rows, 0, rows)]) for rows in points]
+    spans = [Span("cost", context, rows, 0, rows, blocks, prompt_len=context) for rows in points]
+    return [builder.build([span], [tokens]) for span in spans]
 
 
 def best_times(probe: CostProbe, batches: Sequence[Batch], deadline: float) -> list[float]:

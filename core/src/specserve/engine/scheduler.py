@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from specserve.batch.admitted import OwnedList, assign
 from specserve.batch.drafts import first
-from specserve.batch.span import Span
+from specserve.batch.span import ScheduledSpan
 from specserve.engine.prefix_cache import PrefixCache
 from specserve.kv.slots import num_blocks_for
+from specserve.sampling.sampler import is_greedy
 
 if TYPE_CHECKING:
     from specserve.batch.request import Request
@@ -66,7 +67,7 @@ class Scheduler:
 
     # --- choosing spans -----------------------------------------------------------------------------
 
-    def schedule(self) -> list[Span]:
+    def schedule(self) -> list[ScheduledSpan]:
         """The next step's spans, with their blocks allocated; none when there is nothing to do."""
         budget = self.token_budget
         lengths: dict[Request, int] = {}
@@ -154,7 +155,7 @@ class Scheduler:
 
     # --- draft tokens -------------------------------------------------------------------------------
 
-    def make_spans(self, lengths: dict[Request, int], budget: int) -> list[Span]:
+    def make_spans(self, lengths: dict[Request, int], budget: int) -> list[ScheduledSpan]:
         """Spans of the committed tokens, with the planner's choice of draft tokens behind those that reach the end."""
         ends = [r for r, n in lengths.items() if r.computed + n == len(r.tokens)]
         choices: dict[Request, Draft | int | None] = {}
@@ -166,8 +167,10 @@ class Scheduler:
             draft = self.fit_draft(request, choices.get(request), budget)
             drafted = len(draft.tokens) if draft else 0
             budget -= drafted
-            scored = num_scored_rows(request, length, drafted)
-            spans.append(Span(request, request.computed, length + drafted, drafted, scored, draft, request.draft))
+            scored, greedy = num_scored_rows(request, length, drafted), is_greedy(request)
+            spans.append(
+                ScheduledSpan.of(request, request.computed, length, scored=scored, draft=draft, is_greedy=greedy)
+            )
         return spans
 
     def fit_draft(self, request: Request, choice: Draft | int | None, budget: int) -> Draft | None:
@@ -187,7 +190,7 @@ class Scheduler:
 
     # --- after the step -----------------------------------------------------------------------------
 
-    def settle(self, span: Span, num_in_place: int) -> None:
+    def settle(self, span: ScheduledSpan, num_in_place: int) -> None:
         """The span is computed and its new tokens are appended: advance `computed`, free the blocks of rejected
         draft tokens, publish full blocks. `num_in_place`: accepted draft tokens whose keys and values lie where they
         belong.

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
     from specserve.protocols import Sampler
     from specserve.types import ForwardOutput
 
@@ -38,7 +38,7 @@ class DraftWalk:
 
     __slots__ = ("children", "first", "guessed", "node", "path", "span", "tokens")
 
-    def __init__(self, span: Span, first: int) -> None:
+    def __init__(self, span: ScheduledSpan, first: int) -> None:
         self.span = span
         self.first = first
         """Row, in the logits, of the last committed token; node n is row first + 1 + n."""
@@ -84,7 +84,7 @@ class DrafterInvariantVerifier:
         self.eos_token_ids, self.sampler = frozenset(eos_token_ids), sampler
 
     @inference
-    def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
+    def verify(self, batch: ScheduledBatch, output: ForwardOutput) -> Verdict:
         logits = output.logits
         greedy: list[DraftWalk] = []
         others: list[DraftWalk] = []
@@ -135,14 +135,16 @@ class DrafterInvariantVerifier:
             targets = target_tokens(self.sampler, logits, rows)
             walks = [walk for walk, token in zip(walks, targets, strict=True) if walk.advance(token)]
 
-    def span_verdict(self, batch: Batch, output: ForwardOutput, i: int, walk: DraftWalk | None) -> SpanVerdict:
+    def span_verdict(self, batch: ScheduledBatch, output: ForwardOutput, i: int, walk: DraftWalk | None) -> SpanVerdict:
         """Stop matchers read the tokens here, which must not happen twice: a fault ends its request at once."""
         try:
             return self.checked_verdict(batch, output, i, walk)
         except FAULTS as error:
             return fault_verdict(batch.spans[i].request, "its stop condition or its log-probabilities", error)
 
-    def checked_verdict(self, batch: Batch, output: ForwardOutput, i: int, walk: DraftWalk | None) -> SpanVerdict:
+    def checked_verdict(
+        self, batch: ScheduledBatch, output: ForwardOutput, i: int, walk: DraftWalk | None
+    ) -> SpanVerdict:
         span = batch.spans[i]
         prompt = self.prompt_logprobs(span, output, batch.scored_offsets[i])
         if walk is None:
@@ -157,7 +159,9 @@ class DrafterInvariantVerifier:
             logprobs = tuple(self.sampler.token_logprobs(output.logits[rows], tokens, [wanted] * count))
         return SpanVerdict(path, tokens, reason, logprobs, prompt)
 
-    def prompt_logprobs(self, span: Span, output: ForwardOutput, offset: int) -> tuple[TokenLogprobs, ...] | None:
+    def prompt_logprobs(
+        self, span: ScheduledSpan, output: ForwardOutput, offset: int
+    ) -> tuple[TokenLogprobs, ...] | None:
         """Log-probabilities of the prompt tokens that follow this span's scored prompt rows."""
         request = span.request
         wanted = request.params.prompt_logprobs

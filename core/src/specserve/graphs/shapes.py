@@ -17,7 +17,7 @@ def shape_of(batch: Batch, generated: Phase, hidden_layers: tuple[int, ...]) -> 
     """For full graphs. `generated`: the phase of generated positions in this engine, decode or verify."""
     has_prompt = has_generated = has_trees = False
     for span in batch.spans:
-        prompt_len, draft = span.request.prompt_len, span.draft
+        prompt_len, draft = span.prompt_len, span.draft
         if span.start < prompt_len:
             has_prompt = True
             if span.start + span.length > prompt_len:

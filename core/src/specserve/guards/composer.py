@@ -17,7 +17,7 @@ from specserve.types import Draft
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.proposals import Proposal
     from specserve.batch.request import Request
     from specserve.faults import FaultLog
@@ -98,7 +98,7 @@ class GuardedComposer(DraftComposer):
             raise BadAnswerError("combined drafts into one whose sources are not the drafters of its nodes")
         return (self.cut(msgspec.structs.replace(valid, source=draft.source, sources=draft.sources)),)
 
-    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         self.part.call(None, self.composer.observe, batch, verdict, seconds)
 
     def stop(self, request: Request) -> None:

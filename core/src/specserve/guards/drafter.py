@@ -24,7 +24,7 @@ from specserve.protocols import DrafterNeeds
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.metrics import EngineMetrics
     from specserve.protocols import Drafter
@@ -87,7 +87,7 @@ class GuardedDrafter:
 
     def propose(
         self,
-        batch: Batch,
+        batch: ScheduledBatch,
         output: ForwardOutput,
         verdict: Verdict,
         limits: Sequence[int],
@@ -113,7 +113,7 @@ class GuardedDrafter:
         seconds = self.drafter.pass_seconds
         return seconds if isinstance(seconds, float) and 0.0 < seconds < inf else 0.0
 
-    def observe(self, batch: Batch, output: ForwardOutput, verdict: Verdict) -> None:
+    def observe(self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict) -> None:
         """A step after which it proposes for nobody."""
         self.seconds = 0.0
         if self.enabled and self.observes_every_step:
@@ -123,7 +123,7 @@ class GuardedDrafter:
 
     def valid_drafts(
         self,
-        batch: Batch,
+        batch: ScheduledBatch,
         output: ForwardOutput,
         verdict: Verdict,
         limits: Sequence[int],
@@ -144,7 +144,7 @@ class GuardedDrafter:
 
     def proposals(
         self,
-        batch: Batch,
+        batch: ScheduledBatch,
         output: ForwardOutput,
         verdict: Verdict,
         limits: Sequence[int],

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from specserve.batch.lora_plan import LoraPlan
 from specserve.faults import FAULTS, BadAnswerError, RequestFault
-from specserve.namespaces import strip_salt
 
 if TYPE_CHECKING:
     from specserve.batch.batch import Batch
@@ -39,11 +38,11 @@ class GuardedLoraPlanner:
     def failed(self, batch: Batch, error: BaseException) -> None:
         """Nothing where no request has an adapter. Otherwise raises: for one request a RequestFault, for several an
         error after which the step is tried again with fewer of them."""
-        if not any(strip_salt(span.request.namespace) for span in batch.spans):
+        if not any(span.adapter for span in batch.spans):
             if self.part.enabled:
                 self.part.failed(error, "; no request of this batch is under an adapter")
             return
         if len(batch.spans) == 1:
             what = f"the LoRA planner of {self.part.plugin}"
-            raise RequestFault(batch.spans[0].request.id, what, error, self.part) from error
+            raise RequestFault(batch.spans[0].request_id, what, error, self.part) from error
         raise error

@@ -10,7 +10,7 @@ from specserve.guards.metric_checks import check_metric
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.faults import FaultLog
     from specserve.protocols import Metric, Observer, OutputObserver
     from specserve.types import ForwardOutput, Verdict
@@ -25,7 +25,7 @@ class GuardedObserver:
         self.observe_part = log.part(plugin, "observer", code=observer.observe)
         self.metrics_part = log.part(plugin, "observer's metrics", needed=True, code=observer.metrics)
 
-    def observe(self, batch: Batch, verdict: Verdict, output: ForwardOutput) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, output: ForwardOutput) -> None:
         given = (batch, verdict, output) if self.reads_output else (batch, verdict)
         self.observe_part.call(None, self.observer.observe, *given)
 

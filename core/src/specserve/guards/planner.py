@@ -21,7 +21,7 @@ from specserve.types import Draft, PlannerStats
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.faults import FaultLog
     from specserve.json_types import JsonObject
@@ -62,7 +62,7 @@ class GuardedPlanner(DraftPlanner):
             raise BadAnswerError("gave idle steps that are no number of at least 0")
         return steps
 
-    def observe_idle(self, batch: Batch, seconds: Sequence[float]) -> None:
+    def observe_idle(self, batch: ScheduledBatch, seconds: Sequence[float]) -> None:
         self.limits_part.call(None, self.planner.observe_idle, batch, seconds)
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
@@ -131,7 +131,7 @@ class GuardedPlanner(DraftPlanner):
         described: JsonObject | None = msgspec.to_builtins(self.planner.describe())
         return described
 
-    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         self.learn_part.call(None, self.planner.learn, batch, verdict, seconds)
 
 

@@ -13,8 +13,8 @@ from specserve.faults import BadAnswerError
 from specserve.types import FinishReason, SpanVerdict, TokenLogprobs, Verdict
 
 if TYPE_CHECKING:
-    from specserve.batch.batch import Batch
-    from specserve.batch.span import Span
+    from specserve.batch.batch import ScheduledBatch
+    from specserve.batch.span import ScheduledSpan
     from specserve.protocols import Verifier
     from specserve.types import ForwardOutput
 
@@ -26,7 +26,7 @@ class GuardedVerifier:
         self.verifier = verifier
         self.name, self.lossless = str(verifier.name), bool(verifier.lossless)
 
-    def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
+    def verify(self, batch: ScheduledBatch, output: ForwardOutput) -> Verdict:
         verdict = self.verifier.verify(batch, output)
         if not isinstance(verdict, Verdict):
             raise BadAnswerError("verify returned something else than a Verdict")
@@ -37,7 +37,7 @@ class GuardedVerifier:
         return verdict
 
 
-def check_span(span: Span, decided: SpanVerdict, vocab_size: int) -> None:
+def check_span(span: ScheduledSpan, decided: SpanVerdict, vocab_size: int) -> None:
     if not isinstance(decided, SpanVerdict):
         raise BadAnswerError("verify decided a span by something else than a SpanVerdict")
     tokens, path = decided.tokens, decided.path
@@ -63,7 +63,7 @@ def check_logprobs(found: tuple[TokenLogprobs, ...] | None, count: int | None) -
         raise BadAnswerError("verify gave another number of log-probabilities than of tokens")
 
 
-def check_path(span: Span, path: tuple[int, ...], num_tokens: int) -> None:
+def check_path(span: ScheduledSpan, path: tuple[int, ...], num_tokens: int) -> None:
     if not isinstance(path, tuple) or len(path) > num_tokens or (path and span.draft is None):
         raise BadAnswerError("verify accepted more guesses than it gave tokens for")
     parents, at = () if span.draft is None else parents_of(span.draft), ROOT

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import Batch, ScheduledBatch
     from specserve.batch.request import Request
     from specserve.protocols.attention import AttentionBackend
     from specserve.protocols.sampling import DraftToken, ScoredRow
@@ -168,7 +168,9 @@ class DraftRuntime(Protocol):
         """Call it from the drafter's `stop`."""
         ...
 
-    def collect(self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]) -> Feed | None:
+    def collect(
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+    ) -> Feed | None:
         """What is to be computed in this step: all that the requests with a limit above 0 lack, and what completes a
         block of others. None: nothing."""
         ...

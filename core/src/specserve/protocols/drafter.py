@@ -12,7 +12,7 @@ from specserve.protocols.draft_model import DraftLayers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.protocols.draft_model import DraftRuntime
     from specserve.types import Draft, ForwardOutput, Verdict
@@ -58,7 +58,7 @@ class Drafter(ABC):
 
     @abstractmethod
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Sequence[Draft | None]:
         """One draft or None per span; `limits[i]` bounds the nodes for span i and is 0 where none is wanted. Not called
         after steps for which nobody wants a draft, unless `needs` states anything.
@@ -70,7 +70,7 @@ class Drafter(ABC):
 
     def propose_after(
         self,
-        batch: Batch,
+        batch: ScheduledBatch,
         output: ForwardOutput,
         verdict: Verdict,
         limits: Sequence[int],

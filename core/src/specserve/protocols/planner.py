@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.proposals import Proposal
     from specserve.batch.request import Request
     from specserve.protocols.draft_model import TargetCosts
@@ -48,7 +48,7 @@ class DraftComposer(ABC):
         """The request's draft: one of the proposals, of which there is at least one, or a tree of several with at most
         `limit` nodes, whose `sources` name the drafter of each node."""
 
-    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:  # noqa: B027 (a default)
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:  # noqa: B027 (a default)
         """After a step, before drafters propose for the next: what was accepted, and the seconds from its begin until
         its tokens were committed. Of requests that ended in it, `stop` was called."""
 
@@ -82,7 +82,7 @@ class DraftPlanner(ABC):
         `base_rows` counts the rows that the step computes in any case.
         """
 
-    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:  # noqa: B027 (a default)
+    def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:  # noqa: B027 (a default)
         """After the step: what was accepted, and the seconds from the step's begin until its tokens were committed."""
 
     def observe_drafting(  # noqa: B027 (a default)
@@ -97,7 +97,7 @@ class DraftPlanner(ABC):
         as the same requests run."""
         return 0
 
-    def observe_idle(self, batch: Batch, seconds: Sequence[float]) -> None:  # noqa: B027 (a default)
+    def observe_idle(self, batch: ScheduledBatch, seconds: Sequence[float]) -> None:  # noqa: B027 (a default)
         """Steps like this one, the last of them, ran idle and took so long each, from their begin until their tokens
         were committed. Called before the next `limits`."""
 

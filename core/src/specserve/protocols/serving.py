@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.types import ForwardOutput, Verdict
 
 
@@ -27,7 +27,7 @@ class Metric(msgspec.Struct, frozen=True):
 class Observer(Protocol):
     """Gets every step after its commit, for statistics and metrics."""
 
-    def observe(self, batch: Batch, verdict: Verdict) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         """The verdict's tokens belong to the requests already, and drafters were not asked yet. Called in the step's
         thread."""
         ...
@@ -41,7 +41,7 @@ class Observer(Protocol):
 class OutputObserver(Protocol):
     """An observer that also reads what the step's forward pass computed."""
 
-    def observe(self, batch: Batch, verdict: Verdict, output: ForwardOutput) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, output: ForwardOutput) -> None:
         """Logits are raw, and must stay as they are: drafters read them next."""
         ...
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.types import ForwardOutput, Verdict
 
 
@@ -15,6 +15,6 @@ class Verifier(Protocol):
     name: str
     lossless: bool
 
-    def verify(self, batch: Batch, output: ForwardOutput) -> Verdict:
+    def verify(self, batch: ScheduledBatch, output: ForwardOutput) -> Verdict:
         """One SpanVerdict per span, from raw logits. Called again with fewer spans where it raises."""
         ...

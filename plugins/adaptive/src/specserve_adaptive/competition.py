@@ -19,10 +19,10 @@ from specserve_adaptive.drafter_record import DrafterRecord, right_tokens
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.proposals import Proposal
     from specserve.batch.request import Request
-    from specserve.batch.span import Span
+    from specserve.batch.span import ScheduledSpan
     from specserve.protocols import TargetCosts
     from specserve.types import Draft, Verdict
     from specserve_adaptive._native import Planner
@@ -86,7 +86,7 @@ class Competition(DraftComposer):
             return proposals[0].draft
         return merge([Estimated(each.draft, self.survival(each, request)) for each in proposals], limit)
 
-    def observe(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         self.num_steps += 1
         for span, decided in zip(batch.spans, verdict.spans, strict=True):
             if decided.tokens and span.request.finish_reason is None:
@@ -105,7 +105,7 @@ class Competition(DraftComposer):
 
     # --- what is learned ----------------------------------------------------------------------------
 
-    def score(self, span: Span, tokens: Sequence[int]) -> None:
+    def score(self, span: ScheduledSpan, tokens: Sequence[int]) -> None:
         """Score the last proposals against the tokens that the target gave."""
         request = span.request
         usual = self.tokens_per_step.get(request.id, self.mean_tokens_per_step)

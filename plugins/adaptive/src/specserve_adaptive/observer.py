@@ -9,7 +9,7 @@ from specserve.protocols import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.types import Verdict
     from specserve_adaptive._native import Planner
     from specserve_adaptive.step_costs import StepCosts
@@ -31,7 +31,7 @@ class PlannerObserver:
     def __init__(self, planner: HasMetrics) -> None:
         self.planner = planner
 
-    def observe(self, batch: Batch, verdict: Verdict) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         pass
 
     def metrics(self) -> Iterable[Metric]:

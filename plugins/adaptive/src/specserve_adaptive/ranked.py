@@ -23,7 +23,7 @@ from specserve_adaptive.regimes import Regimes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.protocols import Metric
     from specserve.types import Draft, Verdict
@@ -92,7 +92,7 @@ class RankedPlanner(DraftPlanner):
     def idle_steps(self) -> int:
         return self.native.pause()
 
-    def observe_idle(self, batch: Batch, seconds: Sequence[float]) -> None:
+    def observe_idle(self, batch: ScheduledBatch, seconds: Sequence[float]) -> None:
         self.num_steps += len(seconds)
         self.native.skip(len(seconds))
         self.regimes.follows_drafts = False
@@ -154,7 +154,7 @@ class RankedPlanner(DraftPlanner):
         yield from decision_metrics(self.native)
         yield from cost_metrics(self.costs)
 
-    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         began = time.perf_counter()
         self.native.learn(batch.spans, verdict.spans)
         num_drafts = sum(span.drafted > 0 for span in batch.spans)

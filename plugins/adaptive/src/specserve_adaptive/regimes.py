@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from specserve_adaptive.step_costs import size_class
 
 if TYPE_CHECKING:
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve_adaptive.step_costs import StepCosts
 
 RATE, MOST = 0.1, 2.0
@@ -46,7 +46,7 @@ class Regimes:
         plain += self.extra_seconds(requests, drafts=False)
         return list(accumulate((each + extra for each in drafted), max, initial=plain))
 
-    def observe(self, batch: Batch, seconds: float, *, asked: bool) -> None:
+    def observe(self, batch: ScheduledBatch, seconds: float, *, asked: bool) -> None:
         """`asked`: whether drafters were asked for this step."""
         if not batch.only_decodes:
             return

@@ -18,7 +18,7 @@ from specserve.protocols import CostTable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
 
 LEARNING_RATE, PRIOR_RATE = 0.1, 0.01
 """Step of the moving averages; and of the drift down to the prior while a batch size runs without draft tokens."""
@@ -185,7 +185,7 @@ class StepCosts:
         by_size = [(size, self.sizes[size]) for size in sorted(self.sizes) if size]
         return {1 << (size - 1): max(c.plain_errors.usual, c.drafted_errors.usual) for size, c in by_size}
 
-    def observe(self, batch: Batch, seconds: float) -> None:
+    def observe(self, batch: ScheduledBatch, seconds: float) -> None:
         """Correct the estimates by one step without prefill."""
         if not batch.only_decodes:
             return

@@ -19,7 +19,7 @@ from specserve_adaptive.ranked import MIN_GAIN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.types import Verdict
     from specserve_adaptive.tier_settings import Candidates, TierSettings
@@ -105,7 +105,7 @@ class TierPlanner(FixedWidthPlanner):
             help = "Moving average of accepted draft tokens per draft"
             yield Metric("specserve_adaptive_tier_accepted", help, GAUGE, tier.average or 0.0, labels)
 
-    def learn(self, batch: Batch, verdict: Verdict, seconds: float) -> None:
+    def learn(self, batch: ScheduledBatch, verdict: Verdict, seconds: float) -> None:
         accepted = [len(decided.path) for span, decided in zip(batch.spans, verdict.spans, strict=True) if span.drafted]
         if accepted:
             self.tier_of(len(batch.spans)).observe(sum(accepted) / len(accepted))

@@ -97,7 +97,7 @@ class CpuPagedAttention(AttentionBackend):
         for span in batch.spans:
             draft = span.draft
             parents = () if draft is None or draft.parents is None else draft.parents
-            plan.add(span.start, span.length, span.known, span.request.blocks, parents, span.first_node)
+            plan.add(span.start, span.length, span.known, span.blocks, parents, span.first_node)
         return plan
 
     def forward(self, layer: int, q: Tensor, k: Tensor, v: Tensor, plan: PagedPlan) -> Tensor:

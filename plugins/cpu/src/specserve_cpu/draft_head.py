@@ -113,7 +113,7 @@ def add_last_rows(plan: _native.AttentionPlan, batch: Batch) -> None:
     """The scored rows of a pass over committed tokens: the last of each span that is drafted for."""
     for span in batch.spans:
         if span.scored:
-            plan.add(span.start + span.length - 1, 1, 1, span.request.blocks, ())
+            plan.add(span.start + span.length - 1, 1, 1, span.blocks, ())
 
 
 def fuse_draft(

@@ -16,7 +16,7 @@ from specserve_eagle.estimates import MovingAverage, Outlook, Path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.protocols import DraftChains, TargetCosts
     from specserve.types import Verdict
     from specserve_eagle.growing import Growing
@@ -30,7 +30,7 @@ EXPLORE_INTERVAL = 32
 class Depth(Protocol):
     """Asked after every level but the last possible one."""
 
-    def begin(self, batch: Batch, verdict: Verdict) -> None:
+    def begin(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         """A step begins: what became of the last drafts."""
         ...
 
@@ -54,7 +54,7 @@ class Depth(Protocol):
 class FixedDepth:
     """Drafts grow until they are done."""
 
-    def begin(self, batch: Batch, verdict: Verdict) -> None:
+    def begin(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         pass
 
     def ahead(self, drafts: Sequence[Growing]) -> list[int]:
@@ -101,7 +101,7 @@ class AutoDepth:
         self.pass_began: tuple[float, int] | None = None
         """When the pass that runs began, and its size class."""
 
-    def begin(self, batch: Batch, verdict: Verdict) -> None:
+    def begin(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         self.began = time.perf_counter()
         self.num_requests = max(len(batch.spans), 1)
         if not self.proposed:

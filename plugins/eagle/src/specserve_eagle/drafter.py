@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.protocols import DraftChains, DraftPass, DraftRuntime, DraftToken, Feed
     from specserve.types import Draft, ForwardOutput, Verdict
@@ -62,7 +62,7 @@ class EagleDrafter(Drafter):
         self.runtime.stop(request)
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         assert self.runtime is not None
         self.depth.begin(batch, verdict)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from llguidance import LLTokenizer
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.types import ForwardOutput, Verdict
 
@@ -37,7 +37,7 @@ class GrammarDrafter(Drafter):
         return len(self.tokenizer.decode_bytes(tokens)) if tokens else 0
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         return [
             self.draft(span.request, limit) if limit and span.request.processors else None

@@ -31,15 +31,15 @@ class SubBatch(NamedTuple):
 
 def num_prompt_rows(span: Span) -> int:
     """The leading rows of the span that are prompt positions."""
-    return min(max(span.request.prompt_len - span.start, 0), span.length)
+    return min(max(span.prompt_len - span.start, 0), span.length)
 
 
 def is_prompt_only(batch: Batch) -> bool:
-    return all(span.start + span.length <= span.request.prompt_len for span in batch.spans)
+    return all(span.start + span.length <= span.prompt_len for span in batch.spans)
 
 
 def is_generated_only(batch: Batch) -> bool:
-    return all(span.start >= span.request.prompt_len for span in batch.spans)
+    return all(span.start >= span.prompt_len for span in batch.spans)
 
 
 def prompt_part(batch: Batch) -> SubBatch:

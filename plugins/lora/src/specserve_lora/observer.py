@@ -9,7 +9,7 @@ from specserve.protocols import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.types import Verdict
     from specserve_lora.store import AdapterStore
 
@@ -27,7 +27,7 @@ class LoraObserver:
     def __init__(self, store: AdapterStore) -> None:
         self.store = store
 
-    def observe(self, batch: Batch, verdict: Verdict) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         pass
 
     def metrics(self) -> Iterator[Metric]:

@@ -23,7 +23,7 @@ class SegmentPlanner:
 
     def plan(self, batch: Batch) -> LoraPlan | None:
         """None where every row is the base model's."""
-        wanted = [strip_salt(span.request.namespace) for span in batch.spans]
+        wanted = [span.adapter for span in batch.spans]
         if not any(wanted):
             return None
         segments: list[Segment] = []

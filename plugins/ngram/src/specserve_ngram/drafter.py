@@ -15,7 +15,7 @@ from specserve.types import Draft
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.types import ForwardOutput, Verdict
     from specserve_ngram._native import Index
@@ -45,13 +45,13 @@ class NgramDrafter(Drafter):
         self.requests[request.id] = IndexedRequest(handle, len(request.tokens))
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         return self.propose_after(batch, output, verdict, limits, ())
 
     def propose_after(
         self,
-        batch: Batch,
+        batch: ScheduledBatch,
         output: ForwardOutput,
         verdict: Verdict,
         limits: Sequence[int],

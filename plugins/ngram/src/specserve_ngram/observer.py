@@ -9,7 +9,7 @@ from specserve.protocols import Metric
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.types import Verdict
     from specserve_ngram._native import Index
     from specserve_ngram.corpora.store import CorpusStore
@@ -32,7 +32,7 @@ class NgramObserver:
     def __init__(self, index: Index, corpora: CorpusStore) -> None:
         self.index, self.corpora = index, corpora
 
-    def observe(self, batch: Batch, verdict: Verdict) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict) -> None:
         pass
 
     def metrics(self) -> Iterator[Metric]:

@@ -15,7 +15,7 @@ from specserve.types import Draft
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.types import ForwardOutput, Verdict
 
@@ -29,7 +29,7 @@ class ScriptedDrafter(Drafter):
         self.outputs = outputs
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         return [
             self.draft(span.request, limit) if limit else None for span, limit in zip(batch.spans, limits, strict=True)

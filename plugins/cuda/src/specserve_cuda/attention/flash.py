@@ -64,7 +64,7 @@ class FlashAttention(AttentionBackend):
         num_blocks = [-(-length // size) for length in lengths]
         block_ids: list[int] = []
         for span, count in zip(batch.spans, num_blocks, strict=True):
-            block_ids += span.request.blocks[:count]
+            block_ids += span.blocks[:count]
         cu_seqlens_q, cu_seqlens_k, seqused_k = (
             int32(numbers, self.device)
             for numbers in (cumulative(batch.query_lens), cumulative([count * size for count in num_blocks]), lengths)

@@ -87,7 +87,7 @@ class FlashInferAttention(AttentionBackend):
         size = batch.block_size
         lengths = [span.start + span.length for span in batch.spans]
         num_pages = [-(-length // size) for length in lengths]
-        pages = [p for span, count in zip(batch.spans, num_pages, strict=True) for p in span.request.blocks[:count]]
+        pages = [p for span, count in zip(batch.spans, num_pages, strict=True) for p in span.blocks[:count]]
         last_page_len = [length - (count - 1) * size for length, count in zip(lengths, num_pages, strict=True)]
         tables = cumulative(batch.query_lens), cumulative(num_pages), pages, last_page_len
         return [int32(numbers, self.device) for numbers in tables]

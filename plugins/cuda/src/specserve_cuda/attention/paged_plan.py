@@ -176,7 +176,7 @@ def lay_out(batch: Batch, config: TileConfig, bytes_per_item: int, path_stride: 
     forest = Forest()
     tiles: list[Tile] = []
     for span, offset in zip(batch.spans, batch.row_offsets, strict=True):
-        first_block, blocks = len(block_ids), span.request.blocks
+        first_block, blocks = len(block_ids), span.blocks
         block_ids += blocks[: num_blocks_for(span.start + span.first_node + span.length, batch.block_size)]
         tiles += chain_tiles(span, offset, first_block, config.rows)
         if num_leading(span.draft) < span.first_node + span.drafted:

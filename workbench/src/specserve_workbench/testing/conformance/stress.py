@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.engine.engine import Engine
     from specserve.protocols import Metric, ProcessorState
@@ -98,7 +98,7 @@ class FaultyPlugin:
     def check_request(self, request: GenerateRequest) -> None:
         self.fail_sometimes()
 
-    def observe(self, batch: Batch, verdict: Verdict, output: ForwardOutput) -> None:
+    def observe(self, batch: ScheduledBatch, verdict: Verdict, output: ForwardOutput) -> None:
         self.fail_sometimes()
 
     def metrics(self) -> Iterable[Metric]:
