@@ -154,7 +154,7 @@ def has_plugin(name: str) -> bool:
 
 def under_adapter(engine: Engine, requests: Sequence[GenerateRequest]) -> list[GenerateRequest]:
     (store,) = [o.store for o in engine.parts.observers if hasattr(o, "store")]
-    return [msgspec.structs.replace(request, namespace=store.pin("a").namespace) for request in requests]
+    return [msgspec.structs.replace(request, adapter=store.pin("a").id) for request in requests]
 
 
 def decoded(engine: Engine, requests: Sequence[GenerateRequest]) -> Decoded:

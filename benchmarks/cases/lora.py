@@ -72,10 +72,10 @@ def run(options: Options) -> Result:
 
 
 class AdapterEngine(NamedTuple):
-    """An engine with adapters, and the namespace of each."""
+    """An engine with adapters, and the id of each."""
 
     assembled: Assembled
-    namespaces: list[str]
+    ids: list[str]
 
     @classmethod
     def start(cls, options: Options, paths: dict[str, Path], *plugins: str) -> AdapterEngine:
@@ -85,17 +85,15 @@ class AdapterEngine(NamedTuple):
         )  # fmt: skip
         host = PluginHost.start(config)
         assembled = assemble(config, host)
-        return cls(assembled, [host.collect("resolve_model", name=name)[0][1].namespace for name in paths])
+        return cls(assembled, [host.collect("resolve_model", name=name)[0][1].adapter for name in paths])
 
     def throughput(self, requests: list[GenerateRequest], num_adapters: int) -> float:
         return serve_all(self.assembled.engine, self.with_adapters(requests, num_adapters)).throughput
 
     def with_adapters(self, requests: list[GenerateRequest], num_adapters: int) -> list[GenerateRequest]:
         """Requests get the first `num_adapters` adapters in turn; 0: all get the base model."""
-        namespaces = self.namespaces[:num_adapters] or [""]
-        return [
-            msgspec.structs.replace(one, namespace=namespaces[i % len(namespaces)]) for i, one in enumerate(requests)
-        ]
+        ids = self.ids[:num_adapters] or [""]
+        return [msgspec.structs.replace(one, adapter=ids[i % len(ids)]) for i, one in enumerate(requests)]
 
 
 def throughput(engine: AdapterEngine, options: Options) -> Part:

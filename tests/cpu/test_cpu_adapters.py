@@ -55,7 +55,7 @@ class Adapters:
 
     def plan(self, batch: Batch) -> LoraPlan:
         spans = zip(batch.spans, batch.row_offsets, batch.query_lens, strict=True)
-        return LoraPlan(tuple(Segment(at, at + n, self.packed.get(s.request.namespace)) for s, at, n in spans))
+        return LoraPlan(tuple(Segment(at, at + n, self.packed.get(s.adapter)) for s, at, n in spans))
 
 
 def parts_of(projection: Any, rank: int, dtype: torch.dtype) -> tuple[LowRankPart, ...]:
@@ -71,9 +71,9 @@ def parts_of(projection: Any, rank: int, dtype: torch.dtype) -> tuple[LowRankPar
     )
 
 
-def requests_with_adapters(*namespaces: str) -> list[GenerateRequest]:
-    plain = varied_requests(2 * len(namespaces))
-    return [msgspec.structs.replace(r, namespace=namespaces[i % len(namespaces)]) for i, r in enumerate(plain)]
+def requests_with_adapters(*adapters: str) -> list[GenerateRequest]:
+    plain = varied_requests(2 * len(adapters))
+    return [msgspec.structs.replace(r, adapter=adapters[i % len(adapters)]) for i, r in enumerate(plain)]
 
 
 def engine_with_adapters(model: Path, **options: Any) -> Any:
@@ -122,8 +122,9 @@ def test_adapters_of_other_rows_do_not_change_a_row(toy_model: Path, dtype: torc
     for request in requests:
         alone = run_requests(engine, [request]).decided()[request.request_id]
         assert alone == together[request.request_id]
-        untouched = run_requests(plain, [request]).decided()[request.request_id]
-        if request.namespace:
+        of_base = msgspec.structs.replace(request, adapter="")
+        untouched = run_requests(plain, [of_base]).decided()[request.request_id]
+        if request.adapter:
             changed += alone != untouched
         else:
             assert alone == untouched

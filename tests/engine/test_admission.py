@@ -8,7 +8,7 @@ import pytest
 
 from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import QueueFullError, RequestError
-from specserve.types import SpeculationParams, StructuredOutput
+from specserve.types import GenerateRequest, SpeculationParams, StructuredOutput
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
 
@@ -82,6 +82,20 @@ def test_a_negative_number_of_draft_tokens_is_refused():
     with pytest.raises(RequestError, match="at least 0; got -1") as refusal:
         check_request(request, LIMITS)
     assert refusal.value.param == "speculation.max_draft_tokens"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"),
+    [("a@1", "adapter: no enabled plugin serves adapters, such as --plugin lora; got 'a@1'"), ("a\0b", "no NUL")],
+    ids=repr,
+)
+def test_an_adapter_that_nobody_computes_is_refused_and_never_served_by_the_base(adapter, message):
+    request = GenerateRequest(request_id="r", prompt_token_ids=(1, 2), adapter=adapter)
+    with pytest.raises(RequestError, match=message) as refusal:
+        check_request(request, LIMITS)
+    assert refusal.value.param == "adapter"
+    if "NUL" not in message:
+        check_request(request, LIMITS._replace(serves_adapters=True))
 
 
 @pytest.mark.parametrize("params", [

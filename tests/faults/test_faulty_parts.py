@@ -21,8 +21,9 @@ def model(tmp_path_factory):
     return marked_model(tmp_path_factory.mktemp("marked") / "model", num_hidden_layers=1)
 
 
-def requests_with_culprits():
-    """Greedy and sampled, with and without log-probabilities; culprits' prompts end with the marker."""
+def requests_with_culprits(adapter=""):
+    """Greedy and sampled, with and without log-probabilities; culprits, whose prompts end with the marker, are under
+    the adapter."""
     others = [
         toy_request(
             f"other {i}", [1 + i, *range(5, 8 + i % 4)], max_tokens=5, ignore_eos=True, logprobs=(None, 1)[i % 2],
@@ -35,7 +36,7 @@ def requests_with_culprits():
         msgspec.structs.replace(
             toy_request(f"{CULPRIT} {i}", [9 + i, 5, MARKER], max_tokens=5, logprobs=1, ignore_eos=True,
                         **({"temperature": 1.0, "seed": i} if i % 2 else {})),
-            namespace="adapter@1",
+            adapter=adapter,
         )
         for i in range(NUM_CULPRITS)
     ]  # fmt: skip
@@ -81,7 +82,8 @@ def run_with(model, part, behaviour, expected):
         model, extra=part.make(behaviour, expected[part.native].tokens()), plugins=("cpu",) if part.native else (),
         max_num_seqs=80, kv_memory="16M", allow_undeclared=True, fault_limit=1000, draft_fault_limit=1000,
     ).engine  # fmt: skip
-    outcome = run_requests(engine, requests_with_culprits())
+    adapter = "" if engine.parts.max_adapters is None else "adapter@1"
+    outcome = run_requests(engine, requests_with_culprits(adapter))
     for _ in RUBBISH:
         engine.observer_metrics()
     engine.check_integrity()

@@ -205,12 +205,12 @@ def test_a_request_check_that_fails_lets_everybody_in_and_is_switched_off(toy_mo
 
 
 def under_an_adapter(request_id):
-    return msgspec.structs.replace(toy_request(request_id, range(1, 9)), namespace="tuned@1")
+    return msgspec.structs.replace(toy_request(request_id, range(1, 9)), adapter="tuned@1")
 
 
 def test_without_its_lora_planner_only_requests_under_an_adapter_end(toy_model):
     def is_under_an_adapter(batch):
-        return any(span.request.namespace for span in batch.spans)
+        return any(span.adapter for span in batch.spans)
 
     planner = Misbehaving(NoAdapters(), "plan", fail, is_under_an_adapter)
     engine = engine_with(toy_model, make_lora_planner=lambda: planner)

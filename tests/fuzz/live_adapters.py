@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import RequestError
-from specserve.namespaces import add_salt
 from specserve_lora.adapter_dir import unconfined_dir
 from specserve_lora.observer import LoraObserver
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 class Lease:
     """What a request holds while it runs."""
 
-    def __init__(self, namespace: str, version: int, release: Callable[[], object] | None) -> None:
-        self.namespace, self.version, self.release = namespace, version, release
+    def __init__(self, adapter: str, version: int, release: Callable[[], object] | None) -> None:
+        self.adapter, self.version, self.release = adapter, version, release
 
     def end(self) -> None:
         if self.release is not None:
@@ -65,7 +64,7 @@ class LiveAdapters:
     def lease(self, request: RequestPlan) -> Lease | None:
         """None where the adapter is unloaded just now, or other requests use all the room there is."""
         if request.adapter is None:
-            return Lease(add_salt("", request.salt or None), 0, None)
+            return Lease("", 0, None)
         version = self.versions[request.adapter]
         try:
             answer = self.host.single("resolve_model", name=request.adapter)
@@ -74,7 +73,7 @@ class LiveAdapters:
         if answer is None:
             self.num_refused += 1
             return None
-        return Lease(add_salt(answer[1].namespace, request.salt or None), version, answer[1].release)
+        return Lease(answer[1].adapter, version, answer[1].release)
 
     @property
     def num_pins(self) -> int:

@@ -59,13 +59,15 @@ class Reference:
         pinned = self.adapted.host.single("resolve_model", name=version_name(request.adapter, version))
         assert pinned is not None
         try:
-            return self.run(self.adapted, request, pinned[1].namespace)
+            return self.run(self.adapted, request, pinned[1].adapter)
         finally:
             pinned[1].release()
 
-    def run(self, built: Built, request: RequestPlan, namespace: str) -> Result:
+    def run(self, built: Built, request: RequestPlan, adapter: str) -> Result:
         most = min(request.params.max_tokens, self.longest - len(request.prompt))
-        wire = as_request(request, namespace, speculation=SpeculationParams(), priority=0, max_tokens=most)
+        wire = as_request(
+            request, adapter, speculation=SpeculationParams(), priority=0, max_tokens=most, cache_salt=None
+        )
         result, engine = Result(request, built.tokenizer), built.engine
         engine.add(wire)
         for _ in range(MOST_STEPS):

@@ -11,12 +11,15 @@ if TYPE_CHECKING:
     from fuzz.plans import RequestPlan
 
 
-def as_request(
-    request: RequestPlan, namespace: str, *, max_tokens: int | None = None, **fields: Any
-) -> GenerateRequest:
+def as_request(request: RequestPlan, adapter: str, *, max_tokens: int | None = None, **fields: Any) -> GenerateRequest:
     """`fields` in place of the request's own."""
     params = request.params
     if max_tokens is not None:  # fewer may be left than the least: the end of the context comes first
         params = changed(params, max_tokens=max_tokens)
-    given = {"params": params, "speculation": request.speculation, "priority": request.priority} | fields
-    return GenerateRequest(request_id=request.id, prompt_token_ids=request.prompt, namespace=namespace, **given)
+    given = {
+        "params": params,
+        "speculation": request.speculation,
+        "priority": request.priority,
+        "cache_salt": request.salt or None,
+    }
+    return GenerateRequest(request_id=request.id, prompt_token_ids=request.prompt, adapter=adapter, **(given | fields))

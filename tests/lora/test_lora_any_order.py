@@ -24,7 +24,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("abc"), version=st.sampled_from("123"), size=st.integers(1, 40), replace=st.booleans())
     def load(self, name: str, version: str, size: int, replace: bool) -> None:
-        size = size if f"{name}@{version}" not in {p.namespace for p in self.pins} else 1
+        size = size if f"{name}@{version}" not in {p.id for p in self.pins} else 1
         before, content = dict(self.store.names()), self.disk.content.get(name)
         try:
             self.store.load(name, self.disk.write(name, version, size), replace=replace)
@@ -41,11 +41,11 @@ class AnyOrder(RuleBasedStateMachine):
         try:
             pin = self.store.pin(name)
         except AdapterCapacityError:
-            assert len({p.namespace for p in self.pins}) == 2 or self.pins
+            assert len({p.id for p in self.pins}) == 2 or self.pins
             return
         assert (pin is None) == (name not in self.known)
         if pin is not None:
-            assert pin.namespace == self.known[name]
+            assert pin.id == self.known[name]
             self.pins.append(pin)
 
     @precondition(lambda self: self.pins)
@@ -69,7 +69,7 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def what_is_pinned_is_there(self) -> None:
         self.store.check_integrity()
-        assert all(self.store.of_namespace(pin.namespace) is pin for pin in self.pins)
+        assert all(self.store.find(pin.id) is pin for pin in self.pins)
         assert self.store.names() == self.known
         counts = {name: sum(pin.name == name for pin in self.pins) for name in self.known}
         assert {name: n for name, n in self.store.usage().items() if n or name in self.known} == counts

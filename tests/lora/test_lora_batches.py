@@ -7,7 +7,6 @@ import pytest
 from toy_adapters import lora_engine, under, write_adapter
 
 from specserve.errors import RequestError
-from specserve.namespaces import add_salt
 from specserve_workbench.testing.engines import run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -60,7 +59,7 @@ def test_the_prefix_cache_crosses_neither_adapters_nor_versions(toy_model, adapt
     prompt = range(3, 67)
     engine, store = lora_engine(toy_model, {"x": adapters["a1"], "y": adapters["a2"]})
 
-    def served(name, namespace=None):
+    def served(name):
         (request,) = under(store, [toy_request("r", prompt, logprobs=1)], [name])
         output = run_requests(engine, [request]).outputs["r"]
         return output.tokens, output.steps[0].cached_tokens
@@ -82,18 +81,18 @@ def test_the_prefix_cache_crosses_neither_adapters_nor_versions(toy_model, adapt
 def test_a_salt_stands_behind_the_adapter(toy_model, adapters):
     engine, store = lora_engine(toy_model, adapters)
     plain = under(store, [toy_request("a", range(3, 67)), toy_request("b", range(3, 67))], ["a1", None])
-    salted = [msgspec.structs.replace(r, namespace=add_salt(r.namespace, "salt")) for r in plain]
+    salted = [msgspec.structs.replace(r, cache_salt="salt") for r in plain]
     expected = run_requests(engine, plain)
     got = run_requests(engine, salted)
     assert got.tokens() == expected.tokens()
     assert [output.steps[0].cached_tokens for output in got.outputs.values()] == [0, 0]
 
 
-def test_a_namespace_that_is_not_loaded_is_an_error_and_never_the_base(toy_model, adapters):
+def test_an_adapter_that_is_not_loaded_is_an_error_and_never_the_base(toy_model, adapters):
     engine, _ = lora_engine(toy_model, adapters)
-    request = msgspec.structs.replace(toy_request("r", range(3, 9)), namespace="a1@0123456789abcdef")
-    with pytest.raises(RequestError, match="'a1@0123456789abcdef' is no loaded adapter") as refusal:
+    request = msgspec.structs.replace(toy_request("r", range(3, 9)), adapter="a1@0123456789abcdef")
+    with pytest.raises(RequestError, match="adapter 'a1@0123456789abcdef' is not loaded") as refusal:
         engine.check(request)
-    assert refusal.value.param == "namespace"
+    assert refusal.value.param == "adapter"
     good = toy_request("g", range(3, 9))
     assert run_requests(engine, [good]).tokens(), "a salt, or nothing, is the base model's"

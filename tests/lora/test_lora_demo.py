@@ -28,34 +28,34 @@ PROMPTS = {
 
 
 def engine(*plugins: str, dtype: str) -> tuple[Assembled, dict[str, str]]:
-    """An engine with both adapters, and their namespaces."""
+    """An engine with both adapters, and their ids."""
     config = EngineConfig(
         model="demo", dtype=dtype, threads=2, kv_memory="128M", plugins=("lora", *plugins),
         plugin_options={"lora": {"adapters": {name: str(ADAPTERS_DIR / name) for name in NAMES}}},
     )  # fmt: skip
     host = PluginHost.start(config)
     assembled = assemble(config, host)
-    return assembled, {name: host.collect("resolve_model", name=name)[0][1].namespace for name in NAMES}
+    return assembled, {name: host.collect("resolve_model", name=name)[0][1].adapter for name in NAMES}
 
 
-def requests(assembled: Assembled, namespaces: dict[str, str]) -> list[GenerateRequest]:
+def requests(assembled: Assembled, ids: dict[str, str]) -> list[GenerateRequest]:
     """Every prompt under every adapter and under none, greedy and sampled."""
     made = []
     for about, text in PROMPTS.items():
         prompt = assembled.tokenizer.encode(text)
-        for name, namespace in {"base": "", **namespaces}.items():
+        for name, id in {"base": "", **ids}.items():
             for temperature in (0.0, 0.8):
                 one = toy_request(
                     f"{about} {name} {temperature}", prompt, max_tokens=48, ignore_eos=True, temperature=temperature,
                     seed=3, logprobs=2,
                 )  # fmt: skip
-                made.append(msgspec.structs.replace(one, namespace=namespace))
+                made.append(msgspec.structs.replace(one, adapter=id))
     return made
 
 
 def test_each_adapter_says_something_else_and_drafts_change_nothing() -> None:
-    plain, namespaces = engine(dtype="bfloat16")
-    asked = requests(plain, namespaces)
+    plain, ids = engine(dtype="bfloat16")
+    asked = requests(plain, ids)
     expected = run_requests(plain.engine, asked).decided()
     drafting, _ = engine("ngram", dtype="bfloat16")
     verify_everything(drafting.engine)
@@ -73,10 +73,10 @@ def test_the_logprobs_are_those_of_peft(name: str) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    ours, namespaces = engine(dtype="float32")
+    ours, ids = engine(dtype="float32")
     prompt = ours.tokenizer.encode(PROMPTS[name])
     request = toy_request("a", prompt, max_tokens=1, prompt_logprobs=0)
-    got = run_requests(ours.engine, [msgspec.structs.replace(request, namespace=namespaces[name])]).outputs["a"]
+    got = run_requests(ours.engine, [msgspec.structs.replace(request, adapter=ids[name])]).outputs["a"]
     base: Any = AutoModelForCausalLM.from_pretrained(locate_model("demo"), dtype=torch.float32)
     adapted = PeftModel.from_pretrained(base, str(ADAPTERS_DIR / name)).merge_and_unload()
     with torch.inference_mode():

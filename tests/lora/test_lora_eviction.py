@@ -28,7 +28,7 @@ def test_the_least_recently_used_is_evicted_and_loaded_again(disk):
     assert loaded(store) == {"a@v1", "c@v1"}
     assert set(store.names()) == {"a", "b", "c"}
     pin = store.pin("b")
-    assert pin.namespace == "b@v1"
+    assert pin.id == "b@v1"
     assert loaded(store) == {"b@v1", "c@v1"}
     assert (store.num_loads, store.num_evictions) == (4, 2)
     store.unpin(pin)
@@ -96,4 +96,4 @@ def test_one_that_was_evicted_and_deleted_cannot_be_loaded_again_and_says_why(di
         store.pin("a")
     assert caught.value.status == 503
     disk.write("a", "v7")
-    assert store.pin("a").namespace == "a@v7"
+    assert store.pin("a").id == "a@v7"

@@ -33,13 +33,13 @@ async def serve(engine, store, request, name):
         await asyncio.sleep(0.01)  # unloaded just now
     tokens = []
     try:
-        async with aclosing(engine.submit(msgspec.structs.replace(request, namespace=pin.namespace))) as outputs:
+        async with aclosing(engine.submit(msgspec.structs.replace(request, adapter=pin.id))) as outputs:
             async for output in outputs:
                 assert output.finish_reason != "error", output.error
                 tokens += output.tokens
     finally:
         engine.after_aborts(lambda: store.unpin(pin))
-    return pin.namespace, tokens
+    return pin.id, tokens
 
 
 async def attempt(refusals, action, *arguments, **options):
@@ -93,8 +93,8 @@ async def test_sixty_four_requests_while_adapters_come_and_go(toy_model, adapter
 
     everything = given | {f"x{i}": version.path for i, version in enumerate(versions)}
     alone, others = lora_engine(toy_model, everything, default_plugins=True)
-    by_namespace = {namespace.partition("@")[2]: name for name, namespace in others.names().items()}
+    by_id = {id.partition("@")[2]: name for name, id in others.names().items()}
     for served in rounds:
-        named = [by_namespace[namespace.partition("@")[2]] for namespace, _ in served]
+        named = [by_id[id.partition("@")[2]] for id, _ in served]
         expected = run_requests(alone, under(others, requests, named)).tokens()
         assert {request.request_id: tokens for request, (_, tokens) in zip(requests, served, strict=True)} == expected

@@ -94,7 +94,7 @@ def test_the_base_models_name_is_taken(toy_model, adapters, monkeypatch):
 def test_more_adapters_than_may_be_loaded_are_all_known(toy_model, adapters):
     _, store = lora_engine(toy_model, adapters, settings={"max_loaded": 3})
     assert (len(store.known), len(store.loaded), store.num_evictions) == (8, 3, 5)
-    assert store.pin("a0").namespace == store.names()["a0"]
+    assert store.pin("a0").id == store.names()["a0"]
     store.check_integrity()
 
 
@@ -114,8 +114,8 @@ def test_a_resolved_model_is_pinned_until_it_is_released(toy_model, adapters):
     assert plugin.resolve_model("nobody") is None
     resolved = plugin.resolve_model("a1")
     (listed,) = plugin.list_models()
-    assert (resolved.name, resolved.parent, resolved.namespace) == (listed.name, listed.parent, listed.namespace)
-    assert resolved.namespace.startswith("a1@")
+    assert (resolved.name, resolved.parent, resolved.adapter) == (listed.name, listed.parent, listed.adapter)
+    assert resolved.adapter.startswith("a1@")
     assert (plugin.store.usage(), listed.release) == ({"a1": 1}, None)
     resolved.release()
     resolved.release()
@@ -144,8 +144,8 @@ def test_a_batch_of_the_base_has_no_plan():
     assert SegmentPlanner({}.get, 8).plan(batch_of(("", 3), ("", 2))) is None
 
 
-def test_a_namespace_that_is_not_loaded_is_an_error():
-    with pytest.raises(RuntimeError, match="namespace 'c@1' is no loaded adapter"):
+def test_an_adapter_that_is_not_loaded_is_an_error():
+    with pytest.raises(RuntimeError, match="adapter 'c@1' is not loaded"):
         SegmentPlanner({}.get, 8).plan(batch_of(("", 3), ("c@1", 2)))
 
 

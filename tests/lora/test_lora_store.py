@@ -33,13 +33,13 @@ def test_a_replaced_version_is_kept_until_its_last_unpin(disk):
     old = store.pin("a"), store.pin("a")
     store.load("a", disk.write("a", "v2"), replace=True)
     new = store.pin("a")
-    assert (old[0].namespace, new.namespace) == ("a@v1", "a@v2")
-    assert store.of_namespace("a@v1") is old[0]
+    assert (old[0].id, new.id) == ("a@v1", "a@v2")
+    assert store.find("a@v1") is old[0]
     store.unpin(old[0])
-    assert store.of_namespace("a@v1") is not None
+    assert store.find("a@v1") is not None
     store.unpin(old[1])
-    assert store.of_namespace("a@v1") is None
-    assert store.of_namespace("a@v2") is new
+    assert store.find("a@v1") is None
+    assert store.find("a@v2") is new
     assert store.num_evictions == 0
 
 
@@ -68,7 +68,7 @@ def test_a_replacement_that_fails_leaves_the_old_one(disk):
     store.load("a", disk.write("a"))
     with pytest.raises(AdapterError, match="there is no file gone"):
         store.load("a", AdapterDir(Path("gone"), "gone", None), replace=True)
-    assert store.pin("a").namespace == "a@v1"
+    assert store.pin("a").id == "a@v1"
 
 
 def test_unloading_an_adapter_in_use_is_refused_with_the_number_of_requests(disk):
@@ -116,7 +116,7 @@ def test_only_requests_for_an_unloaded_adapter_wait_for_the_disk(disk):
     assert disk.reached.wait(30)
     pin = store.pin("b")  # would hang if a lock were held
     store.unpin(pin)
-    assert store.of_namespace("b@v1") is not None
+    assert store.find("b@v1") is not None
     disk.open.set()
     for reader in readers:
         reader.join(30)

@@ -94,6 +94,6 @@ def under(store: Any, requests: Iterable[GenerateRequest], names: Iterable[str |
     """Each request under the adapter of its name, which stays pinned; None and "" are the base model."""
     found = []
     for request, name in zip(requests, names, strict=True):
-        namespace = store.pin(name).namespace if name else ""
-        found.append(msgspec.structs.replace(request, namespace=namespace))
+        adapter = store.pin(name).id if name else ""
+        found.append(msgspec.structs.replace(request, adapter=adapter))
     return found

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def begin(drafter: NgramDrafter, name: str, prompt: Sequence[int], namespace: str = "") -> Request:
-    wire = GenerateRequest(request_id=name, prompt_token_ids=tuple(prompt), namespace=namespace)
+def begin(drafter: NgramDrafter, name: str, prompt: Sequence[int], adapter: str = "") -> Request:
+    wire = GenerateRequest(request_id=name, prompt_token_ids=tuple(prompt), adapter=adapter)
     request = Request.admit(wire, seed=0, arrival=0.0, order=0, max_len=1000)
     drafter.start(request)
     return request

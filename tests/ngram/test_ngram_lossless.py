@@ -130,7 +130,7 @@ def test_choices_of_one_prompt_draft_from_each_other(toy_model):
 def test_nothing_is_shared_across_namespaces(toy_model):
     secret, other = (
         msgspec.structs.replace(
-            toy_request(name, range(1, 30), max_tokens=40, ignore_eos=True, temperature=0.0), namespace=name
+            toy_request(name, range(1, 30), max_tokens=40, ignore_eos=True, temperature=0.0), cache_salt=name
         )
         for name in ("one tenant", "another")
     )

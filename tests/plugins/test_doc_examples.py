@@ -133,7 +133,7 @@ def test_scaled(toy_model, example):
 
 def test_steered(toy_model, example):
     requests = growing(4)
-    mixed = [msgspec.structs.replace(r, namespace="steered@1" if i % 2 else "") for i, r in enumerate(requests)]
+    mixed = [msgspec.structs.replace(r, adapter="steered@1" if i % 2 else "") for i, r in enumerate(requests)]
     extra = example("steered", "Steered")
     plain, engine = run(toy_model, requests).tokens(), make_engine(toy_model, extra=extra).engine
     outcome = run_requests(engine, mixed).tokens()

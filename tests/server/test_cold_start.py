@@ -64,6 +64,7 @@ print(*sorted(name for name in late if not name.startswith(NEVER_SERVING)))
 """
 NEVER_SERVING = (
     "specserve.__main__",
+    "specserve.batch.transport",
     "specserve.cli",
     "specserve_workbench.doctor",
     "specserve_workbench.scaffold",
@@ -73,7 +74,7 @@ NEVER_SERVING = (
     "specserve_eagle.training",
     "specserve_cuda.attention",
 )
-"""Modules of other commands, and those that need a CUDA device."""
+"""Modules of other commands, what sends batches to other processes, and those that need a CUDA device."""
 
 CONVERTED_FIRST = """
 import asyncio, sys

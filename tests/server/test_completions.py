@@ -88,7 +88,7 @@ async def test_every_extra_reaches_the_engine(client: Any, engine: FakeEngine) -
     expected = {**extras, "top_k": 0, "stop_token_ids": (3,), "allowed_token_ids": (1, 2), "logit_bias": {4: -1.0}}
     expected["stop"] = ("zzz",)
     assert {name: getattr(request.params, name) for name in expected} == expected
-    assert (request.priority, request.namespace) == (4, "\0me")
+    assert (request.priority, request.adapter, request.cache_salt) == (4, "", "me")
     assert (request.speculation.enabled, request.speculation.max_draft_tokens) == (False, 2)
 
 

@@ -62,7 +62,7 @@ async def test_an_adapter_is_pinned_until_the_request_ends(client: Any, engine: 
     for model in ("sql", "fake-model:sql"):
         response = await client.post("/v1/completions", json={"model": model, "prompt": "a", "cache_salt": "s"})
         assert (await response.json())["model"] == "sql"
-    assert {request.namespace for request in engine.submitted} == {"sql@1\0s"}
+    assert {(request.adapter, request.cache_salt) for request in engine.submitted} == {("sql@1", "s")}
     await client.post("/v1/completions", json={"model": "sql", "prompt": "a", "n": 0})
     await client.post("/v1/completions", json={"model": "sql", "prompt": [1] * 999})
     assert released == ["sql"] * 3

@@ -93,7 +93,7 @@ async def test_fields_reach_the_engine(client: Any, engine: FakeEngine) -> None:
     (request,) = engine.submitted
     params = request.params
     assert (params.temperature, params.top_p, params.top_k, params.max_tokens) == (0.5, 0.25, 3, 99)
-    assert (params.stop, params.seed, request.namespace) == (("a", "b"), 4, "\0s")
+    assert (params.stop, params.seed, request.cache_salt) == (("a", "b"), 4, "s")
 
 
 async def test_an_error_before_the_first_event_has_its_status_and_later_ones_an_event(

@@ -111,7 +111,7 @@ async def test_fields_reach_the_engine(client: Any, engine: FakeEngine) -> None:
     (request,) = engine.submitted
     params = request.params
     assert (params.temperature, params.top_p, params.top_k, params.seed, params.max_tokens) == (0.5, 0.25, 3, 9, 99)
-    assert (request.namespace, request.priority) == ("\0s", -1)
+    assert (request.cache_salt, request.priority) == ("s", -1)
     await respond(client, max_output_tokens=None)
     assert engine.submitted[1].params.max_tokens == engine.max_model_len - len(request.prompt_token_ids)
 

@@ -91,8 +91,10 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True):
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams = SamplingParams()
     speculation: SpeculationParams = SpeculationParams()
-    namespace: str = ""
-    """Keys the prefix cache and whatever a drafter shares across requests: adapter@version, cache salt."""
+    adapter: str = ""
+    """The version of an adapter, or what a plugin resolved a model's name to; empty for the base model."""
+    cache_salt: str | None = None
+    """Requests share cached prefixes, and whatever drafters share, with those of the same adapter and salt only."""
     priority: int = 0
     """Lower runs first; equal priorities run in order of arrival."""
 

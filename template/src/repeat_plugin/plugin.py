@@ -15,7 +15,7 @@ from specserve.types import Draft
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import Batch
+    from specserve.batch.batch import ScheduledBatch
     from specserve.types import ForwardOutput, Verdict
 
 
@@ -35,7 +35,7 @@ class LastTokenDrafter(Drafter):
         self.width = width
 
     def propose(
-        self, batch: Batch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
+        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         """After a step: a draft for each of batch.spans, of at most limits[i] tokens, or None."""
         return [self.guess(span.request.tokens, limit) for span, limit in zip(batch.spans, limits, strict=True)]

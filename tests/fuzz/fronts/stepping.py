@@ -48,7 +48,7 @@ class Stepping:
             if lease is None:
                 continue  # once more before the next step
             self.pending.remove(request)
-            wire = as_request(request, lease.namespace)
+            wire = as_request(request, lease.adapter)
             self.engine.check(wire)
             self.served.begin(request, lease.version)
             self.leases[request.id] = lease

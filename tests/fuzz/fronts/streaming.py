@@ -64,7 +64,7 @@ class Streaming:
         """True where the reader went away before the end."""
         lease = await self.lease(request)
         result = self.served.begin(request, lease.version)
-        stream = self.front.submit(as_request(request, lease.namespace))
+        stream = self.front.submit(as_request(request, lease.adapter))
         async for output in stream:
             result.take(output)
             if most_outputs is not None and result.num_outputs > most_outputs and result.finish_reason is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from specserve.namespaces import strip_salt
+from specserve.namespaces import namespace_of
 from specserve.types import DrafterFigures, SpeculationFigures
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Request:
     params: SamplingParams
     speculation: SpeculationParams
     namespace: str
+    """Of its adapter and cache salt: requests of one namespace may share what is cached or learned."""
     adapter: str
     """The version of an adapter that it is served with; empty for the base model."""
     priority: int
@@ -95,8 +96,8 @@ class Request:
             prompt_len=len(wire.prompt_token_ids),
             params=wire.params,
             speculation=wire.speculation,
-            namespace=wire.namespace,
-            adapter=strip_salt(wire.namespace),
+            namespace=namespace_of(wire.adapter, wire.cache_salt),
+            adapter=wire.adapter,
             priority=wire.priority,
             seed=seed,
             arrival=arrival,

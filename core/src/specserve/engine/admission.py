@@ -25,6 +25,7 @@ from specserve.limits import (
     MIN_REPETITION_PENALTY,
     MIN_SEED,
 )
+from specserve.namespaces import is_adapter_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -42,6 +43,8 @@ class EngineLimits(NamedTuple):
     output_kinds: frozenset[str] = frozenset()
     """The kinds of structured output that a processor enforces."""
     max_logprobs: int = MAX_LOGPROBS
+    serves_adapters: bool = False
+    """Whether a plugin computes rows under adapters."""
 
 
 NO_LIMITS = EngineLimits(
@@ -67,10 +70,18 @@ def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
     if len(prompt) >= limits.cache_tokens:
         capacity = f"{limits.cache_tokens} tokens, as many as the KV cache holds"
         too_long(len(prompt), capacity, "or start the server with more --kv-memory")
+    check_adapter(request.adapter, limits)
     check_sampling(request.params, limits)
     most = request.speculation.max_draft_tokens
     if most is not None and most < 0:
         refuse("speculation.max_draft_tokens", f"must be at least 0; got {most}")
+
+
+def check_adapter(adapter: str, limits: EngineLimits) -> None:
+    if not is_adapter_id(adapter):
+        refuse("adapter", f"must hold no NUL; got {adapter[:200]!r}")
+    if adapter and not limits.serves_adapters:
+        refuse("adapter", f"no enabled plugin serves adapters, such as --plugin lora; got {adapter[:200]!r}")
 
 
 def too_long(count: int, most: str, advice: str) -> None:

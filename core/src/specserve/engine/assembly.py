@@ -185,7 +185,7 @@ def make_parts(c: Components) -> EngineParts:
         guarded_observers=make_observers(config, host),
         tokenizer=tokenizer,
         metrics=metrics,
-        limits=limits_of(c, processors),
+        limits=limits_of(c, processors, serves_adapters=lora.max_adapters is not None),
         max_waiting=config.max_waiting,
         max_adapters=lora.max_adapters,
         draw_seed=random_seed if config.seed is None else partial(arrival_seed, config.seed),
@@ -195,7 +195,7 @@ def make_parts(c: Components) -> EngineParts:
     )
 
 
-def limits_of(c: Components, processors: Sequence[GuardedProcessor]) -> EngineLimits:
+def limits_of(c: Components, processors: Sequence[GuardedProcessor], *, serves_adapters: bool) -> EngineLimits:
     cache_tokens = c.cache.num_blocks * c.cache.block_size
     kinds = frozenset(kind for processor in processors for kind in processor.output_kinds)
     return EngineLimits(
@@ -205,6 +205,7 @@ def limits_of(c: Components, processors: Sequence[GuardedProcessor]) -> EngineLi
         c.tokenizer.eos_token_ids,
         kinds,
         c.config.max_logprobs,
+        serves_adapters,
     )
 
 

@@ -77,7 +77,7 @@ def adapter_use(engine: Engine) -> AdapterUse | None:
     if engine.parts.max_adapters is None:
         return None
     queues = engine.scheduler.running, engine.scheduler.waiting
-    running, waiting = ({adapter_name(request.namespace) for request in list(queue)} - {""} for queue in queues)
+    running, waiting = ({adapter_name(request.adapter) for request in list(queue)} - {""} for queue in queues)
     return AdapterUse(engine.parts.max_adapters, tuple(sorted(running)), tuple(sorted(waiting)))
 
 

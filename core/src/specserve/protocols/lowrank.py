@@ -34,7 +34,7 @@ class LoraPlanner(Protocol):
     """Finds the rows of each adapter in a batch."""
 
     def plan(self, batch: Batch) -> LoraPlan | None:
-        """`Batch.lora`, from its query lengths and the namespaces of its requests; None where no row has an adapter.
+        """`Batch.lora`, from its query lengths and the adapters of its spans; None where no row has an adapter.
 
         Called when the batch is built. A request whose adapter is not found must not be served by the base model:
         raise.

@@ -51,11 +51,12 @@ class OutputObserver(Protocol):
 
 
 class ResolvedModel(msgspec.Struct, frozen=True):
-    """The model that a request names. Caches are keyed by `namespace`, which contains the adapter's version."""
+    """The model that a request names."""
 
     name: str
     parent: str | None
-    namespace: str
+    adapter: str
+    """`Span.adapter` of its requests, and what their caches are keyed by: it contains the adapter's version."""
     release: Callable[[], object] | None = None
     """Called once when the request ends: unpins the adapter. None when nothing is pinned."""
 

@@ -11,7 +11,7 @@ HYBRIDS = Compatible("adapters change projections, and attention between them ma
 BACKENDS = Compatible("keys and values reach any backend with the adapter's part added")
 PLANNERS = Compatible("draft rows join their request's segment, however many there are")
 PROCESSORS = Compatible("logits come from the adapted model before a processor sees them")
-OBSERVERS = Compatible("an observer sees each request's committed tokens and its namespace, which names its adapter")
+OBSERVERS = Compatible("an observer sees each request's committed tokens and its adapter")
 ROUTES = Compatible(
     "its routes are /v1/load_lora_adapter and /v1/unload_lora_adapter; no other route changes an adapter"
 )

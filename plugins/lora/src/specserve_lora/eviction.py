@@ -20,7 +20,8 @@ class LoadedAdapter:
     """One version in memory."""
 
     name: str
-    namespace: str
+    id: str
+    """Of the version: `specserve.namespaces.adapter_id`."""
     packed: Any
     """As `KernelSet.pack_adapter` made it."""
     rank: int
@@ -46,12 +47,12 @@ def total_bytes(loaded: Collection[LoadedAdapter]) -> int:
 def evictable(
     loaded: Collection[LoadedAdapter], num_bytes: int, replaced: str | None, limits: CacheLimits
 ) -> list[LoadedAdapter]:
-    """What to evict for one more adapter of this size: the namespace `replaced` first, then in LRU order.
+    """What to evict for one more adapter of this size: the version `replaced` first, then in LRU order.
 
     AdapterCapacityError where the unpinned ones do not suffice.
     """
     unpinned = [adapter for adapter in loaded if not adapter.num_pins]
-    unpinned.sort(key=lambda adapter: (adapter.namespace != replaced, adapter.last_used))
+    unpinned.sort(key=lambda adapter: (adapter.id != replaced, adapter.last_used))
     size, count = total_bytes(loaded) + num_bytes, 0
     while len(loaded) - count >= limits.max_loaded or size > limits.max_memory:
         if count == len(unpinned):

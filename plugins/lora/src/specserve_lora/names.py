@@ -1,6 +1,6 @@
 """What an adapter may be called.
 
-Names are parts of URLs, of `base:adapter` and of namespaces, whose separators they must not contain.
+Names are parts of URLs, of `base:adapter` and of ids of versions, whose separators they must not contain.
 """
 
 from __future__ import annotations

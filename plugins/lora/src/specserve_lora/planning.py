@@ -1,11 +1,10 @@
-"""Which rows of a batch are under which adapter, from its query lengths and its requests' namespaces."""
+"""Which rows of a batch are under which adapter, from its query lengths and its spans' adapters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from specserve.batch.lora_plan import LoraPlan, Segment
-from specserve.namespaces import strip_salt
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SegmentPlanner:
-    """`specserve.protocols.BoundedLoraPlanner`. `find` gives a namespace's adapter, or None where it is not loaded."""
+    """`specserve.protocols.BoundedLoraPlanner`. `find` gives an id's adapter, or None where it is not loaded."""
 
     def __init__(self, find: Callable[[str], LoadedAdapter | None], max_adapters: int) -> None:
         self.find, self.max_adapters = find, max_adapters
@@ -50,15 +49,14 @@ def find_adapter(name: str, find: Callable[[str], LoadedAdapter | None]) -> Load
     return adapter
 
 
-def check_namespace(namespace: str, find: Callable[[str], LoadedAdapter | None]) -> None:
-    """Refuse a request whose namespace names an adapter that is not loaded. The base model's namespace names none."""
-    name = strip_salt(namespace)
-    if name and find(name) is None:
-        raise AdapterError(no_adapter(name), param="namespace")
+def check_adapter(id: str, find: Callable[[str], LoadedAdapter | None]) -> None:
+    """Refuse a request whose adapter is not loaded."""
+    if id and find(id) is None:
+        raise AdapterError(no_adapter(id), param="adapter")
 
 
 def no_adapter(name: str) -> str:
     return (
-        f"a request's namespace {name[:200]!r} is no loaded adapter, and it must not be served by the base model. "
-        "A namespace comes from lora's resolve_model, whose pin is kept until the engine has forgotten the request."
+        f"a request's adapter {name[:200]!r} is not loaded, and it must not be served by the base model. "
+        "It comes from lora's resolve_model, whose pin is kept until the engine has forgotten the request."
     )

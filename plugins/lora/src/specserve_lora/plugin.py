@@ -18,7 +18,7 @@ from specserve_lora.modules import HEAD, modules_of
 from specserve_lora.observer import LoraObserver
 from specserve_lora.options import LoraOptions
 from specserve_lora.pins import Pin
-from specserve_lora.planning import SegmentPlanner, check_namespace
+from specserve_lora.planning import SegmentPlanner, check_adapter
 from specserve_lora.store import AdapterStore
 
 if TYPE_CHECKING:
@@ -66,19 +66,19 @@ class LoraPlugin:
     @hookimpl
     def resolve_model(self, name: str) -> ResolvedModel | None:
         loaded = self.store.pin(name)
-        return None if loaded is None else ResolvedModel(name, None, loaded.namespace, Pin(self.store, loaded).release)
+        return None if loaded is None else ResolvedModel(name, None, loaded.id, Pin(self.store, loaded).release)
 
     @hookimpl
     def list_models(self) -> list[ResolvedModel]:
-        return [ResolvedModel(name, None, namespace) for name, namespace in self.store.names().items()]
+        return [ResolvedModel(name, None, id) for name, id in self.store.names().items()]
 
     @hookimpl
     def check_request(self, request: GenerateRequest) -> None:
-        check_namespace(request.namespace, self.store.of_namespace)
+        check_adapter(request.adapter, self.store.find)
 
     @hookimpl
     def make_lora_planner(self) -> SegmentPlanner:
-        return SegmentPlanner(self.store.of_namespace, self.store.limits.max_loaded)
+        return SegmentPlanner(self.store.find, self.store.limits.max_loaded)
 
     @hookimpl
     def make_observer(self) -> LoraObserver:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from specserve.errors import RequestError
-from specserve.namespaces import adapter_namespace
+from specserve.namespaces import adapter_id
 from specserve_lora.errors import (
     AdapterConflictError,
     AdapterError,
@@ -34,10 +34,10 @@ MAX_KNOWN = 65_536
 
 @dataclass(frozen=True, slots=True)
 class KnownAdapter:
-    """Where a name's adapter is read from, and the namespace of its present version."""
+    """Where a name's adapter is read from, and the id of its present version."""
 
     directory: AdapterDir
-    namespace: str
+    id: str
 
 
 class AdapterStore:
@@ -58,7 +58,7 @@ class AdapterStore:
         """Held while a file is read and while `known` is changed. Acquired before `lock`."""
         self.known: dict[str, KnownAdapter] = {}
         self.loaded: dict[str, LoadedAdapter] = {}
-        """By namespace: present versions of names, and replaced ones that requests still use."""
+        """By id: present versions of names, and replaced ones that requests still use."""
         self.clock = itertools.count()
         self.num_loads = self.num_evictions = 0
 
@@ -85,14 +85,14 @@ class AdapterStore:
     def unpin(self, adapter: LoadedAdapter) -> None:
         """Once per pin. The last unpin of a version that was replaced drops it."""
         with self.lock:
-            assert adapter.num_pins > 0, f"{adapter.namespace} has no pin"
+            assert adapter.num_pins > 0, f"{adapter.id} has no pin"
             adapter.num_pins -= 1
             if not adapter.num_pins and not self.is_current(adapter):
-                del self.loaded[adapter.namespace]
+                del self.loaded[adapter.id]
 
-    def of_namespace(self, namespace: str) -> LoadedAdapter | None:
+    def find(self, id: str) -> LoadedAdapter | None:
         """None where it is not loaded. Takes no lock."""
-        return self.loaded.get(namespace)
+        return self.loaded.get(id)
 
     # --- what clients ask ---------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class AdapterStore:
                 )
             if old is None and len(self.known) >= MAX_KNOWN:
                 raise AdapterConflictError(f"{MAX_KNOWN} adapters are known already. Unload one.", param="lora_name")
-            self.check_capacity(0, self.current_namespace(name))
+            self.check_capacity(0, self.current_id(name))
             self.insert(name, directory, self.read(directory), pins=0)
 
     def unload(self, name: str) -> None:
@@ -126,14 +126,14 @@ class AdapterStore:
                 )
             del self.known[name]
             for adapter in versions:
-                del self.loaded[adapter.namespace]
+                del self.loaded[adapter.id]
 
     # --- what others show ---------------------------------------------------------------------------
 
     def names(self) -> dict[str, str]:
-        """Known names and their namespaces."""
+        """Known names and their ids."""
         with self.lock:
-            return {name: known.namespace for name, known in self.known.items()}
+            return {name: known.id for name, known in self.known.items()}
 
     def usage(self) -> dict[str, int]:
         """Pins of every known name."""
@@ -153,14 +153,14 @@ class AdapterStore:
             assert len(self.loaded) <= self.limits.max_loaded, (len(self.loaded), self.limits)
             assert total_bytes(self.loaded.values()) <= self.limits.max_memory
             for adapter in self.loaded.values():
-                assert adapter.num_pins or self.is_current(adapter), f"{adapter.namespace} was replaced and is unused"
+                assert adapter.num_pins or self.is_current(adapter), f"{adapter.id} was replaced and is unused"
 
     # --- inside -------------------------------------------------------------------------------------
 
     def pin_loaded(self, name: str) -> LoadedAdapter | None:
         with self.lock:
             known = self.known.get(name)
-            found = self.loaded.get(known.namespace) if known is not None else None
+            found = self.loaded.get(known.id) if known is not None else None
             if found is not None:
                 found.num_pins += 1
                 found.last_used = next(self.clock)
@@ -168,22 +168,22 @@ class AdapterStore:
 
     def insert(self, name: str, directory: AdapterDir, adapter: Adapter, *, pins: int) -> LoadedAdapter:
         """Make this the name's present version. The caller holds `load_lock`."""
-        namespace = adapter_namespace(name, adapter.version)
+        id = adapter_id(name, adapter.version)
         with self.lock:
-            loaded = self.loaded.get(namespace)
+            loaded = self.loaded.get(id)
         if loaded is None:  # `load_lock` keeps every other thread from inserting it meanwhile
-            self.check_capacity(adapter.num_bytes, self.current_namespace(name))
-            loaded = LoadedAdapter(name, namespace, self.pack(adapter.weights), adapter.rank, adapter.num_bytes, 0)
+            self.check_capacity(adapter.num_bytes, self.current_id(name))
+            loaded = LoadedAdapter(name, id, self.pack(adapter.weights), adapter.rank, adapter.num_bytes, 0)
         with self.lock:
             loaded.last_used = next(self.clock)
             loaded.num_pins += pins
-            if namespace not in self.loaded:
-                self.evict_for(adapter.num_bytes, self.current_namespace(name))
-                self.loaded[namespace] = loaded
+            if id not in self.loaded:
+                self.evict_for(adapter.num_bytes, self.current_id(name))
+                self.loaded[id] = loaded
                 self.num_loads += 1
-            previous, self.known[name] = self.known.get(name), KnownAdapter(directory, namespace)
-            if previous is not None and previous.namespace != namespace:
-                self.drop_if_unused(previous.namespace)
+            previous, self.known[name] = self.known.get(name), KnownAdapter(directory, id)
+            if previous is not None and previous.id != id:
+                self.drop_if_unused(previous.id)
             return loaded
 
     def check_capacity(self, num_bytes: int, replaced: str | None) -> None:
@@ -192,21 +192,21 @@ class AdapterStore:
 
     def evict_for(self, num_bytes: int, replaced: str | None) -> None:
         for adapter in evictable(self.loaded.values(), num_bytes, replaced, self.limits):
-            del self.loaded[adapter.namespace]
-            self.num_evictions += adapter.namespace != replaced
+            del self.loaded[adapter.id]
+            self.num_evictions += adapter.id != replaced
 
-    def current_namespace(self, name: str) -> str | None:
+    def current_id(self, name: str) -> str | None:
         """Of the name's present version, which another one would replace."""
         known = self.known.get(name)
-        return None if known is None else known.namespace
+        return None if known is None else known.id
 
-    def drop_if_unused(self, namespace: str) -> None:
-        loaded = self.loaded.get(namespace)
+    def drop_if_unused(self, id: str) -> None:
+        loaded = self.loaded.get(id)
         if loaded is not None and not loaded.num_pins:
-            del self.loaded[namespace]
+            del self.loaded[id]
 
     def is_current(self, adapter: LoadedAdapter) -> bool:
-        return self.current_namespace(adapter.name) == adapter.namespace
+        return self.current_id(adapter.name) == adapter.id
 
 
 def check_name(name: str, base_name: str) -> None:

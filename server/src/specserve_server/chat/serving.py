@@ -37,10 +37,10 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     return await serve_generation(request, ChatBody, prepare_request)
 
 
-def prepare_request(engine: EngineClient, body: ChatBody, model: str, namespace: str) -> PreparedRequest:
+def prepare_request(engine: EngineClient, body: ChatBody, model: str, adapter: str) -> PreparedRequest:
     """Slow: renders the template, tokenizes and checks."""
     id = new_id("chatcmpl")
-    choices, calling = prepare_choices(engine, body, id, namespace)
+    choices, calling = prepare_choices(engine, body, id, adapter)
     formatter = calling.formatter(ChatFormatter(engine.tokenizer, body))
     return PreparedRequest(id=response_id(id, body), model=model, body=body, formatter=formatter, choices=choices)
 
@@ -50,7 +50,7 @@ class PreparedChoices(NamedTuple):
     calling: ToolCalling
 
 
-def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: str) -> PreparedChoices:
+def prepare_choices(engine: EngineClient, body: ChatBody, id: str, adapter: str) -> PreparedChoices:
     """What every API of messages has in common: they are translated to a `ChatBody`."""
     refuse_unsupported(body)
     tokenizer = engine.tokenizer
@@ -77,7 +77,7 @@ def prepare_choices(engine: EngineClient, body: ChatBody, id: str, namespace: st
     )
     if calling.shows_special_tokens or (reasoning is not None and tokenizer.is_special(reasoning.end)):
         params = msgspec.structs.replace(params, skip_special_tokens=False)
-    requests = make_requests(id, [(prompt, params)], body, namespace)
+    requests = make_requests(id, [(prompt, params)], body, adapter)
     with renamed_fields(CHAT_NAMES):
         check_requests(engine, requests, body)
     choices = [make_choice(i, one, tokenizer, reasoning=reasoning) for i, one in enumerate(requests)]

@@ -27,7 +27,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
     return await serve_generation(request, CompletionBody, prepare_request)
 
 
-def prepare_request(engine: EngineClient, body: CompletionBody, model: str, namespace: str) -> PreparedRequest:
+def prepare_request(engine: EngineClient, body: CompletionBody, model: str, adapter: str) -> PreparedRequest:
     """Slow: tokenizes and checks."""
     max_tokens = checked_max_tokens(body)
     tokenizer = engine.tokenizer
@@ -41,7 +41,7 @@ def prepare_request(engine: EngineClient, body: CompletionBody, model: str, name
         structure=structured_output(body),
     )
     id = new_id("cmpl")
-    requests = make_requests(id, [(prompt.token_ids, params) for prompt in prompts], body, namespace)
+    requests = make_requests(id, [(prompt.token_ids, params) for prompt in prompts], body, adapter)
     check_requests(engine, requests, body)
     texts = [prompt.echo_text for prompt in prompts for _ in range(body.num_choices)]
     # Scoring a prompt takes one forward pass, in which the engine generates a token; it is not shown.

@@ -31,7 +31,7 @@ def truncate_prompt(ids: Sequence[int], body: SamplingBody, max_model_len: int) 
 
 
 def make_requests(
-    request_id: str, prompts: Sequence[tuple[tuple[int, ...], SamplingParams]], body: SamplingBody, namespace: str
+    request_id: str, prompts: Sequence[tuple[tuple[int, ...], SamplingParams]], body: SamplingBody, adapter: str
 ) -> list[GenerateRequest]:
     """n requests per prompt, prompt after prompt."""
     n = body.num_choices
@@ -47,7 +47,8 @@ def make_requests(
             prompt_token_ids=prompt,
             params=msgspec.structs.replace(params, seed=choice_seed(params.seed, i, j)),
             speculation=speculation_params(body),
-            namespace=namespace,
+            adapter=adapter,
+            cache_salt=body.cache_salt,
             priority=body.priority or 0,
         )
         for i, (prompt, params) in enumerate(prompts)

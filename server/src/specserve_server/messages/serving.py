@@ -40,7 +40,7 @@ async def create_message(request: web.Request) -> web.StreamResponse:
         return await send_answer(request, engine, answer)
 
 
-def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, namespace: str) -> Answer:
+def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, adapter: str) -> Answer:
     """Slow: renders the template, tokenizes and checks."""
     refuse_unsupported(body)
     if body.max_tokens is None:
@@ -49,7 +49,7 @@ def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, namespa
     messages = placed_system_messages(engine.tokenizer, messages_of(body))
     chat_body = to_chat_body(body, messages, effort_of(engine.tokenizer, body))
     with renamed_fields(names_in(body)):
-        choices, calling = prepare_choices(engine, chat_body, id, namespace)
+        choices, calling = prepare_choices(engine, chat_body, id, adapter)
     writer = MessageWriter(id, model, choices[0])
     return Answer(id, model, choices[0], AnswerReader(calling.reading), writer, bool(body.stream))
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def prepare_fitting(
-    engine: EngineClient, body: ResponsesBody, messages: Sequence[Message], id: str, namespace: str
+    engine: EngineClient, body: ResponsesBody, messages: Sequence[Message], id: str, adapter: str
 ) -> PreparedChoices:
     try:
-        return prepare_choices(engine, chat_body_of(engine, body, messages), id, namespace)
+        return prepare_choices(engine, chat_body_of(engine, body, messages), id, adapter)
     except RequestError as error:
         if body.truncation != "auto" or error.code != CONTEXT_LENGTH_EXCEEDED:
             raise
@@ -35,7 +35,7 @@ def prepare_fitting(
     while low < high:  # a prompt is encoded for each: as few as can be
         middle = (low + high) // 2
         try:
-            found = prepare_choices(engine, chat_body_of(engine, body, shorter[middle]), id, namespace)
+            found = prepare_choices(engine, chat_body_of(engine, body, shorter[middle]), id, adapter)
             high = middle
         except RequestError as error:
             if error.code != CONTEXT_LENGTH_EXCEEDED:

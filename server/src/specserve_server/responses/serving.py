@@ -59,14 +59,14 @@ async def create_response(request: web.Request) -> web.StreamResponse:
 
 
 def prepare_answer(
-    engine: EngineClient, body: ResponsesBody, model: str, namespace: str, *, history: Sequence[Message], keep: Keep
+    engine: EngineClient, body: ResponsesBody, model: str, adapter: str, *, history: Sequence[Message], keep: Keep
 ) -> Answer:
     """Slow: renders the template, tokenizes and checks."""
     refuse_unsupported(body)
     messages = add_input(history, body.input)
     id = f"resp_{uuid4().hex}"
     with renamed_fields(FIELD_NAMES):
-        choices, calling = prepare_fitting(engine, body, messages, id, namespace)
+        choices, calling = prepare_fitting(engine, body, messages, id, adapter)
     response = new_response(id, body, model, choices[0])
     writer = ResponseWriter(response, choices[0], lambda response: keep(response, messages), served_tools(body))
     return Answer(id, model, choices[0], AnswerReader(calling.reading), writer, bool(body.stream))

@@ -11,7 +11,6 @@ import time
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from specserve.namespaces import add_salt
 from specserve_server.bodies.requests import SamplingBody
 from specserve_server.errors import create_error_response
 from specserve_server.generation.output_streams import stream_outputs
@@ -42,9 +41,6 @@ class ModelBody(Protocol):
     @property
     def model(self) -> str | None: ...
 
-    @property
-    def cache_salt(self) -> str | None: ...
-
 
 B = TypeVar("B", bound=SamplingBody)
 M_contra = TypeVar("M_contra", bound=ModelBody, contravariant=True)
@@ -54,9 +50,9 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class Prepare(Protocol[M_contra, P_co]):
-    """From a body, the model's name and the namespace to a request; raises RequestError where the body is wrong."""
+    """From a body, the model's name and its adapter to a request; raises RequestError where the body is wrong."""
 
-    def __call__(self, engine: EngineClient, body: M_contra, model: str, namespace: str, /) -> P_co: ...
+    def __call__(self, engine: EngineClient, body: M_contra, model: str, adapter: str, /) -> P_co: ...
 
 
 async def serve_generation(
@@ -75,8 +71,7 @@ async def prepared_request(
 ) -> AsyncIterator[P]:
     """Pin the body's model for the block, and prepare the request in a thread: it tokenizes."""
     async with pinned_model(engine, body.model, served_model_names(request)) as model:
-        namespace = add_salt(model.namespace, body.cache_salt)
-        yield await asyncio.to_thread(prepare, engine, body, model.name, namespace)
+        yield await asyncio.to_thread(prepare, engine, body, model.name, model.adapter)
 
 
 async def send_response(request: web.Request, engine: EngineClient, prepared: PreparedRequest) -> web.StreamResponse:

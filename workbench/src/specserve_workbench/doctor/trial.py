@@ -14,7 +14,6 @@ import msgspec
 
 from specserve.engine.assembly import assemble
 from specserve.errors import SpecserveError
-from specserve.namespaces import add_salt
 from specserve.plugins.host import PluginHost
 from specserve.types import GenerateRequest, SamplingParams
 
@@ -89,15 +88,13 @@ class Trial:
         first = self.requests[0]
         params = msgspec.structs.replace(first.params, max_tokens=min(WARM_UP_TOKENS, first.params.max_tokens))
         ids = first.prompt_token_ids[::-1]
-        request = GenerateRequest(
-            request_id=WARM_UP, prompt_token_ids=ids, params=params, namespace=add_salt("", WARM_UP)
-        )
+        request = GenerateRequest(request_id=WARM_UP, prompt_token_ids=ids, params=params, cache_salt=WARM_UP)
         run_until(self.engine, [request], time.perf_counter() + WARM_UP_SECONDS)
 
     def run_round(self, like: Round | None = None) -> Round:
         """`like`: ask for as many tokens as this round gave. Raises SpecserveError where a request fails."""
-        namespace = add_salt("", f"round {len(self.rounds)}")
-        requests = [with_length(each, like, namespace) for each in self.requests]
+        salt = f"round {len(self.rounds)}"
+        requests = [with_length(each, like, salt) for each in self.requests]
         began = time.perf_counter()
         tokens = run_until(self.engine, [each for each in requests if each is not None], began + ROUND_SECONDS)
         self.rounds.append(Round(tokens, time.perf_counter() - began))
@@ -123,7 +120,7 @@ def make_requests(tokenizer: HfTokenizer, max_model_len: int) -> list[GenerateRe
     return requests
 
 
-def with_length(request: GenerateRequest, like: Round | None, namespace: str) -> GenerateRequest | None:
+def with_length(request: GenerateRequest, like: Round | None, salt: str) -> GenerateRequest | None:
     """The request for as many tokens as `like` has of it; None where it has none."""
     params = request.params
     if like is not None:
@@ -131,7 +128,7 @@ def with_length(request: GenerateRequest, like: Round | None, namespace: str) ->
         if not length:
             return None
         params = msgspec.structs.replace(params, max_tokens=length)
-    return msgspec.structs.replace(request, params=params, namespace=namespace)
+    return msgspec.structs.replace(request, params=params, cache_salt=salt)
 
 
 def run_until(engine: Engine, requests: Sequence[GenerateRequest], deadline: float) -> dict[str, list[int]]:
