@@ -21,6 +21,7 @@ PARTS = {
         "batch/proposals.py",
         "protocols/verifier.py",
         "protocols/draft_model.py",
+        "protocols/draft_pass.py",
     ),
     "What drafters, planners and observers are given": (
         "types.py",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from native_cases import SETS, each_set, make_unusual, randn, some
 from sampling_reference import CUTOFFS, EDITS, admitted, sampler, varied_rows
 
-from specserve.protocols import ScoredRow
+from specserve.protocols import ProcessorState, ScoredRow
 from specserve.sampling.edits import TorchRow
 from specserve.sampling.sampler import TorchSampler
 from specserve_cpu import _native
@@ -20,7 +20,7 @@ from specserve_cpu import _native
 VOCAB = 64
 
 
-class PlainProcessor:
+class PlainProcessor(ProcessorState):
     """Implements `apply` only, no edits."""
 
     def __init__(self, states):
@@ -31,9 +31,6 @@ class PlainProcessor:
         for state in self.states:
             logits = state.apply(logits, path)
         return logits
-
-    def commit(self, tokens):
-        pass
 
 
 @each_set

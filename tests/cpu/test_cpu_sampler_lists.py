@@ -12,7 +12,7 @@ from native_cases import SETS, each_set, randn
 from sampling_reference import admitted, sampler
 
 from specserve.faults import RequestFault
-from specserve.protocols import ScoredRow
+from specserve.protocols import ProcessorState, ScoredRow
 from specserve.sampling.edits import TorchRow
 from specserve.sampling.sampler import TorchSampler
 from specserve_cpu import _native
@@ -133,8 +133,10 @@ def test_a_row_whose_edits_leave_no_token_is_the_fault_of_its_request():
             assert fault.value.request_id == request.id
 
 
-class Nothing:
+class Nothing(ProcessorState):
     """Forbids all."""
+
+    has_edits = True
 
     def edit(self, edits, path):
         edits.keep_bits(array("I", [0]))
@@ -155,7 +157,7 @@ def test_a_refused_edit_changes_nothing():
     assert sampler(SETS[0]).native.target_tokens(randn(1, VOCAB), targets) == [2]
 
 
-class OneTensor:
+class OneTensor(ProcessorState):
     """Returns every row in the same, unaligned memory."""
 
     def __init__(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import torch
 from cuda_references import reference_plugin
@@ -73,7 +74,7 @@ def test_what_torch_is_given_is_what_it_asks_for():
 def test_neighbouring_blocks_are_read_in_place():
     world, calls = World(Shape()), []
     span, backend = world.prompt(10, 60), flash_of(world, calls)
-    span.request.blocks = [20, 21, 22, 23, 24]
+    span = msgspec.structs.replace(span, blocks=[20, 21, 22, 23, 24])
     attend(backend, world, [span], 0, *world.rows(60))
     assert calls[0][0][1].data_ptr() == world.cache.data[0, 0, 320].data_ptr()
 

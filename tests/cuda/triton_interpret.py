@@ -140,12 +140,14 @@ def interpret_bits_keep_the_tokens_that_torch_keeps():
 
     from specserve.batch.request import Request
     from specserve.faults import RequestFault
-    from specserve.protocols import ScoredRow
+    from specserve.protocols import ProcessorState, ScoredRow
     from specserve.sampling.sampler import TorchSampler
     from specserve_cuda.kernels.sampler import TritonSampler
     from specserve_workbench.testing.requests import toy_request
 
-    class Kept:
+    class Kept(ProcessorState):
+        has_edits = True
+
         def __init__(self, tokens, vocab_size):
             self.bits = array("I", bytes(4 * -(-vocab_size // 32)))
             for token in tokens:

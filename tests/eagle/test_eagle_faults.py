@@ -18,6 +18,7 @@ from eagle_engines import (
 )
 from faulty import in_process
 
+from specserve.protocols import LogitsProcessor, ProcessorState
 from specserve_workbench.testing.engines import run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -104,7 +105,7 @@ def test_it_is_switched_off_after_as_many_faulty_steps_as_the_limit_says(target,
     assert "drafter eagle is switched off after 3 faulty steps in a row" in caplog.text
 
 
-class Grumpy:
+class Grumpy(LogitsProcessor, ProcessorState):
     """A logits processor, and its state. It raises where a culprit's path or tokens reach a given length."""
 
     def __init__(self, limit=24, request=None):
@@ -117,9 +118,6 @@ class Grumpy:
         if self.request.id.startswith("culprit") and len(self.request.tokens) + len(path) >= self.limit:
             raise ValueError("too long")
         return logits
-
-    def commit(self, tokens):
-        pass
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9])

@@ -11,6 +11,7 @@ from planning_cases import FixedCosts
 from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
+from specserve.protocols import LogitsProcessor, ProcessorState
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_hybrid_attn.factory import HybridFactory
 from specserve_workbench.testing.drafters import NoisyDrafter
@@ -35,7 +36,7 @@ class Moody(FixedWidthPlanner):
         return [(7 * self.step + i) % 16 if most else 0 for i, most in enumerate(super().limits(requests))]
 
 
-class Shy:
+class Shy(LogitsProcessor, ProcessorState):
     """A logits processor, and its state: no token three times in a row."""
 
     def __init__(self, request=None):

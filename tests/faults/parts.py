@@ -14,6 +14,7 @@ from faulty import Misbehaving, in_process
 from specserve.attention.sdpa import SdpaAttention, SdpaFactory
 from specserve.engine.verifier import DrafterInvariantVerifier
 from specserve.kernels.torch_kernels import TorchKernels
+from specserve.protocols import LogitsProcessor, LoraPlanner, ProcessorState
 from specserve.sampling.sampler import TorchSampler
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import OracleDrafter
@@ -90,22 +91,21 @@ def of_observer(method):
     return Part(make, False, answers=method == "metrics")
 
 
-class State:
+class State(ProcessorState):
     """Of a logits processor that changes nothing."""
 
     def apply(self, logits, path):
         return logits
 
-    def commit(self, tokens):
-        pass
-
 
 class EditingState(State):
+    has_edits = True
+
     def edit(self, edits, path):
         pass
 
 
-class Processor:
+class Processor(LogitsProcessor):
     """Every request has a state; those of culprits misbehave."""
 
     def __init__(self, kind, method, behaviour):
@@ -218,7 +218,7 @@ def of_request_check():
     return Part(make, False, answers=False)
 
 
-class NoAdapters:
+class NoAdapters(LoraPlanner):
     """A LoRA planner."""
 
     def plan(self, batch):

@@ -10,7 +10,7 @@ from test_faults_over_http import samples
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.protocols import AnswerCheck
+from specserve.protocols import AnswerCheck, LogitsProcessor
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
@@ -18,7 +18,7 @@ from specserve_workbench.testing.engines import DEFAULTS
 BODY = {"prompt": [1, 2, 3], "max_tokens": 4, "temperature": 0, "response_format": {"type": "json_object"}}
 
 
-class Enforcing:
+class Enforcing(LogitsProcessor):
     """Says that it enforces a form."""
 
     output_kinds = frozenset({"json_object"})

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
-from specserve.protocols import ResolvedModel
+from specserve.protocols import LogitsProcessor, ResolvedModel
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_server.app.application import make_app
 from specserve_server.config import ServerConfig
@@ -29,7 +29,7 @@ def fail(*arguments):
     raise ValueError("no")
 
 
-class ForMarked:
+class ForMarked(LogitsProcessor):
     """A logits processor that fails for prompts which end with the mark."""
 
     def start(self, request, vocab_size):
@@ -130,7 +130,7 @@ async def test_a_stream_whose_processor_fails_ends_with_an_error_event(toy_model
                 assert has_begun.wait(60), "nothing was streamed"
                 raise ValueError("three is enough")
 
-    class Starting:
+    class Starting(LogitsProcessor):
         def start(self, request, vocab_size):
             return Later()
 

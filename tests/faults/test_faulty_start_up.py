@@ -7,7 +7,7 @@ from faulty import ERRORS, RUBBISH, in_process, raising_generator
 from parts import NoAdapters, Quiet
 
 from specserve.errors import ConfigError, PluginError
-from specserve.protocols import Metric
+from specserve.protocols import LoraPlanner, Metric
 from specserve_workbench.testing.drafters import OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -62,7 +62,7 @@ class NoBase:
         return [None] * len(requests)
 
 
-class VaguePlanner:
+class VaguePlanner(LoraPlanner):
     max_adapters = "many"
 
     def plan(self, batch):
@@ -101,7 +101,9 @@ PARTIAL = {
     "a planner without its base class": (
         "make_draft_planner", lambda: NoBase(), "is no DraftPlanner: its class does not extend specserve.pro",
     ),
-    "a LoRA planner without plan": ("make_lora_planner", lambda: NoBase(), "is no LoraPlanner: it lacks plan"),
+    "a LoRA planner without its base class": (
+        "make_lora_planner", lambda: NoBase(), "is no LoraPlanner: its class does not extend specserve.protocols.LoraP",
+    ),
     "a LoRA planner's limit": (
         "make_lora_planner", lambda: VaguePlanner(), "max_adapters must be a int; got str 'many'",
     ),
@@ -115,7 +117,9 @@ PARTIAL = {
     ),
     "no metric": ("make_observer", lambda: Telling(("a", "b", "gauge", 1.0)), "no specserve.protocols.Metric"),
     "processors that are one": ("logits_processors", lambda: NoBase(), "must be a list of them"),
-    "a processor without start": ("logits_processors", lambda: [NoBase()], "no LogitsProcessor: it lacks start"),
+    "a processor without its base class": (
+        "logits_processors", lambda: [NoBase()], "no LogitsProcessor: its class does not extend specserve.protocols.Lo",
+    ),
     "needs of another kind": ("make_drafter", lambda: drafter_with(needs={}), "must be a specserve.protocols.DrafterN"),
     "a name that is none": ("make_drafter", lambda: drafter_with(name=3), "drafter's name must be a str; got int 3"),
     "a method that is none": ("make_drafter", lambda: drafter_with(propose=3), "whose propose is a int, and cannot be"),

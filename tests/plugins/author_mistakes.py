@@ -46,15 +46,16 @@ def make_observer():
 """
 PROCESSOR = """
 from specserve.hookspecs import hookimpl
+from specserve.protocols import LogitsProcessor, ProcessorState
 
-class State:
+class State(ProcessorState):
     def apply(self, logits, path):
         return logits
 
     def commit(self, tokens):
         pass
 
-class Processor:
+class Processor(LogitsProcessor):
     def start(self, request, vocab_size):
         return State()
 

@@ -106,7 +106,9 @@ def test_a_drafter_that_keeps_requests_is_found(tmp_path):
 
 
 def test_a_processor_whose_edits_differ_from_apply_is_found(tmp_path):
-    edits = "    def edit(self, edits, path):\n        edits.forbid(array('q', [7]))\n\n    def commit"
+    edits = (
+        "    has_edits = True\n    def edit(self, edits, path):\n        edits.forbid(array('q', [7]))\n    def commit"
+    )
     mistaken = "from array import array\n" + PROCESSOR.replace("    def commit", edits)
     write_plugin(tmp_path, "mine", provides="logits.processor", plugin=mistaken, compatible=COMPATIBLE)
     code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits or hook or random")
@@ -114,11 +116,20 @@ def test_a_processor_whose_edits_differ_from_apply_is_found(tmp_path):
     assert re.findall(r"^failed +(.*?) *$", table_of(said), re.MULTILINE) == ["mine: edits are what apply does"]
 
 
+def test_a_processor_whose_edits_would_never_be_called_is_found(tmp_path):
+    edits = "    def edit(self, edits, path):\n        pass\n\n    def commit"
+    write_plugin(tmp_path, "mine", provides="logits.processor", plugin=PROCESSOR.replace("    def commit", edits))
+    code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits")
+    assert code == 1
+    assert "State has edit, which nobody calls: let it state has_edits" in said
+
+
 def test_a_processor_whose_apply_changes_its_state_is_found(tmp_path):
     """Though the engine happens to call it once for each token."""
-    counts = "class State:\n    applied = 0\n"
+    state = "class State(ProcessorState):\n"
+    counts = state + "    applied = 0\n"
     edits = "        self.applied += 1\n        logits[self.applied % 50] += 100\n        return logits"
-    mistaken = PROCESSOR.replace("class State:\n", counts).replace("        return logits", edits)
+    mistaken = PROCESSOR.replace(state, counts).replace("        return logits", edits)
     write_plugin(tmp_path, "mine", provides="logits.processor", plugin=mistaken)
     code, said = run_kit(tmp_path, "mine", site=tmp_path, only="edits")
     assert code == 1

@@ -15,7 +15,7 @@ from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.engine.async_engine import AsyncEngine
 from specserve.hookspecs import hookimpl
-from specserve.protocols import Drafter, DraftPlanner
+from specserve.protocols import Drafter, DraftPlanner, LogitsProcessor, LoraPlanner, ProcessorState
 from specserve.types import Draft
 from specserve_workbench.testing.engines import DEFAULTS, make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request
@@ -24,7 +24,7 @@ REFERENCE = PAGES / "reference.md"
 TOOL = Path(__file__).parents[2] / "tools" / "plugin_reference.py"
 
 
-class Everything(Drafter, DraftPlanner):
+class Everything(Drafter, DraftPlanner, LoraPlanner):
     """A plugin with parts of many kinds, each of which notes its calls."""
 
     name = "everything"
@@ -85,7 +85,7 @@ class Everything(Drafter, DraftPlanner):
         return []
 
 
-class Processor:
+class Processor(LogitsProcessor, ProcessorState):
     def __init__(self, everything):
         self.note = everything.note
 

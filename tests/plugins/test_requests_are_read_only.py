@@ -8,7 +8,7 @@ import pytest
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
-from specserve.protocols import Drafter, DrafterNeeds, DraftPlanner
+from specserve.protocols import Drafter, DrafterNeeds, DraftPlanner, LogitsProcessor
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -140,7 +140,7 @@ def test_no_part_changes_an_answer(
     assert "may not change them" in caplog.text
 
 
-class MeddlingProcessor:
+class MeddlingProcessor(LogitsProcessor):
     @hookimpl
     def logits_processors(self) -> list[MeddlingProcessor]:
         return [self]

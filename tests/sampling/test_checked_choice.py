@@ -10,7 +10,7 @@ import torch
 
 from specserve.batch.request import Request
 from specserve.faults import RequestFault
-from specserve.protocols import ScoredRow
+from specserve.protocols import ProcessorState, ScoredRow
 from specserve.sampling.checked_choice import target_tokens
 from specserve.sampling.edits import TorchRow
 from specserve.sampling.sampler import TorchSampler
@@ -19,8 +19,10 @@ from specserve_workbench.testing.requests import toy_request
 VOCAB = 40
 
 
-class Masks:
+class Masks(ProcessorState):
     """Only even tokens; behind token 2 only `forced`."""
+
+    has_edits = True
 
     def __init__(self, forced):
         self.forced, self.num_edits = forced, 0
@@ -39,6 +41,8 @@ class Masks:
 
 
 class Checks(Masks):
+    only_forbids = True
+
     def allows(self, path, token):
         return token % 2 == 0
 

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from fuzz.parts.planning import Chaos
 from fuzz.parts.processing import Processor
-from specserve.protocols import Metric
+from specserve.protocols import Metric, ProcessorState
 from specserve.types import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
+    from torch import Tensor
+
     from specserve.batch.request import Request
+    from specserve.protocols import LogitEdits
 
 CHANCE = 0.05
 """Of a fault, per call."""
@@ -45,21 +48,24 @@ class Faults:
         return self.rng.choice(wrong) if self.rng.random() < CHANCE else right
 
 
-class FaultyState:
+class FaultyState(ProcessorState):
     """Passes on to another state, or raises. It has `edit` where the other has."""
 
-    def __init__(self, state: Any, request: Request, owner: FaultyProcessor) -> None:
+    def __init__(self, state: ProcessorState, request: Request, owner: FaultyProcessor) -> None:
         self.state, self.request_id, self.owner = state, request.id, owner
-        if hasattr(state, "edit"):
-            self.edit = self.guarded(state.edit)
-        self.apply, self.commit = self.guarded(state.apply), self.guarded(state.commit)
+        self.has_edits = state.has_edits
 
-    def guarded(self, action: Any) -> Any:
-        def call(*arguments: Any) -> Any:
-            self.owner.raise_for(self.request_id)
-            return action(*arguments)
+    def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
+        self.owner.raise_for(self.request_id)
+        return self.state.apply(logits, path)
 
-        return call
+    def commit(self, tokens: Sequence[int]) -> None:
+        self.owner.raise_for(self.request_id)
+        self.state.commit(tokens)
+
+    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
+        self.owner.raise_for(self.request_id)
+        self.state.edit(edits, path)
 
 
 class FaultyProcessor(Processor):

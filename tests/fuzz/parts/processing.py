@@ -6,6 +6,8 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from specserve.protocols import LogitsProcessor, ProcessorState
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 PENALTY = -1.5
 
 
-class Avoid:
+class Avoid(ProcessorState):
     """Its state for one request."""
 
     def __init__(self, request: Request, vocab_size: int) -> None:
@@ -37,12 +39,14 @@ class Avoid:
 
 
 class AvoidByEdits(Avoid):
+    has_edits = True
+
     def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
         ids = self.ids(path)
         edits.shift(array("q", ids), array("f", [PENALTY] * len(ids)))
 
 
-class Processor:
+class Processor(LogitsProcessor):
     """Of two requests in three. The engine under test has one of its own: see `faulty.FaultyProcessor`."""
 
     def __init__(self, kind: str) -> None:

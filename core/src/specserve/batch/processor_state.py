@@ -5,6 +5,7 @@ Part of the public interface: plugins find it in `specserve.protocols`. V: vocab
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
+
+    from specserve.types import Draft
 
 
 class LogitEdits(Protocol):
@@ -41,22 +44,39 @@ class LogitEdits(Protocol):
         ...
 
 
-class ProcessorState(Protocol):
-    """A logits processor's state for one request.
+class ProcessorState(ABC):
+    """A logits processor's state for one request. A subclass has `apply`; everything else has a default."""
 
-    One that changes a few logits of a row may say which, in a method `edit(edits: LogitEdits, path) -> None`: a native
-    sampler then calls neither `apply` nor torch for the row. Both methods must have the same effect.
+    has_edits: bool = False
+    """Whether it changes a few logits of a row, which `edit` names: a native sampler then calls neither `apply` nor
+    torch for the row. Both must have the same effect."""
+    only_forbids: bool = False
+    """Whether it does nothing but forbid tokens, of which `only` and `allows` say the same: a token is then chosen
+    without its edits where these are not needed, which is faster."""
 
-    One that forbids tokens may cut drafts before they are verified, in a method `cut(draft: Draft) -> Draft | None`:
-    the draft without the nodes that it would never let through.
+    cuts_drafts: bool = False
+    """Whether it forbids so much that drafts are worth cutting before they are verified."""
 
-    One that does nothing but forbid tokens may check them instead: see `specserve.protocols.TokenCheck`.
-    """
-
+    @abstractmethod
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
         """logits: [V] float32, may be changed in place; `path`: the draft tokens before this row."""
-        ...
 
-    def commit(self, tokens: Sequence[int]) -> None:
+    def commit(self, tokens: Sequence[int]) -> None:  # noqa: B027 (a default)
         """These tokens are final."""
-        ...
+
+    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
+        """What `apply` does, as edits. Called of a state that `has_edits`."""
+        raise NotImplementedError
+
+    def only(self, path: Sequence[int]) -> int | None:
+        """The only token that may come behind the path, where there is one and that is quickly said. Called of a state
+        that `only_forbids`."""
+        return None
+
+    def allows(self, path: Sequence[int], token: int) -> bool:
+        """May the token come behind the path? Called of a state that `only_forbids`."""
+        raise NotImplementedError
+
+    def cut(self, draft: Draft) -> Draft | None:
+        """The draft without the nodes that this state would never let through. Called of a state that `cuts_drafts`."""
+        return draft

@@ -25,14 +25,17 @@ def choose(
     whose processor fails."""
     if not rows:
         return []
-    of_sampler = getattr(sampler, "draft_tokens", draft_tokens)
+
+    def of_sampler(rows: Sequence[ScoredRow]) -> list[list[DraftToken]]:
+        chosen = sampler.draft_tokens(logits, rows, vocabulary, count)
+        return draft_tokens(logits, rows, vocabulary, count) if chosen is None else chosen
+
     try:
-        found: list[list[DraftToken]] = of_sampler(logits, rows, vocabulary, count)
+        return of_sampler(rows)
     except RequestFault:
-        found = [[] for _ in rows]
+        found: list[list[DraftToken]] = [[] for _ in rows]
         plain = [i for i, row in enumerate(rows) if not row.request.processors]
         if plain:
-            chosen = of_sampler(logits, [rows[i] for i in plain], vocabulary, count)
-            for i, tokens in zip(plain, chosen, strict=True):
+            for i, tokens in zip(plain, of_sampler([rows[i] for i in plain]), strict=True):
                 found[i] = tokens
-    return found
+        return found

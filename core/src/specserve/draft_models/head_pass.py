@@ -14,7 +14,7 @@ import torch
 from specserve.draft_models.choosing import choose
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.tiled import in_tiles
-from specserve.protocols import DraftStep
+from specserve.protocols import DraftPass, DraftStep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from specserve.protocols import AttentionBackend, ForwardPass, ScoredRow
 
 
-class PiecewisePass:
+class PiecewisePass(DraftPass):
     """`specserve.protocols.DraftPass`; `passes`: over the layers of the head's decoder, by `attention`."""
 
     def __init__(self, head: DraftHead, passes: ForwardPass, attention: AttentionBackend) -> None:

@@ -16,6 +16,7 @@ from specserve.graphs.eligibility import both, no_graphs
 from specserve.graphs.recorded import RecordedStep
 from specserve.graphs.shapes import shape_of
 from specserve.inference import inference
+from specserve.protocols import DraftPass
 from specserve.types import GraphUse
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class RecordedDraft(RecordedStep):
         self.attention.forget()
 
 
-class RecordedDraftPass:
+class RecordedDraftPass(DraftPass):
     """`specserve.protocols.DraftPass`. `pieces` computes what is not replayed; `make_pass`: over its layers."""
 
     def __init__(

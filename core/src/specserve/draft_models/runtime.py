@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.batch.builder import BatchBuilder
-from specserve.draft_models.counted_pass import counted
+from specserve.draft_models.counted_pass import CountedDraftPass
 from specserve.draft_models.draft_spans import draft_span
 from specserve.draft_models.feeds import Feeds
 from specserve.draft_models.head_pass import PiecewisePass
@@ -80,15 +80,14 @@ class DraftModelRuntime:
     def draft_pass(self, head: DraftHead) -> DraftPass:
         passes = forward_pass(head.decoder, self.kernels, self.attention)
         pieces = PiecewisePass(head, passes, self.attention)
-        fuse = getattr(self.kernels, "fuse_draft", None)
-        fused: DraftPass | None = None if fuse is None else fuse(head, pieces, self.attention)
+        fused = self.kernels.fuse_draft(head, pieces, self.attention)
         if self.graphs is None:
             self.passes = pieces if fused is None else fused
         elif fused is None:
             make_pass = partial(forward_pass, head.decoder, self.kernels)
             self.passes = RecordedDraftPass(pieces, self.graphs.make(head.decoder, self.attention_graphs), make_pass)
         else:
-            self.passes = counted(fused, self.kernels.name, self.graphs.counts)
+            self.passes = CountedDraftPass(fused, self.kernels.name, self.graphs.counts)
         return self.passes
 
     def start(self, request: Request) -> None:

@@ -22,7 +22,7 @@ from specserve.graphs.shapes import PREFILL, shape_of
 from specserve.inference import inference
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.tiled import forward_pass
-from specserve.protocols import AdapterLimits
+from specserve.protocols import AdapterLimits, ForwardPass
 from specserve.types import ForwardOutput, GraphUse
 
 if TYPE_CHECKING:
@@ -39,13 +39,12 @@ if TYPE_CHECKING:
     from specserve.protocols import (
         AttentionBackend,
         Delta,
-        ForwardPass,
         GraphAdapters,
         GraphMode,
         GraphShape,
-        GreedySampler,
         Phase,
         Projection,
+        Sampler,
     )
 
 MODES: Mapping[str, tuple[GraphMode, ...]] = {"full": ("full", "piecewise"), "piecewise": ("piecewise",)}
@@ -78,7 +77,7 @@ class GraphSettings(NamedTuple):
     most_rows: int
     most_of_request: int
     generated: Phase
-    greedy_sampler: GreedySampler | None
+    greedy_sampler: Sampler | None
     block_size: int
 
     def decode_buckets(self) -> Iterator[tuple[int, int]]:
@@ -216,10 +215,10 @@ class GraphRunner(Runner):
 
     def own_pass(self, attention: AttentionBackend) -> ForwardPass:
         passes = forward_pass(self.model, self.kernels, attention)
-        if not hasattr(passes, "reserve"):
+        if not isinstance(passes, ForwardPass):
             raise PluginError(
-                f"kernels {self.kernels.name}: their fused forward pass has no method reserve. Derive it from "
-                "specserve.protocols.ForwardPass, or pass --graphs none."
+                f"kernels {self.kernels.name}: their fused forward pass does not extend "
+                "specserve.protocols.ForwardPass. Let it, or pass --graphs none."
             )
         passes.reserve(self.memory.most_rows)
         return passes

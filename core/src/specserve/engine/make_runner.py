@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import GraphMode, GraphShape, GreedySampler, Phase, Sampler
+    from specserve.protocols import GraphMode, GraphShape, Phase, Sampler
 
 SHARE_OF_FREE_MEMORY = 0.1
 
@@ -49,7 +49,7 @@ def make_runner(
         most_rows=config.max_num_batched_tokens,
         most_of_request=1 + (config.max_draft_tokens if drafts else 0),
         generated=generated,
-        greedy_sampler=greedy_sampler(sampler),
+        greedy_sampler=sampler if sampler.records_greedy else None,
         block_size=config.block_size,
     )
     memory = GraphMemory(rows.largest, sizes, model.dtype, torch.device(config.device))
@@ -102,10 +102,6 @@ def row_sizes(model: DecoderModel, *, has_logits: bool) -> RowSizes:
     """`has_logits`: are they computed in full graphs?"""
     vocab = model.vocab_size if has_logits else 0
     return RowSizes(model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim, vocab)
-
-
-def greedy_sampler(sampler: Sampler) -> GreedySampler | None:
-    return cast("GreedySampler", sampler) if hasattr(sampler, "greedy_tokens") else None
 
 
 def ask_plugins(host: PluginHost, shape: GraphShape) -> Answers:

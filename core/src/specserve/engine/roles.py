@@ -23,7 +23,17 @@ from specserve.guards.verifier import GuardedVerifier
 from specserve.plugins.blame import CORE, Role
 from specserve.plugins.interface_checks import as_list, check_extends, check_members, check_type
 from specserve.plugins.loaded_plugin import BUILTIN
-from specserve.protocols import DraftComposer, Drafter, DrafterNeeds, DraftLayers, DraftPlanner
+from specserve.protocols import (
+    DraftComposer,
+    Drafter,
+    DrafterNeeds,
+    DraftLayers,
+    DraftPlanner,
+    KernelSet,
+    LogitsProcessor,
+    LoraPlanner,
+    Sampler,
+)
 from specserve.sampling.processors import MinTokensProcessor
 
 if TYPE_CHECKING:
@@ -35,14 +45,8 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import KernelSet, LoraPlanner, PlanningRuntime, Recorder, Sampler, Verifier
+    from specserve.protocols import PlanningRuntime, Recorder, Verifier
     from specserve.types import Draft
-
-KERNEL_METHODS = (
-    "linear", "prepare_linear", "rms_norm", "rotary", "silu_and_multiply", "pack_adapter", "add_low_rank",
-    "graph_adapters", "fuse",
-)  # fmt: skip
-SAMPLER_METHODS = ("argmax_tokens", "target_tokens", "token_logprobs")
 
 
 class OwnedKernels(NamedTuple):
@@ -81,12 +85,11 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
             f"it is installed (--plugin {config.device}), or use --device cpu."
         )
     owner, kernels = answer
-    check_members(
-        owner, gave("make_kernels", kernels), kernels, "KernelSet",
-        attributes=("name", "row_tile", "sampler"), methods=KERNEL_METHODS,
-    )  # fmt: skip
+    found = gave("make_kernels", kernels)
+    check_extends(owner, found, kernels, KernelSet)
+    check_members(owner, found, kernels, "KernelSet", attributes=("name", "row_tile", "sampler"))
     what = f"has a {type(kernels.sampler).__name__} as the sampler of its kernels"
-    check_members(owner, what, kernels.sampler, "Sampler", methods=SAMPLER_METHODS)
+    check_extends(owner, what, kernels.sampler, Sampler)
     sampler = kernels.sampler if owner == BUILTIN else GuardedSampler(kernels.sampler)
     return OwnedKernels(owner, kernels, sampler)
 
@@ -177,7 +180,7 @@ def make_processors(config: EngineConfig, host: PluginHost, eos_token_ids: tuple
         of_core = owner == BUILTIN
         for processor in as_list(owner, "logits_processors", answer):
             what = f"has a {type(processor).__name__} among its logits_processors"
-            check_members(owner, what, processor, "LogitsProcessor", methods=("start",))
+            check_extends(owner, what, processor, LogitsProcessor)
             name = CORE if of_core else owner
             processors.append(GuardedProcessor(name, processor, host.faults, needed=of_core))
     return processors
@@ -206,11 +209,10 @@ def make_lora_planner(config: EngineConfig, host: PluginHost) -> OwnedLoraPlanne
     if answer is None:
         return OwnedLoraPlanner(BUILTIN, None, no_lora, None)
     owner, planner = answer
-    check_members(owner, gave("make_lora_planner", planner), planner, "LoraPlanner", methods=("plan",))
+    check_extends(owner, gave("make_lora_planner", planner), planner, LoraPlanner)
     guarded = GuardedLoraPlanner(planner, host.faults.part(owner, "LoRA planner", code=planner.plan))
-    max_adapters = getattr(planner, "max_adapters", 0)
-    check_type(owner, "its LoRA planner's max_adapters", max_adapters, int)
-    return OwnedLoraPlanner(owner, planner, guarded.plan, max_adapters)
+    check_type(owner, "its LoRA planner's max_adapters", planner.max_adapters, int)
+    return OwnedLoraPlanner(owner, planner, guarded.plan, planner.max_adapters)
 
 
 def request_checks(host: PluginHost) -> list[GuardedRequestCheck]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from specserve.graphs.adapters import GraphLora
     from specserve.graphs.cut_attention import CutAttention
     from specserve.graphs.memory import GraphMemory
-    from specserve.protocols import Cut, ForwardPass, GraphPlan, GreedySampler, Recorder, Recording
+    from specserve.protocols import Cut, ForwardPass, GraphPlan, Recorder, Recording, Sampler
 
 NO_ROWS = torch.empty((3, 0), dtype=torch.int64)
 
@@ -82,7 +82,7 @@ class FullGraph(RecordedStep):
     """A decode or verify step, from token ids to logits. With `sampler` to greedy tokens too."""
 
     plan: GraphPlan
-    sampler: GreedySampler | None
+    sampler: Sampler | None
 
     @property
     def computes_greedy(self) -> bool:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.metrics import EngineMetrics
-    from specserve.protocols import Drafter
+    from specserve.protocols import Drafter, ProcessorState
     from specserve.types import Draft, ForwardOutput, Verdict
 
 logger = logging.getLogger(__name__)
@@ -42,15 +42,14 @@ def cut_by_processors(draft: Draft, request: Request, vocab_size: int) -> Draft 
     """Without what the request's processors would never let through. A cut that fails costs the draft and no request:
     verification decides."""
 
-    def checked_cut(cut: Callable[[Draft], Draft | None], whole: Draft) -> Draft | None:
-        found = cut(whole)
+    def checked_cut(state: ProcessorState, whole: Draft) -> Draft | None:
+        found = state.cut(whole)
         return None if found is None else check_draft(found, len(whole.tokens), vocab_size)
 
     left: Draft | None = draft
     for state, part in zip(request.processors, request.processor_parts, strict=True):
-        cut = getattr(state, "cut", None)
-        if cut is not None and left is not None:
-            left = part.call(None, checked_cut, cut, left)
+        if left is not None and state.cuts_drafts:
+            left = part.call(None, checked_cut, state, left)
     return left
 
 

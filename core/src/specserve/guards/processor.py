@@ -8,15 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.faults import FAULTS, BadAnswerError, FaultLog, RequestFault
-from specserve.plugins.interface_checks import is_async, missing_members
+from specserve.plugins.interface_checks import is_async
+from specserve.protocols import ProcessorState
 
 if TYPE_CHECKING:
     from specserve.batch.request import Request
     from specserve.protocols import LogitsProcessor
 
-STATE_METHODS = ("apply", "commit")
-CALLED = (*STATE_METHODS, "edit", "cut", "only", "allows")
-"""Those that a state may have, too."""
+CALLED = ("apply", "commit", "edit", "cut", "only", "allows")
 
 
 class GuardedProcessor:
@@ -24,9 +23,8 @@ class GuardedProcessor:
 
     def __init__(self, plugin: str, processor: LogitsProcessor, log: FaultLog, *, needed: bool = False) -> None:
         self.processor = processor
-        needed = needed or bool(getattr(processor, "essential", False))
-        self.output_kinds = tuple(getattr(processor, "output_kinds", ()))
-        self.part = log.part(plugin, "logits processor", needed=needed, code=processor.start)
+        self.output_kinds = tuple(processor.output_kinds)
+        self.part = log.part(plugin, "logits processor", needed=needed or processor.essential, code=processor.start)
 
     def start(self, request: Request, vocab_size: int) -> None:
         """Add the processor's state for this request, if it has one. Raises RequestFault."""
@@ -36,9 +34,9 @@ class GuardedProcessor:
             state = self.processor.start(request, vocab_size)
             if state is None:
                 return
-            if missing := missing_members(state, methods=STATE_METHODS):
-                raise BadAnswerError(f"started a state without {', '.join(missing)}")
-            if awaited := [name for name in CALLED if is_async(getattr(state, name, None))]:
+            if not isinstance(state, ProcessorState):
+                raise BadAnswerError("started something else than a ProcessorState")
+            if awaited := [name for name in CALLED if is_async(getattr(state, name))]:
                 raise BadAnswerError(f"started a state whose {' and '.join(awaited)} must not be async")
         except FAULTS as error:
             raise RequestFault(request.id, f"the logits processor of {self.part.plugin}", error, self.part) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.faults import BadAnswerError
+from specserve.protocols import Sampler
 from specserve.types import TokenLogprobs
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.protocols import Sampler, ScoredRow
+    from specserve.protocols import ScoredRow
 
 
-class GuardedSampler:
+class GuardedSampler(Sampler):
     """`specserve.protocols.Sampler`."""
 
     def __init__(self, sampler: Sampler) -> None:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 
 from specserve.batch.lora_plan import HostAdapters
 from specserve.kernels.lowrank import add_to_all_rows
+from specserve.protocols import KernelSet
 from specserve.sampling.sampler import TorchSampler
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ CACHE_LINE = 16
 outputs sum them in different orders, and a row's bits depend on its place in the tile."""
 
 
-class TorchKernels:
+class TorchKernels(KernelSet):
     """`specserve.protocols.KernelSet` for every device and dtype that torch serves."""
 
     name = "torch"

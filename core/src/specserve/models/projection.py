@@ -14,7 +14,6 @@ import torch
 from specserve.errors import PluginError
 from specserve.faults import BadAnswerError
 from specserve.models.quantised import dense
-from specserve.protocols.model import QuantisedKernels
 from specserve.protocols.quantised import QuantisedWeight
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Projection:
             self._weight = torch.empty(0, dtype=self._weight.dtype)
 
     def _packed_by(self, kernels: KernelSet) -> Callable[[Tensor], Tensor] | None:
-        if isinstance(self._weight, QuantisedWeight) and isinstance(kernels, QuantisedKernels):
+        if isinstance(self._weight, QuantisedWeight):
             packed = kernels.prepare_quantised(self._weight, self.bias)
             if packed is not None:
                 return packed

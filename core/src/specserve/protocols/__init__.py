@@ -20,33 +20,26 @@ from specserve.protocols.attention import (
     Phase,
 )
 from specserve.protocols.draft_model import (
-    ChainPass,
-    DraftChains,
-    DraftFusingKernels,
     DraftLayers,
-    DraftPass,
     DraftRows,
     DraftRuntime,
     DraftSequence,
-    DraftStep,
     Feed,
     TargetCosts,
 )
+from specserve.protocols.draft_pass import DraftChains, DraftPass, DraftStep
 from specserve.protocols.drafter import Drafter, DrafterNeeds
 from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
-from specserve.protocols.lowrank import AdapterWeights, BoundedLoraPlanner, LoraPlanner, LowRankPart
-from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection, QuantisedKernels
+from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
+from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
 from specserve.protocols.planner import CostTable, DraftComposer, DraftPlanner, PlanningRuntime
 from specserve.protocols.quantised import QuantisedWeight
 from specserve.protocols.sampling import (
-    DraftSampler,
     DraftToken,
     DraftVocabulary,
-    GreedySampler,
     LogitsProcessor,
     Sampler,
     ScoredRow,
-    TokenCheck,
 )
 from specserve.protocols.serving import (
     AnswerCheck,
@@ -72,20 +65,16 @@ __all__ = [
     "AttentionFactory",
     "AttentionNeeds",
     "AttentionSpec",
-    "BoundedLoraPlanner",
-    "ChainPass",
     "CostTable",
     "Cut",
     "Delta",
     "DraftChains",
     "DraftComposer",
-    "DraftFusingKernels",
     "DraftLayers",
     "DraftPass",
     "DraftPlanner",
     "DraftRows",
     "DraftRuntime",
-    "DraftSampler",
     "DraftSequence",
     "DraftStep",
     "DraftToken",
@@ -98,7 +87,6 @@ __all__ = [
     "GraphMode",
     "GraphPlan",
     "GraphShape",
-    "GreedySampler",
     "KVLayout",
     "KernelSet",
     "LogitEdits",
@@ -112,7 +100,6 @@ __all__ = [
     "PlanningRuntime",
     "ProcessorState",
     "Projection",
-    "QuantisedKernels",
     "QuantisedWeight",
     "Recorder",
     "Recording",
@@ -121,7 +108,6 @@ __all__ = [
     "ScoredRow",
     "TargetCosts",
     "TextStream",
-    "TokenCheck",
     "Tokenizer",
     "Verifier",
 ]

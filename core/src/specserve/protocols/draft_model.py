@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from specserve.protocols.model import KernelSet
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,7 +20,8 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch, ScheduledBatch
     from specserve.batch.request import Request
     from specserve.protocols.attention import AttentionBackend
-    from specserve.protocols.sampling import DraftToken, ScoredRow
+    from specserve.protocols.draft_pass import DraftPass
+    from specserve.protocols.model import KernelSet
     from specserve.types import ForwardOutput, Verdict
 
 
@@ -77,60 +76,6 @@ class DraftRows(NamedTuple):
     parents: tuple[int, ...] | None = None
     """None: a chain."""
     first: int = 0
-
-
-class DraftStep(NamedTuple):
-    """What a pass of a draft model gives for its scored rows."""
-
-    tokens: list[list[DraftToken]]
-    """The best next tokens of each row, best first."""
-    hidden: Tensor | None
-    """[n, H]: own hidden states, which the pass over the next draft tokens reads; None where none are read."""
-
-
-class DraftPass(Protocol):
-    """Passes of a draft model: token and hidden state in, tokens and hidden state out."""
-
-    def step(
-        self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
-    ) -> DraftStep:
-        """hidden: [R, W] from the target, or [R, H] of an earlier pass; it is not changed. rows: the scored rows of
-        the batch in order, numbered from 0, of which at most `count` tokens each are wanted."""
-        ...
-
-
-class DraftChains(NamedTuple):
-    """What several passes of a draft model give."""
-
-    tokens: list[list[DraftToken]]
-    """Of each scored row of the first pass the chain behind it; shorter than wanted where there is no further token."""
-    hidden: Tensor | None
-    """[n, H]: own hidden states that these rows' next passes read; None where none are read."""
-    seconds: float
-    """Of the passes after the first."""
-    num_passes: int
-    """After the first."""
-
-
-class ChainPass(DraftPass, Protocol):
-    """A pass that can go on by itself: each row's best token is the input of its next pass. With the bits of `step`."""
-
-    def chains(
-        self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], steps: Sequence[int]
-    ) -> DraftChains | None:
-        """As `step` over committed tokens, each scored row being its request's last. Row i wants a chain of steps[i]
-        tokens, at least one. None: go on pass by pass."""
-        ...
-
-
-class DraftFusingKernels(KernelSet, Protocol):
-    """A kernel set that may fuse a pass of a draft model; others need not have the method."""
-
-    def fuse_draft(self, head: Any, pieces: Any, attention: AttentionBackend) -> DraftPass | None:
-        """A pass of the `specserve.models.draft_head.DraftHead` with the same bits as its pieces (a
-        `specserve.draft_models.head_pass.PiecewisePass`), which may serve what the fused one does not; None: the pieces
-        are called."""
-        ...
 
 
 class TargetCosts(Protocol):

@@ -5,8 +5,9 @@ Letters: r rank.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,19 +31,16 @@ AdapterWeights = Mapping[str, tuple[LowRankPart, ...]]
 projection's parts do not overlap: a device adds them at the same time."""
 
 
-class LoraPlanner(Protocol):
+class LoraPlanner(ABC):
     """Finds the rows of each adapter in a batch."""
 
+    max_adapters: int = 0
+    """How many adapters may be in use at once: `max_lora` in /metrics."""
+
+    @abstractmethod
     def plan(self, batch: Batch) -> LoraPlan | None:
         """`Batch.lora`, from its query lengths and the adapters of its spans; None where no row has an adapter.
 
         Called when the batch is built. A request whose adapter is not found must not be served by the base model:
         raise.
         """
-        ...
-
-
-class BoundedLoraPlanner(LoraPlanner, Protocol):
-    """A planner that says how many adapters may be in use at once: `max_lora` in /metrics."""
-
-    max_adapters: int

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +14,18 @@ if TYPE_CHECKING:
     from specserve.batch.batch import Batch
     from specserve.batch.lora_plan import LoraPlan, Segment
     from specserve.protocols.attention import AttentionBackend
+    from specserve.protocols.draft_pass import DraftPass
     from specserve.protocols.graphs import AdapterLimits, GraphAdapters
     from specserve.protocols.lowrank import AdapterWeights
     from specserve.protocols.quantised import QuantisedWeight
     from specserve.protocols.sampling import Sampler
 
 
-class KernelSet(Protocol):
-    """The row-wise arithmetic of a model on one device and dtype. Every function maps rows to rows."""
+class KernelSet(ABC):
+    """The row-wise arithmetic of a model on one device and dtype. Every function maps rows to rows.
+
+    What packs, records or fuses has a default: the set does not.
+    """
 
     name: str
     sampler: Sampler
@@ -29,81 +34,79 @@ class KernelSet(Protocol):
     """Every call gets exactly so many rows, padded, so that a row's bits cannot depend on its neighbours; None when the
     kernels guarantee that by construction and take any number of rows."""
 
+    @abstractmethod
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """x: [T, in], weight: [out, in] -> [T, out]."""
-        ...
 
-    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        """The same map, bit for bit, with its weight packed once; None where packing gains nothing."""
-        ...
-
+    @abstractmethod
     def rms_norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         """x: [..., n], weight: [n]. Accumulates in float32 (Zhang and Sennrich, 2019)."""
-        ...
 
+    @abstractmethod
     def rotary(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """x: [T, heads, head_dim]; cos, sin: [T, 1, rotary_dim] float32, sin signed for the half-split form."""
-        ...
 
+    @abstractmethod
     def silu_and_multiply(self, gate_up: Tensor) -> Tensor:
         """gate_up: [T, 2n] -> silu(first half) * second half, [T, n]."""
-        ...
 
+    @abstractmethod
     def pack_adapter(self, weights: AdapterWeights) -> Any:
         """The adapter as this set reads it, for `Segment.adapter`; it may share memory with `weights`."""
-        ...
 
+    @abstractmethod
     def add_low_rank(self, projection: str, x: Tensor, out: Tensor, segments: Sequence[Segment]) -> None:
         """x: [T, in]; to the rows of each segment of out: [T, out] what its adapter adds to the projection. Rows in no
         segment stay as they are, and a row's bits do not depend on the other segments."""
-        ...
+
+    def prepare_linear(self, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        """The same map as `linear`, bit for bit, with its weight packed once; None where packing gains nothing."""
+        return None
+
+    def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
+        """The map of a checkpoint's 8-bit weight, packed as it is. None: it is turned into the model's dtype."""
+        return None
 
     def graph_adapters(self, projections: Sequence[str], limits: AdapterLimits) -> GraphAdapters | None:
         """Memory for `add_low_rank` in recorded passes, for adapters of these projections. None: steps with adapters
         are not recorded."""
-        ...
+        return None
 
     def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
         """The decoder's layers fused into calls of this set, with the same bits as its pieces; None: the pieces are
         called. Called after all projections are sealed, for every backend that may serve a batch, and again for graphs,
         whose passes must not share memory with it. A set declines
         where a projection has deltas of an unknown kind, or the attention backend is unknown to it."""
-        ...
+        return None
+
+    def fuse_draft(self, head: Any, pieces: DraftPass, attention: AttentionBackend) -> DraftPass | None:
+        """A pass of the `specserve.models.draft_head.DraftHead` with the same bits as its pieces, which may serve what
+        the fused one does not; None: the pieces are called."""
+        return None
 
 
-@runtime_checkable
-class QuantisedKernels(Protocol):
-    """What a kernel set may have beside the rest: linear maps that read 8-bit weights of a checkpoint as they are.
-    Without it such weights are turned into the model's dtype."""
+class ForwardPass(ABC):
+    """A forward pass of a batch's rows."""
 
-    def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> Callable[[Tensor], Tensor] | None:
-        """The map with its weight packed; None where this set does not read groups of that size."""
-        ...
-
-
-class ForwardPass(Protocol):
-    """A forward pass of a batch's rows. Inherit from it: passes without memory of their own need no `reserve`."""
-
-    def reserve(self, rows: int) -> None:
+    def reserve(self, rows: int) -> None:  # noqa: B027 (a default)
         """Called before graphs of up to so many rows are recorded: no later step of these may move what the pass keeps
         between its calls."""
-        return
 
+    @abstractmethod
     def embed(self, batch: Batch) -> Tensor:
         """[T or more, H]: rows beyond T are padding that the other methods expect."""
-        ...
 
+    @abstractmethod
     def layers(
         self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = ..., side: Tensor | None = None
     ) -> Tensor:
         """x: what `embed` gave -> the last layer's output, of the same shape; `plan`: the attention backend's of this
         batch. taps: [T, H] tensors to which the inputs of these layers are copied, and for the number of layers the
         last output. side: of x's shape, for layers with a side norm."""
-        ...
 
+    @abstractmethod
     def logits(self, x: Tensor, batch: Batch) -> Tensor:
         """x: the last layer's output -> [scored rows, V] float32."""
-        ...
 
 
 Kernel: TypeAlias = "Callable[[Tensor, Tensor, Tensor | None], Tensor]"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from torch import Tensor
 
@@ -20,7 +21,7 @@ class ScoredRow(NamedTuple):
     row: int
     request: Request
     path: tuple[int, ...]
-    left_out: Sequence[object] = ()
+    left_out: Sequence[ProcessorState] = ()
     """Of the request's processors: they check the token that the others choose."""
 
     @property
@@ -29,30 +30,6 @@ class ScoredRow(NamedTuple):
         if not self.left_out:
             return self.request.processors
         return [state for state in self.request.processors if state not in self.left_out]
-
-
-class Sampler(Protocol):
-    """From logits [n, V] float32 to tokens. What a row gets depends on that row alone, never on the rows beside it."""
-
-    def argmax_tokens(self, logits: Tensor) -> list[int]:
-        """Of every row; the first of equal maxima wins."""
-        ...
-
-    def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
-        """The target token of each of `rows`; the logits stay as they are."""
-        ...
-
-    def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
-        """Each row's log-probability of its token and its `counts[i]` best, by (value, lower id); logits: raw."""
-        ...
-
-
-class GreedySampler(Sampler, Protocol):
-    """A sampler whose greedy tokens may be computed within a recorded pass."""
-
-    def greedy_tokens(self, logits: Tensor, out: Tensor) -> None:
-        """out: [n] int64, what `argmax_tokens` gives."""
-        ...
 
 
 class DraftToken(NamedTuple):
@@ -69,38 +46,49 @@ class DraftVocabulary(NamedTuple):
     target_size: int
 
 
-class DraftSampler(Sampler, Protocol):
-    """A sampler that serves draft models too; `specserve.sampling.drafts` stands in for one that does not."""
+class Sampler(ABC):
+    """From logits [n, V] float32 to tokens. What a row gets depends on that row alone, never on the rows beside it."""
+
+    records_greedy: bool = False
+    """Whether `greedy_tokens` may be part of a recorded pass."""
+
+    @abstractmethod
+    def argmax_tokens(self, logits: Tensor) -> list[int]:
+        """Of every row; the first of equal maxima wins."""
+
+    @abstractmethod
+    def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:
+        """The target token of each of `rows`; the logits stay as they are."""
+
+    @abstractmethod
+    def token_logprobs(self, logits: Tensor, tokens: Sequence[int], counts: Sequence[int]) -> list[TokenLogprobs]:
+        """Each row's log-probability of its token and its `counts[i]` best, by (value, lower id); logits: raw."""
+
+    def greedy_tokens(self, logits: Tensor, out: Tensor) -> None:
+        """out: [n] int64, what `argmax_tokens` gives. Called of a sampler that states `records_greedy`."""
+        raise NotImplementedError
 
     def draft_tokens(
         self, logits: Tensor, rows: Sequence[ScoredRow], vocabulary: DraftVocabulary | None, count: int
-    ) -> list[list[DraftToken]]:
+    ) -> list[list[DraftToken]] | None:
         """logits: [n, D] float32 of a draft model; vocabulary: None where it has the target's. For each of `rows` at
-        most `count` distinct tokens, best first: those that the target is likeliest to choose with its own noise."""
-        ...
+        most `count` distinct tokens, best first: those that the target is likeliest to choose with its own noise. None:
+        `specserve.sampling.drafts` chooses."""
+        return None
 
 
-class TokenCheck(Protocol):
-    """What a processor's state has beside the rest, if it does nothing but forbid tokens. A token is then chosen
-    without its edits where these are not needed, which is faster; they must say the same."""
-
-    def only(self, path: Sequence[int]) -> int | None:
-        """The only token that may come behind the path, where there is one and that is quickly said."""
-        ...
-
-    def allows(self, path: Sequence[int], token: int) -> bool:
-        """May the token come behind the path?"""
-        ...
-
-
-class LogitsProcessor(Protocol):
+class LogitsProcessor(ABC):
     """Makes a state for the requests that need it.
 
     What it or its states raise ends the request concerned. After several faults in a row it is switched off, and
-    requests go on without it; one with an attribute `essential` that is true never is. An attribute `output_kinds`
-    names the kinds of `specserve.types.StructuredOutput` that it enforces; a request with another kind is refused.
+    requests go on without it, unless it is essential.
     """
 
+    essential: bool = False
+    """Whether it is never switched off."""
+    output_kinds: Collection[str] = ()
+    """The kinds of `specserve.types.StructuredOutput` that it enforces; a request with another kind is refused."""
+
+    @abstractmethod
     def start(self, request: Request, vocab_size: int) -> ProcessorState | None:
         """Called once when the request is admitted. None: its logits stay as they are, at no cost."""
-        ...

@@ -7,7 +7,7 @@ min-p), which depend on which tokens there are, nor beside processors that read 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.faults import BadAnswerError
 from specserve.protocols import ScoredRow
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.protocols import Sampler
-    from specserve.protocols.sampling import TokenCheck
+    from specserve.protocols import ProcessorState, Sampler
 
 
 class Trial(NamedTuple):
@@ -54,7 +53,7 @@ def trial_of(row: ScoredRow, vocab_size: int) -> Trial:
     """Raises RequestFault where a processor raises."""
     request = row.request
     states = request.processors
-    checks = [cast("TokenCheck", state) for state in states if hasattr(state, "allows") and hasattr(state, "only")]
+    checks = [state for state in states if state.only_forbids]
     if not checks:
         return Trial(row)
     for check in checks:
@@ -64,12 +63,12 @@ def trial_of(row: ScoredRow, vocab_size: int) -> Trial:
     params = request.params
     if params.temperature >= GREEDY_BELOW and has_cutoff(params):
         return Trial(row)
-    if len(checks) < len(states) and not all(hasattr(state, "edit") for state in states):
+    if len(checks) < len(states) and not all(state.has_edits for state in states):
         return Trial(row)
     return Trial(ScoredRow(row.row, request, row.path, checks))
 
 
-def only_token(check: TokenCheck, path: Sequence[int], vocab_size: int) -> int | None:
+def only_token(check: ProcessorState, path: Sequence[int], vocab_size: int) -> int | None:
     token = check.only(path)
     if token is None or (type(token) is int and 0 <= token < vocab_size):
         return token
@@ -78,6 +77,4 @@ def only_token(check: TokenCheck, path: Sequence[int], vocab_size: int) -> int |
 
 def allows(row: ScoredRow, token: int) -> bool:
     """Raises RequestFault where a processor raises."""
-    return all(
-        ask(row.request, check, check.allows, row.path, token) for check in cast("Sequence[TokenCheck]", row.left_out)
-    )
+    return all(ask(row.request, check, check.allows, row.path, token) for check in row.left_out)

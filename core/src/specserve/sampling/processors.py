@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
+from specserve.protocols import LogitsProcessor, ProcessorState
 from specserve.sampling.edits import TorchRow
 
 if TYPE_CHECKING:
@@ -21,18 +22,14 @@ if TYPE_CHECKING:
     from specserve.protocols import LogitEdits
 
 
-class EditingState:
+class EditingState(ProcessorState):
     """A processor state whose `apply` makes the edits that `edit` states."""
 
-    def edit(self, edits: LogitEdits, path: Sequence[int]) -> None:
-        raise NotImplementedError
+    has_edits = True
 
     def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
         self.edit(TorchRow(logits), path)
         return logits
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        pass
 
 
 class Bias(EditingState):
@@ -133,7 +130,7 @@ def tail_of(tokens: list[int], length: int) -> list[int]:
     return tokens[-length:] if length else []
 
 
-class BiasProcessor:
+class BiasProcessor(LogitsProcessor):
     def start(self, request: Request, vocab_size: int) -> Bias | None:
         params = request.params
         if not params.logit_bias and params.allowed_token_ids is None:
@@ -141,7 +138,7 @@ class BiasProcessor:
         return Bias(params.logit_bias or {}, params.allowed_token_ids)
 
 
-class PenaltiesProcessor:
+class PenaltiesProcessor(LogitsProcessor):
     def start(self, request: Request, vocab_size: int) -> Penalties | None:
         p = request.params
         if (p.repetition_penalty, p.presence_penalty, p.frequency_penalty) == (1.0, 0.0, 0.0):
@@ -149,7 +146,7 @@ class PenaltiesProcessor:
         return Penalties(request)
 
 
-class MinTokensProcessor:
+class MinTokensProcessor(LogitsProcessor):
     def __init__(self, eos_token_ids: Sequence[int]) -> None:
         self.eos_token_ids = eos_token_ids
 
@@ -160,6 +157,6 @@ class MinTokensProcessor:
         return MinTokens(request, ends)
 
 
-class BadWordsProcessor:
+class BadWordsProcessor(LogitsProcessor):
     def start(self, request: Request, vocab_size: int) -> BadWords | None:
         return BadWords(request) if request.params.bad_words else None

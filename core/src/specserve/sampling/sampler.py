@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.protocols import Sampler
 from specserve.sampling.drafts import draft_tokens
 from specserve.sampling.scores import GREEDY_BELOW, scores
 from specserve.types import TokenLogprobs
@@ -32,8 +33,10 @@ def is_greedy(request: Request) -> bool:
     return request.params.temperature < GREEDY_BELOW and not request.processors
 
 
-class TorchSampler:
-    """`specserve.protocols.Sampler` for every device that torch serves."""
+class TorchSampler(Sampler):
+    """For every device that torch serves."""
+
+    records_greedy = True
 
     def argmax_tokens(self, logits: Tensor) -> list[int]:
         tokens: list[int] = logits.max(-1).indices.tolist()  # three times as fast as argmax on CPU, same rule for ties

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from specserve.models.draft_head import TargetNorm
-from specserve.protocols import DraftChains, DraftStep
+from specserve.protocols import DraftChains, DraftPass, DraftStep
 from specserve_cpu import _native
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.models.draft_head import DraftHead
-    from specserve.protocols import AttentionBackend, DraftPass, ScoredRow
+    from specserve.protocols import AttentionBackend, ScoredRow
     from specserve_cpu.sampler import CpuSampler
 
 
@@ -32,8 +32,8 @@ Plan: TypeAlias = "_native.AttentionPlan"
 Inputs: TypeAlias = "tuple[Any, Any, bool, Any, Any, Plan, Any, Plan, _native.Sampler, _native.TargetRows, Any]"
 
 
-class FusedDraftPass:
-    """`specserve.protocols.ChainPass`."""
+class FusedDraftPass(DraftPass):
+    """`specserve.protocols.DraftPass`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class FusedDraftPass:
     def chains(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], steps: Sequence[int]
     ) -> DraftChains | None:
-        """`specserve.protocols.ChainPass`."""
+        """`specserve.protocols.DraftPass`."""
         if any(row.request.processors for row in rows):
             return None
         own = self.empty_own(batch)

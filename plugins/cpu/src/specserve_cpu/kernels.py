@@ -11,6 +11,7 @@ import torch
 
 from specserve.batch.lora_plan import HostAdapters
 from specserve.errors import ConfigError
+from specserve.protocols import KernelSet
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.draft_head import fuse_draft
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from specserve_cpu.options import Weights
 
 
-class CpuKernels:
+class CpuKernels(KernelSet):
     """`specserve.protocols.KernelSet` for float32 and bfloat16."""
 
     row_tile: int | None = None
@@ -48,7 +49,7 @@ class CpuKernels:
         multiplied = "-a8" if activations != AUTO else ""
         self.name = f"cpu-{machine.instruction_set}{kept}{multiplied}"
         self.weights, self.activations = weights, activations
-        self.sampler = CpuSampler(machine)
+        self.sampler: CpuSampler = CpuSampler(machine)
         self.native = native_module(getattr(torch, dtype))
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -6,9 +6,9 @@ drafts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from specserve.protocols import DraftToken
+from specserve.protocols import DraftToken, Sampler
 from specserve.sampling.drafts import in_target_vocabulary
 from specserve.sampling.scores import GREEDY_BELOW, NO_TOKEN, each_processor, no_token_left, processed
 from specserve.sampling.seeds import MASK
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specserve.protocols import DraftVocabulary, ScoredRow
 
 
-class CpuSampler:
+class CpuSampler(Sampler):
     """`specserve.protocols.Sampler` for float32 logits on CPU. A NaN logit counts as -inf."""
 
     def __init__(self, machine: _native.Machine) -> None:
@@ -80,7 +80,7 @@ def target_rows(logits: Tensor | None, rows: Sequence[ScoredRow]) -> _native.Tar
 
 def apply_processors(targets: _native.TargetRows, logits: Tensor, scored: ScoredRow) -> None:
     """As edits, if all processors can make edits; else they change a copy of the row, one after the other."""
-    if all(hasattr(state, "edit") for state in scored.processors):
-        each_processor(scored, lambda state: cast("Any", state).edit(targets, scored.path))
+    if all(state.has_edits for state in scored.processors):
+        each_processor(scored, lambda state: state.edit(targets, scored.path))
     else:
         targets.replace_logits(processed(logits[scored.row].clone(), scored).float().contiguous())

@@ -18,13 +18,13 @@ from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
 from specserve_eagle.options import AUTO
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import Tensor
 
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
-    from specserve.protocols import DraftChains, DraftPass, DraftRuntime, DraftToken, Feed
+    from specserve.protocols import DraftPass, DraftRuntime, DraftToken, Feed
     from specserve.types import Draft, ForwardOutput, Verdict
     from specserve_eagle.draft_model import DraftModel
     from specserve_eagle.options import EagleOptions
@@ -91,9 +91,8 @@ class EagleDrafter(Drafter):
         assert self.passes is not None
         rows = [ScoredRow(i, draft.sequence.request, ()) for i, draft in enumerate(drafts)]
         steps = self.depth.ahead(drafts)
-        chains: Callable[..., DraftChains | None] | None = getattr(self.passes, "chains", None)
-        if chains is not None and drafts and self.topk == 1:
-            made = chains(feed.batch, feed.hidden, rows, steps)
+        if drafts and self.topk == 1:
+            made = self.passes.chains(feed.batch, feed.hidden, rows, steps)
             if made is not None:
                 for draft, chain, wanted in zip(drafts, made.tokens, steps, strict=True):
                     for token in chain:

@@ -9,14 +9,13 @@ from array import array
 from typing import TYPE_CHECKING
 
 from specserve.batch.drafts import ROOT, keep, parents_of
-from specserve.sampling.edits import TorchRow
+from specserve.protocols import LogitsProcessor
+from specserve.sampling.processors import EditingState
 from specserve_grammar.matching import Matching
 from specserve_grammar.sources import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from torch import Tensor
 
     from specserve.batch.request import Request
     from specserve.protocols import LogitEdits
@@ -24,8 +23,11 @@ if TYPE_CHECKING:
     from specserve_grammar.grammars import Grammars
 
 
-class GrammarState:
-    """`specserve.protocols.ProcessorState` of a request with a grammar."""
+class GrammarState(EditingState):
+    """Of a request with a grammar."""
+
+    only_forbids = True
+    cuts_drafts = True
 
     def __init__(self, matching: Matching) -> None:
         self.matching = matching
@@ -36,10 +38,6 @@ class GrammarState:
             edits.keep_bits(self.matching.allowed(path))
         else:
             edits.keep_only(array("q", [forced]))
-
-    def apply(self, logits: Tensor, path: Sequence[int]) -> Tensor:
-        self.edit(TorchRow(logits), path)
-        return logits
 
     def only(self, path: Sequence[int]) -> int | None:
         return self.matching.forced(path)
@@ -67,8 +65,8 @@ class GrammarState:
         return draft if len(kept) == len(draft.tokens) else keep(draft, kept)
 
 
-class GrammarProcessor:
-    """`specserve.protocols.LogitsProcessor`. Never switched off: a request would go on without its grammar."""
+class GrammarProcessor(LogitsProcessor):
+    """Never switched off: a request would go on without its grammar."""
 
     essential = True
     output_kinds = KINDS

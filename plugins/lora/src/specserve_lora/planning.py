@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.batch.lora_plan import LoraPlan, Segment
+from specserve.protocols import LoraPlanner
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from specserve_lora.eviction import LoadedAdapter
 
 
-class SegmentPlanner:
-    """`specserve.protocols.BoundedLoraPlanner`. `find` gives an id's adapter, or None where it is not loaded."""
+class SegmentPlanner(LoraPlanner):
+    """`find` gives an id's adapter, or None where it is not loaded."""
 
     def __init__(self, find: Callable[[str], LoadedAdapter | None], max_adapters: int) -> None:
         self.find, self.max_adapters = find, max_adapters

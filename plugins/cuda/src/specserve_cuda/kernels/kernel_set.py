@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from specserve.protocols import KernelSet
 from specserve_cuda.kernels.forward_pass import fuse
 from specserve_cuda.kernels.linear import TILES, TritonLinear
 from specserve_cuda.kernels.loaded_segments import LoadedSegments
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from specserve_cuda.kernels.linear import TileTable
 
 
-class CudaKernels:
+class CudaKernels(KernelSet):
     """`specserve.protocols.KernelSet` on CUDA, for float32, bfloat16 and float16.
 
     Rotation and activation are Triton too, not torch: element-wise torch calls choose between vectorised and strided

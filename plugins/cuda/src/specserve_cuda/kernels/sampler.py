@@ -126,7 +126,7 @@ class SamplingPlan:
     def add_edits(self, scored: ScoredRow) -> int:
         """Which of the edited rows it becomes."""
         target = self.num_edited
-        if all(hasattr(state, "edit") for state in scored.processors):
+        if all(state.has_edits for state in scored.processors):
             edits = RecordedEdits(self.numbers, self.vocab_size)
             each_processor(scored, lambda state: cast("EditingState", state).edit(edits, scored.path))
             self.edited.append(EditedRow(scored.row, target, edits.operations))

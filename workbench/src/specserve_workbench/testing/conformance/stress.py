@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from specserve.declare import InProcessPlugin, PluginDeclaration, Provides, Reference
 from specserve.hookspecs import hookimpl
-from specserve.protocols import DraftPlanner
+from specserve.protocols import DraftPlanner, LogitsProcessor, ProcessorState
 from specserve.types import Draft
 from specserve_workbench.testing.drafters import ScriptedDrafter
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.engine.engine import Engine
-    from specserve.protocols import Metric, ProcessorState
+    from specserve.protocols import Metric
     from specserve.types import ForwardOutput, GenerateRequest, RequestOutput, Verdict
 
 WIDTHS = (0, 0, 1, 2, 3, 8, 32)
@@ -73,7 +73,7 @@ class RubbishDrafter(ScriptedDrafter):
         )
 
 
-class FaultyPlugin:
+class FaultyPlugin(LogitsProcessor):
     """Its observer and its request check fail now and then, and its processor for requests named so."""
 
     name = FAULTY
@@ -108,7 +108,7 @@ class FaultyPlugin:
         return FailingState() if request.id.startswith(FAULTY) else None
 
 
-class FailingState:
+class FailingState(ProcessorState):
     """Fails in the third step."""
 
     def __init__(self) -> None:
