@@ -149,6 +149,21 @@ def test_a_matrix_that_a_family_stores_for_two_may_be_quantised(
         assert torch.equal(dense_weight(weight), dense_weight(loaded[True][name]._weight))
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (0, 128), (639, 128)], ids=str)
+@pytest.mark.parametrize("last", [None, 320], ids=["the rest", "counted"])
+def test_a_matrix_for_two_of_another_shape_is_refused(tmp_path: Path, shape: tuple[int, ...], last: int | None) -> None:
+    class Open(Fused):
+        def stored_as(self, config: ModelConfig) -> dict[str, StoredAs]:
+            parts = super().stored_as(config)
+            return {name: part._replace(num_rows=last) if part.first_row else part for name, part in parts.items()}
+
+    path = write_checkpoint(tmp_path, architecture=Fused())
+    tensors = load_file(path / "model.safetensors") | {"model.layers.1.mlp.gate_up_proj.weight": torch.zeros(shape)}
+    save_file(tensors, path / "model.safetensors")
+    with pytest.raises(ModelError, match=r"gate_up_proj.weight has \d+ rows, but|(gate|up)_proj.weight has shape"):
+        ModelLoader(families=(Open(),)).load(path, kernels=TorchKernels())
+
+
 def test_integers_are_packed_with_the_first_in_the_lowest_byte() -> None:
     words = packed(torch.tensor([[-128, -127, 0, 127, 5]]))
     assert [word & 0xFFFFFFFF for word in words[0].tolist()] == [0xFF800100, 0x00000085]

@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import ModelError
-from specserve.models.weight_format import ALL_ROWS, DOWNLOAD_AGAIN, FLOATS, StoredTensor, WeightSource, expect
+from specserve.models.weight_format import (
+    ALL_ROWS,
+    DOWNLOAD_AGAIN,
+    FLOATS,
+    StoredTensor,
+    WeightSource,
+    expect,
+    missing_tensor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,15 +51,14 @@ class Checkpoint:
 
     def find(self, name: str) -> StoredTensor:
         """What is known of it. ModelError where it is missing."""
-        stored, rows = self._views.get(name) or View(name)
-        found = self.source.find(stored)
-        if name not in self._views:
-            raise ModelError(f"{self.path}: tensor {name} is read under another name. {DOWNLOAD_AGAIN}")
+        if (view := self._views.get(name)) is None:
+            raise missing_tensor(self.path, name, len(self._views))
+        found, rows = self.source.find(view.stored), view.rows
         if rows == ALL_ROWS:
             return found
-        all_rows, *others = found.shape
+        all_rows, *others = found.shape or (0,)
         taken = len(range(*rows.indices(all_rows)))
-        return found._replace(shape=(taken, *others), num_bytes=found.num_bytes // all_rows * taken)
+        return found._replace(shape=(taken, *others), num_bytes=found.num_bytes * taken // max(all_rows, 1))
 
     def rename(self, stored: str, name: str) -> None:
         """The tensor that the file calls `stored` has another name from now on."""
@@ -81,7 +88,7 @@ class Checkpoint:
         found = self.find(name)
         view = self._views[name]
         try:
-            return self.source.read(view.stored, within(view.rows, rows, self.source.find(view.stored).shape[0]))
+            return self.source.read(view.stored, within(view.rows, rows, self.source.find(view.stored)))
         except OSError as error:
             raise ModelError(f"{found.file}: tensor {name} cannot be read: {error}. {DOWNLOAD_AGAIN}") from None
 
@@ -92,9 +99,9 @@ class Checkpoint:
             self._on_progress(self._done, self._total)
 
 
-def within(view: slice, rows: slice, num_rows: int) -> slice:
-    """The rows that are `rows` of the rows `view`."""
+def within(view: slice, rows: slice, stored: StoredTensor) -> slice:
+    """The rows of the tensor that are `rows` of its rows `view`."""
     if ALL_ROWS in (view, rows):
         return rows if view == ALL_ROWS else view
-    picked = range(*view.indices(num_rows))[rows]
+    picked = range(*view.indices(stored.shape[0]))[rows]
     return slice(picked.start, picked.stop, picked.step)

@@ -104,7 +104,7 @@ def arrange(checkpoint: Checkpoint, stored_as: Mapping[str, StoredAs]) -> None:
         stem, _, kind = name.rpartition(".")
         if stem not in parts:
             continue
-        found, counts = checkpoint.find(name).shape[0], [part.num_rows for part in parts[stem].values()]
+        found, counts = next(iter(checkpoint.find(name).shape), 0), [part.num_rows for part in parts[stem].values()]
         expected = sum(count for count in counts if count is not None)
         if None not in counts and expected != found:
             raise ModelError(

@@ -57,10 +57,7 @@ class WeightSource(ABC):
     def find(self, name: str) -> StoredTensor:
         """ModelError where there is no such tensor."""
         if (found := self.tensors.get(name)) is None:
-            raise ModelError(
-                f"{self.path}: tensor {name} is missing; {len(self.tensors)} others are there. "
-                f"The weights and config.json are not of the same model, or a file is missing. {DOWNLOAD_AGAIN}"
-            )
+            raise missing_tensor(self.path, name, len(self.tensors))
         return found
 
 
@@ -100,6 +97,13 @@ class QuantMethod(WeightFormat, ABC):
         """The tensors as a model has them: for each quantised weight its name, such as `lm_head.weight`, instead of
         those of its parts; all others as they are. settings: `quantization_config`; `where` names its file in errors,
         which are ModelErrors."""
+
+
+def missing_tensor(path: Path, name: str, num_others: int) -> ModelError:
+    return ModelError(
+        f"{path}: tensor {name} is missing; {num_others} others are there. The weights and config.json are not of the "
+        f"same model, or a file is missing. {DOWNLOAD_AGAIN}"
+    )
 
 
 def expect(found: StoredTensor, name: str, shape: tuple[int, ...], dtypes: Sequence[str], says: str) -> None:
