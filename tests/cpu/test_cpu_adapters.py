@@ -16,7 +16,7 @@ from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.hookspecs import hookimpl
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.models.tiled import TiledPass
-from specserve.protocols import LowRankPart
+from specserve.protocols import LoraPlanner, LowRankPart
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.fused import FusedPass, SplitPass
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 RANKS = {"a": 4, "b": 7, "c": 33}
 
 
-class Adapters:
+class Adapters(LoraPlanner):
     """Random adapters a, b and c on every projection but the head, and on some parts of it only."""
 
     @hookimpl

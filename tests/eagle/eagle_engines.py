@@ -11,6 +11,7 @@ import torch
 from toy_heads import SIZES, write_head
 
 from specserve.kv.slots import slots_of
+from specserve.protocols import DraftPass
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.engines import make_engine
 from specserve_workbench.testing.requests import toy_request
@@ -101,7 +102,7 @@ def draft_cache(engine: Engine) -> Any:
     return runtime_of(engine).attention.cache
 
 
-class FailingPasses:
+class FailingPasses(DraftPass):
     """Draft passes of which some raise: calls are counted from 1, over committed tokens or over draft tokens."""
 
     def __init__(self, engine: Engine, calls: Collection[int], *, from_target: bool = True) -> None:

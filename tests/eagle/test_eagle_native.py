@@ -7,7 +7,7 @@ import torch
 from eagle_engines import KINDS, Recorder, draft_kv, drafter_of, eagle_engine, runtime_of, write_draft, write_target
 
 from specserve.batch.drafts import parents_of
-from specserve.protocols import DrafterNeeds
+from specserve.protocols import DrafterNeeds, DraftPass
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_workbench.testing.drafters import ScriptedDrafter
 from specserve_workbench.testing.engines import drafter_plugin
@@ -51,11 +51,14 @@ class Drafts(Recorder):
         return chosen
 
 
-class PassByPass:
+class PassByPass(DraftPass):
     """Native passes, none of which goes on by itself."""
 
     def __init__(self, passes):
-        self.step = passes.step
+        self.passes = passes
+
+    def step(self, *arguments, from_target):
+        return self.passes.step(*arguments, from_target=from_target)
 
 
 HOW = {"chains": lambda passes: passes, "passes": PassByPass, "pieces": lambda passes: passes.pieces}

@@ -8,6 +8,7 @@ import pytest
 import torch
 from eagle_engines import drafter_of, eagle_engine, write_draft, write_target
 
+from specserve.protocols import DraftPass
 from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
 from specserve_workbench.testing.requests import toy_request
@@ -114,7 +115,7 @@ def test_passes_after_the_first_are_counted_and_timed(tmp_path, target):
     serve(target, write_draft(tmp_path / "draft", "eagle3", target), examine)
 
 
-class Ending:
+class Ending(DraftPass):
     """Passes whose chains end after their first token, as if there were no further one. Counts passes behind these."""
 
     def __init__(self, passes):

@@ -150,7 +150,9 @@ def test_a_fused_pass_that_cannot_reserve_is_refused_with_what_to_do(toy_model, 
     fuse = CpuKernels.fuse
     monkeypatch.setattr(CpuKernels, "fuse", lambda self, *rest: Bare(fuse(self, *rest)))
     make_engine(toy_model, plugins=("cpu",))
-    with pytest.raises(PluginError, match=r"fused forward pass has no method reserve.*or pass --graphs none\."):
+    with pytest.raises(
+        PluginError, match=r"fused forward pass does not extend .*ForwardPass\. Let it, or pass --graphs none\."
+    ):
         make_engine(toy_model, plugins=("cpu",), graphs="full")
 
 
