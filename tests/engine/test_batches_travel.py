@@ -76,6 +76,18 @@ def test_a_request_is_not_sent(toy_model):
     assert len(rows) == 3 * 8 * sum(span["length"] for span in spans)
 
 
+@pytest.mark.parametrize("change", [lambda rows: rows[:-8], lambda rows: rows + rows, lambda _: b""])
+def test_rows_that_do_not_fit_the_spans_are_an_error(toy_model, change):
+    engine = make_engine(toy_model).engine
+    sent = []
+    forward = engine.runner.forward
+    engine.runner.forward = lambda batch: sent.append(send(batch)) or forward(batch)
+    run_requests(engine, varied_requests(1))
+    spans, rows = msgspec.msgpack.decode(sent[0])
+    with pytest.raises(msgspec.DecodeError, match="hold no three numbers for each of"):
+        receive(msgspec.msgpack.encode((spans, change(rows))), engine.parts.builder)
+
+
 @pytest.mark.parametrize("cut", [0, 1, 40, -1])
 def test_bytes_that_are_cut_off_are_an_error(toy_model, cut):
     engine = make_engine(toy_model).engine

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fake_site import write_distribution
+from type_checks import check_types
+
+if TYPE_CHECKING:
+    import pytest
 
 PAGES = Path(__file__).parents[2] / "docs" / "plugins"
 
@@ -36,3 +41,9 @@ def install_page(site: Path, page: str) -> dict[str, str]:
     points = tomllib.loads(files["pyproject.toml"])["project"]["entry-points"]
     write_distribution(site, page.removesuffix(".md").replace("_", "-"), points)
     return files
+
+
+def check_page_types(page: str, folder: Path, factory: pytest.TempPathFactory) -> None:
+    """Of a page's package, written into `folder`."""
+    sources = [path for path in install_page(folder, page) if path.endswith(".py")]
+    check_types(sources, folder, factory)

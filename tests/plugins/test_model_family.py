@@ -9,9 +9,8 @@ import math
 import msgspec
 import pytest
 import torch
-from doc_examples import install_page
+from doc_examples import check_page_types, install_page
 from transformers import AutoModelForCausalLM
-from type_checks import check_types
 
 from specserve.config import EngineConfig
 from specserve.declare import InProcessPlugin, PluginDeclaration
@@ -208,10 +207,5 @@ def test_doctor_knows_the_family(checkpoint, family):
     assert case.weights().stored == case.weights().served > 10**6
 
 
-def test_the_page_is_well_typed(installed, tmp_path, tmp_path_factory):
-    code = {path: text for path, text in installed.items() if path.endswith(".py")}
-    for path, text in code.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text(text)
-        (tmp_path / path).with_name("__init__.py").touch()
-    check_types(code, tmp_path, tmp_path_factory)
+def test_the_page_is_well_typed(tmp_path, tmp_path_factory):
+    check_page_types(PAGE, tmp_path, tmp_path_factory)

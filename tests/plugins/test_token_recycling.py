@@ -9,9 +9,8 @@ from collections import defaultdict
 import pytest
 import torch
 from conformance_runs import counts_of, run_kit, table_of
-from doc_examples import install_page
+from doc_examples import check_page_types, install_page
 from transformers import AutoModelForCausalLM
-from type_checks import check_types
 
 from specserve.cli import main
 from specserve.speculation.fixed_width import FixedWidthPlanner
@@ -183,6 +182,4 @@ def test_check_load_says_ok(installed, site, capsys):
 
 
 def test_it_is_well_typed(tmp_path, tmp_path_factory):
-    files = install_page(tmp_path, PAGE)
-    sources = [path for path in files if path.endswith(".py")]
-    check_types(sources, tmp_path, tmp_path_factory)
+    check_page_types(PAGE, tmp_path, tmp_path_factory)

@@ -8,9 +8,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from doc_examples import install_page
+from doc_examples import check_page_types, install_page
 from safetensors.torch import load_file, save_file
-from type_checks import check_types
 
 from specserve.config import EngineConfig
 from specserve.engine.before_loading import check_before_loading
@@ -244,10 +243,5 @@ def test_doctor_reads_the_formats(installed, toy_model, tmp_path):
     assert case.weights().stored == sum(t.nbytes for t in load_file(path / "model.safetensors").values())
 
 
-def test_the_page_is_well_typed(installed, tmp_path, tmp_path_factory):
-    code = {path: text for path, text in installed.items() if path.endswith(".py")}
-    for path, text in code.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_text(text)
-        (tmp_path / path).with_name("__init__.py").touch()
-    check_types(code, tmp_path, tmp_path_factory)
+def test_the_page_is_well_typed(tmp_path, tmp_path_factory):
+    check_page_types(PAGE, tmp_path, tmp_path_factory)

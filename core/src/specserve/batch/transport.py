@@ -39,5 +39,8 @@ def send(batch: Batch) -> bytes:
 def receive(data: bytes | memoryview, builder: BatchBuilder) -> Batch:
     """The batch on the builder's device. Raises msgspec.DecodeError."""
     sent = decoder.decode(data)
-    rows = torch.frombuffer(bytearray(sent.rows), dtype=torch.int64) if sent.rows else torch.empty(0, dtype=torch.int64)
-    return builder.with_rows(Batch, sent.spans, rows.view(3, -1))
+    num_rows = sum(span.length for span in sent.spans)
+    if not num_rows or len(sent.rows) != 3 * num_rows * torch.int64.itemsize:
+        raise msgspec.ValidationError(f"{len(sent.rows)} bytes hold no three numbers for each of {num_rows} rows")
+    rows = torch.frombuffer(bytearray(sent.rows), dtype=torch.int64)
+    return builder.with_rows(Batch, sent.spans, rows.view(3, num_rows))
