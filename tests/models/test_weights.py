@@ -11,6 +11,8 @@ from naive_forward import forward, load
 from safetensors.torch import load_file
 
 from specserve.errors import ModelError
+from specserve.models.checkpoint import Checkpoint
+from specserve.models.open_weights import open_weights
 from specserve.models.safetensors_header import INDEX, SINGLE
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -144,3 +146,16 @@ def test_more_context_than_the_model_has_is_refused(tmp_path):
     assert load(path, max_model_len=100).max_model_len == 100
     with pytest.raises(ModelError, match=r"max_model_len must be between 1 and 2048.*got 4096"):
         load(path, max_model_len=4096)
+
+
+def test_some_rows_of_a_part_are_those_of_the_whole(tmp_path):
+    path = write_checkpoint(tmp_path)
+    whole = load_file(path / SINGLE)[Q_PROJ]
+    checkpoint = Checkpoint(open_weights(path))
+    checkpoint.split(Q_PROJ, {"head": slice(0, 40), "tail": slice(40, None)})
+    assert checkpoint.find("tail").shape == (len(whole) - 40, whole.shape[1])
+    assert torch.equal(checkpoint.rows("tail", slice(5, 9)), whole[45:49])
+    assert torch.equal(checkpoint.rows("head", slice(30, None)), whole[30:40])
+    assert torch.equal(checkpoint.take("tail"), whole[40:])
+    with pytest.raises(ModelError, match=f"tensor {Q_PROJ} is missing"):
+        checkpoint.find(Q_PROJ)
