@@ -99,7 +99,7 @@ bench-peers: $(VENV)/.dev
 # lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.
 # PART is some of: kernels engine graphs numbers speed memory (all by default), each of less than eight minutes.
 GPU_SITE ?= build/gpu-site
-gpu-check: export PYTHONPATH := core/src:server/src:workbench/src:demo/src:plugins/cuda/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
+gpu-check: export PYTHONPATH := core/src:draft_models/src:server/src:workbench/src:demo/src:plugins/cuda/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
 gpu-check:
 	$(PYTHON) tests/gpu/check.py $(PART)
 
@@ -132,9 +132,9 @@ $(NATIVE): $(VENV)/.%: | $(VENV)/.product
 	@$(BIN)/python plugins/build_native.py $*
 	@touch $@
 
-$(VENV)/.eagle: plugins/eagle/pyproject.toml | $(VENV)/.product
+$(VENV)/.eagle: plugins/eagle/pyproject.toml draft_models/pyproject.toml | $(VENV)/.product
 	@echo "== installing the eagle plugin"
-	@$(PIP) install -q -e plugins/eagle
+	@$(PIP) install -q -e draft_models -e plugins/eagle
 	@touch $@
 
 native-where-possible: $(VENV)/.product

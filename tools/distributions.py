@@ -64,6 +64,7 @@ PUBLISHED = tuple(
     Distribution(ROOT / folder)
     for folder in (
         "core",
+        "draft_models",
         "server",
         "workbench",
         "demo",

@@ -99,7 +99,7 @@ def runtime_of(engine: Engine) -> Any:
 
 def draft_cache(engine: Engine) -> Any:
     """The `KVCache` of the draft layers."""
-    return runtime_of(engine).attention.cache
+    return runtime_of(engine).resources.attention.cache
 
 
 class FailingPasses(DraftPass):
@@ -141,7 +141,7 @@ class DraftKV(NamedTuple):
 
 
 def is_by_slot(engine: Engine) -> bool:
-    spec = runtime_of(engine).attention.spec
+    spec = runtime_of(engine).resources.attention.spec
     return bool(spec.kv_layout.name == "by_slot")
 
 
@@ -160,7 +160,7 @@ def draft_kv(engine: Engine, sequence: Any) -> DraftKV:
         cache.move(slots_of(request.blocks, [1], size), slots_of(request.blocks, [0], size))
     held = request.blocks[: -(-count // size)]
     by_block = cache.data.unflatten(2, (cache.num_blocks, size))[:, :, held]
-    states = runtime.notes.states[request.blocks[: sequence.num_sealed]].clone() if reads_hidden else None
+    states = runtime.draft_blocks.states[request.blocks[: sequence.num_finalized]].clone() if reads_hidden else None
     count = 0 if reads_hidden and count == 1 else count
     return DraftKV(list(request.tokens[:count]), by_block.flatten(2, 3)[:, :, :count].clone(), states)
 
@@ -168,7 +168,7 @@ def draft_kv(engine: Engine, sequence: Any) -> DraftKV:
 def memory_for(num_blocks: int, target: Path, draft: Path, **options: Any) -> str:
     """The kv_memory of an engine with so many blocks."""
     engine = eagle_engine(target, draft, **(options | {"kv_memory": "64M"}))
-    own, states = draft_cache(engine), runtime_of(engine).notes.states
+    own, states = draft_cache(engine), runtime_of(engine).draft_blocks.states
     per_block = own.data.nbytes // own.num_blocks
     fixed = per_block * (own.num_blocks - engine.parts.cache.num_blocks)
     per_block += engine.parts.cache.data.nbytes // engine.parts.cache.num_blocks

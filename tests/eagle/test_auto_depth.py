@@ -21,6 +21,6 @@ def test_the_depth_is_the_planners_or_decided_by_what_it_knows_of_step_costs(tar
     tables = {"eagle": {"model": str(draft)}, "adaptive": {"cost_cache": "none"}}
     options = {"plugin_options": {name: table for name, table in tables.items() if name in ("eagle", *beside)}}
     engine = make_engine(target, plugins=("eagle", *beside), **options).engine
-    runtime, depth = runtime_of(engine), type(drafter_of(engine).depth)
-    assert (runtime.costs is not None, runtime.depth_is_planned) == ("adaptive" in beside, beside == ("adaptive",))
+    resources, depth = runtime_of(engine).resources, type(drafter_of(engine).depth)
+    assert (resources.costs is not None, resources.depth_is_planned) == ("adaptive" in beside, beside == ("adaptive",))
     assert (depth is AutoDepth) == (len(beside) == 2)

@@ -47,18 +47,18 @@ def assert_follows_the_truth(target, draft, seed, *, num_tokens=230, **options):
 def assert_published_blocks_are_complete(history, fresh):
     runtime, size = runtime_of(history.engine), history.engine.scheduler.block_size
     for request, index, block in history.published():
-        known = runtime.notes.hash_of.get(block)
+        known = runtime.draft_blocks.hash_of.get(block)
         if request.finish_reason == "abort" and request.num_preemptions and known != request.hashes[index]:
             continue  # it had given its blocks back, and could not be fed any more
         assert known == request.hashes[index]
-        data = runtime.attention.cache.data[:, :, block * size : (block + 1) * size]
+        data = runtime.resources.attention.cache.data[:, :, block * size : (block + 1) * size]
         expected = fresh[request.id].data[:, :, index * size : (index + 1) * size]
         first = int(runtime.layers.reads_hidden and index == 0)  # position 0 has no key
         if first and not is_by_slot(history.engine):
             continue
         assert torch.equal(data[:, :, first:], expected[:, :, first:]), (request.id, index)
-        if runtime.notes.states is not None:
-            assert torch.equal(runtime.notes.states[block], fresh[request.id].states[index])
+        if runtime.draft_blocks.states is not None:
+            assert torch.equal(runtime.draft_blocks.states[block], fresh[request.id].states[index])
 
 
 def assert_eventful(history):

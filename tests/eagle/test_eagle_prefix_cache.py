@@ -87,7 +87,7 @@ def test_keys_behind_a_hit_are_those_of_a_fresh_computation(target, drafts, kind
     engine.add(toy_request("second", tokens, max_tokens=4, ignore_eos=True))
     engine.step()
     sequence = runtime_of(engine).sequences["second"]
-    assert sequence.num_sealed == len(tokens) // 8
+    assert sequence.num_finalized == len(tokens) // 8
     kv, fresh = draft_kv(engine, sequence), fresh_draft_kv(target, drafts[kind], tokens, block_size=8)
     assert len(kv.tokens) == len(tokens) + 1
     assert torch.equal(kv.data[:, :, : len(tokens)], fresh.data[:, :, : len(tokens)])

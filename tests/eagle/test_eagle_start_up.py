@@ -184,7 +184,7 @@ def test_a_cache_too_small_for_draft_layers_too_says_how_much_they_take(target, 
 def test_all_caches_together_are_within_the_memory_that_was_given(target, tmp_path, kind):
     engine = eagle_engine(target, write_draft(tmp_path / "draft", kind, target), kv_memory="1M")
     runtime = engine.drafting.guards[0].drafter.runtime
-    taken = [engine.parts.cache.data, runtime.attention.cache.data, runtime.notes.states]
+    taken = [engine.parts.cache.data, runtime.resources.attention.cache.data, runtime.draft_blocks.states]
     total = sum(tensor.nbytes for tensor in taken if tensor is not None)
     per_block = total / engine.parts.cache.num_blocks
     assert 2**20 - per_block < total <= 2**20
@@ -224,7 +224,7 @@ def test_attention_auto_leaves_the_draft_layers_to_a_backend_that_can(target, tm
     claims = {"made_for": ("prefill", "decode", "verify"), "paged": True}
     extra = {"other": InProcessPlugin(Backends(**claims), declaration)}
     engine = eagle_engine(target, draft, extra=extra)
-    assert engine.drafting.guards[0].drafter.runtime.attention.name == "sdpa"
+    assert engine.drafting.guards[0].drafter.runtime.resources.attention.name == "sdpa"
 
 
 @pytest.mark.parametrize("decode", ["sdpa", "cpu_paged"])
@@ -235,7 +235,7 @@ def test_under_hybrid_attention_the_draft_layers_have_the_backend_for_decoding(t
         target, write_draft(tmp_path / "draft", "eagle3", target), beside=("hybrid_attn",), plugin_options=tables,
         default_plugins=True,
     )  # fmt: skip
-    assert engine.drafting.guards[0].drafter.runtime.attention.backend_for(None).name == decode
+    assert engine.drafting.guards[0].drafter.runtime.resources.attention.backend_for(None).name == decode
 
 
 # --- lengths --------------------------------------------------------------------------------------------

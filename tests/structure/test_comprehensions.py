@@ -15,7 +15,17 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(
     path
-    for folder in ("core/src", "server/src", "workbench/src", "demo/src", "plugins", "template", "benchmarks", "tests")
+    for folder in (
+        "core/src",
+        "draft_models/src",
+        "server/src",
+        "workbench/src",
+        "demo/src",
+        "plugins",
+        "template",
+        "benchmarks",
+        "tests",
+    )
     for path in (ROOT / folder).rglob("*.py")
     if "build" not in path.parts
 )

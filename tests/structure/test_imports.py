@@ -44,6 +44,8 @@ def distribution(module):
 
 WITH_ROUTES = {"specserve_lora", "specserve_ngram"}
 """Plugins that add routes to the server."""
+WITH_LAYERS = {"specserve_eagle"}
+"""Plugins whose drafters have decoder layers of their own."""
 
 
 def test_the_product_imports_no_plugin_and_no_plugin_another():
@@ -54,6 +56,8 @@ def test_the_product_imports_no_plugin_and_no_plugin_another():
         allowed = {distribution(module), "specserve"}
         if distribution(module) in {"specserve_workbench", *WITH_ROUTES}:
             allowed.add("specserve_server")
+        if distribution(module) in WITH_LAYERS:
+            allowed.add("specserve_draft_models")
         for name, _ in imports_of(module):
             assert distribution(name) in allowed or distribution(name) not in ours, module
 

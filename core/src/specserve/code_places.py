@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from types import FrameType
 
-OURS = ("specserve", "specserve_server", "specserve_workbench")
+OURS = ("specserve", "specserve_draft_models", "specserve_server", "specserve_workbench")
 NOT_THE_AUTHORS = frozenset((*OURS, "pluggy", "importlib", "_frozen_importlib", "contextlib"))
 """Packages whose frames lead to an author's code."""
 

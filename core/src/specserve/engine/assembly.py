@@ -25,7 +25,7 @@ from specserve.engine.drafting import Drafting, NoDraft
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.graph_runner import GraphRunner
 from specserve.engine.lack_of_memory import lack_of_memory_told
-from specserve.engine.make_runner import draft_graphs_of, make_runner
+from specserve.engine.make_runner import make_runner
 from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
 from specserve.engine.measure_costs import CostProbe
 from specserve.engine.model_roles import collect_families, collect_formats
@@ -169,8 +169,7 @@ def make_parts(c: Components) -> EngineParts:
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     runtime = planning_runtime(c, runner, builder)
     planner = make_planner(config, host, c.model.vocab_size, cut_of(c), runtime) or fixed_width(config)
-    target = DraftTarget(c.model, c.kernels.kernels, cache, planner, draft_graphs_of(runner, metrics))
-    connect_drafters(config, c.layered, target)
+    connect_drafters(config, c.layered, DraftTarget(c.model, c.kernels.kernels, cache, planner, runner, metrics))
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)
     return EngineParts(

@@ -1,4 +1,4 @@
-"""Gives drafters with layers of their own a cache beside the target's, attention over it and a runtime.
+"""Gives drafters with layers of their own a cache beside the target's and attention over it.
 
 Their part of every block, the hidden state that a block keeps and the blocks of draft tokens are within the KV memory
 that the configuration allows.
@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.draft_models.block_notes import BlockNotes
-from specserve.draft_models.feeds import DraftMemory, scratch_blocks
-from specserve.draft_models.runtime import DraftModelRuntime
 from specserve.engine.choose_attention import AttentionChoice, choose_draft_attention
+from specserve.engine.draft_graphs import draft_graphs
 from specserve.engine.size_cache import CacheShape, DraftBytes, allocate
+from specserve.kv.slots import num_blocks_for
+from specserve.protocols import DraftResources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.config import EngineConfig
-    from specserve.draft_models.recorded_pass import DraftGraphMaker
+    from specserve.engine.runner import Runner
     from specserve.kv.cache import KVCache
+    from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, DraftLayers, DraftPlanner, KernelSet
@@ -55,7 +56,12 @@ def draft_bytes(config: EngineConfig, model: DecoderModel, layered: Sequence[Lay
 
 
 def num_scratch(config: EngineConfig, layers: DraftLayers) -> int:
-    return config.max_num_seqs * scratch_blocks(layers, config.block_size)
+    return config.max_num_seqs * scratch_blocks(config, layers)
+
+
+def scratch_blocks(config: EngineConfig, layers: DraftLayers) -> int:
+    """Of one request: they hold its draft rows."""
+    return num_blocks_for(layers.max_draft_rows, config.block_size)
 
 
 class DraftTarget(NamedTuple):
@@ -65,24 +71,38 @@ class DraftTarget(NamedTuple):
     kernels: KernelSet
     cache: KVCache
     planner: DraftPlanner
-    graphs: DraftGraphMaker | None
-    """None where nothing is recorded."""
+    runner: Runner
+    metrics: EngineMetrics
 
 
 def connect_drafters(config: EngineConfig, layered: Sequence[LayeredDrafter], target: DraftTarget) -> None:
-    model, kernels, cache, planner, graphs = target
     for drafter, layers, choice in layered:
-        num_layers = model.num_layers + 1
-        hidden_layers = [layer % num_layers for layer in drafter.needs.hidden_layers]
-        num_blocks = cache.num_blocks + num_scratch(config, layers)
-        own = allocate(config, CacheShape.of(choice.spec, model.dtype), num_blocks, model.device)
-        attention = choice.build(own, model.device)
-        states = None
-        if layers.reads_hidden:
-            width = len(hidden_layers) * model.hidden_size
-            states = torch.zeros((cache.num_blocks, width), dtype=model.dtype, device=model.device)
-        place = config.block_size, cache.num_blocks, model.device
-        memory = DraftMemory(attention.backend, BlockNotes(states), *place, attention.graphs)
-        runtime = DraftModelRuntime(layers, hidden_layers, kernels, memory, planner.costs, graphs)
-        runtime.depth_is_planned = planner.bounds_depth
-        drafter.connect(runtime)
+        drafter.connect(resources(config, drafter, layers, choice, target))
+
+
+def resources(
+    config: EngineConfig, drafter: Drafter, layers: DraftLayers, choice: AttentionChoice, target: DraftTarget
+) -> DraftResources:
+    model, cache, planner = target.model, target.cache, target.planner
+    num_layers = model.num_layers + 1
+    hidden_layers = tuple(layer % num_layers for layer in drafter.needs.hidden_layers)
+    num_blocks = cache.num_blocks + num_scratch(config, layers)
+    own = allocate(config, CacheShape.of(choice.spec, model.dtype), num_blocks, model.device)
+    attention = choice.build(own, model.device)
+    states = None
+    if layers.reads_hidden:
+        width = len(hidden_layers) * model.hidden_size
+        states = torch.zeros((cache.num_blocks, width), dtype=model.dtype, device=model.device)
+    return DraftResources(
+        kernels=target.kernels,
+        attention=attention.backend,
+        block_size=config.block_size,
+        first_scratch=cache.num_blocks,
+        scratch_blocks=scratch_blocks(config, layers),
+        device=model.device,
+        hidden_layers=hidden_layers,
+        states=states,
+        costs=planner.costs,
+        depth_is_planned=planner.bounds_depth,
+        graphs=draft_graphs(target.runner, target.metrics, attention),
+    )

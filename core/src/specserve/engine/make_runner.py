@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from specserve.config import parse_bytes
-from specserve.draft_models.recorded_pass import DraftGraphMaker, DraftGraphs
-from specserve.engine.graph_runner import MODES, GraphRunner, GraphSettings, StepKey
+from specserve.engine.graph_runner import GraphRunner, GraphSettings, StepKey
 from specserve.engine.roles import make_recorder
 from specserve.engine.runner import Runner
 from specserve.engine.size_cache import free_memory
@@ -22,7 +21,6 @@ from specserve.plugins.loaded_plugin import cause_of
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
-    from specserve.draft_models.recorded_pass import DraftKey
     from specserve.engine.runner import StepParts
     from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
@@ -56,23 +54,6 @@ def make_runner(
     budget = GraphBudget(make_recorder(config, host), most_bytes)
     library: GraphLibrary[StepKey] = GraphLibrary(budget, memory, metrics)
     return GraphRunner(parts, library, Eligibility(lambda shape: ask_plugins(host, shape)), settings)
-
-
-def draft_graphs_of(runner: Runner, metrics: EngineMetrics) -> DraftGraphMaker | None:
-    """For the passes of draft models; None where nothing is recorded."""
-    if not isinstance(runner, GraphRunner):
-        return None
-    settings, budget, most_rows = runner.settings, runner.library.budget, runner.memory.most_rows
-    counts = metrics.graph_draft_passes
-
-    def make(decoder: DecoderModel, of_attention: tuple[GraphMode, ...]) -> DraftGraphs:
-        memory = GraphMemory(most_rows, row_sizes(decoder, has_logits=False), decoder.dtype, decoder.device)
-        library: GraphLibrary[DraftKey] = GraphLibrary(budget, memory, metrics)
-        modes = MODES[settings.mode]
-        own = settings.rows, settings.requests, library, runner.eligibility, counts, settings.block_size
-        return DraftGraphs(modes, of_attention, *own)
-
-    return DraftGraphMaker(counts, make)
 
 
 def graph_bytes(config: EngineConfig) -> int:

@@ -1,9 +1,9 @@
-"""What a drafter with decoder layers of its own states, and the runtime that it is handed for them.
+"""What a drafter with decoder layers of its own states, and what it is given for them.
 
 The layers' keys and values lie in the paged cache under the target's block ids. A layer that reads the target's hidden
 states has the pair (hidden state p, token p + 1) at position p + 1, so that the tokens of a block alone, and those
-before it, determine what lies in it. Letters: R rows of a pass, W numbers of a hidden state (all layers that
-`DrafterNeeds.hidden_layers` names, one after the other).
+before it, determine what lies in it. Letters: R rows of a pass, H the draft model's hidden size, W numbers of the
+target's hidden state (all layers that `DrafterNeeds.hidden_layers` names, one after the other).
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+    import torch
     from torch import Tensor
 
-    from specserve.batch.batch import Batch, ScheduledBatch
-    from specserve.batch.request import Request
+    from specserve.batch.batch import Batch
     from specserve.protocols.attention import AttentionBackend
-    from specserve.protocols.draft_pass import DraftPass
-    from specserve.protocols.model import KernelSet
-    from specserve.types import ForwardOutput, Verdict
+    from specserve.protocols.model import ForwardPass, KernelSet
 
 
 class DraftLayers(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,40 +40,6 @@ class DraftLayers(msgspec.Struct, frozen=True, kw_only=True):
     """Positions from this one on are not computed, and requests as long get no drafts."""
 
 
-class DraftSequence(Protocol):
-    """A request as the draft layers have it."""
-
-    request: Request
-    num_fed: int
-    """Its positions below this have keys and values in the draft layers."""
-
-
-class Feed(NamedTuple):
-    """A pass over committed tokens that the draft layers do not have yet."""
-
-    batch: Batch
-    """Spans of committed tokens. Those that are drafted for come first, and their last rows are scored."""
-    hidden: Tensor | None
-    """[R, W]: the target's hidden state of the position before each row's; None where none are read."""
-    sequences: Sequence[DraftSequence]
-    """Of each span."""
-    drafting: Sequence[int]
-    """Indices of the target's batch: span i of this batch drafts for span drafting[i] of that one. Later spans do not
-    draft."""
-
-
-class DraftRows(NamedTuple):
-    """The draft tokens of one request that a pass computes: nodes from `first` on of a tree whose earlier nodes were
-    computed since the last `collect`."""
-
-    sequence: DraftSequence
-    tokens: tuple[int, ...]
-    """Of all nodes."""
-    parents: tuple[int, ...] | None = None
-    """None: a chain."""
-    first: int = 0
-
-
 class TargetCosts(Protocol):
     """What steps of the target take, without drafting, as far as the planner knows."""
 
@@ -86,44 +48,60 @@ class TargetCosts(Protocol):
         ...
 
 
-class DraftRuntime(Protocol):
-    """Keeps what a draft model has of every request in step with the committed tokens.
+class LayersFunction(Protocol):
+    """A draft model's pass from token ids and hidden states to its last layer's output."""
 
-    Call `start` and `stop` for every request and `collect` in every step. After the pass of a `Feed`, call `done`;
-    where the pass raises, the same rows are in a later one.
+    def __call__(
+        self, passes: ForwardPass, batch: Batch, plan: Any, hidden: Tensor | None, *, from_target: bool
+    ) -> Tensor:
+        """[R, H]. `passes`: over the model's layers; `plan`: of the attention for this batch. hidden: [R, W] from the
+        target, or [R, H] of an earlier pass."""
+        ...
+
+
+class DraftReplays(Protocol):
+    """Recorded passes of one draft model."""
+
+    def replay(self, batch: Batch, hidden: Tensor | None, *, from_target: bool) -> Tensor | None:
+        """[R, H]: what the recorded function gives. None where the pass is not replayed: call it yourself."""
+        ...
+
+
+class DraftGraphs(Protocol):
+    """Records passes of draft models, and counts them all."""
+
+    def record(self, decoder: Any, function: LayersFunction) -> DraftReplays:
+        """Passes are recorded when they are first needed. `decoder`: the `specserve.models.decoder.DecoderModel` that
+        has the layers."""
+        ...
+
+    def count(self, reason: str, num_passes: int = 1) -> None:
+        """Passes that something else computed, and why they are not replayed."""
+        ...
+
+
+class DraftResources(NamedTuple):
+    """What the engine gives a drafter for its layers, once the KV cache is made.
+
+    `specserve_draft_models.DraftModelRuntime` keeps a draft model's part of the cache in step with the target by it.
     """
 
     kernels: KernelSet
     attention: AttentionBackend
-    """Serves the draft layers."""
-    costs: TargetCosts | None
+    """Serves the layers, over their part of the cache."""
+    block_size: int
+    first_scratch: int
+    """The first block that belongs to no request: blocks below it are the target's, too."""
+    scratch_blocks: int
+    """How many blocks from there on each request may use in a step, which hold `DraftLayers.max_draft_rows` rows."""
+    device: torch.device
+    hidden_layers: tuple[int, ...] = ()
+    """`DrafterNeeds.hidden_layers`, none of them negative."""
+    states: Tensor | None = None
+    """[first_scratch, W]: room for a hidden state of every block; None where none are read."""
+    costs: TargetCosts | None = None
     """None where no planner knows them."""
-    depth_is_planned: bool
+    depth_is_planned: bool = False
     """Whether limits already bound chains to the depth that pays, by what passes cost."""
-
-    def draft_pass(self, head: Any) -> DraftPass:
-        """Of a `specserve.models.draft_head.DraftHead`; one call of the kernel set where that can fuse it."""
-        ...
-
-    def start(self, request: Request) -> None:
-        """Call it from the drafter's `start`."""
-        ...
-
-    def stop(self, request: Request) -> None:
-        """Call it from the drafter's `stop`."""
-        ...
-
-    def collect(
-        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
-    ) -> Feed | None:
-        """What is to be computed in this step: all that the requests with a limit above 0 lack, and what completes a
-        block of others. None: nothing."""
-        ...
-
-    def done(self, feed: Feed) -> None:
-        """The pass over the feed has run: its positions have keys and values in the draft layers."""
-        ...
-
-    def draft_batch(self, rows: Sequence[DraftRows]) -> Batch:
-        """A batch of draft tokens, all scored; their keys and values are lost with the next `collect`."""
-        ...
+    graphs: DraftGraphs | None = None
+    """None where nothing is recorded."""

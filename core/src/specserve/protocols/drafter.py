@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
-    from specserve.protocols.draft_model import DraftRuntime
+    from specserve.protocols.draft_model import DraftResources
     from specserve.types import Draft, ForwardOutput, Verdict
 
 
@@ -25,7 +25,7 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Layers whose output it reads in `ForwardOutput.hidden`; 0 is the embedding, num_layers the final norm's input,
     which may be written -1 here. The keys there are never negative."""
     layers: DraftLayers | None = None
-    """Decoder layers of its own; `connect` then hands it their cache and attention."""
+    """Decoder layers of its own; `connect` is then given their cache and attention."""
     logits: bool = False
     """Reads `ForwardOutput.logits`: it proposes before drafters with passes of their own, which may overwrite them."""
     every_step: bool = False
@@ -50,7 +50,7 @@ class Drafter(ABC):
     """Of each pass after the first of the latest `propose`, where drafts grow by one token per pass; 0 where there was
     none."""
 
-    def connect(self, runtime: DraftRuntime) -> None:  # noqa: B027 (a default)
+    def connect(self, resources: DraftResources) -> None:  # noqa: B027 (a default)
         """Called once, before any request, if the drafter states `needs.layers`."""
 
     def start(self, request: Request) -> None:  # noqa: B027 (a default)

@@ -1,7 +1,7 @@
 """Drafts with a draft model: one pass over what it lacks of the committed tokens, then one pass per further level.
 
 All requests of a step share the passes; one that wants fewer draft tokens takes part in fewer. Owns neither layers nor
-arithmetic (`DraftModel`) nor what is committed (`specserve.protocols.DraftRuntime`).
+arithmetic (`DraftModel`) nor what is committed (`specserve_draft_models.DraftModelRuntime`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from specserve.batch.row_tensors import to_device
 from specserve.inference import inference
 from specserve.protocols import Drafter, DrafterNeeds, ScoredRow
+from specserve_draft_models import DraftModelRuntime
 from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
 from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
 from specserve_eagle.options import AUTO
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
-    from specserve.protocols import DraftPass, DraftRuntime, DraftToken, Feed
+    from specserve.protocols import DraftPass, DraftResources, DraftToken
     from specserve.types import Draft, ForwardOutput, Verdict
+    from specserve_draft_models import Feed
     from specserve_eagle.draft_model import DraftModel
     from specserve_eagle.options import EagleOptions
 
@@ -41,17 +43,18 @@ class EagleDrafter(Drafter):
         self.steps, self.topk, self.max_nodes = options.max_steps, options.topk, options.max_nodes
         self.is_auto = options.steps == AUTO
         self.needs = DrafterNeeds(hidden_layers=model.hidden_layers, layers=model.layers)
-        self.runtime: DraftRuntime | None = None
+        self.runtime: DraftModelRuntime | None = None
         self.passes: DraftPass | None = None
         """Both are set by `connect`, which start-up calls before any request."""
         self.pass_seconds = 0.0
         """What each pass after the first took when it was asked last; 0 where there was none."""
 
-    def connect(self, runtime: DraftRuntime) -> None:
-        self.runtime, self.passes = runtime, runtime.draft_pass(self.model.head)
-        is_planned = runtime.depth_is_planned and self.topk == 1
-        if self.is_auto and not is_planned and runtime.costs is not None:
-            self.depth = AutoDepth(runtime.costs)
+    def connect(self, resources: DraftResources) -> None:
+        self.runtime = DraftModelRuntime(self.model.layers, resources)
+        self.passes = self.runtime.draft_pass(self.model.head)
+        is_planned = resources.depth_is_planned and self.topk == 1
+        if self.is_auto and not is_planned and resources.costs is not None:
+            self.depth = AutoDepth(resources.costs)
 
     def start(self, request: Request) -> None:
         assert self.runtime is not None

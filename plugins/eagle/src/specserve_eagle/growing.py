@@ -10,19 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from specserve.batch.drafts import ROOT
-from specserve.protocols import DraftRows
 from specserve.types import Draft
+from specserve_draft_models import DraftRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.protocols import DraftSequence, DraftToken
+    from specserve.protocols import DraftToken
+    from specserve_draft_models import FedSequence
 
 
 class Growing(Protocol):
     """At most `limit` nodes, at most `steps` deep."""
 
-    sequence: DraftSequence
+    sequence: FedSequence
     steps: int
     depth: int
     """Levels so far."""
@@ -66,7 +67,7 @@ class Growing(Protocol):
 class GrowingChain:
     """`Growing` with one child each."""
 
-    def __init__(self, sequence: DraftSequence, steps: int) -> None:
+    def __init__(self, sequence: FedSequence, steps: int) -> None:
         self.sequence, self.steps = sequence, steps
         self.tokens: tuple[int, ...] = ()
         self.survival: tuple[float, ...] = ()
@@ -115,7 +116,7 @@ class GrowingTree:
     """`Growing` with several children each. Nodes are numbered as they are found; those whose children are wanted are
     rows of a pass, in the order of the passes."""
 
-    def __init__(self, sequence: DraftSequence, *, limit: int, steps: int, topk: int) -> None:
+    def __init__(self, sequence: FedSequence, *, limit: int, steps: int, topk: int) -> None:
         self.sequence, self.limit, self.steps, self.topk = sequence, limit, steps, topk
         self.tokens: list[int] = []
         self.parents: list[int] = []

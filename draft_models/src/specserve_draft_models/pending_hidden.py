@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.draft_models.hidden_ring import HiddenRing, chosen
-from specserve.draft_models.sequences import NO_ROWS
-from specserve.draft_models.step_hidden import StepHidden
+from specserve_draft_models.hidden_ring import HiddenRing, chosen
+from specserve_draft_models.sequences import NO_ROWS
+from specserve_draft_models.step_hidden import StepHidden
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
-    from specserve.draft_models.sequences import FedSequence
+    from specserve_draft_models.sequences import FedSequence
 
 
 MAX_LATEST_ROWS = 512
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Piece = Tensor | RingRows | StepRows
 
 
-class WaitingHidden:
+class PendingHidden:
     """Of all sequences. `layers`: those that are read; rows: [0, W] of their dtype and device; `length`: of a ring."""
 
     def __init__(self, layers: Sequence[int], rows: Tensor, length: int) -> None:

@@ -10,21 +10,21 @@ import pytest
 import torch
 from runtime_cases import LAYERS, NUM_BLOCKS, WAITING, a_request, a_runtime, fed_positions, hashes, some_path, step
 
-from specserve.draft_models import runtime as runtime_module
-from specserve.draft_models.silent_run import (
+from specserve_draft_models import runtime as runtime_module
+from specserve_draft_models.idle_steps import (
     MAX_RUN_ROWS,
     MIN_RUN_ROWS,
     RUN_BYTES,
+    IdleSteps,
     Member,
     PlainSteps,
-    SilentRun,
     max_run_rows,
 )
 
 LONG = msgspec.structs.replace(LAYERS, max_len=1000)
 
 
-def silent_steps(runtime, requests, count):
+def idle_steps(runtime, requests, count):
     """Steps of one token each; the feeds of those that had one."""
     feeds = []
     for _ in range(count):
@@ -47,19 +47,19 @@ def started(requests, layers=LONG):
     return runtime
 
 
-def test_silent_steps_are_not_worked_out_before_something_is_drafted(monkeypatch):
+def test_idle_steps_are_not_worked_out_before_something_is_drafted(monkeypatch):
     requests = requests_of(2)
     runtime, seen = started(requests), []
     monkeypatch.setattr(runtime, "advance", lambda *_: seen.append(1))
-    silent_steps(runtime, requests, 20)
+    idle_steps(runtime, requests, 20)
     assert not seen
     assert num_steps(runtime.run) == 20
 
 
-def test_a_draft_behind_silent_steps_reads_all_their_hidden_states():
+def test_a_draft_behind_idle_steps_reads_all_their_hidden_states():
     requests = requests_of(3)
     runtime = started(requests)
-    silent_steps(runtime, requests, 7)
+    idle_steps(runtime, requests, 7)
     feed = step(runtime, *requests, starts=[17] * 3)
     assert fed_positions(feed) == [list(range(1, 19))] * 3
     assert feed.hidden[:, 0].tolist() == [*range(18)] * 3
@@ -69,8 +69,8 @@ def test_much_that_waits_is_fed_as_early_as_without_runs():
     requests = requests_of(2)
     runtime = started(requests)
     waiting = 11
-    assert silent_steps(runtime, requests, WAITING - waiting - 1) == []
-    assert len(silent_steps(runtime, requests, 3)) == 1
+    assert idle_steps(runtime, requests, WAITING - waiting - 1) == []
+    assert len(idle_steps(runtime, requests, 3)) == 1
 
 
 def test_a_request_beyond_the_draft_layers_does_not_end_the_runs_of_others():
@@ -78,16 +78,16 @@ def test_a_request_beyond_the_draft_layers_does_not_end_the_runs_of_others():
     requests[0].tokens[:] = range(990)
     runtime = started(requests)
     for _ in range(3):
-        silent_steps(runtime, requests, WAITING)
+        idle_steps(runtime, requests, WAITING)
     assert runtime.run is not None
-    silent_steps(runtime, requests, 8)
+    idle_steps(runtime, requests, 8)
     assert num_steps(runtime.run) > 1
 
 
 def test_verified_drafts_of_others_do_not_end_a_run():
     requests = requests_of(2)
     runtime = started(requests)
-    silent_steps(runtime, requests, 3)
+    idle_steps(runtime, requests, 3)
     step(runtime, *requests, limits=[0, 0], starts=[13, 13], drafts=[(6, (1, 4)), (2, ())])
     step(runtime, *requests, limits=[0, 0], starts=[16, 14], drafts=[(0, ()), (3, (0,))])
     assert num_steps(runtime.run) == 5
@@ -127,7 +127,7 @@ def num_steps(run):
 
 
 def a_run(request, start, most=100):
-    return SilentRun([Member(request, request.blocks, None, most)], [start], MIN_RUN_ROWS)  # type: ignore[arg-type]
+    return IdleSteps([Member(request, request.blocks, None, most)], [start], MIN_RUN_ROWS)  # type: ignore[arg-type]
 
 
 def next_step(request, start, drafted=0):
@@ -218,7 +218,7 @@ def replay(seed, layers):
             runtime.passes = Ignored()
             runtime.stop(aborted)
             free += aborted.blocks
-    return seen, runtime.notes.hash_of, runtime.notes.states
+    return seen, runtime.draft_blocks.hash_of, runtime.draft_blocks.states
 
 
 def some_draft(rng, request):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.batch.span import ScheduledSpan
-    from specserve.draft_models.sequences import FedSequence
     from specserve.types import SpanVerdict, Verdict
+    from specserve_draft_models.sequences import FedSequence
 
 MIN_RUN_ROWS, MAX_RUN_ROWS, RUN_BYTES = 512, 4096, 2**22
 """Rows whose hidden states a run keeps: as many as take so many bytes, within these."""
@@ -75,13 +75,13 @@ class RunLimits(NamedTuple):
 
     max_len: int
     """Positions from this on are not read by the draft layers."""
-    max_waiting: int
+    max_pending: int
     """Positions of a request below that which may wait."""
     max_rows: int
     """Of all steps."""
 
 
-class SilentRun:
+class IdleSteps:
     """Steps of these requests, in the order of their spans. `starts`: the position that each computes first.
 
     Every request of the batch is looked at in every step, in between the target's passes: comparisons of whole lists
@@ -152,7 +152,7 @@ class SilentRun:
         return rows[: ends[i] - starts[i]]
 
 
-def begin_run(batch: ScheduledBatch, sequences: Mapping[str, FedSequence], limits: RunLimits) -> SilentRun | None:
+def begin_run(batch: ScheduledBatch, sequences: Mapping[str, FedSequence], limits: RunLimits) -> IdleSteps | None:
     """A run whose first step this is. None where it is not such a step, or is beyond the limits."""
     members = []
     for span in batch.spans:
@@ -160,11 +160,11 @@ def begin_run(batch: ScheduledBatch, sequences: Mapping[str, FedSequence], limit
         sequence = sequences.get(request.id)
         if sequence is None or span.length != 1 + span.drafted or sequence.was_restarted(span.start):
             return None
-        most: float = sequence.num_fed + limits.max_waiting
+        most: float = sequence.num_fed + limits.max_pending
         if not sequence.is_complete or most >= limits.max_len:  # the rest is not fed, or never waits so long
             most = inf
         members.append(Member(request, request.blocks, sequence, most))
-    run = SilentRun(members, [span.start for span in batch.spans], limits.max_rows)
+    run = IdleSteps(members, [span.start for span in batch.spans], limits.max_rows)
     return run if run.goes_on(batch) else None
 
 

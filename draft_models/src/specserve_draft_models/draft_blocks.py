@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specserve.batch.request import Request
 
 
-class BlockNotes:
+class DraftBlocks:
     """`states`: [num_blocks, W], or None where no hidden states are read."""
 
     def __init__(self, states: Tensor | None) -> None:
@@ -26,7 +26,7 @@ class BlockNotes:
         self.hash_of: dict[int, bytes] = {}
         """Block -> chain hash of the tokens for which it is complete."""
 
-    def seal(self, request: Request, blocks: Sequence[int], index: int) -> None:
+    def finalize(self, request: Request, blocks: Sequence[int], index: int) -> None:
         """Block number `index` of the request, whose blocks these are, is complete in the draft layers."""
         if index < len(request.hashes):
             self.hash_of[blocks[index]] = request.hashes[index]

@@ -9,10 +9,10 @@ import torch
 from runtime_cases import a_request
 
 from specserve.batch.hidden_states import HiddenStates
-from specserve.draft_models.hidden_ring import HiddenRing
-from specserve.draft_models.sequences import FedSequence
-from specserve.draft_models.step_hidden import StepHidden
-from specserve.draft_models.waiting_hidden import RingRows, WaitingHidden
+from specserve_draft_models.hidden_ring import HiddenRing
+from specserve_draft_models.pending_hidden import PendingHidden, RingRows
+from specserve_draft_models.sequences import FedSequence
+from specserve_draft_models.step_hidden import StepHidden
 
 W, LENGTH = 6, 8
 
@@ -111,8 +111,8 @@ def test_what_a_place_holds_outlives_the_growth_of_the_ring():
     assert read(ring, place, range(3, 5)) == [7, 8]
 
 
-def a_waiting():
-    return WaitingHidden((0,), torch.zeros(0, W), LENGTH)
+def pending_hidden():
+    return PendingHidden((0,), torch.zeros(0, W), LENGTH)
 
 
 def a_sequence(name="r"):
@@ -122,80 +122,80 @@ def a_sequence(name="r"):
 
 
 def test_rows_of_the_latest_step_are_read_where_they_are():
-    waiting, sequence = a_waiting(), a_sequence()
+    pending, sequence = pending_hidden(), a_sequence()
     hidden = numbered(-1, 5, 6)
-    waiting.begin([{0: hidden}])
-    waiting.note(sequence, 0, range(1, 3))
-    assert waiting.gather(waiting.pieces(sequence, 0, 2)).data_ptr() == hidden[1].data_ptr()
+    pending.begin([{0: hidden}])
+    pending.note(sequence, 0, range(1, 3))
+    assert pending.gather(pending.pieces(sequence, 0, 2)).data_ptr() == hidden[1].data_ptr()
     assert sequence.place < 0
 
 
 def test_what_was_read_is_not_written_to_the_ring():
-    waiting, sequence = a_waiting(), a_sequence()
-    waiting.begin([{0: numbered(5, 6)}])
-    waiting.note(sequence, 0, range(2))
+    pending, sequence = pending_hidden(), a_sequence()
+    pending.begin([{0: numbered(5, 6)}])
+    pending.note(sequence, 0, range(2))
     sequence.num_fed = 3
-    waiting.begin([{0: numbered(7)}])
+    pending.begin([{0: numbered(7)}])
     assert sequence.place < 0
 
 
 def test_what_was_not_read_is_in_the_ring_when_the_next_step_begins():
-    waiting, sequence = a_waiting(), a_sequence()
+    pending, sequence = pending_hidden(), a_sequence()
     for position in range(LENGTH):
-        waiting.begin([{0: numbered(-1, position)}])
-        waiting.note(sequence, position, [1])
-    waiting.begin(())
-    assert read(waiting.ring, sequence.place, range(LENGTH)) == list(range(LENGTH))
+        pending.begin([{0: numbered(-1, position)}])
+        pending.note(sequence, position, [1])
+    pending.begin(())
+    assert read(pending.ring, sequence.place, range(LENGTH)) == list(range(LENGTH))
 
 
 def test_rows_of_a_step_behind_the_latest_ones_are_read_with_theirs():
-    waiting, sequence = a_waiting(), a_sequence()
-    waiting.begin([{0: numbered(-1, 5)}, {0: numbered(-1, 6)}])
-    waiting.note(sequence, 0, [1, 3])
-    waiting.add({0: numbered(-1, 7, 8)})
-    waiting.note(sequence, 2, [1, 2])
-    assert numbers(waiting.gather(waiting.pieces(sequence, 1, 4))) == [6, 7, 8]
+    pending, sequence = pending_hidden(), a_sequence()
+    pending.begin([{0: numbered(-1, 5)}, {0: numbered(-1, 6)}])
+    pending.note(sequence, 0, [1, 3])
+    pending.add({0: numbered(-1, 7, 8)})
+    pending.note(sequence, 2, [1, 2])
+    assert numbers(pending.gather(pending.pieces(sequence, 1, 4))) == [6, 7, 8]
     assert sequence.place < 0
-    waiting.begin(())
-    assert read(waiting.ring, sequence.place, range(4)) == [5, 6, 7, 8]
+    pending.begin(())
+    assert read(pending.ring, sequence.place, range(4)) == [5, 6, 7, 8]
 
 
 def test_a_long_step_behind_the_latest_ones_is_read_behind_them():
-    waiting, sequence = a_waiting(), a_sequence()
-    waiting.begin([{0: numbered(0)}, {0: numbered(1)}])
-    waiting.note(sequence, 0, [0, 1])
-    waiting.add({0: numbered(*range(2, 20))})
-    waiting.note(sequence, 2, range(18))
-    assert numbers(waiting.gather(waiting.pieces(sequence, 0, 20))) == list(range(20))
+    pending, sequence = pending_hidden(), a_sequence()
+    pending.begin([{0: numbered(0)}, {0: numbered(1)}])
+    pending.note(sequence, 0, [0, 1])
+    pending.add({0: numbered(*range(2, 20))})
+    pending.note(sequence, 2, range(18))
+    assert numbers(pending.gather(pending.pieces(sequence, 0, 20))) == list(range(20))
 
 
 def test_rows_of_the_ring_and_of_the_step_alternate():
     """Two sequences, of each a position in the ring and one of the latest step."""
-    waiting, sequences = a_waiting(), [a_sequence("a"), a_sequence("b")]
+    pending, sequences = pending_hidden(), [a_sequence("a"), a_sequence("b")]
     for step in range(2):
-        waiting.begin([{0: numbered(step, 10 + step)}])
+        pending.begin([{0: numbered(step, 10 + step)}])
         for row, sequence in enumerate(sequences):
-            waiting.note(sequence, step, [row])
-    pieces = [piece for sequence in sequences for piece in waiting.pieces(sequence, 0, 2)]
-    assert numbers(waiting.gather(pieces)) == [0, 1, 10, 11]
+            pending.note(sequence, step, [row])
+    pieces = [piece for sequence in sequences for piece in pending.pieces(sequence, 0, 2)]
+    assert numbers(pending.gather(pieces)) == [0, 1, 10, 11]
 
 
 def test_a_forgotten_sequence_writes_nothing_to_a_place_of_another():
-    waiting, one, other = a_waiting(), a_sequence("a"), a_sequence("b")
-    waiting.put(one, 0, numbered(1)[0])
-    waiting.begin([{0: numbered(5, 6)}])
-    waiting.note(one, 1, [0])
-    waiting.forget(one)
-    waiting.note(other, 1, [1])
-    waiting.begin(())
-    assert read(waiting.ring, other.place, range(1, 2)) == [6]
+    pending, one, other = pending_hidden(), a_sequence("a"), a_sequence("b")
+    pending.put(one, 0, numbered(1)[0])
+    pending.begin([{0: numbered(5, 6)}])
+    pending.note(one, 1, [0])
+    pending.forget(one)
+    pending.note(other, 1, [1])
+    pending.begin(())
+    assert read(pending.ring, other.place, range(1, 2)) == [6]
     assert one.place < 0
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_of_steps_are_read_as_they_were_noted(seed):
     """Several sequences, of which much or little waits: some rows of long steps, some in the ring."""
-    rng, waiting = random.Random(seed), WaitingHidden((0,), torch.zeros(0, W), LENGTH)
+    rng, pending = random.Random(seed), PendingHidden((0,), torch.zeros(0, W), LENGTH)
     sequences, end = [FedSequence.of(a_request(f"{i}")) for i in range(3)], [0] * 3
     for sequence in sequences:
         sequence.num_fed = 1
@@ -203,45 +203,45 @@ def test_rows_of_steps_are_read_as_they_were_noted(seed):
         counts = [rng.choice((0, 1, 2, 5, LENGTH + 3)) for _ in sequences]
         step = [100 * i + end[i] + n for i, count in enumerate(counts) for n in range(count)]
         if rng.random() < 0.3:
-            waiting.add({0: numbered(*step, -1)})
+            pending.add({0: numbered(*step, -1)})
         else:
-            waiting.begin([{0: numbered(*step, -1)}])  # the last row is of a rejected draft token
+            pending.begin([{0: numbered(*step, -1)}])  # the last row is of a rejected draft token
         row = 0
         for i, (sequence, count) in enumerate(zip(sequences, counts, strict=True)):
             if count:
-                waiting.note(sequence, end[i], range(row, row + count))
+                pending.note(sequence, end[i], range(row, row + count))
             row, end[i] = row + count, end[i] + count
         for i, sequence in enumerate(sequences):
             first = sequence.num_fed - 1
             if first < end[i] and rng.random() < 0.6:
                 begin, last = sorted((rng.randint(first, end[i] - 1), rng.randint(first + 1, end[i])))
-                pieces = waiting.pieces(sequence, begin, last)
+                pieces = pending.pieces(sequence, begin, last)
                 if begin < last:
-                    assert numbers(waiting.gather(pieces)) == [100 * i + p for p in range(begin, last)]
+                    assert numbers(pending.gather(pieces)) == [100 * i + p for p in range(begin, last)]
                 assert begin < last or pieces == []
             if rng.random() < 0.4:
                 sequence.num_fed = rng.randint(sequence.num_fed, max(end[i], 1))
-                waiting.shorten(sequence, end[i])
+                pending.shorten(sequence, end[i])
 
 
 def test_what_waits_of_a_long_step_goes_to_the_ring_when_most_of_it_was_read():
-    waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
+    pending, sequence = PendingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
     sequence.num_fed = 1
-    waiting.begin([{0: numbered(*range(20))}])
-    waiting.note(sequence, 0, range(20))
-    waiting.shorten(sequence, 20)
+    pending.begin([{0: numbered(*range(20))}])
+    pending.note(sequence, 0, range(20))
+    pending.shorten(sequence, 20)
     assert len(sequence.long) == 1  # too much waits
     sequence.num_fed = 16
-    waiting.shorten(sequence, 20)
+    pending.shorten(sequence, 20)
     assert not sequence.long
-    assert numbers(waiting.gather(waiting.pieces(sequence, 15, 20))) == [15, 16, 17, 18, 19]
+    assert numbers(pending.gather(pending.pieces(sequence, 15, 20))) == [15, 16, 17, 18, 19]
 
 
 def test_consecutive_rows_are_not_copied():
-    waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
-    waiting.put(sequence, 2, numbered(5)[0])
-    found = waiting.gather([RingRows(range(2, 4)), RingRows(range(4, 5))])
-    assert found.data_ptr() == waiting.ring.rows[2].data_ptr()
+    pending, sequence = PendingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
+    pending.put(sequence, 2, numbered(5)[0])
+    found = pending.gather([RingRows(range(2, 4)), RingRows(range(4, 5))])
+    assert found.data_ptr() == pending.ring.rows[2].data_ptr()
     assert len(found) == 3
 
 
@@ -249,18 +249,18 @@ def test_consecutive_rows_are_not_copied():
 def test_rows_are_contiguous_where_other_drafters_have_more_layers_collected(layers):
     """Native code takes no others."""
     whole = torch.randn(6, 3 * W)
-    waiting, sequence = WaitingHidden(layers, torch.zeros(0, len(layers) * W), LENGTH), a_sequence()
-    waiting.begin([states_of(whole, 1, 5, (0, 1, 2))])
-    waiting.note(sequence, 0, range(1, 4))
-    found = waiting.gather(waiting.pieces(sequence, 0, 3))
+    pending, sequence = PendingHidden(layers, torch.zeros(0, len(layers) * W), LENGTH), a_sequence()
+    pending.begin([states_of(whole, 1, 5, (0, 1, 2))])
+    pending.note(sequence, 0, range(1, 4))
+    found = pending.gather(pending.pieces(sequence, 0, 3))
     assert found.is_contiguous()
     assert torch.equal(found, whole[2:5, layers[0] * W : (layers[-1] + 1) * W])
 
 
 def test_a_forgotten_sequence_gives_its_place_back():
-    waiting, sequence = WaitingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
-    waiting.put(sequence, 2, numbered(5)[0])
+    pending, sequence = PendingHidden((0,), torch.zeros(0, W), LENGTH), FedSequence.of(a_request())
+    pending.put(sequence, 2, numbered(5)[0])
     place = sequence.place
-    waiting.forget(sequence)
+    pending.forget(sequence)
     assert sequence.place == -1
-    assert waiting.ring.open() == place
+    assert pending.ring.open() == place

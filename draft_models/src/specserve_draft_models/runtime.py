@@ -7,34 +7,34 @@ lie behind the committed ones, in blocks that belong to no request (`scratch`).
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.batch.builder import BatchBuilder
-from specserve.draft_models.counted_pass import CountedDraftPass
-from specserve.draft_models.draft_spans import draft_span
-from specserve.draft_models.feeds import Feeds
-from specserve.draft_models.head_pass import PiecewisePass
-from specserve.draft_models.recorded_pass import RecordedDraftPass
-from specserve.draft_models.sequences import FedSequence
-from specserve.draft_models.silent_run import RunLimits, SilentRun, begin_run, committed_rows, max_run_rows
-from specserve.draft_models.waiting_hidden import WaitingHidden
 from specserve.inference import inference
 from specserve.models.tiled import forward_pass
+from specserve_draft_models.counted_pass import CountedDraftPass
+from specserve_draft_models.draft_blocks import DraftBlocks
+from specserve_draft_models.draft_spans import draft_span
+from specserve_draft_models.feeds import Feeds
+from specserve_draft_models.head_pass import PiecewisePass
+from specserve_draft_models.idle_steps import IdleSteps, RunLimits, begin_run, committed_rows, max_run_rows
+from specserve_draft_models.pending_hidden import PendingHidden
+from specserve_draft_models.recorded_pass import RecordedDraftPass
+from specserve_draft_models.sequences import FedSequence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.batch.batch import Batch, ScheduledBatch
     from specserve.batch.request import Request
-    from specserve.draft_models.feeds import DraftMemory, Reading
-    from specserve.draft_models.recorded_pass import DraftGraphMaker
     from specserve.models.draft_head import DraftHead
-    from specserve.protocols import DraftLayers, DraftPass, DraftRows, Feed, KernelSet, TargetCosts
+    from specserve.protocols import DraftLayers, DraftPass, DraftResources
     from specserve.types import ForwardOutput, Verdict
+    from specserve_draft_models.feeds import Reading
+    from specserve_draft_models.passes import DraftRows, Feed
 
-MIN_WAITING, MAX_WAITING = 64, 512
-"""As soon as `max_waiting` positions of a request wait, its complete blocks are fed. It is within these."""
+MIN_PENDING, MAX_PENDING = 64, 512
+"""As soon as `max_pending` positions of a request wait, its complete blocks are fed. It is within these."""
 RING_BYTES = 2**19
 """Where hidden states are small, more positions wait, up to so many bytes of a request: larger feeds cost less each."""
 MAX_STEP_ROWS = 32
@@ -42,31 +42,25 @@ MAX_STEP_ROWS = 32
 
 
 class DraftModelRuntime:
-    """`specserve.protocols.DraftRuntime`."""
+    """The layers of one draft model, and what the engine gave for them.
 
-    def __init__(
-        self,
-        layers: DraftLayers,
-        hidden_layers: Sequence[int],
-        kernels: KernelSet,
-        memory: DraftMemory,
-        costs: TargetCosts | None = None,
-        graphs: DraftGraphMaker | None = None,
-    ) -> None:
-        self.layers, self.kernels, self.costs, self.graphs = layers, kernels, costs, graphs
-        self.depth_is_planned = False
-        self.attention_graphs = memory.graphs
-        self.attention, self.notes, self.block_size = memory.attention, memory.notes, memory.block_size
-        self.builder = BatchBuilder(memory.block_size, memory.device)
-        row_bytes = 0 if self.notes.states is None else self.notes.states[0].nbytes
+    Call `start` and `stop` for every request and `collect` in every step. After the pass of a `Feed`, call `done`;
+    where the pass raises, the same rows are in a later one.
+    """
+
+    def __init__(self, layers: DraftLayers, resources: DraftResources) -> None:
+        self.layers, self.resources, self.block_size = layers, resources, resources.block_size
+        self.draft_blocks, self.builder = DraftBlocks(resources.states), BatchBuilder(self.block_size, resources.device)
+        states = resources.states
+        row_bytes = 0 if states is None else states[0].nbytes
         length = ring_length(row_bytes, self.block_size)
-        self.max_waiting = length - step_room(self.block_size)
-        self.run_limits = RunLimits(layers.max_len, self.max_waiting - 1, max_run_rows(row_bytes))
-        self.waiting: WaitingHidden | None = None
+        self.max_pending = length - step_room(self.block_size)
+        self.run_limits = RunLimits(layers.max_len, self.max_pending - 1, max_run_rows(row_bytes))
+        self.pending: PendingHidden | None = None
         """None where no hidden states are read."""
-        if self.notes.states is not None:
-            self.waiting = WaitingHidden(hidden_layers, self.notes.states[:0], length)
-        self.feeds = Feeds(layers, memory, self.waiting, self.builder)
+        if states is not None:
+            self.pending = PendingHidden(resources.hidden_layers, states[:0], length)
+        self.feeds = Feeds(layers, resources, self.draft_blocks, self.pending, self.builder)
         self.passes: DraftPass | None = None
         """Set by `draft_pass`; reads what waits for nobody's draft."""
         self.sequences: dict[str, FedSequence] = {}
@@ -74,39 +68,43 @@ class DraftModelRuntime:
         """Those that ended in the current step, which may have completed a block."""
         self.ended_before: list[FedSequence] = []
         """Those that ended in the step before, and were fed if at all."""
-        self.run: SilentRun | None = None
+        self.run: IdleSteps | None = None
         """The latest steps, as far as `advance` does not know them."""
 
     def draft_pass(self, head: DraftHead) -> DraftPass:
-        passes = forward_pass(head.decoder, self.kernels, self.attention)
-        pieces = PiecewisePass(head, passes, self.attention)
-        fused = self.kernels.fuse_draft(head, pieces, self.attention)
-        if self.graphs is None:
+        """One call of the kernel set where that can fuse it."""
+        kernels, attention, graphs = self.resources.kernels, self.resources.attention, self.resources.graphs
+        pieces = PiecewisePass(head, forward_pass(head.decoder, kernels, attention), attention)
+        fused = kernels.fuse_draft(head, pieces, attention)
+        if graphs is None:
             self.passes = pieces if fused is None else fused
         elif fused is None:
-            make_pass = partial(forward_pass, head.decoder, self.kernels)
-            self.passes = RecordedDraftPass(pieces, self.graphs.make(head.decoder, self.attention_graphs), make_pass)
+            self.passes = RecordedDraftPass(pieces, graphs.record(head.decoder, pieces.layers))
         else:
-            self.passes = CountedDraftPass(fused, self.kernels.name, self.graphs.counts)
+            self.passes = CountedDraftPass(fused, kernels.name, graphs)
         return self.passes
 
     def start(self, request: Request) -> None:
+        """Call it from the drafter's `start`."""
         self.sequences[request.id] = FedSequence.of(request)
 
     def stop(self, request: Request) -> None:
+        """Call it from the drafter's `stop`."""
         self.end_run()
         sequence = self.sequences.pop(request.id, None)
         if sequence is None:
             return
         self.ended[request.id] = sequence
         if request.finish_reason == "abort":  # no step comes in which it ends
-            self.complete([self.feeds.silent(sequence, len(sequence.blocks) if sequence.holds_blocks else 0)])
+            self.complete([self.feeds.idle(sequence, len(sequence.blocks) if sequence.holds_blocks else 0)])
 
     # --- committed tokens ---------------------------------------------------------------------------
 
     def collect(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Feed | None:
+        """What is to be computed in this step: all that the requests with a limit above 0 lack, and what completes a
+        block of others. None: nothing."""
         if not any(limits) and not self.ended:
             if self.run is None or not self.run.goes_on(batch):
                 self.end_run()
@@ -120,8 +118,8 @@ class DraftModelRuntime:
     @inference
     def begin_run(self, batch: ScheduledBatch) -> None:
         self.run = begin_run(batch, self.sequences, self.run_limits)
-        if self.run is not None and self.waiting is not None:
-            self.waiting.begin(())  # a long run does not keep the hidden states of the step before it
+        if self.run is not None and self.pending is not None:
+            self.pending.begin(())  # a long run does not keep the hidden states of the step before it
 
     @inference
     def end_run(self) -> None:
@@ -129,8 +127,8 @@ class DraftModelRuntime:
         run, self.run = self.run, None
         if run is None:
             return
-        if self.waiting is not None:
-            self.waiting.begin(run.hidden)
+        if self.pending is not None:
+            self.pending.begin(run.hidden)
         for each in run.committed():
             self.advance(*each)
 
@@ -138,10 +136,10 @@ class DraftModelRuntime:
     def feed(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Feed | None:
-        if self.waiting is not None:
+        if self.pending is not None:
             for ended in self.ended_before:
-                self.waiting.forget(ended)
-            self.waiting.add(output.hidden)
+                self.pending.forget(ended)
+            self.pending.add(output.hidden)
         drafting: list[tuple[int, FedSequence]] = []
         others: list[FedSequence] = []
         due = False
@@ -156,16 +154,16 @@ class DraftModelRuntime:
             self.advance(sequence, span.start, rows, request.computed, request.blocks)
             if not sequence.is_complete:
                 continue
-            num_waiting = self.feeds.num_ready(sequence) - sequence.num_fed
+            num_pending = self.feeds.num_ready(sequence) - sequence.num_fed
             if limits[i] > 0 and self.can_draft(sequence):
                 drafting.append((i, sequence))
-            elif num_waiting >= self.max_waiting // 2 or (request.id in self.ended and request.hashes):
+            elif num_pending >= self.max_pending // 2 or (request.id in self.ended and request.hashes):
                 others.append(sequence)
-                due = due or num_waiting >= self.max_waiting or request.id in self.ended
+                due = due or num_pending >= self.max_pending or request.id in self.ended
         if not drafting and not due:
             others = []
         readings = [self.feeds.drafting(sequence, place) for place, (_, sequence) in enumerate(drafting)]
-        readings += [self.feeds.silent(sequence) for sequence in others]
+        readings += [self.feeds.idle(sequence) for sequence in others]
         self.ended_before = [*self.ended.values()]
         self.ended.clear()
         return self.feeds.make(readings, [i for i, _ in drafting])
@@ -179,43 +177,43 @@ class DraftModelRuntime:
         ready = self.feeds.num_ready(sequence)
         if not sequence.is_complete or ready <= start:
             return
-        if self.waiting is not None:
-            self.waiting.note(sequence, start, rows[: ready - start])
+        if self.pending is not None:
+            self.pending.note(sequence, start, rows[: ready - start])
         if ready // self.block_size > len(sequence.blocks):
             sequence.blocks += blocks[len(sequence.blocks) : ready // self.block_size]
 
     def restart(self, sequence: FedSequence, start: int) -> None:
         """The request begins at `start`, behind blocks that the prefix cache gave it."""
         num_blocks, request = start // self.block_size, sequence.request
-        if not self.notes.has_first(request, num_blocks):
+        if not self.draft_blocks.has_first(request, num_blocks):
             self.complete_owners(request, num_blocks)
-        if self.waiting is not None:
-            self.waiting.forget(sequence)
+        if self.pending is not None:
+            self.pending.forget(sequence)
         sequence.restart(max(start, 1) if self.layers.reads_hidden else start, request.blocks[:num_blocks])
-        if start % self.block_size or not self.notes.has_first(request, num_blocks):
+        if start % self.block_size or not self.draft_blocks.has_first(request, num_blocks):
             sequence.give_up()  # a fault kept a step from this runtime, or kept the blocks from being complete
-        elif num_blocks and self.waiting is not None:
-            self.waiting.put(sequence, start - 1, self.notes.state(request.blocks[num_blocks - 1]))
+        elif num_blocks and self.pending is not None:
+            self.pending.put(sequence, start - 1, self.draft_blocks.state(request.blocks[num_blocks - 1]))
 
     def complete_owners(self, request: Request, num_blocks: int) -> None:
         """Feed what waits for the request's first blocks, which the prefix cache gave out, so that they still hold
         their tokens."""
-        for owner in sorted(self.sequences.values(), key=lambda sequence: sequence.num_sealed):
+        for owner in sorted(self.sequences.values(), key=lambda sequence: sequence.num_finalized):
             shared = num_shared(owner, request, num_blocks)
-            if not owner.is_complete or shared <= owner.num_sealed:
+            if not owner.is_complete or shared <= owner.num_finalized:
                 continue
             if owner.holds_blocks:
-                self.complete([self.feeds.silent(owner, shared)])
+                self.complete([self.feeds.idle(owner, shared)])
             elif self.can_follow(owner, request):
                 owner.blocks[:shared] = request.blocks[:shared]
-                self.complete([self.feeds.silent(owner, shared)])
+                self.complete([self.feeds.idle(owner, shared)])
 
     def can_follow(self, owner: FedSequence, request: Request) -> bool:
         """Whether what the owner, which gave its blocks back, was fed lies in the request's blocks too."""
-        index = owner.num_sealed
+        index = owner.num_finalized
         first = max(index * self.block_size, int(self.layers.reads_hidden))
         is_there = owner.num_fed <= first or owner.blocks[index] == request.blocks[index]
-        return is_there and self.notes.has_first(request, index)
+        return is_there and self.draft_blocks.has_first(request, index)
 
     @inference
     def complete(self, readings: list[Reading]) -> None:
@@ -232,11 +230,13 @@ class DraftModelRuntime:
         return sequence.num_computed == num_tokens - 1 and num_tokens < self.layers.max_len
 
     def done(self, feed: Feed) -> None:
+        """The pass over the feed has run: its positions have keys and values in the draft layers."""
         self.feeds.done(feed)
 
     # --- draft tokens -------------------------------------------------------------------------------
 
     def draft_batch(self, rows: Sequence[DraftRows]) -> Batch:
+        """A batch of draft tokens, all scored; their keys and values are lost with the next `collect`."""
         return self.builder.build([draft_span(each) for each in rows], [each.sequence.request.tokens for each in rows])
 
 
@@ -244,7 +244,7 @@ def ring_length(row_bytes: int, block_size: int) -> int:
     """Room for what waits of a request in steady decoding: a block at least, and what completes it. `row_bytes`: of a
     hidden state, 0 where none are read."""
     room = step_room(block_size)
-    return max(MIN_WAITING, block_size, RING_BYTES // max(row_bytes, RING_BYTES // MAX_WAITING) - room) + room
+    return max(MIN_PENDING, block_size, RING_BYTES // max(row_bytes, RING_BYTES // MAX_PENDING) - room) + room
 
 
 def step_room(block_size: int) -> int:

@@ -8,36 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.draft_models.draft_spans import span_of
 from specserve.inference import inference
-from specserve.kv.slots import num_blocks_for
-from specserve.protocols import Feed
+from specserve_draft_models.draft_spans import span_of
+from specserve_draft_models.passes import Feed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
     from torch import Tensor
 
     from specserve.batch.builder import BatchBuilder
     from specserve.batch.span import Span
-    from specserve.draft_models.block_notes import BlockNotes
-    from specserve.draft_models.sequences import FedSequence
-    from specserve.draft_models.waiting_hidden import Piece, WaitingHidden
-    from specserve.protocols import AttentionBackend, DraftLayers, GraphMode
-
-
-class DraftMemory(NamedTuple):
-    """Where the draft layers' keys, values and hidden states lie."""
-
-    attention: AttentionBackend
-    notes: BlockNotes
-    block_size: int
-    scratch: int
-    """The first block that belongs to no request. Each request that drafts gets `scratch_blocks` of them in a step."""
-    device: torch.device
-    graphs: tuple[GraphMode, ...] = ("piecewise", "full")
-    """That the attention states to serve."""
+    from specserve.protocols import DraftLayers, DraftResources
+    from specserve_draft_models.draft_blocks import DraftBlocks
+    from specserve_draft_models.pending_hidden import PendingHidden, Piece
+    from specserve_draft_models.sequences import FedSequence
 
 
 class Reading(NamedTuple):
@@ -52,14 +37,19 @@ class Reading(NamedTuple):
 
 
 class Feeds:
-    """`waiting`: None where no hidden states are read."""
+    """`draft_blocks`: what is known of the blocks; `pending`: None where no hidden states are read."""
 
     def __init__(
-        self, layers: DraftLayers, memory: DraftMemory, waiting: WaitingHidden | None, builder: BatchBuilder
+        self,
+        layers: DraftLayers,
+        resources: DraftResources,
+        draft_blocks: DraftBlocks,
+        pending: PendingHidden | None,
+        builder: BatchBuilder,
     ) -> None:
-        self.layers, self.notes, self.block_size = layers, memory.notes, memory.block_size
-        self.waiting, self.builder = waiting, builder
-        self.first_scratch, self.num_scratch = memory.scratch, scratch_blocks(layers, memory.block_size)
+        self.layers, self.draft_blocks, self.pending, self.builder = layers, draft_blocks, pending, builder
+        self.block_size = resources.block_size
+        self.first_scratch, self.num_scratch = resources.first_scratch, resources.scratch_blocks
         self.readings: dict[int, list[Reading]] = {}
         """Of feeds that are not done, by id of their batch."""
 
@@ -74,7 +64,7 @@ class Feeds:
         span = span_of(sequence, sequence.num_fed, sequence.num_computed + 1 - sequence.num_fed, 1)
         return Reading(sequence, span, blocks, self.num_ready(sequence) // self.block_size)
 
-    def silent(self, sequence: FedSequence, num_blocks: int | None = None) -> Reading:
+    def idle(self, sequence: FedSequence, num_blocks: int | None = None) -> Reading:
         """What the request's complete blocks lack, or the first of them."""
         blocks = sequence.blocks[:num_blocks]
         sequence.table = blocks
@@ -83,12 +73,12 @@ class Feeds:
 
     def make(self, readings: list[Reading], drafting: list[int]) -> Feed | None:
         """None where there is nothing to compute; blocks that are complete already are noted then."""
-        readings = [each for each in readings if each.span.length or each.num_complete > each.sequence.num_sealed]
+        readings = [each for each in readings if each.span.length or each.num_complete > each.sequence.num_finalized]
         if not readings:
             return None
         for reading in readings:
-            self.notes.reopen(reading.blocks[reading.sequence.num_sealed :])
-        hidden = None if self.waiting is None else self.hidden_of(readings, self.waiting)
+            self.draft_blocks.reopen(reading.blocks[reading.sequence.num_finalized :])
+        hidden = None if self.pending is None else self.hidden_of(readings, self.pending)
         fed = [reading for reading in readings if reading.span.length]
         for reading in readings:
             if not reading.span.length:
@@ -99,21 +89,21 @@ class Feeds:
         self.readings = {id(batch): fed}
         return Feed(batch, hidden, [reading.sequence for reading in fed], drafting)
 
-    def hidden_of(self, readings: Sequence[Reading], waiting: WaitingHidden) -> Tensor | None:
+    def hidden_of(self, readings: Sequence[Reading], pending: PendingHidden) -> Tensor | None:
         """[rows of the spans, W], None where there are no rows; saves the hidden states that blocks keep."""
         fed: list[Piece] = []
         kept: list[Piece] = []
         keeping: list[int] = []
         for sequence, span, blocks, num_complete in readings:
             begin = sequence.num_fed - 1
-            fed += waiting.pieces(sequence, begin, begin + span.length)
-            for index in range(sequence.num_sealed, num_complete):
+            fed += pending.pieces(sequence, begin, begin + span.length)
+            for index in range(sequence.num_finalized, num_complete):
                 end = (index + 1) * self.block_size
-                kept += waiting.pieces(sequence, end - 1, end)
+                kept += pending.pieces(sequence, end - 1, end)
                 keeping.append(blocks[index])
         if keeping:
-            self.notes.save_states(keeping, waiting.gather(kept))
-        return waiting.gather(fed) if fed else None
+            self.draft_blocks.save_states(keeping, pending.gather(kept))
+        return pending.gather(fed) if fed else None
 
     @inference
     def done(self, feed: Feed) -> None:
@@ -125,13 +115,8 @@ class Feeds:
         sequence, span, blocks, num_complete = reading
         if span.length:
             sequence.num_fed = min(span.start + span.length, len(blocks) * self.block_size)
-        if sequence.long and self.waiting is not None:
-            self.waiting.shorten(sequence, self.num_ready(sequence))
-        for index in range(sequence.num_sealed, num_complete):
-            self.notes.seal(sequence.request, blocks, index)
-        sequence.num_sealed = max(sequence.num_sealed, num_complete)
-
-
-def scratch_blocks(layers: DraftLayers, block_size: int) -> int:
-    """How many blocks hold a request's draft rows."""
-    return num_blocks_for(layers.max_draft_rows, block_size)
+        if sequence.long and self.pending is not None:
+            self.pending.shorten(sequence, self.num_ready(sequence))
+        for index in range(sequence.num_finalized, num_complete):
+            self.draft_blocks.finalize(sequence.request, blocks, index)
+        sequence.num_finalized = max(sequence.num_finalized, num_complete)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from runtime_cases import NUM_BLOCKS, W, a_request, hashes
 
-from specserve.draft_models.block_notes import BlockNotes
-from specserve.draft_models.draft_spans import span_of
-from specserve.draft_models.sequences import FedSequence
+from specserve_draft_models.draft_blocks import DraftBlocks
+from specserve_draft_models.draft_spans import span_of
+from specserve_draft_models.sequences import FedSequence
 
 # --- FedSequence ----------------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ def test_a_preempted_sequence_is_a_new_one_even_where_it_goes_on_at_the_same_pos
     assert sequence.was_restarted(8)
     sequence.restart(8, [5, 3])
     assert not sequence.was_restarted(8)
-    assert (sequence.num_fed, sequence.num_sealed, sequence.long) == (8, 2, [])
+    assert (sequence.num_fed, sequence.num_finalized, sequence.long) == (8, 2, [])
 
 
 def test_a_sequence_that_was_given_up_is_complete_again_when_it_is_restarted():
@@ -47,41 +47,41 @@ def test_a_sequence_that_was_given_up_is_complete_again_when_it_is_restarted():
     assert sequence.is_complete
 
 
-# --- BlockNotes -----------------------------------------------------------------------------------------
+# --- DraftBlocks -----------------------------------------------------------------------------------------
 
 
-def test_blocks_are_known_for_the_tokens_that_they_were_sealed_with():
-    notes, request = BlockNotes(None), a_request()
+def test_blocks_are_known_for_the_tokens_that_they_were_finalized_with():
+    blocks, request = DraftBlocks(None), a_request()
     request.hashes = hashes("a", "b")
-    notes.seal(request, request.blocks, 0)
-    assert notes.has_first(request, 0)
-    assert notes.has_first(request, 1)
-    assert not notes.has_first(request, 2)
-    notes.seal(request, request.blocks, 1)
-    assert notes.has_first(request, 2)
+    blocks.finalize(request, request.blocks, 0)
+    assert blocks.has_first(request, 0)
+    assert blocks.has_first(request, 1)
+    assert not blocks.has_first(request, 2)
+    blocks.finalize(request, request.blocks, 1)
+    assert blocks.has_first(request, 2)
     request.hashes = hashes("a", "c")  # the same block, with other tokens by now
-    assert not notes.has_first(request, 2)
+    assert not blocks.has_first(request, 2)
 
 
 def test_a_block_without_a_hash_is_not_noted():
-    notes, request = BlockNotes(None), a_request()
-    notes.seal(request, request.blocks, 0)  # no prefix cache
-    assert notes.hash_of == {}
-    assert not notes.has_first(request, 1)
+    blocks, request = DraftBlocks(None), a_request()
+    blocks.finalize(request, request.blocks, 0)  # no prefix cache
+    assert blocks.hash_of == {}
+    assert not blocks.has_first(request, 1)
 
 
 def test_a_note_is_void_when_other_tokens_come_into_its_block():
-    notes, request = BlockNotes(None), a_request()
+    blocks, request = DraftBlocks(None), a_request()
     request.hashes = hashes("a")
-    notes.seal(request, request.blocks, 0)
-    notes.reopen([1, 2])
-    assert notes.has_first(request, 1)
-    notes.reopen(request.blocks)
-    assert not notes.has_first(request, 1)
+    blocks.finalize(request, request.blocks, 0)
+    blocks.reopen([1, 2])
+    assert blocks.has_first(request, 1)
+    blocks.reopen(request.blocks)
+    assert not blocks.has_first(request, 1)
 
 
 def test_each_block_keeps_a_state_of_its_own():
-    notes = BlockNotes(torch.zeros(NUM_BLOCKS, W))
-    notes.save_states([5, 2], torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
-    assert notes.state(5).tolist() == [1.0, 2.0, 3.0]
-    assert notes.state(2).tolist() == [4.0, 5.0, 6.0]
+    blocks = DraftBlocks(torch.zeros(NUM_BLOCKS, W))
+    blocks.save_states([5, 2], torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]))
+    assert blocks.state(5).tolist() == [1.0, 2.0, 3.0]
+    assert blocks.state(2).tolist() == [4.0, 5.0, 6.0]

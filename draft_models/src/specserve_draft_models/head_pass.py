@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specserve.draft_models.choosing import choose
 from specserve.models.draft_head import DraftHead, TargetNorm
 from specserve.models.tiled import in_tiles
 from specserve.protocols import DraftPass, DraftStep
+from specserve_draft_models.choosing import choose
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

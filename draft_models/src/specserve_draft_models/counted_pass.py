@@ -5,29 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.protocols import DraftPass
-from specserve.types import GraphUse
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Sequence
 
     from torch import Tensor
 
     from specserve.batch.batch import Batch
-    from specserve.protocols import DraftChains, DraftStep, ScoredRow
+    from specserve.protocols import DraftChains, DraftGraphs, DraftStep, ScoredRow
 
 
 class CountedDraftPass(DraftPass):
-    """`kernels`: their name; `counts`: of all passes of draft models."""
+    """`kernels`: their name; `graphs`: count all passes of draft models."""
 
-    def __init__(self, passes: DraftPass, kernels: str, counts: Counter[GraphUse]) -> None:
-        self.passes, self.counts = passes, counts
-        self.use = GraphUse("none", f"kernels {kernels} compute passes of a draft model in one call")
+    def __init__(self, passes: DraftPass, kernels: str, graphs: DraftGraphs) -> None:
+        self.passes, self.graphs = passes, graphs
+        self.reason = f"kernels {kernels} compute passes of a draft model in one call"
 
     def step(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], count: int, *, from_target: bool
     ) -> DraftStep:
-        self.counts[self.use] += 1
+        self.graphs.count(self.reason)
         return self.passes.step(batch, hidden, rows, count, from_target=from_target)
 
     def chains(
@@ -35,5 +33,5 @@ class CountedDraftPass(DraftPass):
     ) -> DraftChains | None:
         made = self.passes.chains(batch, hidden, rows, steps)
         if made is not None:
-            self.counts[self.use] += 1 + made.num_passes
+            self.graphs.count(self.reason, 1 + made.num_passes)
         return made

@@ -23,7 +23,7 @@ NO_ROWS: tuple[int, Sequence[int]] = (0, ())
 
 @dataclass(slots=True, eq=False)
 class FedSequence:
-    """`specserve.protocols.DraftSequence`."""
+    """A request as the draft layers have it."""
 
     request: Request
     table: list[int] = field(default_factory=list)
@@ -31,7 +31,7 @@ class FedSequence:
     num_fed: int = 0
     num_computed: int = -1
     """Positions below this were computed by the target and committed; -1 before the first step."""
-    num_sealed: int = 0
+    num_finalized: int = 0
     """Leading blocks that are complete in the draft layers and noted as such."""
     num_preemptions: int = 0
     blocks: list[int] = field(default_factory=list)
@@ -60,7 +60,7 @@ class FedSequence:
 
     def restart(self, num_fed: int, blocks: Sequence[int]) -> None:
         """Continue behind these blocks of the prefix cache."""
-        self.num_fed, self.num_sealed, self.blocks = num_fed, len(blocks), list(blocks)
+        self.num_fed, self.num_finalized, self.blocks = num_fed, len(blocks), list(blocks)
         self.num_preemptions = self.request.num_preemptions
         self.long = []
         self.is_complete = True

@@ -6,11 +6,22 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from runtime_cases import LAYERS, NUM_BLOCKS, SIZE, WAITING, a_request, a_runtime, fed_positions, hashes, step
+from runtime_cases import (
+    LAYERS,
+    NUM_BLOCKS,
+    SIZE,
+    WAITING,
+    a_request,
+    a_runtime,
+    fed_positions,
+    hashes,
+    scratch_blocks,
+    step,
+)
 
 from specserve.batch.batch import Batch
-from specserve.draft_models.feeds import scratch_blocks
-from specserve.protocols import DraftLayers, DraftRows
+from specserve.protocols import DraftLayers
+from specserve_draft_models import DraftRows
 
 
 def test_a_feed_pairs_each_position_with_the_hidden_state_before_it():
@@ -52,7 +63,7 @@ def test_requests_without_a_limit_are_fed_when_much_waits_and_not_before():
     assert fed_positions(feed) == [list(range(1, WAITING))]  # its complete blocks
     assert feed.drafting == []
     runtime.done(feed)
-    assert runtime.sequences["r"].num_sealed == WAITING // SIZE
+    assert runtime.sequences["r"].num_finalized == WAITING // SIZE
 
 
 class Recorder:
@@ -94,7 +105,7 @@ def test_a_preempted_request_completes_blocks_behind_copies_that_others_computed
         runtime.start(each)
     runtime.done(step(runtime, other))
     assert step(runtime, request, limits=[0]) is None
-    runtime.notes.reopen([6])  # other tokens since then
+    runtime.draft_blocks.reopen([6])  # other tokens since then
     feed = step(runtime, preempted(request, (5, 3, 20)), starts=[8])
     assert recorder.read == list(range(1, 8))
     assert fed_positions(feed) == [[8, 9, 10, 11]]
@@ -141,7 +152,7 @@ def test_a_block_keeps_the_hidden_state_of_its_last_position():
     runtime, request = a_runtime(), a_request()
     runtime.start(request)
     runtime.done(step(runtime, request))
-    assert runtime.notes.states[[7, 3, 9], 0].tolist() == [3, 7, 0]
+    assert runtime.draft_blocks.states[[7, 3, 9], 0].tolist() == [3, 7, 0]
 
 
 def test_a_request_behind_complete_blocks_begins_with_the_state_that_the_last_one_keeps():
@@ -175,7 +186,7 @@ def test_positions_beyond_the_draft_model_are_not_fed_and_blocks_before_them_are
     assert fed_positions(feed) == [list(range(1, 8))]
     assert feed.drafting == []
     runtime.done(feed)
-    assert runtime.notes.hash_of == {7: b"a", 3: b"b"}
+    assert runtime.draft_blocks.hash_of == {7: b"a", 3: b"b"}
 
 
 def slots_of_drafts(runtime, requests, count):

@@ -8,14 +8,14 @@ from specserve.batch.span import Span
 from specserve.types import Draft
 
 if TYPE_CHECKING:
-    from specserve.draft_models.sequences import FedSequence
-    from specserve.protocols import DraftRows
+    from specserve_draft_models.passes import DraftRows
+    from specserve_draft_models.sequences import FedSequence
 
 
 def draft_span(rows: DraftRows) -> Span:
     """The nodes from `rows.first` on; the sequence's committed tokens are all fed."""
-    sequence: FedSequence = rows.sequence  # type: ignore[assignment]  # the runtime's own
-    num_tokens, count = len(sequence.request.tokens), len(rows.tokens) - rows.first
+    sequence, count = rows.sequence, len(rows.tokens) - rows.first
+    num_tokens = len(sequence.request.tokens)
     if rows.parents is None:  # a chain goes on as committed tokens do
         draft = Draft(tokens=rows.tokens[rows.first :])
         return span_of(sequence, num_tokens + rows.first, count, count, draft=draft)

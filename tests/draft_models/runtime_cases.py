@@ -1,4 +1,4 @@
-"""Requests, block notes and a runtime without a model, for the tests of what the runtime feeds when."""
+"""Requests, and a runtime without a model, for the tests of what the runtime feeds when."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import torch
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
 from specserve.batch.span import ScheduledSpan
-from specserve.draft_models.block_notes import BlockNotes
-from specserve.draft_models.feeds import DraftMemory
-from specserve.draft_models.runtime import DraftModelRuntime
 from specserve.kernels.torch_kernels import TorchKernels
-from specserve.protocols import DraftLayers
+from specserve.protocols import DraftLayers, DraftResources
 from specserve.types import Draft, ForwardOutput, SpanVerdict, Verdict
+from specserve_draft_models import DraftModelRuntime
 from specserve_workbench.testing.requests import toy_request
 
 SIZE, NUM_BLOCKS, W = 4, 128, 3
@@ -36,9 +34,21 @@ def hashes(*names):
 
 
 def a_runtime(layers=LAYERS, size=SIZE):
-    notes = BlockNotes(torch.zeros(NUM_BLOCKS, W) if layers.reads_hidden else None)
-    memory = DraftMemory(None, notes, size, NUM_BLOCKS, torch.device("cpu"))  # type: ignore[arg-type]
-    return DraftModelRuntime(layers, (1,), TorchKernels(), memory)
+    resources = DraftResources(
+        kernels=TorchKernels(),
+        attention=None,  # type: ignore[arg-type]
+        block_size=size,
+        first_scratch=NUM_BLOCKS,
+        scratch_blocks=scratch_blocks(layers, size),
+        device=torch.device("cpu"),
+        hidden_layers=(1,),
+        states=torch.zeros(NUM_BLOCKS, W) if layers.reads_hidden else None,
+    )
+    return DraftModelRuntime(layers, resources)
+
+
+def scratch_blocks(layers, size):
+    return -(-layers.max_draft_rows // size)
 
 
 def step(runtime, *requests, limits=None, starts=None, drafts=None, lost=0):

@@ -1,0 +1,39 @@
+"""What a drafter has its draft model compute: committed tokens that the layers lack, and draft tokens behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from specserve.batch.batch import Batch
+    from specserve_draft_models.sequences import FedSequence
+
+
+class Feed(NamedTuple):
+    """A pass over committed tokens that the draft layers do not have yet."""
+
+    batch: Batch
+    """Spans of committed tokens. Those that are drafted for come first, and their last rows are scored."""
+    hidden: Tensor | None
+    """[R, W]: the target's hidden state of the position before each row's; None where none are read."""
+    sequences: Sequence[FedSequence]
+    """Of each span."""
+    drafting: Sequence[int]
+    """Indices of the target's batch: span i of this batch drafts for span drafting[i] of that one. Later spans do not
+    draft."""
+
+
+class DraftRows(NamedTuple):
+    """The draft tokens of one request that a pass computes: nodes from `first` on of a tree whose earlier nodes were
+    computed since the last `collect`."""
+
+    sequence: FedSequence
+    tokens: tuple[int, ...]
+    """Of all nodes."""
+    parents: tuple[int, ...] | None = None
+    """None: a chain."""
+    first: int = 0
