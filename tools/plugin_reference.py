@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,23 +63,36 @@ def page() -> str:
 
 
 def described(file: str) -> Iterator[str]:
-    own, protocols = f"specserve.{file.removesuffix('.py').replace('/', '.')}", exported()
+    own, doors = f"specserve.{file.removesuffix('.py').replace('/', '.')}", offered()
     for node, after in with_next(ast.parse((SOURCE / file).read_text()).body):
         name = node.name if isinstance(node, ast.ClassDef) else assigned(node)
-        module = "specserve.protocols" if name in protocols else own
+        module = doors.get((own, name), own)
         if isinstance(node, ast.ClassDef) and is_public(name):
             yield f"### `{name}`\n"
             yield from class_text(node, module)
-        elif is_public(name) and (string(after) or name in protocols):
+        elif is_public(name) and (string(after) or (own, name) in doors):
             yield f"### `{name}`\n\n`{ast.unparse(node)}`, in `{module}`\n"
             if about := string(after):
                 yield f"{text(about)}\n"
 
 
-def exported() -> frozenset[str]:
-    """What `specserve.protocols` has."""
-    nodes = ast.parse((SOURCE / "protocols" / "__init__.py").read_text()).body
-    return frozenset(next(ast.literal_eval(node.value) for node in nodes if isinstance(node, ast.Assign)))
+@cache
+def offered() -> dict[tuple[str, str], str]:
+    """(module, name) -> the module of `specserve.api` that has this name of that module."""
+    doors = {}
+    for file in sorted((SOURCE / "api").glob("*.py")):
+        door = "specserve.api" if file.stem == "__init__" else f"specserve.api.{file.stem}"
+        doors |= dict.fromkeys(imported(file), door)
+    for module, name in list(doors):
+        if (module, name) == ("specserve.protocols", "*"):
+            doors |= dict.fromkeys(imported(SOURCE / "protocols" / "__init__.py"), doors[module, name])
+    return doors
+
+
+def imported(file: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
 
 
 def class_text(node: ast.ClassDef, module: str) -> Iterator[str]:

@@ -124,7 +124,7 @@ def runner_of(folder: Path, layers: int, backend: AttentionFactory) -> Runner:
     kernels, device = CudaKernels(), torch.device("cpu")
     model = load_model(folder, kernels=kernels)
     for projection in model.projections.values():
-        projection.seal(kernels)
+        projection.finalize(kernels)
     spec = AttentionSpec(4, 1, 64, 0.125, BLOCK_SIZE, model.sliding_windows)
     cache = KVCache(
         num_layers=layers, num_blocks=1024, block_size=BLOCK_SIZE, num_kv_heads=1, head_dim=64, dtype=model.dtype,

@@ -188,7 +188,7 @@ def prefills(name: str, assembled: Assembled, options: Options) -> Variants:
     tokens = tuple(i % 300 for i in range(LENGTH))
     untiled = load_model(model_directory(name), kernels=UntiledKernels(), dtype=DTYPE)
     for projection in untiled.projections.values():
-        projection.seal(untiled.kernels)
+        projection.finalize(untiled.kernels)
     reference = Runner(StepParts(untiled, untiled.kernels, CausalAttention(spec_for(untiled), cache_for(untiled))))
     return {
         "prefill": partial(median_seconds, partial(prefill, assembled.engine.runner, tokens, [LENGTH])),

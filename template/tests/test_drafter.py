@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from specserve.types import Draft
+from specserve.api import Draft
 from specserve_workbench.testing.engines import make_engine, run, run_requests, verify_everything
 from specserve_workbench.testing.requests import toy_request, varied_requests
 

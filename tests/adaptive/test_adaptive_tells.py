@@ -57,13 +57,13 @@ def test_costs_show_by_requests_and_draft_tokens(toy_model):
 def test_each_answer_says_what_was_decided_for_it(toy_model):
     outcome = run_requests(adaptive_engine(toy_model), requests_of())
     for output in outcome.outputs.values():
-        figures = output.steps[-1].figures
+        figures = output.steps[-1].stats
         if figures.planner is None:
             assert len(output.steps) == 1, "it ended with its first token"
             continue
         assert set(figures.planner.steps) == REASONS
         assert sum(figures.planner.steps.values()) <= len(output.steps)
-    repetitive = outcome.outputs["r0"].steps[-1].figures
+    repetitive = outcome.outputs["r0"].steps[-1].stats
     assert repetitive.planner.steps["verified"] > 0
     assert repetitive.planner.predicted_accepted_tokens > 0
 
@@ -74,7 +74,7 @@ def test_an_answer_over_http_sums_over_its_choices(toy_model):
             self.figures = figures
 
     outcome = run_requests(adaptive_engine(toy_model), requests_of())
-    figures = [outcome.outputs[name].steps[-1].figures for name in ("r0", "r1")]
+    figures = [outcome.outputs[name].steps[-1].stats for name in ("r0", "r1")]
     told = speculation_metrics([Choice(one) for one in figures])["metrics"]["speculative_decoding"]["planner"]
     expected = sum(one.planner.predicted_accepted_tokens for one in figures)
     assert told["predicted_accepted_tokens"] == expected

@@ -190,7 +190,7 @@ def interpret_fused_layers_have_the_bits_of_their_pieces():
             ours, _ = kernels()
             model = load_model(path, kernels=ours, dtype="float32")
         for projection in model.projections.values():
-            projection.seal(ours)
+            projection.finalize(ours)
         results, caches = zip(
             *(rows_and_cache(model, make) for make in (ours.fuse, lambda m, attention: TiledPass(m, attention, None))),
             strict=True,

@@ -145,7 +145,7 @@ def test_a_processor_that_raises_while_drafting_ends_its_request_when_verificati
     assert not engine.metrics.drafter_faults
     assert engine.metrics.num_draft_tokens > 20
     for name in ("a", "b"):  # steps were computed in parts meanwhile, and the keys of the others are right
-        figures = outcome.outputs[name].steps[-1].figures
+        figures = outcome.outputs[name].steps[-1].stats
         assert kind != "standalone" or figures.num_accepted_draft_tokens == figures.num_draft_tokens
 
 
@@ -169,5 +169,5 @@ def test_hidden_states_that_are_not_finite_cost_only_drafts(tmp_path, kind, valu
         outcome = run_requests(engine, requests)
         assert {name: out.tokens for name, out in outcome.outputs.items()} == plain.tokens()
     assert not engine.metrics.drafter_faults
-    good = outcome.outputs["good"].steps[-1].figures
+    good = outcome.outputs["good"].steps[-1].stats
     assert good.num_draft_tokens > 0

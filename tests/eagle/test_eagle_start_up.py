@@ -253,7 +253,7 @@ def test_requests_beyond_a_short_standalone_model_go_on_without_drafts(target, t
     engine = eagle_engine(target, draft, max_num_batched_tokens=48)
     outcome = run_requests(engine, requests)
     assert outcome.decided() == run(target, requests).decided()
-    figures = {name: output.steps[-1].figures for name, output in outcome.outputs.items()}
+    figures = {name: output.steps[-1].stats for name, output in outcome.outputs.items()}
     # the first token comes with the prompt; every step has four draft tokens and one more
     assert figures["within"].num_accepted_draft_tokens == figures["within"].num_draft_tokens == 39 - 8
     assert figures["crosses"].num_accepted_draft_tokens == figures["crosses"].num_draft_tokens > 15
@@ -268,7 +268,7 @@ def test_a_request_beyond_a_short_model_leaves_blocks_that_others_are_drafted_fr
     run_requests(engine, [toy_request("long", longer, max_tokens=4, ignore_eos=True)])
     outcome = run_requests(engine, [toy_request("short", [*shared, 5], max_tokens=9, ignore_eos=True)])
     assert outcome.outputs["short"].steps[0].cached_tokens == 32
-    assert outcome.outputs["short"].steps[-1].figures.num_draft_tokens > 0
+    assert outcome.outputs["short"].steps[-1].stats.num_draft_tokens > 0
 
 
 @pytest.mark.parametrize("kind", ["standalone", "eagle3"])
@@ -282,7 +282,7 @@ def test_requests_that_fill_the_context_are_drafted_up_to_its_end(target, tmp_pa
     assert outcome.decided() == run(target, requests, **options).decided()
     assert all(len(tokens) == 40 - int(name) for name, tokens in outcome.tokens().items())
     assert not engine.metrics.drafter_faults
-    assert outcome.outputs["37"].steps[-1].figures.num_draft_tokens > 0
+    assert outcome.outputs["37"].steps[-1].stats.num_draft_tokens > 0
 
 
 def test_a_config_of_a_draft_model_may_have_unknown_keys(target, tmp_path):

@@ -100,7 +100,7 @@ def test_duplicate_siblings_are_merged_with_their_subtrees(toy_model):
     engine = make_engine(toy_model, Duplicates({"0": expected}, 3)).engine
     outcome = run_requests(engine, request)
     assert outcome.tokens()["0"] == expected
-    assert 2 in range(len(outcome.outputs["0"].steps[-1].figures.acceptance_histogram))
+    assert 2 in range(len(outcome.outputs["0"].steps[-1].stats.acceptance_histogram))
 
 
 def test_many_bad_drafts_in_one_step_are_one_faulty_step(toy_model):
@@ -141,7 +141,7 @@ def test_a_planner_that_ignores_the_budget_is_cut_to_it(toy_model):
     expected = run(toy_model, [request]).tokens()
     outcome = run(toy_model, [request], OracleDrafter(expected, 8), planner=Greedy(32), max_num_batched_tokens=4)
     assert outcome.tokens() == expected
-    assert len(outcome.outputs["a"].steps[-1].figures.acceptance_histogram) == 4
+    assert len(outcome.outputs["a"].steps[-1].stats.acceptance_histogram) == 4
 
 
 def test_an_object_that_is_no_drafter_is_refused(toy_model):

@@ -127,7 +127,7 @@ def test_what_a_planner_tells_is_in_the_answer_and_in_the_description(toy_model)
     engine, plain = telling_engine(toy_model, varied_requests(6), stats=stats, described={"mode": "loud"})
     outcome = run_requests(engine, varied_requests(6))
     assert outcome.decided() == plain.decided()
-    assert all(output.steps[-1].figures.planner == stats for output in outcome.outputs.values())
+    assert all(output.steps[-1].stats.planner == stats for output in outcome.outputs.values())
     assert describe_planner(engine) == {"planner": {"mode": "loud"}}
 
 
@@ -136,7 +136,7 @@ def test_stats_that_cannot_be_told_are_left_out_and_counted(toy_model, rubbish):
     engine, plain = telling_engine(toy_model, varied_requests(6), stats=rubbish)
     outcome = run_requests(engine, varied_requests(6))
     assert outcome.decided() == plain.decided()
-    assert all(output.steps[-1].figures.planner is None for output in outcome.outputs.values())
+    assert all(output.steps[-1].stats.planner is None for output in outcome.outputs.values())
     ((plugin, part, _),) = engine.metrics.faults.counts
     assert (plugin, part) == ("drafter", "planner's stats")
 

@@ -62,7 +62,7 @@ def test_an_oracle_needs_one_verify_step_per_width_plus_one_tokens(toy_model, wi
     requests = [toy_request(str(i), range(1, 20 + i), max_tokens=33, ignore_eos=True) for i in range(3)]
     speculative = assert_lossless(toy_model, requests, lambda outputs: OracleDrafter(outputs, width))
     for output in speculative.outputs.values():
-        figures = output.steps[-1].figures
+        figures = output.steps[-1].stats
         steps = len(output.steps) - 1  # the first token came with the prompt
         assert steps == math.ceil((33 - 1) / (width + 1))
         # every step brings one token beyond its guesses, the last one too: nothing is guessed past the end
@@ -84,7 +84,7 @@ def test_speculation_can_be_limited_and_switched_off_per_request(toy_model):
         toy_request("off", prompt, max_tokens=30, ignore_eos=True, speculation=SpeculationParams(enabled=False)),
     ]
     speculative = assert_lossless(toy_model, requests, lambda outputs: OracleDrafter(outputs, 8))
-    figures = {name: output.steps[-1].figures for name, output in speculative.outputs.items()}
+    figures = {name: output.steps[-1].stats for name, output in speculative.outputs.items()}
     assert len(figures["free"].acceptance_histogram) > 3
     assert len(figures["two"].acceptance_histogram) == 3
     assert figures["off"].num_spec_steps == 0

@@ -9,7 +9,7 @@ from competing_cases import EveryoneProposes, composed_by, plugin
 from specserve.cli.generation_stats import GenerationStats
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.fixed_width import FixedWidthPlanner
-from specserve.types import DrafterFigures, SpeculationFigures
+from specserve.types import DrafterStats, SpeculationStats
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests, watch
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests
@@ -118,7 +118,7 @@ def test_figures_of_each_drafter_add_up_to_the_requests(toy_model):
     outcome = run_requests(engine_with(toy_model, noisy, OracleDrafter(expected, 2)), requests)
     names = set()
     for output in outcome.outputs.values():
-        figures = output.steps[-1].figures
+        figures = output.steps[-1].stats
         names |= figures.by_drafter.keys()
         drafted, accepted = map(sum, zip(*figures.by_drafter.values(), strict=True)) if figures.by_drafter else (0, 0)
         assert (drafted, accepted) == (figures.num_draft_tokens, figures.num_accepted_draft_tokens)
@@ -126,11 +126,11 @@ def test_figures_of_each_drafter_add_up_to_the_requests(toy_model):
 
 
 def test_a_summary_names_several_drafters():
-    figures = SpeculationFigures(4, 9, 5, (), None, {"ngram": DrafterFigures(3, 2), "eagle": DrafterFigures(6, 3)})
-    summary = GenerationStats(0.0, figures=figures).summary()
+    figures = SpeculationStats(4, 9, 5, (), None, {"ngram": DrafterStats(3, 2), "eagle": DrafterStats(6, 3)})
+    summary = GenerationStats(0.0, speculation=figures).summary()
     assert summary.endswith("5 of 9 draft tokens accepted; eagle 3 of 6; ngram 2 of 3")
-    alone = SpeculationFigures(4, 9, 5, (), None, {"ngram": DrafterFigures(9, 5)})
-    assert GenerationStats(0.0, figures=alone).summary().endswith("5 of 9 draft tokens accepted")
+    alone = SpeculationStats(4, 9, 5, (), None, {"ngram": DrafterStats(9, 5)})
+    assert GenerationStats(0.0, speculation=alone).summary().endswith("5 of 9 draft tokens accepted")
 
 
 def test_a_request_says_how_deep_a_draft_may_be(toy_model):

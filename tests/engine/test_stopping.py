@@ -44,7 +44,7 @@ def test_a_stop_id_ends_the_request_and_is_its_last_token(toy_model, free, width
     plain, guessed = both_ways(toy_model, request(stop_token_ids=(free[end],)), free, width)
     assert plain.tokens == free[: end + 1]
     assert plain.finish_reason == "stop"
-    figures = guessed.steps[-1].figures
+    figures = guessed.steps[-1].stats
     assert figures.num_accepted_draft_tokens > 0
     assert guessed.steps[-1].stop_string is None
 
@@ -123,7 +123,7 @@ def test_the_flags_of_a_cut_draft_cover_exactly_its_tokens(toy_model, free):
     last = guessed.steps[-1]
     assert len(last.accepted) == len(last.tokens) == len(last.logprobs)
     assert all(last.accepted), "the stop lay within the draft, so every token of the step was a guess"
-    assert last.figures.num_accepted_draft_tokens == sum(sum(d.accepted) for d in guessed.steps)
+    assert last.stats.num_accepted_draft_tokens == sum(sum(d.accepted) for d in guessed.steps)
 
 
 @pytest.mark.parametrize("width", [1, 5, 16])
@@ -152,7 +152,7 @@ def test_a_stop_string_before_min_tokens_is_read_over(toy_model, width):
 def test_max_tokens_is_exact(toy_model, free, max_tokens):
     plain, guessed = both_ways(toy_model, request(max_tokens=max_tokens, ignore_eos=True), free, 4)
     assert (plain.tokens, plain.finish_reason) == (free[:max_tokens], "length")
-    figures = guessed.steps[-1].figures
+    figures = guessed.steps[-1].stats
     assert figures.num_draft_tokens == figures.num_accepted_draft_tokens, "nothing is guessed beyond the end"
 
 

@@ -83,7 +83,7 @@ def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model)
     outcome = run_requests(
         engine_with(toy_model, make_draft_planner=lambda: Generous(32), make_drafter=lambda: drafter), requests
     )
-    figures = [outcome.outputs[str(i)].steps[-1].figures for i in range(3)]
+    figures = [outcome.outputs[str(i)].steps[-1].stats for i in range(3)]
     assert outcome.decided() == plain.decided()
     assert [len(f.acceptance_histogram) for f in figures] == [0, 3, 7]
 
@@ -145,7 +145,7 @@ def test_a_planners_own_drafts_end_with_the_request_and_its_wish(toy_model):
     assert outcome.decided() == plain.decided()
     assert engine.metrics.num_draft_tokens > 0
     assert not engine.metrics.faults.counts
-    assert outcome.outputs["plain"].steps[-1].figures.acceptance_histogram == ()
+    assert outcome.outputs["plain"].steps[-1].stats.acceptance_histogram == ()
 
 
 def test_a_planners_own_trees_become_chains_where_nothing_can_verify_trees():

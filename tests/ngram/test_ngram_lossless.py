@@ -124,7 +124,7 @@ def test_choices_of_one_prompt_draft_from_each_other(toy_model):
     other = run_requests(engine, same[1:]).outputs["choice 1"]
     assert other.tokens == alone.tokens
     assert len(other.steps) < len(alone.steps)
-    assert other.steps[-1].figures.num_accepted_draft_tokens > 20
+    assert other.steps[-1].stats.num_accepted_draft_tokens > 20
 
 
 def test_nothing_is_shared_across_namespaces(toy_model):
@@ -139,7 +139,7 @@ def test_nothing_is_shared_across_namespaces(toy_model):
     fresh = run_requests(ngram_engine(toy_model, settings={"min_survival": 0.0}), [other])
     outcome = run_requests(engine, [other])
     # the shared statistics may change how much is drafted, but no text of the other tenant is drafted
-    figures = [r.outputs["another"].steps[-1].figures.num_accepted_draft_tokens for r in (fresh, outcome)]
+    figures = [r.outputs["another"].steps[-1].stats.num_accepted_draft_tokens for r in (fresh, outcome)]
     assert figures[1] < 20
     assert abs(figures[0] - figures[1]) <= 5
 

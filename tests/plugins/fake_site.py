@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from specserve.declare import PLUGIN_API
 from specserve.hookspecs import hookimpl
 from specserve.plugins.entry_points import plugin_group
 from specserve.plugins.host import PluginHost
@@ -50,7 +51,7 @@ def write_plugin(
     entry: str = "plugin",
     groups: Mapping[str, Mapping[str, str]] | None = None,
     dist: str = "",
-    api: int = 1,
+    api: int = PLUGIN_API,
 ) -> None:
     package = f"fake_{name}"
     if isinstance(provides, str):

@@ -104,14 +104,17 @@ def test_torch_integers_are_tokens(install: Install, capsys):
     assert " 0 tokens were drafted" not in said
 
 
-@pytest.mark.parametrize("group", ["specserve.plugin", "specserve_plugins", "specserv.plugins"])
+@pytest.mark.parametrize(
+    "group",
+    ["specserve.plugin", "specserve_plugins", "specserv.plugins", "specserve.plugin.v2", "specserve-plugins-v2"],
+)
 def test_a_plugin_in_a_group_of_nearly_the_right_name_is_found(group, site, toy_model, capsys):
     write_package(site / "fake_mine", DRAFTER, "")
     provides = {"specserve.provides.mine": {"draft.chain": "fake_mine.compat"}}
     write_distribution(site, "dist-mine", {group: {"mine": "fake_mine.plugin"}, **provides})
     code, said = check(capsys, "mine")
     assert code == 2
-    assert f"dist-mine has the entry-point group {group!r}; it must be 'specserve.plugins'" in said
+    assert f"dist-mine has the entry-point group {group!r}; it must be 'specserve.plugins.v2'" in said
     assert start_up(toy_model, "mine") in said
     assert main(["plugins", "list"]) == 0
     assert group in capsys.readouterr().out

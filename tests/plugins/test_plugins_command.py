@@ -52,7 +52,7 @@ def test_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)[1] == {
         "name": "ngram",
         "version": "1.0",
-        "api": 1,
+        "api": 2,
         "distribution": "dist-ngram",
         "features": ["draft.chain"],
         "compatible": ["lora.target"],

@@ -10,7 +10,7 @@ from specserve.errors import RequestError
 from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
 from specserve.plugins.host import HookResults
 from specserve.text.stop_strings import StopStringMatcher
-from specserve.types import RequestOutput, SpeculationFigures, TokenLogprobs
+from specserve.types import RequestOutput, SpeculationStats, TokenLogprobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -159,7 +159,7 @@ class FakeEngine:
                 drafted_by=("fake",) * (len(step) - 1) + ("",),
                 stop_string=stop,
                 cached_tokens=1,
-                figures=SpeculationFigures(i + 1, 3 * (i + 1), i + 1, (0, i + 1)) if ends else None,
+                stats=SpeculationStats(i + 1, 3 * (i + 1), i + 1, (0, i + 1)) if ends else None,
             )
             if stop is not None:
                 return

@@ -27,6 +27,7 @@ COMPONENTS = {
     "guards": "batch models plugins protocols speculation root",
     "builtin": "attention graphs hookspecs kernels models protocols sampling",
     "engine": "attention batch graphs guards kv models plugins protocols sampling speculation text root",
+    "api": "attention batch declare engine graphs hookspecs kernels kv models protocols sampling speculation text root",
     "cli": "engine plugins text root",
     "specserve_draft_models": "batch models protocols sampling root",
     "specserve_server": "cli engine plugins protocols sampling text root",
@@ -62,16 +63,17 @@ ROOMS = {
 }
 """The packages within a distribution."""
 USED_BY_PLUGINS = {
-    "specserve_adaptive": "batch declare hookspecs protocols speculation root",
-    "specserve_cpu": "batch declare hookspecs kv models protocols sampling root",
-    "specserve_cuda": "batch declare hookspecs kv models protocols sampling root",
-    "specserve_eagle": "batch declare hookspecs kernels models protocols specserve_draft_models text root",
-    "specserve_grammar": "batch declare hookspecs models protocols sampling text root",
-    "specserve_hybrid_attn": "attention batch declare hookspecs kv protocols root",
-    "specserve_lora": "batch declare hookspecs models protocols specserve_server root",
-    "specserve_ngram": "batch declare hookspecs models protocols specserve_server text root",
-    "repeat_plugin": "batch declare hookspecs protocols root",
+    "specserve_adaptive": "api",
+    "specserve_cpu": "api",
+    "specserve_cuda": "api",
+    "specserve_eagle": "api models specserve_draft_models",  # models: it trains for whole targets, and drafts with some
+    "specserve_grammar": "api",
+    "specserve_hybrid_attn": "api",
+    "specserve_lora": "api specserve_server",
+    "specserve_ngram": "api specserve_server",
+    "repeat_plugin": "api",
 }
+"""One door: what plugins import beside `specserve.api` is an exception."""
 OF_THE_PLUGIN_API = {"declare", "hookspecs", "builtin"}
 
 

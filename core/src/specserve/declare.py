@@ -12,7 +12,7 @@ import msgspec
 
 from specserve.config import EngineConfig
 
-PLUGIN_API = 1
+PLUGIN_API = 2
 """The version of the plugin API that this specserve has; docs/plugins.md says what may change within a version."""
 
 Check = Callable[[frozenset[str], EngineConfig], str | None]

@@ -172,7 +172,7 @@ class PlannerStats(msgspec.Struct, frozen=True):
     """Draft tokens that it expected to be accepted, of those that it had verified."""
 
 
-class DrafterFigures(NamedTuple):
+class DrafterStats(NamedTuple):
     """Of one drafter and one request."""
 
     num_draft_tokens: int = 0
@@ -180,7 +180,7 @@ class DrafterFigures(NamedTuple):
     num_accepted_draft_tokens: int = 0
 
 
-class SpeculationFigures(msgspec.Struct, frozen=True):
+class SpeculationStats(msgspec.Struct, frozen=True):
     """What speculation did for one request. Plain decoding has mean acceptance length 1."""
 
     num_spec_steps: int
@@ -190,12 +190,12 @@ class SpeculationFigures(msgspec.Struct, frozen=True):
     """[a] counts the verify steps that accepted a draft tokens."""
     planner: PlannerStats | None = None
     """None where the planner tells nothing."""
-    by_drafter: dict[str, DrafterFigures] = {}
+    by_drafter: dict[str, DrafterStats] = {}
     """By name. A draft token of several drafters counts for the one that was surest of it."""
 
 
 class RequestOutput(msgspec.Struct, frozen=True):
-    """What one step gave one request. The last one of a request has a finish_reason and the figures.
+    """What one step gave one request. The last one of a request has a finish_reason and the stats.
 
     Consecutive outputs of a request may be merged: see `merge`.
     """
@@ -213,7 +213,7 @@ class RequestOutput(msgspec.Struct, frozen=True):
     """The stop string that ended the request."""
     cached_tokens: int = 0
     """Prompt tokens that the prefix cache served."""
-    figures: SpeculationFigures | None = None
+    stats: SpeculationStats | None = None
     error: str | None = None
 
     def merge(self, later: RequestOutput) -> RequestOutput:
@@ -230,6 +230,6 @@ class RequestOutput(msgspec.Struct, frozen=True):
             self.drafted_by + later.drafted_by,
             later.stop_string,
             max(self.cached_tokens, later.cached_tokens),
-            later.figures,
+            later.stats,
             later.error,
         )

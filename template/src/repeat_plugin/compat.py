@@ -1,5 +1,5 @@
 """Why the plugin works with features of others. Imports nothing heavy: `specserve plugins` reads it."""
 
-from specserve.declare import Compatible
+from specserve.api import Compatible
 
 DRAFTS = Compatible("drafts are compared and the one that promises most is verified")

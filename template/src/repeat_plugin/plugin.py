@@ -8,15 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from specserve.hookspecs import hookimpl
-from specserve.protocols import Drafter
-from specserve.types import Draft
+from specserve.api import Draft, Drafter, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.types import ForwardOutput, Verdict
+    from specserve.api import ForwardOutput, Verdict
+    from specserve.api.batch import ScheduledBatch
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from specserve.namespaces import namespace_of
-from specserve.types import DrafterFigures, SpeculationFigures
+from specserve.types import DrafterStats, SpeculationStats
 
 if TYPE_CHECKING:
     from specserve.batch.processor_state import ProcessorState
@@ -119,13 +119,13 @@ class Request:
         """Scheduling order: lower first."""
         return self.priority, self.order
 
-    def figures(self, planner: PlannerStats | None = None) -> SpeculationFigures:
+    def stats(self, planner: PlannerStats | None = None) -> SpeculationStats:
         """What speculation has done for it so far."""
-        return SpeculationFigures(
+        return SpeculationStats(
             self.num_spec_steps,
             self.num_draft_tokens,
             self.num_accepted_draft_tokens,
             tuple(self.acceptance_histogram),
             planner,
-            {name: DrafterFigures(*counts) for name, counts in self.by_drafter.items()},
+            {name: DrafterStats(*counts) for name, counts in self.by_drafter.items()},
         )

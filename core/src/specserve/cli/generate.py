@@ -103,6 +103,6 @@ async def print_text(engine: AsyncEngine, request: GenerateRequest) -> Generatio
             stats.last_token = time.perf_counter()
             stats.first_token = stats.first_token or (stats.last_token if output.tokens else 0.0)
             stats.num_tokens += len(output.tokens)
-            stats.figures = output.figures or stats.figures
+            stats.speculation = output.stats or stats.speculation
     print(flush=True)
     return stats

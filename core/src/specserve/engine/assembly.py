@@ -155,7 +155,7 @@ def load_components(config: EngineConfig, host: PluginHost, on_progress: Progres
 
 def pack_weights(model: DecoderModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:
     for number, projection in enumerate(model.projections.values(), 1):
-        projection.seal(kernels)
+        projection.finalize(kernels)
         on_progress(PACKING, number, len(model.projections))
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Draft,
         FinishReason,
         SpanVerdict,
-        SpeculationFigures,
+        SpeculationStats,
         Verdict,
     )
 
@@ -94,7 +94,7 @@ class Committer:
             drafters_of(span.draft, decided.path, len(tokens)),
             request.stop_string,
             request.cached_tokens if is_first else 0,
-            self.figures(request) if reason is not None else None,
+            self.stats(request) if reason is not None else None,
             None if fault is None else str(fault),
         )
 
@@ -119,10 +119,10 @@ class Committer:
         """End the request because of what its own part raised."""
         self.count_fault(fault)
         self.end(request, "error", time.monotonic())
-        return RequestOutput(request.id, (), "error", figures=self.figures(request), error=str(fault))
+        return RequestOutput(request.id, (), "error", stats=self.stats(request), error=str(fault))
 
-    def figures(self, request: Request) -> SpeculationFigures:
-        return request.figures(self.scheduler.planner.request_stats(request.id))
+    def stats(self, request: Request) -> SpeculationStats:
+        return request.stats(self.scheduler.planner.request_stats(request.id))
 
     def count_fault(self, fault: RequestFault) -> None:
         consequence = f"; request {fault.request_id} ends, the others go on"

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from specserve.graphs.library import GraphLibrary
     from specserve.json_types import JsonObject
     from specserve.protocols import (
+        AdaptableProjection,
         AttentionBackend,
         Delta,
         GraphAdapters,
         GraphMode,
         GraphShape,
         Phase,
-        Projection,
         Sampler,
     )
 
@@ -261,7 +261,7 @@ def is_low_rank(delta: Delta) -> bool:
     return isinstance(delta, LowRankDelta)
 
 
-def foreign_delta(projections: Iterable[Projection]) -> str:
+def foreign_delta(projections: Iterable[AdaptableProjection]) -> str:
     """The reason against graphs where a projection has an addition that only its owner knows to load."""
     for projection in projections:
         for delta in projection.deltas:

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve import protocols
     from specserve.models.config import ModelConfig
     from specserve.models.projection import BatchRows, Projection
     from specserve.models.rope import RotaryTable
-    from specserve.protocols import KernelSet
+    from specserve.protocols import AdaptableProjection, KernelSet
 
 
 class Rotation(NamedTuple):
@@ -76,7 +75,7 @@ class DecoderModel:
         self.max_model_len = rotary.cos.shape[0]
         self.dtype = weights.embedding.dtype
         self.device = weights.embedding.device
-        self.projections: Mapping[str, protocols.Projection] = weights.projections
+        self.projections: Mapping[str, AdaptableProjection] = weights.projections
         self.embedding = weights.embedding
         self.layers = weights.layers
         self.final_norm = weights.final_norm

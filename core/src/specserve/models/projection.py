@@ -79,7 +79,7 @@ class Projection:
         """[out, in]: of quantised weights, what their integers stand for."""
         return dense(self._weight)
 
-    def seal(self, kernels: KernelSet) -> None:
+    def finalize(self, kernels: KernelSet) -> None:
         """After the last `set_kernel`: the core's own kernel packs the weight, and `weight` becomes empty. A kernel
         that packs nothing reads quantised weights in the model's dtype."""
         packed = self._packed_by(kernels) if self.kernel_owner == DEFAULT_OWNER else None

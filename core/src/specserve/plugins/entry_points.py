@@ -34,7 +34,7 @@ def is_misspelt(group: str) -> bool:
     """Whether it resembles `specserve.plugins`: `specserve.plugin`, `specserve_plugins`."""
     if f"{group}.".startswith("specserve.plugins.") or group in OTHERS:
         return False
-    return suggest(re.sub("[-_.]+", ".", group.lower()), ["specserve.plugins"], cutoff=0.9) is not None
+    return suggest(re.sub("[-_.]+", ".", group.lower()), ["specserve.plugins", PLUGINS], cutoff=0.9) is not None
 
 
 def plugin_group(api: int) -> str:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from specserve.declare import PluginDeclaration
 
 
+CHANGES = "docs/plugins/version_2.md"
+"""The page that says what this version of the plugin API changed."""
+
+
 def suggest(got: str, allowed: Iterable[str], cutoff: float = 0.7) -> str | None:
     """The allowed word that `got` most resembles, if any. `cutoff`: how much, at most 1."""
     return next(iter(difflib.get_close_matches(got, list(allowed), n=1, cutoff=cutoff)), None)
@@ -42,4 +46,6 @@ def how_to_disable(name: str) -> str:
 
 
 def other_api(api: int) -> str:
-    return f"made for version {api} of the plugin API; this specserve ({__version__}) has version {PLUGIN_API}"
+    """What changed is told to those that have to follow it."""
+    about = f" ({CHANGES} says what changed)" if api < PLUGIN_API else ""
+    return f"made for version {api} of the plugin API; this specserve ({__version__}) has version {PLUGIN_API}{about}"

@@ -31,7 +31,7 @@ from specserve.protocols.draft_pass import DraftChains, DraftPass, DraftStep
 from specserve.protocols.drafter import Drafter, DrafterNeeds
 from specserve.protocols.graphs import AdapterLimits, Cut, GraphAdapters, GraphShape, Recorder, Recording
 from specserve.protocols.lowrank import AdapterWeights, LoraPlanner, LowRankPart
-from specserve.protocols.model import AdaptableModel, Delta, ForwardPass, KernelSet, Projection
+from specserve.protocols.model import AdaptableModel, AdaptableProjection, Delta, ForwardPass, KernelSet
 from specserve.protocols.planner import CostTable, DraftComposer, DraftPlanner, PlanningRuntime
 from specserve.protocols.quantised import QuantisedWeight
 from specserve.protocols.sampling import (
@@ -56,6 +56,7 @@ __all__ = [
     "BY_SLOT",
     "PHASES",
     "AdaptableModel",
+    "AdaptableProjection",
     "AdapterLimits",
     "AdapterWeights",
     "AnswerCheck",
@@ -99,7 +100,6 @@ __all__ = [
     "Phase",
     "PlanningRuntime",
     "ProcessorState",
-    "Projection",
     "QuantisedWeight",
     "Recorder",
     "Recording",

@@ -74,7 +74,7 @@ class KernelSet(ABC):
 
     def fuse(self, model: Any, attention: AttentionBackend) -> ForwardPass | None:
         """The decoder's layers fused into calls of this set, with the same bits as its pieces; None: the pieces are
-        called. Called after all projections are sealed, for every backend that may serve a batch, and again for graphs,
+        called. Called after all projections are final, for every backend that may serve a batch, and again for graphs,
         whose passes must not share memory with it. A set declines
         where a projection has deltas of an unknown kind, or the attention backend is unknown to it."""
         return None
@@ -116,7 +116,7 @@ Delta: TypeAlias = "Callable[[Tensor, Tensor, slice, LoraPlan | None], None]"
 batch, lora: the batch's plan. `specserve.models.lowrank_delta.LowRankDelta` is the one that kernel sets may fuse."""
 
 
-class Projection(Protocol):
+class AdaptableProjection(Protocol):
     """A named linear map of the model: one kernel and any number of additive deltas."""
 
     name: str
@@ -147,7 +147,7 @@ class Projection(Protocol):
         """Compute the map with this kernel. Raises PluginError where another owner has set one."""
         ...
 
-    def seal(self, kernels: KernelSet) -> None:
+    def finalize(self, kernels: KernelSet) -> None:
         """The core's call, once all plugins have adapted the model: packs the weight, unless a kernel was set."""
         ...
 
@@ -155,7 +155,7 @@ class Projection(Protocol):
 class AdaptableModel(Protocol):
     """What `adapt_model` receives."""
 
-    projections: Mapping[str, Projection]
+    projections: Mapping[str, AdaptableProjection]
     kernels: KernelSet
     num_layers: int
     hidden_size: int

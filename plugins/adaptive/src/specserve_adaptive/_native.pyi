@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
-from specserve.batch.request import Request
-from specserve.batch.span import Span
-from specserve.types import Draft, SpanVerdict
+from specserve.api import Draft, SpanVerdict
+from specserve.api.batch import Request, Span
 
 MOST_SLOWDOWN: float
 """A step with draft tokens takes at most so many times a plain one."""

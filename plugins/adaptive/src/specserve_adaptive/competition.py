@@ -11,20 +11,16 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from specserve.batch.drafts import ROOT, parents_of, sources_of
-from specserve.batch.merging import Estimated, merge
-from specserve.protocols import DraftComposer
+from specserve.api import DraftComposer
+from specserve.api.drafts import ROOT, Estimated, merge, parents_of, sources_of
 from specserve_adaptive.drafter_record import DrafterRecord, right_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.proposals import Proposal
-    from specserve.batch.request import Request
-    from specserve.batch.span import ScheduledSpan
-    from specserve.protocols import TargetCosts
-    from specserve.types import Draft, Verdict
+    from specserve.api import Draft, TargetCosts, Verdict
+    from specserve.api.batch import Request, ScheduledBatch, ScheduledSpan
+    from specserve.api.drafts import Proposal
     from specserve_adaptive._native import Planner
 
 STEP_RATE, TOKENS_RATE = 0.05, 0.2

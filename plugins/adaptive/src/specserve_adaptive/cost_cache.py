@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.errors import ConfigError
-from specserve.protocols import CostTable
+from specserve.api import ConfigError, CostTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from specserve.protocols import PlanningRuntime
+    from specserve.api import PlanningRuntime
 
 logger = logging.getLogger(__name__)
 AUTO, OFF = "auto", "none"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.batch.drafts import ROOT, match, parents_of
+from specserve.api.drafts import ROOT, match, parents_of
 from specserve_adaptive.hit_history import HitHistory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.types import Draft
+    from specserve.api import Draft
 
 COST_RATE = 0.05
 MIN_PROBE_INTERVAL, PROBE_SHARE = 16, 0.005

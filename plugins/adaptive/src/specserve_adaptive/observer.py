@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from specserve.protocols import Metric
+from specserve.api import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.types import Verdict
+    from specserve.api import Verdict
+    from specserve.api.batch import ScheduledBatch
     from specserve_adaptive._native import Planner
     from specserve_adaptive.step_costs import StepCosts
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.errors import ConfigError
+from specserve.api import ConfigError
 from specserve_adaptive.cost_cache import AUTO
 from specserve_adaptive.tier_settings import TIER_SETTINGS, Candidates, TierSettings, check_candidates, read_settings
 

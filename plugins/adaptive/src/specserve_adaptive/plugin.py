@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.errors import ConfigError
-from specserve.hookspecs import hookimpl
+from specserve.api import ConfigError, hookimpl
 from specserve_adaptive.cost_cache import kept_costs
 from specserve_adaptive.observer import PlannerObserver
 from specserve_adaptive.options import AdaptiveOptions
@@ -15,8 +14,7 @@ from specserve_adaptive.step_costs import StepCosts
 from specserve_adaptive.tiers import TierPlanner
 
 if TYPE_CHECKING:
-    from specserve.config import EngineConfig
-    from specserve.protocols import PlanningRuntime
+    from specserve.api import EngineConfig, PlanningRuntime
 
 MEASURE_SECONDS = 2.0
 

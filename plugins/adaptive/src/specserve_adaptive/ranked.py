@@ -11,9 +11,8 @@ from array import array
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from specserve.batch.drafts import keep
-from specserve.protocols import DraftPlanner
-from specserve.types import PlannerStats
+from specserve.api import DraftPlanner, PlannerStats
+from specserve.api.drafts import keep
 from specserve_adaptive._native import MOST_SLOWDOWN, Planner
 from specserve_adaptive.competition import Competition
 from specserve_adaptive.observer import cost_metrics, decision_metrics
@@ -23,10 +22,8 @@ from specserve_adaptive.regimes import Regimes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.request import Request
-    from specserve.protocols import Metric
-    from specserve.types import Draft, Verdict
+    from specserve.api import Draft, Metric, Verdict
+    from specserve.api.batch import Request, ScheduledBatch
     from specserve_adaptive.step_costs import StepCosts
 
 MIN_GAIN = 0.005

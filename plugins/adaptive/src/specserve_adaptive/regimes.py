@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from specserve_adaptive.step_costs import size_class
 
 if TYPE_CHECKING:
-    from specserve.batch.batch import ScheduledBatch
+    from specserve.api.batch import ScheduledBatch
     from specserve_adaptive.step_costs import StepCosts
 
 RATE, MOST = 0.1, 2.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve.api.drafts import FixedWidthPlanner
 from specserve_adaptive._native import Planner
 from specserve_adaptive.competition import Competition
 from specserve_adaptive.ranked import MIN_GAIN
@@ -12,7 +12,7 @@ from specserve_adaptive.ranked import MIN_GAIN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from specserve.protocols import Metric
+    from specserve.api import Metric
 
 
 class StaticPlanner(FixedWidthPlanner):

@@ -13,12 +13,12 @@ from collections import deque
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from specserve.protocols import CostTable
+from specserve.api import CostTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import ScheduledBatch
+    from specserve.api.batch import ScheduledBatch
 
 LEARNING_RATE, PRIOR_RATE = 0.1, 0.01
 """Step of the moving averages; and of the drift down to the prior while a batch size runs without draft tokens."""
@@ -84,7 +84,7 @@ class SizeCosts:
 class StepCosts:
     """The table by linear interpolation, never falling, and what was learned on top.
 
-    rows, seconds, per_key, buckets: as in `specserve.protocols.CostTable`.
+    rows, seconds, per_key, buckets: as in `specserve.api.CostTable`.
     """
 
     def __init__(

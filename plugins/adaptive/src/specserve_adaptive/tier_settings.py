@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from specserve.errors import ConfigError
-from specserve.json_syntax import explain_json_error
-from specserve.wrong_values import convert
+from specserve.api import ConfigError
+from specserve.api.files import convert, explain_json_error
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
-from specserve.protocols import Metric
-from specserve.speculation.fixed_width import FixedWidthPlanner, draft_limit
+from specserve.api import Metric
+from specserve.api.drafts import FixedWidthPlanner, draft_limit
 from specserve_adaptive._native import Planner
 from specserve_adaptive.competition import Competition
 from specserve_adaptive.observer import GAUGE
@@ -19,9 +19,8 @@ from specserve_adaptive.ranked import MIN_GAIN
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.request import Request
-    from specserve.types import Verdict
+    from specserve.api import Verdict
+    from specserve.api.batch import Request, ScheduledBatch
     from specserve_adaptive.tier_settings import Candidates, TierSettings
 
 RETRY_INTERVAL = 64

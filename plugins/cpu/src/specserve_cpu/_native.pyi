@@ -284,7 +284,7 @@ bfloat16: type[DtypeModule]
 
 class TargetRows:
     """The rows whose target tokens are to be chosen: `add_row`, then the edits of its logits. As in
-    `specserve.protocols.LogitEdits`, ids are array("q") of distinct tokens, counts and values array("f"); other buffers
+    `specserve.api.LogitEdits`, ids are array("q") of distinct tokens, counts and values array("f"); other buffers
     of these types serve too. All are copied."""
 
     def __init__(self) -> None: ...

@@ -12,8 +12,8 @@ from specserve_cpu.linear import PackedLinear
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from specserve.batch.lora_plan import LoraPlan
-    from specserve.protocols import AdapterWeights, LowRankPart
+    from specserve.api import AdapterWeights, LowRankPart
+    from specserve.api.batch import LoraPlan
     from specserve_cpu import _native
 
 PROJECTIONS = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")

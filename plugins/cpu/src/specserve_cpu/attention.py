@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import torch
 
-from specserve.config import BLOCK_SIZES
-from specserve.protocols import BY_SLOT, PHASES, Arithmetic, AttentionBackend, AttentionCapabilities, KVLayout
+from specserve.api import BLOCK_SIZES, BY_SLOT, PHASES, Arithmetic, AttentionBackend, AttentionCapabilities, KVLayout
 from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.options import AUTO
@@ -23,9 +22,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.kv.cache import KVCache
-    from specserve.protocols import AttentionSpec
+    from specserve.api import AttentionSpec
+    from specserve.api.attention import KVCache
+    from specserve.api.batch import Batch
     from specserve_cpu.options import KeysValues
 
 
@@ -50,7 +49,7 @@ class PagedPlan:
 
 
 class PaddedPlan:
-    """`specserve.protocols.GraphPlan`. A recording on a CPU makes its calls again, so that it reads the native plan of
+    """`specserve.api.GraphPlan`. A recording on a CPU makes its calls again, so that it reads the native plan of
     the step."""
 
     def __init__(self, backend: CpuPagedAttention, padded: Batch) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.declare import Provides
+from specserve.api import Provides
 
 if TYPE_CHECKING:
-    from specserve.config import EngineConfig
+    from specserve.api import EngineConfig
 
 DTYPES = ("bfloat16", "float32")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from specserve.models.draft_head import TargetNorm
-from specserve.protocols import DraftChains, DraftPass, DraftStep
+from specserve.api import DraftChains, DraftPass, DraftStep
+from specserve.api.models import TargetNorm
 from specserve_cpu import _native
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.models.draft_head import DraftHead
-    from specserve.protocols import AttentionBackend, ScoredRow
+    from specserve.api import AttentionBackend, ScoredRow
+    from specserve.api.batch import Batch
+    from specserve.api.models import DraftHead
     from specserve_cpu.sampler import CpuSampler
 
 
@@ -33,7 +33,7 @@ Inputs: TypeAlias = "tuple[Any, Any, bool, Any, Any, Plan, Any, Plan, _native.Sa
 
 
 class FusedDraftPass(DraftPass):
-    """`specserve.protocols.DraftPass`."""
+    """`specserve.api.DraftPass`."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class FusedDraftPass(DraftPass):
     def chains(
         self, batch: Batch, hidden: Tensor | None, rows: Sequence[ScoredRow], steps: Sequence[int]
     ) -> DraftChains | None:
-        """`specserve.protocols.DraftPass`."""
+        """`specserve.api.DraftPass`."""
         if any(row.request.processors for row in rows):
             return None
         own = self.empty_own(batch)

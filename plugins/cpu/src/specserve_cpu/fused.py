@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from specserve.batch.hidden_states import HiddenStates
-from specserve.models.lowrank_delta import LowRankDelta
-from specserve.models.tiled import NO_TAPS, copy_tap
-from specserve.protocols import ForwardPass
+from specserve.api import ForwardPass
+from specserve.api.batch import HiddenStates
+from specserve.api.models import NO_TAPS, LowRankDelta, copy_tap
 from specserve_cpu.adapters import native_segments
 from specserve_cpu.attention import CpuPagedAttention, native_module
 from specserve_cpu.dlpack import dlpack
@@ -24,11 +23,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve import protocols
-    from specserve.batch.batch import Batch
-    from specserve.models.decoder import DecoderLayer, DecoderModel
-    from specserve.models.projection import Projection
-    from specserve.protocols import AttentionBackend
+    from specserve.api import AdaptableProjection, AttentionBackend
+    from specserve.api.batch import Batch
+    from specserve.api.models import DecoderLayer, DecoderModel, Projection
     from specserve_cpu import _native
     from specserve_cpu.attention import PagedPlan
 
@@ -36,7 +33,7 @@ LANES = 16
 
 
 class NativePass(ForwardPass):
-    """What both kinds of `specserve.protocols.ForwardPass` share: the embedding and the output head."""
+    """What both kinds of `specserve.api.ForwardPass` share: the embedding and the output head."""
 
     def __init__(self, model: DecoderModel, stack: _native.DtypeModule.DecoderStack) -> None:
         self.model, self.stack = model, stack
@@ -128,12 +125,12 @@ def fuse(machine: _native.Machine, model: DecoderModel, attention: AttentionBack
     return SplitPass(model, stack, attention) if own is None else FusedPass(model, stack)
 
 
-def is_fusable(projection: protocols.Projection) -> bool:
+def is_fusable(projection: AdaptableProjection) -> bool:
     """Is its kernel ours, without padding, and are its deltas all LoRA?"""
     return all(isinstance(delta, LowRankDelta) for delta in projection.deltas) and is_packed(projection)
 
 
-def is_packed(projection: protocols.Projection) -> bool:
+def is_packed(projection: AdaptableProjection) -> bool:
     """Is its kernel ours, without padding?"""
     return isinstance(projection.packed, PackedLinear) and not projection.packed.padding
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.batch.lora_plan import HostAdapters
-from specserve.errors import ConfigError
-from specserve.protocols import KernelSet
+from specserve.api import ConfigError, KernelSet
+from specserve.api.batch import HostAdapters
 from specserve_cpu.adapters import PackedAdapter
 from specserve_cpu.attention import native_module
 from specserve_cpu.draft_head import fuse_draft
@@ -25,11 +24,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.lora_plan import Segment
-    from specserve.models.decoder import DecoderModel
-    from specserve.models.draft_head import DraftHead
-    from specserve.protocols import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
-    from specserve.protocols.quantised import Activations, QuantisedWeight
+    from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, DraftPass
+    from specserve.api.batch import Segment
+    from specserve.api.models import Activations, DecoderModel, DraftHead, QuantisedWeight
     from specserve_cpu import _native
     from specserve_cpu.draft_head import FusedDraftPass
     from specserve_cpu.fused import FusedPass, SplitPass
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class CpuKernels(KernelSet):
-    """`specserve.protocols.KernelSet` for float32 and bfloat16."""
+    """`specserve.api.KernelSet` for float32 and bfloat16."""
 
     row_tile: int | None = None
 
@@ -70,8 +67,7 @@ class CpuKernels(KernelSet):
         return PackedLinear(self.machine, quantised, bias, self.activations)
 
     def prepare_quantised(self, weight: QuantisedWeight, bias: Tensor | None) -> PackedLinear | None:
-        """`specserve.protocols.QuantisedKernels`. A weight of the checkpoint, whatever the option `weights` says; the
-        option `activations` can only add quantised inputs."""
+        """Whatever the option `weights` says; the option `activations` can only add quantised inputs."""
         if weight.dtype == torch.bfloat16 and weight.group_size % 2 and weight.scales.shape[1] > 1:
             return None  # dot products take pairs of inputs
         return PackedLinear(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 
-from specserve.protocols.quantised import QuantisedWeight
+from specserve.api.models import QuantisedWeight
 from specserve_cpu.attention import native_module
 from specserve_cpu.dlpack import dlpack
 from specserve_cpu.options import AUTO
@@ -15,7 +15,7 @@ from specserve_cpu.options import AUTO
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.protocols.quantised import Activations
+    from specserve.api.models import Activations
     from specserve_cpu import _native
 
 MAX_SHARED = 1 << 17

@@ -6,8 +6,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from specserve.errors import ConfigError
-from specserve.protocols.quantised import Activations
+from specserve.api import ConfigError
+from specserve.api.models import Activations
 
 AUTO: Final = "auto"
 Weights = Literal["auto", "int8", "int8-g64"]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.errors import ConfigError
-from specserve.hookspecs import hookimpl
+from specserve.api import ConfigError, hookimpl
 from specserve_cpu._native import Machine, instruction_sets
 from specserve_cpu.attention import PagedFactory
 from specserve_cpu.compat import DTYPES
@@ -15,7 +14,7 @@ from specserve_cpu.kernels import CpuKernels
 from specserve_cpu.options import AUTO, CpuOptions
 
 if TYPE_CHECKING:
-    from specserve.config import EngineConfig
+    from specserve.api import EngineConfig
     from specserve_cpu.options import KeysValues
 
 

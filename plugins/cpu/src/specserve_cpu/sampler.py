@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.protocols import DraftToken, Sampler
-from specserve.sampling.drafts import in_target_vocabulary
-from specserve.sampling.scores import GREEDY_BELOW, NO_TOKEN, each_processor, no_token_left, processed
-from specserve.sampling.seeds import MASK
-from specserve.types import TokenLogprobs
+from specserve.api import DraftToken, Sampler, TokenLogprobs
+from specserve.api.sampling import (
+    GREEDY_BELOW,
+    MASK,
+    NO_TOKEN,
+    each_processor,
+    in_target_vocabulary,
+    no_token_left,
+    processed,
+)
 from specserve_cpu import _native
 from specserve_cpu.dlpack import dlpack
 
@@ -21,11 +26,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.protocols import DraftVocabulary, ScoredRow
+    from specserve.api import DraftVocabulary, ScoredRow
 
 
 class CpuSampler(Sampler):
-    """`specserve.protocols.Sampler` for float32 logits on CPU. A NaN logit counts as -inf."""
+    """`specserve.api.Sampler` for float32 logits on CPU. A NaN logit counts as -inf."""
 
     def __init__(self, machine: _native.Machine) -> None:
         self.native = _native.Sampler(machine)

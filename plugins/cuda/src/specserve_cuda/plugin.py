@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.errors import ConfigError
-from specserve.hookspecs import hookimpl
+from specserve.api import ConfigError, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from specserve.config import EngineConfig
-    from specserve.protocols import AttentionFactory, KernelSet, Recorder
+    from specserve.api import AttentionFactory, EngineConfig, KernelSet, Recorder
 
 
 @hookimpl

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.faults import FAULTS
+from specserve.api import FAULTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch.cuda import _POOL_HANDLE
 
-    from specserve.protocols import Cut
+    from specserve.api import Cut
 
 THREAD_LOCAL = "thread_local"
 """Other threads may allocate device memory while a piece is captured, as for a LoRA adapter that is loaded."""
 
 
 class CudaRecording:
-    """`specserve.protocols.Recording`: graphs, and the actions between them."""
+    """`specserve.api.Recording`: graphs, and the actions between them."""
 
     def __init__(self) -> None:
         self.graphs: list[torch.cuda.CUDAGraph] = []
@@ -62,7 +62,7 @@ class CudaCapture:
 
 
 class CudaRecorder:
-    """`specserve.protocols.Recorder`."""
+    """`specserve.api.Recorder`."""
 
     name = "cuda"
     calls_again = False

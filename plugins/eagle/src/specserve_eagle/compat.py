@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.declare import Compatible, Provides
+from specserve.api import Compatible, Provides
 
 if TYPE_CHECKING:
-    from specserve.config import EngineConfig
+    from specserve.api import EngineConfig
 
 
 def why_no_trees(config: EngineConfig) -> str | None:

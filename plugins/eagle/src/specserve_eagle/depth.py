@@ -16,9 +16,8 @@ from specserve_eagle.estimates import MovingAverage, Outlook, Path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.protocols import DraftChains, TargetCosts
-    from specserve.types import Verdict
+    from specserve.api import DraftChains, TargetCosts, Verdict
+    from specserve.api.batch import ScheduledBatch
     from specserve_eagle.growing import Growing
 
 MAX_LEARNED = 8

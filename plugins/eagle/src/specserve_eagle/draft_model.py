@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from specserve.models.draft_head import DraftHead
-    from specserve.protocols import DraftLayers
+    from specserve.api import DraftLayers
+    from specserve.api.models import DraftHead
 
 
 class Lookahead(NamedTuple):

@@ -10,9 +10,9 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING
 
-from specserve.batch.row_tensors import to_device
-from specserve.inference import inference
-from specserve.protocols import Drafter, DrafterNeeds, ScoredRow
+from specserve.api import Drafter, DrafterNeeds, ScoredRow
+from specserve.api.batch import to_device
+from specserve.api.models import inference
 from specserve_draft_models import DraftModelRuntime
 from specserve_eagle.depth import AutoDepth, Depth, FixedDepth
 from specserve_eagle.growing import Growing, GrowingChain, GrowingTree
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.request import Request
-    from specserve.protocols import DraftPass, DraftResources, DraftToken
-    from specserve.types import Draft, ForwardOutput, Verdict
+    from specserve.api import Draft, DraftPass, DraftResources, DraftToken, ForwardOutput, Verdict
+    from specserve.api.batch import Request, ScheduledBatch
     from specserve_draft_models import Feed
     from specserve_eagle.draft_model import DraftModel
     from specserve_eagle.options import EagleOptions

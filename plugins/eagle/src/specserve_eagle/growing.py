@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from specserve.batch.drafts import ROOT
-from specserve.types import Draft
+from specserve.api import Draft
+from specserve.api.drafts import ROOT
 from specserve_draft_models import DraftRows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.protocols import DraftToken
+    from specserve.api import DraftToken
     from specserve_draft_models import FedSequence
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.errors import ConfigError
-from specserve.models.locate import locate_model
+from specserve.api import ConfigError
+from specserve.api.files import locate_model
 from specserve_eagle.checkpoints.detect import kind_of
 from specserve_eagle.load_head import load_head
 from specserve_eagle.standalone import load_standalone
 
 if TYPE_CHECKING:
-    from specserve.config import EngineConfig
-    from specserve.models.decoder import DecoderModel
+    from specserve.api import EngineConfig
+    from specserve.api.models import DecoderModel
     from specserve_eagle.draft_model import DraftModel, Lookahead
     from specserve_eagle.options import EagleOptions
 

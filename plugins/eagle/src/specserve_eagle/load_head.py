@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.models.config import ModelConfig
-from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
-from specserve.models.draft_head import DraftHead, TargetNorm
-from specserve.models.projection import Projection
-from specserve.models.rope import RotaryTable, rotary_table
-from specserve.protocols import DraftLayers, DraftVocabulary
+from specserve.api import DraftLayers, DraftVocabulary
+from specserve.api.models import (
+    DecoderLayer,
+    DecoderModel,
+    DecoderWeights,
+    DraftHead,
+    ModelConfig,
+    Projection,
+    RotaryTable,
+    TargetNorm,
+    rotary_table,
+)
 from specserve_eagle.checkpoints.config import read_head_config
 from specserve_eagle.checkpoints.tensors import open_head
 from specserve_eagle.checkpoints.vocabulary import draft_ids
@@ -117,7 +123,7 @@ class HeadBuilder:
         weight = torch.cat([self.tensor(part) for part in names])
         biases = [self.tensor(f"{part}.bias") for part in names if self.checkpoint.has(f"{part}.bias")]
         made = Projection(name, weight, torch.cat(biases) if biases else None, self.kernels.linear)
-        made.seal(self.kernels)
+        made.finalize(self.kernels)
         self.projections[name] = made
         return made
 

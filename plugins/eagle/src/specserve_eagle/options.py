@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.errors import ConfigError, ModelError
-from specserve.models.locate import locate_on_disk
+from specserve.api import ConfigError, ModelError
+from specserve.api.files import locate_on_disk
 from specserve_eagle.checkpoints.detect import kind_of
 
 MAX_STEPS, MAX_TOPK, MAX_DRAFT_TOKENS = 16, 16, 256

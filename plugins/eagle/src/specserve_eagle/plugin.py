@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.hookspecs import hookimpl
+from specserve.api import hookimpl
 from specserve_eagle.draft_model import Lookahead
 from specserve_eagle.drafter import EagleDrafter
 from specserve_eagle.load import load_draft_model
 from specserve_eagle.options import EagleOptions
 
 if TYPE_CHECKING:
-    from specserve.config import EngineConfig
-    from specserve.models.decoder import DecoderModel
+    from specserve.api import EngineConfig
+    from specserve.api.models import DecoderModel
 
 
 class EaglePlugin:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.errors import ModelError
-from specserve.models.draft_head import DraftHead
+from specserve.api import DraftLayers, ModelError
+from specserve.api.models import DraftHead, supported_length
 from specserve.models.loader import load_model
 from specserve.models.read_config import read_config
-from specserve.models.rope import supported_length
-from specserve.protocols import DraftLayers
 from specserve_eagle.draft_model import DraftModel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.config import EngineConfig
-    from specserve.models.decoder import DecoderModel
+    from specserve.api import EngineConfig
+    from specserve.api.models import DecoderModel
     from specserve_eagle.draft_model import Lookahead
 
 
@@ -31,7 +29,7 @@ def load_standalone(path: Path, config: EngineConfig, target: DecoderModel, look
     length = min(target.max_model_len, supported_length(model_config))
     model = load_model(path, kernels=target.kernels, dtype=config.dtype, device=config.device, max_model_len=length)
     for projection in model.projections.values():
-        projection.seal(model.kernels)
+        projection.finalize(model.kernels)
     layers = DraftLayers(
         num_heads=model.num_heads,
         num_kv_heads=model.num_kv_heads,

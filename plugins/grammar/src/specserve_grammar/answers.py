@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.protocols import AnswerCheck
+from specserve.api import AnswerCheck
 from specserve_grammar.errors import ValidationError
 from specserve_grammar.structural_tags import ANSWER, MARKS, part_name, read_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.types import SamplingParams, StructuredOutput
+    from specserve.api import SamplingParams, StructuredOutput
     from specserve_grammar.grammars import Grammars
     from specserve_grammar.structural_tags import Structure
     from specserve_grammar.validator import Validator

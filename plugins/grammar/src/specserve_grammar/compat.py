@@ -3,7 +3,7 @@
 Imports nothing heavy: `specserve plugins explain` reads it.
 """
 
-from specserve.declare import Compatible
+from specserve.api import Compatible
 
 OTHER_DRAFTERS = Compatible(
     "drafts are cut where the grammar forbids a token, and each row has the mask of its own path"

@@ -10,7 +10,7 @@ from specserve_grammar.marks import mark_of
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
 
-    from specserve.types import Reasoning
+    from specserve.api import Reasoning
 
 
 def composed(lark: str, **parts: str) -> str:

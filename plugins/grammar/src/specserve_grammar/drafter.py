@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.protocols import Drafter
-from specserve.types import Draft
+from specserve.api import Draft, Drafter
 from specserve_grammar.processor import state_of
 
 if TYPE_CHECKING:
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
 
     from llguidance import LLTokenizer
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.request import Request
-    from specserve.types import ForwardOutput, Verdict
+    from specserve.api import ForwardOutput, Verdict
+    from specserve.api.batch import Request, ScheduledBatch
 
 TAIL = 0.6
 """That a token of the tail is right, about."""

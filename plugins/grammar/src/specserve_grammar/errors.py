@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from specserve.errors import RequestError
+from specserve.api import RequestError
 
 MAX_REASON = 400
 LENIENT = "a server started with --set grammar.unsupported=validate serves it and says whether the answer keeps it"

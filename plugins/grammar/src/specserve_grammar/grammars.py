@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
-from specserve.errors import ConfigError, RequestError
+from specserve.api import ConfigError, RequestError
 from specserve_grammar.errors import refuse
 from specserve_grammar.marks import mark_of
 from specserve_grammar.reasons import reason_in_words, unenforced
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from specserve.types import StructuredOutput
+    from specserve.api import StructuredOutput
     from specserve_grammar.options import GrammarOptions
     from specserve_grammar.validator import Validator
 

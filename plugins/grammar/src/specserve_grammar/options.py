@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.errors import ConfigError
+from specserve.api import ConfigError
 
 
 class GrammarOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specserve.hookspecs import hookimpl
-from specserve.models.locate import locate_model, locate_tokenizer
-from specserve.text.tokenizer import HfTokenizer
+from specserve.api import hookimpl
+from specserve.api.files import HfTokenizer, locate_model, locate_tokenizer
 from specserve_grammar.answers import answer_check
 from specserve_grammar.drafter import GrammarDrafter
 from specserve_grammar.grammars import Grammars, load_tokenizer
@@ -15,9 +14,7 @@ from specserve_grammar.options import GrammarOptions
 from specserve_grammar.processor import GrammarProcessor
 
 if TYPE_CHECKING:
-    from specserve.config import EngineConfig
-    from specserve.protocols import AdaptableModel, AnswerCheck
-    from specserve.types import GenerateRequest
+    from specserve.api import AdaptableModel, AnswerCheck, EngineConfig, GenerateRequest
     from specserve_grammar.validator import Validator
 
 

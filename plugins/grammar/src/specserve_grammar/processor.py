@@ -8,18 +8,17 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from specserve.batch.drafts import ROOT, keep, parents_of
-from specserve.protocols import LogitsProcessor
-from specserve.sampling.processors import EditingState
+from specserve.api import LogitsProcessor
+from specserve.api.drafts import ROOT, keep, parents_of
+from specserve.api.sampling import EditingState
 from specserve_grammar.matching import Matching
 from specserve_grammar.sources import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.request import Request
-    from specserve.protocols import LogitEdits
-    from specserve.types import Draft
+    from specserve.api import Draft, LogitEdits
+    from specserve.api.batch import Request
     from specserve_grammar.grammars import Grammars
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from llguidance import LLMatcher, grammar_from
 
-from specserve.types import StructuredOutput
+from specserve.api import StructuredOutput
 from specserve_grammar.composing import behind_reasoning, composed
 from specserve_grammar.errors import refuse
 from specserve_grammar.json_schema import parse_schema

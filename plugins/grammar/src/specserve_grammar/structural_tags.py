@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from specserve.wrong_values import find_wrong_value
+from specserve.api.files import find_wrong_value
 from specserve_grammar.errors import refuse
 from specserve_grammar.json_schema import parse_schema
 from specserve_grammar.marks import mark_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from llguidance import LLTokenizer
 
-    from specserve.types import StructuredOutput
+    from specserve.api import StructuredOutput
     from specserve_grammar.options import GrammarOptions
 
 MAX_TAGS = 256
@@ -41,7 +41,7 @@ class Structure(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """As in `specserve.types.StructuredOutput`."""
+    """As in `specserve.api.StructuredOutput`."""
 
     kind: Literal["json_object", "json_schema", "regex", "choice", "grammar"]
     text: str = ""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specserve.protocols import Arithmetic, AttentionBackend
+from specserve.api import Arithmetic, AttentionBackend
 from specserve_hybrid_attn.phases import generated_part, is_generated_only, is_prompt_only, prompt_part
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.kv.cache import KVCache
+    from specserve.api.attention import KVCache
+    from specserve.api.batch import Batch
 
 
 class SubPlan(NamedTuple):
@@ -28,7 +28,7 @@ class SubPlan(NamedTuple):
 
 
 class HybridAttention(AttentionBackend):
-    """`specserve.protocols.AttentionBackend`; every part of it is composed of the two members."""
+    """`specserve.api.AttentionBackend`; every part of it is composed of the two members."""
 
     def __init__(self, name: str, prompt: AttentionBackend, generated: AttentionBackend) -> None:
         self.name, self.prompt, self.generated = name, prompt, generated

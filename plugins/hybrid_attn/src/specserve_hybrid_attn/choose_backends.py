@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.attention.fitting import best_fit, misfits, none_fits, unknown
-from specserve.errors import ConfigError
-from specserve.protocols import PHASES
+from specserve.api import PHASES, ConfigError
+from specserve.api.attention import best_fit, misfits, none_fits, unknown
 from specserve_hybrid_attn.factory import HybridFactory
 from specserve_hybrid_attn.options import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from specserve.protocols import AttentionFactory, AttentionNeeds, Phase
+    from specserve.api import AttentionFactory, AttentionNeeds, Phase
     from specserve_hybrid_attn.options import HybridOptions
 
 ALIASES: tuple[Phase, ...] = ("prefill", "decode")

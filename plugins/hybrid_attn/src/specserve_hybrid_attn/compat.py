@@ -3,7 +3,7 @@
 Imports nothing heavy: `specserve plugins explain` reads it.
 """
 
-from specserve.declare import Compatible
+from specserve.api import Compatible
 
 CHAINS = Compatible("a position's backend depends on the position alone, and drafts are verified as they are decoded")
 TREES = Compatible("the backend of generated positions masks siblings, or gets chains")

@@ -5,20 +5,20 @@ from __future__ import annotations
 from math import lcm
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from specserve.protocols import AttentionCapabilities
+from specserve.api import AttentionCapabilities
 from specserve_hybrid_attn.attention import HybridAttention
 
 if TYPE_CHECKING:
     import torch
 
-    from specserve.protocols import AttentionBackend, AttentionFactory, AttentionSpec
+    from specserve.api import AttentionBackend, AttentionFactory, AttentionSpec
 
 
 T = TypeVar("T")
 
 
 class HybridFactory:
-    """`specserve.protocols.AttentionFactory`. `phase`: that of generated positions, decode or verify."""
+    """`specserve.api.AttentionFactory`. `phase`: that of generated positions, decode or verify."""
 
     def __init__(self, prompt: AttentionFactory, generated: AttentionFactory, phase: str) -> None:
         self.prompt, self.generated = prompt, generated

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from specserve.batch.row_tensors import DeviceRows, to_device
+from specserve.api.batch import DeviceRows, to_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.batch.span import Span
+    from specserve.api.batch import Batch, Span
 
 
 class SubBatch(NamedTuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.hookspecs import hookimpl
+from specserve.api import hookimpl
 from specserve_hybrid_attn.choose_backends import choose
 from specserve_hybrid_attn.options import HybridOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from specserve.protocols import AttentionFactory, AttentionNeeds
+    from specserve.api import AttentionFactory, AttentionNeeds
 
 
 @hookimpl

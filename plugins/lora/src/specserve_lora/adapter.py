@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.protocols import LowRankPart
+from specserve.api import LowRankPart
 from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.config import parse_config
 from specserve_lora.errors import AdapterError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.protocols import AdapterWeights
+    from specserve.api import AdapterWeights
     from specserve_lora.adapter_dir import AdapterDir
     from specserve_lora.modules import Module
     from specserve_lora.targets import Target

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specserve.confine import expand_user, resolve, resolve_inside
+from specserve.api.files import expand_user, resolve, resolve_inside
 from specserve_lora.errors import AdapterError, RoutesDisabledError
 
 if TYPE_CHECKING:

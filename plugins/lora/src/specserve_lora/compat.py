@@ -3,7 +3,7 @@
 Imports nothing heavy: `specserve plugins explain` reads it.
 """
 
-from specserve.declare import Compatible
+from specserve.api import Compatible
 
 CHAINS = Compatible("a request's drafts are verified under its own adapter, with the bits of plain decoding")
 TREES = Compatible("every node of a tree is a row of its request, under its request's adapter")

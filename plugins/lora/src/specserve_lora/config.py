@@ -13,8 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from specserve.json_syntax import explain_json_error
-from specserve.wrong_values import convert
+from specserve.api.files import convert, explain_json_error
 from specserve_lora.errors import AdapterError
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ RequestError
 
 from __future__ import annotations
 
-from specserve.errors import QueueFullError, RequestError
+from specserve.api import QueueFullError, RequestError
 
 
 class AdapterError(RequestError):

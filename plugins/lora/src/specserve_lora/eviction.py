@@ -21,7 +21,7 @@ class LoadedAdapter:
 
     name: str
     id: str
-    """Of the version: `specserve.namespaces.adapter_id`."""
+    """Of the version: `specserve.api.adapter_id`."""
     packed: Any
     """As `KernelSet.pack_adapter` made it."""
     rank: int

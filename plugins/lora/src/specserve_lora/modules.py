@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from specserve.protocols import Projection
+    from specserve.api import AdaptableProjection
 
 HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
 """Modules of every model that adapters may target and that are not supported."""
@@ -32,7 +32,7 @@ class Module(NamedTuple):
     out_features: int
 
 
-def modules_of(projections: Mapping[str, Projection]) -> dict[str, Module]:
+def modules_of(projections: Mapping[str, AdaptableProjection]) -> dict[str, Module]:
     """By path, in the model's order."""
     found = {}
     for name, projection in projections.items():

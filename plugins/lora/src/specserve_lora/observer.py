@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.protocols import Metric
+from specserve.api import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.types import Verdict
+    from specserve.api import Verdict
+    from specserve.api.batch import ScheduledBatch
     from specserve_lora.store import AdapterStore
 
 GAUGE, COUNTER = "gauge", "counter"

@@ -7,9 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from specserve.config import parse_bytes
-from specserve.confine import find_root
-from specserve.errors import ConfigError, RequestError
+from specserve.api import ConfigError, RequestError, parse_bytes
+from specserve.api.files import find_root
 from specserve_lora.adapter_dir import CONFIG, WEIGHTS, unconfined_dir
 from specserve_lora.names import NAME_RULE, is_name
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.batch.lora_plan import LoraPlan, Segment
-from specserve.protocols import LoraPlanner
+from specserve.api import LoraPlanner
+from specserve.api.batch import LoraPlan, Segment
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.batch.batch import Batch
+    from specserve.api.batch import Batch
     from specserve_lora.eviction import LoadedAdapter
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specserve.config import parse_bytes
-from specserve.confine import find_root
-from specserve.errors import ConfigError, RequestError
-from specserve.hookspecs import hookimpl
-from specserve.models.lowrank_delta import LowRankDelta
-from specserve.protocols import ResolvedModel
+from specserve.api import ConfigError, RequestError, ResolvedModel, hookimpl, parse_bytes
+from specserve.api.files import find_root
+from specserve.api.models import LowRankDelta
 from specserve_lora.adapter import AdapterReader
 from specserve_lora.adapter_dir import ROOT, unconfined_dir
 from specserve_lora.eviction import CacheLimits
@@ -26,9 +23,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.config import EngineConfig
-    from specserve.protocols import AdaptableModel
-    from specserve.types import GenerateRequest
+    from specserve.api import AdaptableModel, EngineConfig, GenerateRequest
     from specserve_server.engine_client import EngineClient
 
 

@@ -14,7 +14,7 @@ import msgspec
 import torch
 from msgspec import Meta
 
-from specserve.json_syntax import explain_json_error
+from specserve.api.files import explain_json_error
 from specserve_lora.errors import AdapterError
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from specserve.errors import RequestError
-from specserve.namespaces import adapter_id
+from specserve.api import RequestError, adapter_id
 from specserve_lora.errors import (
     AdapterConflictError,
     AdapterError,

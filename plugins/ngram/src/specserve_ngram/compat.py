@@ -3,7 +3,7 @@
 Imports nothing heavy: `specserve plugins explain` reads it.
 """
 
-from specserve.declare import Compatible
+from specserve.api import Compatible
 
 OTHER_DRAFTERS = Compatible("drafts are compared and the one that promises most is verified")
 BACKENDS = Compatible("it reads tokens and never keys; branches go only to a backend that can mask them")

@@ -9,15 +9,13 @@ from array import array
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specserve.protocols import Drafter
-from specserve.types import Draft
+from specserve.api import Draft, Drafter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.request import Request
-    from specserve.types import ForwardOutput, Verdict
+    from specserve.api import ForwardOutput, Verdict
+    from specserve.api.batch import Request, ScheduledBatch
     from specserve_ngram._native import Index
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.confine import find_root
-from specserve.errors import ConfigError, RequestError
+from specserve.api import ConfigError, RequestError
+from specserve.api.files import find_root
 from specserve_ngram._native import Tuning
 from specserve_ngram.corpora.paths import operator_source
 

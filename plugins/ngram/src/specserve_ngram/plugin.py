@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from specserve.confine import find_root
-from specserve.errors import ConfigError, RequestError
-from specserve.hookspecs import hookimpl
-from specserve.models.locate import locate_tokenizer
-from specserve.text.tokenizer import HfTokenizer
+from specserve.api import ConfigError, RequestError, hookimpl
+from specserve.api.files import HfTokenizer, find_root, locate_tokenizer
 from specserve_ngram._native import Corpus, Index
 from specserve_ngram.corpora.loading import Limits
 from specserve_ngram.corpora.paths import ROOT, operator_source
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.config import EngineConfig
-    from specserve.protocols import AdaptableModel
+    from specserve.api import AdaptableModel, EngineConfig
     from specserve_server.engine_client import EngineClient
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.protocols import AnswerCheck
-    from specserve.types import GenerateRequest, Reasoning, RequestOutput, SpeculationFigures, TokenLogprobs
+    from specserve.types import GenerateRequest, Reasoning, RequestOutput, SpeculationStats, TokenLogprobs
     from specserve_server.engine_client import ServerTokenizer
 
 
@@ -57,7 +57,7 @@ class Choice:
     num_tokens: int = 0
     cached_tokens: int = 0
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()
-    figures: SpeculationFigures | None = None
+    stats: SpeculationStats | None = None
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     texts: list[str] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Choice:
             raise GenerationError(output.error or "the engine could not finish this request.")
         self.cached_tokens = max(self.cached_tokens, output.cached_tokens)
         self.prompt_logprobs += output.prompt_logprobs or ()
-        self.figures = output.figures or self.figures
+        self.stats = output.stats or self.stats
         self.finish_reason = output.finish_reason
         self.stop_reason = self.reason_of(output)
         if not output.tokens and output.finish_reason is None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.json_types import JsonObject
-    from specserve.types import SpeculationFigures
+    from specserve.types import SpeculationStats
     from specserve_server.generation.choices import Choice
 
 
@@ -33,14 +33,14 @@ def usage(choices: Sequence[Choice], n: int) -> JsonObject:
 
 def speculation_metrics(choices: Sequence[Choice]) -> JsonObject:
     """`{"metrics": {"speculative_decoding": ...}}`, or nothing without a verified draft and a telling planner."""
-    figures = [choice.figures for choice in choices if choice.figures is not None]
-    num_steps = sum(figure.num_spec_steps for figure in figures)
-    planned = [figure.planner for figure in figures if figure.planner is not None]
+    stats = [choice.stats for choice in choices if choice.stats is not None]
+    num_steps = sum(each.num_spec_steps for each in stats)
+    planned = [each.planner for each in stats if each.planner is not None]
     if num_steps == 0 and not planned:
         return {}
-    num_draft = sum(figure.num_draft_tokens for figure in figures)
-    num_accepted = sum(figure.num_accepted_draft_tokens for figure in figures)
-    histograms = zip_longest(*(figure.acceptance_histogram for figure in figures), fillvalue=0)
+    num_draft = sum(each.num_draft_tokens for each in stats)
+    num_accepted = sum(each.num_accepted_draft_tokens for each in stats)
+    histograms = zip_longest(*(each.acceptance_histogram for each in stats), fillvalue=0)
     statistics: JsonObject = {
         "mean_acceptance_length": 1 + (num_accepted / num_steps if num_steps else 0.0),
         "draft_acceptance_rate": num_accepted / num_draft if num_draft else 0.0,
@@ -49,7 +49,7 @@ def speculation_metrics(choices: Sequence[Choice]) -> JsonObject:
         "num_accepted_draft_tokens": num_accepted,
         "num_draft_tokens": num_draft,
     }
-    if by_drafter := drafter_counts(figures):
+    if by_drafter := drafter_counts(stats):
         statistics["drafters"] = by_drafter
     if planned:
         steps: Counter[str] = sum((Counter(one.steps) for one in planned), Counter())
@@ -58,11 +58,11 @@ def speculation_metrics(choices: Sequence[Choice]) -> JsonObject:
     return {"metrics": {"speculative_decoding": statistics}}
 
 
-def drafter_counts(figures: Sequence[SpeculationFigures]) -> JsonObject:
+def drafter_counts(stats: Sequence[SpeculationStats]) -> JsonObject:
     """Of each drafter the draft tokens that were verified, and those that were accepted."""
     drafted: Counter[str] = Counter()
     accepted: Counter[str] = Counter()
-    for one in figures:
+    for one in stats:
         for name, counts in one.by_drafter.items():
             drafted[name] += counts.num_draft_tokens
             accepted[name] += counts.num_accepted_draft_tokens

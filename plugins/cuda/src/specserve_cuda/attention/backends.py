@@ -10,7 +10,7 @@ from specserve_cuda.attention.flashinfer_paged import FlashInferFactory
 from specserve_cuda.attention.paged import PagedFactory
 
 if TYPE_CHECKING:
-    from specserve.protocols import AttentionFactory
+    from specserve.api import AttentionFactory
 
 
 def cuda_backends() -> list[AttentionFactory]:

@@ -1,7 +1,7 @@
 """Chooses the small kernels: CuPy's on CUDA where it is installed (extras cuda12, cuda13), torch's elsewhere.
 
-The torch version of the KV moves is the core's (`specserve.kv.cache.move_tokens`). Each CuPy kernel is tested against
-its torch version.
+The torch version of the KV moves is the core's (`specserve.api.attention.move_tokens`). Each CuPy kernel is tested
+against its torch version.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from specserve.kv.cache import move_tokens
+from specserve.api.attention import move_tokens
 from specserve_cuda.attention.tree_masks import TorchTrees
 
 if TYPE_CHECKING:
     import torch
 
-    from specserve.kv.cache import Mover
+    from specserve.api.attention import Mover
     from specserve_cuda.attention.tree_masks import TreeKernels
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import cupy
 import torch
 
-from specserve.batch.row_tensors import to_device
+from specserve.api.batch import to_device
 from specserve_cuda.attention.cuda_sources import TREES, moves_source, word_bytes
 from specserve_cuda.attention.tree_masks import TreeKernels
 
@@ -95,7 +95,7 @@ class CupyTrees(TreeKernels):
 
 
 def move_with_cupy(data: Tensor, source: Sequence[int], target: Sequence[int]) -> None:
-    """data: [layers, 2, slots, kv_heads, head_dim]; as `specserve.kv.cache.move_tokens`, in one launch."""
+    """data: [layers, 2, slots, kv_heads, head_dim]; as `specserve.api.attention.move_tokens`, in one launch."""
     planes, slots = data.shape[0] * data.shape[1], data.shape[2]
     token_bytes = data.shape[3] * data.shape[4] * data.itemsize
     size = word_bytes(token_bytes)

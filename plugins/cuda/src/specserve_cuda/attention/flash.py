@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.drafts import is_chain
-from specserve.batch.row_tensors import to_device
-from specserve.config import BLOCK_SIZES
-from specserve.protocols import AttentionBackend, AttentionCapabilities
+from specserve.api import BLOCK_SIZES, AttentionBackend, AttentionCapabilities
+from specserve.api.batch import to_device
+from specserve.api.drafts import is_chain
 from specserve_cuda.attention.choose_kernels import mover_for
 from specserve_cuda.attention.varlen import missing_varlen, torch_varlen
 
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.kv.cache import KeysValues, KVCache
-    from specserve.protocols import AttentionSpec
+    from specserve.api import AttentionSpec
+    from specserve.api.attention import KeysValues, KVCache
+    from specserve.api.batch import Batch
     from specserve_cuda.attention.varlen import Varlen
 
 MAX_HEAD_DIM = 256
@@ -106,7 +105,7 @@ class FlashAttention(AttentionBackend):
 
 
 class FlashFactory:
-    """`specserve.protocols.AttentionFactory`."""
+    """`specserve.api.AttentionFactory`."""
 
     name = FlashAttention.name
 

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from specserve.batch.drafts import depths_of, is_chain, parents_of
-from specserve.batch.row_tensors import to_device
-from specserve.config import BLOCK_SIZES
-from specserve.errors import ConfigError
-from specserve.protocols import AttentionBackend, AttentionCapabilities
+from specserve.api import BLOCK_SIZES, AttentionBackend, AttentionCapabilities, ConfigError
+from specserve.api.batch import to_device
+from specserve.api.drafts import depths_of, is_chain, parents_of
 from specserve_cuda.attention.choose_kernels import mover_for, tree_kernels
 from specserve_cuda.attention.flash import cumulative, int32
 from specserve_cuda.attention.tree_masks import NO_WINDOW, WORD_BITS, Forest, MaskRows
@@ -27,9 +25,9 @@ from specserve_cuda.attention.tree_masks import NO_WINDOW, WORD_BITS, Forest, Ma
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.kv.cache import KVCache
-    from specserve.protocols import AttentionSpec
+    from specserve.api import AttentionSpec
+    from specserve.api.attention import KVCache
+    from specserve.api.batch import Batch
     from specserve_cuda.attention.tree_masks import TreeKernels
 
 WORKSPACE_BYTES = 128 * 2**20
@@ -137,7 +135,7 @@ class TreeMasks:
 
 
 class FlashInferFactory:
-    """`specserve.protocols.AttentionFactory`; offered where the package is installed."""
+    """`specserve.api.AttentionFactory`; offered where the package is installed."""
 
     name = FlashInferAttention.name
     capabilities = AttentionCapabilities(

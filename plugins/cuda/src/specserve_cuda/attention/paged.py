@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from specserve.config import BLOCK_SIZES
-from specserve.errors import ConfigError
-from specserve.protocols import AttentionBackend, AttentionCapabilities
+from specserve.api import BLOCK_SIZES, AttentionBackend, AttentionCapabilities, ConfigError
 from specserve_cuda.attention.choose_kernels import mover_for, tree_kernels
 from specserve_cuda.attention.paged_plan import WORKSPACE_BYTES, PagedPlan, lay_out, make_plan, tile_config_for
 from specserve_cuda.attention.plan_buffers import MAX_DEPTH, PaddedPlan, PlanMemory
@@ -21,9 +19,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.kv.cache import KVCache
-    from specserve.protocols import AttentionSpec
+    from specserve.api import AttentionSpec
+    from specserve.api.attention import KVCache
+    from specserve.api.batch import Batch
     from specserve_cuda.attention.paged_plan import TileConfig
 
 
@@ -81,7 +79,7 @@ class PagedAttention(AttentionBackend):
 
 
 class PagedGraphPlan:
-    """`specserve.protocols.GraphPlan`."""
+    """`specserve.api.GraphPlan`."""
 
     def __init__(self, backend: PagedAttention, padded: Batch) -> None:
         self.backend = backend
@@ -98,7 +96,7 @@ class PagedGraphPlan:
 
 
 class PagedFactory:
-    """`specserve.protocols.AttentionFactory`. Triton is imported when the backend is built."""
+    """`specserve.api.AttentionFactory`. Triton is imported when the backend is built."""
 
     name = PagedAttention.name
     capabilities = AttentionCapabilities(

@@ -25,8 +25,8 @@ from specserve_cuda.launch import Launch, dense, power_of_2
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.kv.cache import KVCache
-    from specserve.protocols import AttentionSpec
+    from specserve.api import AttentionSpec
+    from specserve.api.attention import KVCache
     from specserve_cuda.attention.paged_plan import PagedPlan, TileConfig
 
 LOG2_E = 1.4426950408889634

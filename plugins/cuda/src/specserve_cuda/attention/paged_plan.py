@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.drafts import depths_of, num_leading, parents_of
-from specserve.batch.row_tensors import copy_to_device
-from specserve.kv.slots import num_blocks_for, slots_of
+from specserve.api.attention import num_blocks_for, slots_of
+from specserve.api.batch import copy_to_device
+from specserve.api.drafts import depths_of, num_leading, parents_of
 from specserve_cuda.attention.tree_masks import Forest
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.batch.span import Span
+    from specserve.api.batch import Batch, Span
     from specserve_cuda.attention.tree_masks import TreeKernels
 
 WORKSPACE_BYTES = 64 * 2**20

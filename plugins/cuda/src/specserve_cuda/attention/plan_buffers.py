@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.batch.row_tensors import copy_into
+from specserve.api.batch import copy_into
 from specserve_cuda.attention.paged_plan import Launch, PagedPlan, packed, parts_of
 
 if TYPE_CHECKING:
-    from specserve.batch.batch import Batch
+    from specserve.api.batch import Batch
     from specserve_cuda.attention.paged_plan import HostPlan
     from specserve_cuda.attention.tree_masks import TreeKernels
 

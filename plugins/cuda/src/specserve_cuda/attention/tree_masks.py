@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 
-from specserve.batch.row_tensors import to_device
+from specserve.api.batch import to_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

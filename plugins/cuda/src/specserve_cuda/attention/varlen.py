@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.nn import attention
 
-from specserve.errors import ConfigError
+from specserve.api import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor

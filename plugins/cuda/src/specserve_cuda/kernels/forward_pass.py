@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from specserve.faults import BadAnswerError
-from specserve.models.projection import BatchRows
-from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap
+from specserve.api import BadAnswerError
+from specserve.api.models import NO_TAPS, BatchRows, TiledPass, copy_tap
 from specserve_cuda.kernels.linear import TritonLinear
 from specserve_cuda.kernels.rows import SILU_BLOCK, norm_launch, rotate_and_write_kernel, silu_launch
 from specserve_cuda.launch import Launch, blocks, dense, power_of_2
@@ -23,11 +22,10 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.kv.cache import KVCache
-    from specserve.models.decoder import DecoderLayer, DecoderModel
-    from specserve.models.projection import Projection
-    from specserve.protocols import AttentionBackend
+    from specserve.api import AttentionBackend
+    from specserve.api.attention import KVCache
+    from specserve.api.batch import Batch
+    from specserve.api.models import DecoderLayer, DecoderModel, Projection
 
 
 class Buffers(NamedTuple):
@@ -83,7 +81,7 @@ class RotateAndWrite:
 
 
 class TritonPass(TiledPass):
-    """`specserve.protocols.ForwardPass` for a model and a backend that lets its caller write the cache. Embedding and
+    """`specserve.api.ForwardPass` for a model and a backend that lets its caller write the cache. Embedding and
     head are those of the pieces, for any number of rows."""
 
     def __init__(self, model: DecoderModel, attention: AttentionBackend, cache: KVCache) -> None:

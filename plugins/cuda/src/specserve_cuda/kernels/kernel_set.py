@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.protocols import KernelSet
+from specserve.api import KernelSet
 from specserve_cuda.kernels.forward_pass import fuse
 from specserve_cuda.kernels.linear import TILES, TritonLinear
 from specserve_cuda.kernels.loaded_segments import LoadedSegments
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.lora_plan import Segment
-    from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AdapterLimits, AdapterWeights, AttentionBackend, Sampler
+    from specserve.api import AdapterLimits, AdapterWeights, AttentionBackend, Sampler
+    from specserve.api.batch import Segment
+    from specserve.api.models import DecoderModel
     from specserve_cuda.kernels.forward_pass import TritonPass
     from specserve_cuda.kernels.linear import TileTable
 
 
 class CudaKernels(KernelSet):
-    """`specserve.protocols.KernelSet` on CUDA, for float32, bfloat16 and float16.
+    """`specserve.api.KernelSet` on CUDA, for float32, bfloat16 and float16.
 
     Rotation and activation are Triton too, not torch: element-wise torch calls choose between vectorised and strided
     binaries by shape and alignment, and nothing guarantees that all of them contract a multiply-add alike.

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
-from specserve.batch.lora_plan import Segment
-from specserve.batch.row_tensors import copy_into
-from specserve.faults import BadAnswerError
+from specserve.api import BadAnswerError
+from specserve.api.batch import Segment, copy_into
 from specserve_cuda.kernels.lowrank_tables import FIELDS, PARTS, RANKS, ROWS, tables_of, tiles_of
 from specserve_cuda.launch import blocks
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.protocols import AdapterLimits
+    from specserve.api import AdapterLimits
 
 
 class LoadedSegments(Sequence[Segment]):
-    """`specserve.protocols.GraphAdapters`, and its own `segments`: kernels are recorded for it while it is empty."""
+    """`specserve.api.GraphAdapters`, and its own `segments`: kernels are recorded for it while it is empty."""
 
     def __init__(self, projections: Sequence[str], limits: AdapterLimits, device: torch.device) -> None:
         self.projections, self.limits, self.device = tuple(projections), limits, device

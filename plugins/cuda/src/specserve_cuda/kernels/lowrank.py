@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.lora_plan import Segment
+    from specserve.api.batch import Segment
 
 CACHED_TABLES = 256
 """Most recently used tables, one per combination of adapters and projection."""

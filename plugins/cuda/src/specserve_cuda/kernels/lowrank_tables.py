@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.row_tensors import copy_to_device
+from specserve.api.batch import copy_to_device
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
-    from specserve.batch.lora_plan import Segment
-    from specserve.protocols import AdapterWeights, LowRankPart
+    from specserve.api import AdapterWeights, LowRankPart
+    from specserve.api.batch import Segment
 
 ROWS, RANKS, DEPTH, COLUMNS = 16, 16, 64, 64
 """Of a program."""

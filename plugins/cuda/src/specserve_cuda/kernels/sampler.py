@@ -13,14 +13,23 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 
-from specserve.batch.row_tensors import copy_to_device
-from specserve.protocols import DraftToken
-from specserve.sampling.drafts import in_target_vocabulary
-from specserve.sampling.edits import checked_bits, checked_floats, checked_ids
-from specserve.sampling.noise import signed
-from specserve.sampling.sampler import TorchSampler
-from specserve.sampling.scores import GREEDY_BELOW, NO_TOKEN, each_processor, has_token, no_token_left, processed
-from specserve.sampling.seeds import row_key
+from specserve.api import DraftToken
+from specserve.api.batch import copy_to_device
+from specserve.api.sampling import (
+    GREEDY_BELOW,
+    NO_TOKEN,
+    TorchSampler,
+    checked_bits,
+    checked_floats,
+    checked_ids,
+    each_processor,
+    has_token,
+    in_target_vocabulary,
+    no_token_left,
+    processed,
+    row_key,
+    signed,
+)
 from specserve_cuda.kernels.sampling import (
     FORBID,
     KEEP_BITS,
@@ -39,8 +48,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.protocols import DraftVocabulary, ScoredRow
-    from specserve.sampling.processors import EditingState
+    from specserve.api import DraftVocabulary, ScoredRow
+    from specserve.api.sampling import EditingState
 
 BLOCK = 2048
 NO_EDIT = -1
@@ -52,7 +61,7 @@ def bits_of(number: float) -> int:
 
 
 class RecordedEdits:
-    """`specserve.protocols.LogitEdits` that writes down what is to be done to one row."""
+    """`specserve.api.LogitEdits` that writes down what is to be done to one row."""
 
     def __init__(self, numbers: array[int], vocab_size: int) -> None:
         self.numbers, self.vocab_size = numbers, vocab_size
@@ -148,7 +157,7 @@ class SamplingPlan:
 
 
 class TritonSampler(TorchSampler):
-    """`specserve.protocols.Sampler` on CUDA. A NaN logit of a sampled or edited row counts as -inf."""
+    """`specserve.api.Sampler` on CUDA. A NaN logit of a sampled or edited row counts as -inf."""
 
     def __init__(self) -> None:
         self.edit = Launch(edit_kernel, {"BLOCK": BLOCK}, num_warps=8, enable_fp_fusion=False)

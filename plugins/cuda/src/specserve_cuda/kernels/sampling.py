@@ -12,12 +12,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from specserve.sampling.noise import W_MAX, signed
-from specserve.sampling.seeds import GAMMA, MULTIPLIERS
+from specserve.api.sampling import GAMMA, MULTIPLIERS, W_MAX, signed
 
 ROW_FIELDS, OP_FIELDS = 8, 8
 PENALIZE, SHIFT, KEEP_ONLY, FORBID, KEEP_BITS = range(5)
-"""Kinds of edits: `specserve.protocols.LogitEdits`."""
+"""Kinds of edits: `specserve.api.LogitEdits`."""
 
 PENALIZE_, SHIFT_, KEEP_ONLY_ = tl.constexpr(PENALIZE), tl.constexpr(SHIFT), tl.constexpr(KEEP_ONLY)
 KEEP_BITS_ = tl.constexpr(KEEP_BITS)

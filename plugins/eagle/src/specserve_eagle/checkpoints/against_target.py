@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.errors import ModelError
+from specserve.api import ModelError
 from specserve.models.families import ARCHITECTURES
 
 if TYPE_CHECKING:
-    from specserve.model_files import RawJson
-    from specserve.models.config import ModelConfig
+    from specserve.api.files import RawJson
+    from specserve.api.models import ModelConfig
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.layout import Layout
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.errors import ModelError
-from specserve.model_files import read_json
+from specserve.api import ModelError
+from specserve.api.files import convert, read_json
 from specserve.models.open_weights import open_weights
 from specserve.models.read_config import parse_config
-from specserve.wrong_values import convert
 from specserve_eagle.checkpoints.against_target import ANOTHER_TARGET, check_target
 from specserve_eagle.checkpoints.detect import kind_of
 from specserve_eagle.checkpoints.family import family_of, refuse_unsupported
@@ -25,8 +24,8 @@ from specserve_eagle.checkpoints.layout import layout_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.model_files import RawJson
-    from specserve.models.config import ModelConfig
+    from specserve.api.files import RawJson
+    from specserve.api.models import ModelConfig
     from specserve_eagle.checkpoints.layout import HeadKind, Layout
 
 OUTER_KEYS = ("dtype", "torch_dtype", "quantization_config")

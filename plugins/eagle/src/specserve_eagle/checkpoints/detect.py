@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from specserve.errors import ModelError
-from specserve.model_files import read_json
+from specserve.api import ModelError
+from specserve.api.files import read_json
 from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.families import ARCHITECTURES
 from specserve.models.open_weights import open_weights
@@ -17,7 +17,7 @@ from specserve_eagle.checkpoints.layout import HeadKind, layout_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from specserve.model_files import RawJson
+    from specserve.api.files import RawJson
 
 DraftKind: TypeAlias = HeadKind | Literal["standalone"]
 SPECULATORS: dict[str, HeadKind] = {"eagle": "eagle", "eagle3": "eagle3", "mtp": "mtp"}

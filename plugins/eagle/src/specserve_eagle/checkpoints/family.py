@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from specserve.errors import ModelError
+from specserve.api import ModelError
 from specserve.models.families import BUILT_IN
 from specserve_eagle.checkpoints.detect import architectures
 
 if TYPE_CHECKING:
-    from specserve.model_files import RawJson
+    from specserve.api.files import RawJson
 
 HEAD_NAME = re.compile(r"(?:Eagle3?)?(Llama|Mistral|Qwen2|Qwen3)ForCausalLM(?:Eagle3?|NextN)?")
 FAMILIES = tuple(family.name for family in BUILT_IN)

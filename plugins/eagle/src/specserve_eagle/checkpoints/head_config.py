@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from specserve.models.rope_config import RopeConfig
+from specserve.api.models import RopeConfig
 from specserve_eagle.checkpoints.layout import HeadKind
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from specserve.errors import ModelError
+from specserve.api import ModelError
 
 if TYPE_CHECKING:
-    from specserve.model_files import RawJson
+    from specserve.api.files import RawJson
 
 KEY = "eagle_aux_hidden_state_layer_ids"
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.errors import ModelError
+from specserve.api import ModelError
+from specserve.api.models import FLOATS, dense, expect
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.open_weights import open_weights
-from specserve.models.quantised import dense
-from specserve.models.weight_format import FLOATS, expect
 from specserve_eagle.checkpoints.layout import WITHIN_TARGET, layout_of
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.models.weight_format import WeightSource
+    from specserve.api.models import WeightSource
     from specserve_eagle.checkpoints.head_config import HeadConfig
     from specserve_eagle.checkpoints.layout import Layout
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.errors import ModelError
+from specserve.api import ModelError
 
 if TYPE_CHECKING:
     from torch import Tensor

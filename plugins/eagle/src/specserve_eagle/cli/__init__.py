@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from specserve.errors import SpecserveError
+from specserve.api import SpecserveError
 from specserve_eagle.cli import evaluate, train
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.errors import ConfigError
-from specserve.models.locate import locate_model
-from specserve.text.tokenizer import HfTokenizer
+from specserve.api import ConfigError
+from specserve.api.files import HfTokenizer, locate_model
 from specserve_eagle.training.options import check_eval_options
 from specserve_eagle.training.reopen import reopen
 from specserve_eagle.training.target import Target

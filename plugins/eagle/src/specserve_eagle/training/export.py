@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors.torch import save
 
-from specserve.model_files import RawJson, read_json
+from specserve.api.files import RawJson, read_json
 from specserve.models.read_config import read_config
 from specserve_eagle.training.folder import write_atomically
 from specserve_eagle.training.heads import Eagle1Head, Eagle3Head, MtpHead
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.models.config import ModelConfig
+    from specserve.api.models import ModelConfig
     from specserve_eagle.training.modules import HeadShape
 
     Module = Eagle3Head | Eagle1Head | MtpHead | DraftLlama

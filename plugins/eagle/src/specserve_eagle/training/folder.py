@@ -9,8 +9,8 @@ import json
 import tempfile
 from typing import TYPE_CHECKING
 
-from specserve.errors import ConfigError
-from specserve.model_files import read_optional_json
+from specserve.api import ConfigError
+from specserve.api.files import read_optional_json
 from specserve_eagle.training.loop import STATE_FILE
 from specserve_eagle.training.options import flag
 

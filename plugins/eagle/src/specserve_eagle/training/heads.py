@@ -17,7 +17,7 @@ from specserve_eagle.training.modules import Eagle3Layer, HeadShape, Norm, Plain
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.models.decoder import DecoderModel
+    from specserve.api.models import DecoderModel
     from specserve_eagle.training.modules import Rotation
     from specserve_eagle.training.target import Features, Target
 

@@ -14,7 +14,7 @@ import msgspec
 import torch
 from torch import nn
 
-from specserve.errors import ConfigError
+from specserve.api import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

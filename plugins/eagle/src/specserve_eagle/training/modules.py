@@ -17,7 +17,7 @@ from torch import nn
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.models.config import ModelConfig
+    from specserve.api.models import ModelConfig
     from specserve_eagle.checkpoints import HeadConfig
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 import msgspec
 import torch
 
-from specserve.errors import ConfigError, ModelError
-from specserve.models.locate import locate_on_disk
+from specserve.api import ConfigError, ModelError
+from specserve.api.files import locate_on_disk
 from specserve_eagle.checkpoints.hidden_layers import default_layers
 from specserve_eagle.training.standalone import DEFAULT_LAYERS, standalone_shape
 
 if TYPE_CHECKING:
-    from specserve.models.config import ModelConfig
+    from specserve.api.models import ModelConfig
 
 Kind: TypeAlias = Literal["eagle3", "eagle", "mtp", "standalone"]
 KINDS: tuple[str, ...] = get_args(Kind)

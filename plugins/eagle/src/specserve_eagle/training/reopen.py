@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.errors import ConfigError, ModelError
+from specserve.api import ConfigError, ModelError
+from specserve.api.models import dense
 from specserve.models.checkpoint import Checkpoint
 from specserve.models.loader import check_tensors
 from specserve.models.open_weights import open_weights
-from specserve.models.quantised import dense
 from specserve.models.read_config import read_config
 from specserve.models.tied_head import tied_as_stored
 from specserve_eagle.checkpoints import draft_ids, kind_of, open_head, read_head_config
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.models.config import ModelConfig
+    from specserve.api.models import ModelConfig
     from specserve_eagle.checkpoints import HeadCheckpoint, HeadConfig
     from specserve_eagle.training.target import Target
 

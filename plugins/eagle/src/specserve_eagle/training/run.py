@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.models.locate import locate_target
+from specserve.api.files import HfTokenizer, locate_target
 from specserve.models.read_config import read_config
-from specserve.text.tokenizer import HfTokenizer
 from specserve_eagle.training.evaluate import Sampling, teacher_forced
 from specserve_eagle.training.export import export
 from specserve_eagle.training.folder import prepare_folder

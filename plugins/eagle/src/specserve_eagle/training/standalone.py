@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import nn
 
-from specserve.errors import ConfigError
+from specserve.api import ConfigError
 from specserve_eagle.training.modules import HeadShape, Norm, PlainLayer, Rotation
 from specserve_eagle.training.unroll import Unrolled, agreement, cross_entropy, teacher_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.models.config import ModelConfig
+    from specserve.api.models import ModelConfig
     from specserve_eagle.training.target import Target
 
 DEFAULT_LAYERS = 2

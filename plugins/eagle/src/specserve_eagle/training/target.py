@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from specserve.kernels.torch_kernels import TorchKernels
+from specserve.api.models import NO_BATCH, TorchKernels
 from specserve.models.loader import load_model
-from specserve.models.projection import NO_BATCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.models.decoder import DecoderModel
+    from specserve.api.models import DecoderModel
 
 
 class Features(NamedTuple):

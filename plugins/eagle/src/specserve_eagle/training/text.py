@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.errors import ConfigError, ModelError
+from specserve.api import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from torch import Tensor
 
-    from specserve.text.tokenizer import HfTokenizer
+    from specserve.api.files import HfTokenizer
 
 HELD_OUT_ONE_IN = 20
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from specserve.json_syntax import explain_json_error
+from specserve.api.files import explain_json_error
 from specserve_ngram.corpora.errors import CorpusError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ RequestError
 
 from __future__ import annotations
 
-from specserve.errors import RequestError
+from specserve.api import RequestError
 
 
 class CorpusError(RequestError):

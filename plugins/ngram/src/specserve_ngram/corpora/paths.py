@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.confine import OutsideRootError, expand_user, resolve, resolve_inside
+from specserve.api.files import OutsideRootError, expand_user, resolve, resolve_inside
 from specserve_ngram.corpora.documents import JsonLines, TextFile
 from specserve_ngram.corpora.errors import CorpusError
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, get_args
 
 import msgspec
 
-from specserve.errors import RequestError, ShuttingDownError
+from specserve.api import RequestError, ShuttingDownError
 from specserve_ngram.corpora.errors import CorpusConflictError, CorpusError, UnknownCorpusError
 from specserve_ngram.corpora.loading import Limits, Load, State, build
 from specserve_ngram.options import CORPUS_NAME, CORPUS_NAME_RULE

@@ -1,0 +1,80 @@
+"""What plugins are written with: hooks, declarations, the interfaces that hooks return, settings, requests and errors.
+
+Plugins import `specserve.api` and its modules, and no other part of the core. Its names are those of the plugin API,
+whose version is `PLUGIN_API`. No torch: `attention`, `batch`, `models` and `sampling` of this package need it.
+"""
+
+from specserve import protocols
+from specserve.config import BLOCK_SIZES, EngineConfig, parse_bytes
+from specserve.declare import PLUGIN_API, Compatible, Conflict, InProcessPlugin, PluginDeclaration, Provides
+from specserve.errors import (
+    ConfigError,
+    ModelError,
+    PluginError,
+    QueueFullError,
+    RequestError,
+    ShuttingDownError,
+    SpecserveError,
+)
+from specserve.faults import FAULTS, BadAnswerError, RequestFault
+from specserve.hookspecs import PluginOptions, hookimpl
+from specserve.namespaces import adapter_id
+from specserve.protocols import *
+from specserve.types import (
+    Draft,
+    DrafterStats,
+    ForwardOutput,
+    GenerateRequest,
+    GraphUse,
+    PlannerStats,
+    Reasoning,
+    RequestOutput,
+    SamplingParams,
+    SpanVerdict,
+    SpeculationParams,
+    SpeculationStats,
+    StructuredOutput,
+    TokenLogprobs,
+    Verdict,
+)
+
+__all__ = [
+    "BLOCK_SIZES",
+    "FAULTS",
+    "PLUGIN_API",
+    "BadAnswerError",
+    "Compatible",
+    "ConfigError",
+    "Conflict",
+    "Draft",
+    "DrafterStats",
+    "EngineConfig",
+    "ForwardOutput",
+    "GenerateRequest",
+    "GraphUse",
+    "InProcessPlugin",
+    "ModelError",
+    "PlannerStats",
+    "PluginDeclaration",
+    "PluginError",
+    "PluginOptions",
+    "Provides",
+    "QueueFullError",
+    "Reasoning",
+    "RequestError",
+    "RequestFault",
+    "RequestOutput",
+    "SamplingParams",
+    "ShuttingDownError",
+    "SpanVerdict",
+    "SpecserveError",
+    "SpeculationParams",
+    "SpeculationStats",
+    "StructuredOutput",
+    "TokenLogprobs",
+    "Verdict",
+    "adapter_id",
+    "hookimpl",
+    "parse_bytes",
+]
+__all__ += protocols.__all__

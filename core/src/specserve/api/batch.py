@@ -1,0 +1,24 @@
+"""What a step computes: the batch, its spans, the requests behind them, adapters, and rows on the device."""
+
+from specserve.batch.batch import Batch, ScheduledBatch
+from specserve.batch.hidden_states import HiddenStates
+from specserve.batch.lora_plan import HostAdapters, LoraPlan, Segment
+from specserve.batch.request import Request
+from specserve.batch.row_tensors import DeviceRows, copy_into, copy_to_device, to_device
+from specserve.batch.span import ScheduledSpan, Span
+
+__all__ = [
+    "Batch",
+    "DeviceRows",
+    "HiddenStates",
+    "HostAdapters",
+    "LoraPlan",
+    "Request",
+    "ScheduledBatch",
+    "ScheduledSpan",
+    "Segment",
+    "Span",
+    "copy_into",
+    "copy_to_device",
+    "to_device",
+]

@@ -1,0 +1,61 @@
+"""Models: families, formats of weights, decoders as data, draft heads, and passes over their layers."""
+
+from specserve.inference import inference
+from specserve.kernels.torch_kernels import TorchKernels
+from specserve.models.config import ModelConfig
+from specserve.models.decoder import DecoderLayer, DecoderModel, DecoderWeights
+from specserve.models.draft_head import DraftHead, TargetNorm
+from specserve.models.family import LayerTraits, ModelFamily, StoredAs
+from specserve.models.lowrank_delta import LowRankDelta
+from specserve.models.projection import NO_BATCH, BatchRows, Projection
+from specserve.models.quantised import dense
+from specserve.models.rope import RotaryTable, rotary_table, supported_length
+from specserve.models.rope_config import RopeConfig
+from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap
+from specserve.models.weight_format import (
+    ALL_ROWS,
+    FLOATS,
+    QuantMethod,
+    StoredTensor,
+    WeightFiles,
+    WeightFormat,
+    WeightSource,
+    expect,
+)
+from specserve.protocols.quantised import Activations, QuantisedWeight
+
+__all__ = [
+    "ALL_ROWS",
+    "FLOATS",
+    "NO_BATCH",
+    "NO_TAPS",
+    "Activations",
+    "BatchRows",
+    "DecoderLayer",
+    "DecoderModel",
+    "DecoderWeights",
+    "DraftHead",
+    "LayerTraits",
+    "LowRankDelta",
+    "ModelConfig",
+    "ModelFamily",
+    "Projection",
+    "QuantMethod",
+    "QuantisedWeight",
+    "RopeConfig",
+    "RotaryTable",
+    "StoredAs",
+    "StoredTensor",
+    "TargetNorm",
+    "TiledPass",
+    "TorchKernels",
+    "WeightFiles",
+    "WeightFormat",
+    "WeightSource",
+    "copy_tap",
+    "dense",
+    "expect",
+    "inference",
+    "rotary_table",
+    "supported_length",
+]
