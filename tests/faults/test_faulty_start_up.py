@@ -99,10 +99,10 @@ class Backend:
 
 PARTIAL = {
     "a planner without its base class": (
-        "make_draft_planner", lambda: NoBase(), "is no DraftPlanner: its class does not extend specserve.pro",
+        "make_draft_planner", lambda: NoBase(), "is no DraftPlanner: its class does not extend specserve.api.D",
     ),
     "a LoRA planner without its base class": (
-        "make_lora_planner", lambda: NoBase(), "is no LoraPlanner: its class does not extend specserve.protocols.LoraP",
+        "make_lora_planner", lambda: NoBase(), "is no LoraPlanner: its class does not extend specserve.api.LoraP",
     ),
     "a LoRA planner's limit": (
         "make_lora_planner", lambda: VaguePlanner(), "max_adapters must be a int; got str 'many'",
@@ -115,15 +115,15 @@ PARTIAL = {
     "a label twice": (
         "make_observer", lambda: Telling(Metric("a", "b", "gauge", 1.0, (("x", "1"), ("x", "2")))), "same one twice",
     ),
-    "no metric": ("make_observer", lambda: Telling(("a", "b", "gauge", 1.0)), "no specserve.protocols.Metric"),
+    "no metric": ("make_observer", lambda: Telling(("a", "b", "gauge", 1.0)), "no specserve.api.Metric"),
     "processors that are one": ("logits_processors", lambda: NoBase(), "must be a list of them"),
     "a processor without its base class": (
-        "logits_processors", lambda: [NoBase()], "no LogitsProcessor: its class does not extend specserve.protocols.Lo",
+        "logits_processors", lambda: [NoBase()], "no LogitsProcessor: its class does not extend specserve.api.Lo",
     ),
-    "needs of another kind": ("make_drafter", lambda: drafter_with(needs={}), "must be a specserve.protocols.DrafterN"),
+    "needs of another kind": ("make_drafter", lambda: drafter_with(needs={}), "must be a specserve.api.DrafterN"),
     "a name that is none": ("make_drafter", lambda: drafter_with(name=3), "drafter's name must be a str; got int 3"),
     "a method that is none": ("make_drafter", lambda: drafter_with(propose=3), "whose propose is a int, and cannot be"),
-    "capabilities": ("attention_backends", lambda: [Backend()], "must be a specserve.protocols.AttentionCapabilities"),
+    "capabilities": ("attention_backends", lambda: [Backend()], "must be a specserve.api.AttentionCapabilities"),
 }  # fmt: skip
 
 

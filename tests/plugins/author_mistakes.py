@@ -7,9 +7,7 @@ from typing import NamedTuple
 DRAFTER = """
 import msgspec
 import torch
-from specserve.hookspecs import hookimpl
-from specserve.protocols import Drafter, DrafterNeeds, Metric
-from specserve.types import Draft
+from specserve.api import Draft, Drafter, DrafterNeeds, DraftLayers, Metric, hookimpl
 
 class Mine(Drafter):
     name = "mine"
@@ -30,8 +28,7 @@ def plugin_options():
     return Options
 """
 OBSERVER = """
-from specserve.hookspecs import hookimpl
-from specserve.protocols import Metric
+from specserve.api import Metric, hookimpl
 
 class Watcher:
     def observe(self, batch, verdict):
@@ -45,8 +42,7 @@ def make_observer():
     return Watcher()
 """
 PROCESSOR = """
-from specserve.hookspecs import hookimpl
-from specserve.protocols import LogitsProcessor, ProcessorState
+from specserve.api import LogitsProcessor, ProcessorState, hookimpl
 
 class State(ProcessorState):
     def apply(self, logits, path):
@@ -64,8 +60,7 @@ def logits_processors():
     return [Processor()]
 """
 PLANNER = """
-from specserve.hookspecs import hookimpl
-from specserve.protocols import DraftPlanner
+from specserve.api import DraftPlanner, hookimpl
 
 class Planner(DraftPlanner):
     def limits(self, requests):
@@ -77,6 +72,37 @@ class Planner(DraftPlanner):
 @hookimpl
 def make_draft_planner():
     return Planner()
+"""
+KERNELS = """
+from specserve.api import hookimpl
+from specserve.api.models import TorchKernels
+
+class Kernels(TorchKernels):
+    name = "mine"
+
+    def prepare_linear(self, weight, bias):
+        raise ValueError("too wide")
+
+@hookimpl
+def make_kernels():
+    return Kernels()
+"""
+BACKEND = """
+from specserve.api import BLOCK_SIZES, AttentionCapabilities, hookimpl
+
+class Factory:
+    name = "mine"
+    capabilities = AttentionCapabilities(
+        paged=False, tree_mask=True, ragged=True, row_invariant=True, block_sizes=BLOCK_SIZES, devices=("cpu",),
+        dtypes=("float32", "bfloat16"),
+    )
+
+    def build(self, *arguments):
+        raise RuntimeError("no memory of mine")
+
+@hookimpl
+def select_attention(needs):
+    return Factory()
 """
 HERE = r"fake_mine/plugin\.py:\d+"
 
@@ -144,10 +170,10 @@ AT_START_UP = {
     ),
     "a drafter without its base class": drafter(
         "class Mine(Drafter):", "class Mine:", "answers make_drafter with a Mine", HERE, "does not extend",
-        "protocols.Drafter",
+        "specserve.api.Drafter",
     ),
     "a drafter without a name": drafter(
-        '    name = "mine"\n', "", "answers make_drafter with a Mine", HERE, "lacks name", "protocols.Drafter"
+        '    name = "mine"\n', "", "answers make_drafter with a Mine", HERE, "lacks name", "specserve.api.Drafter"
     ),
     "a drafter without propose": drafter(
         "def propose", "def suggest", "failed in its hook make_drafter: TypeError", HERE, "propose"
@@ -168,8 +194,27 @@ AT_START_UP = {
     ),
     "an unknown kind of metric": Mistake(
         OBSERVER.replace('"counter"', '"histogram"'),
-        ("mine: its observer gave a metric of a kind that is none of counter, gauge", HERE, "protocols.Metric"),
+        ("mine: its observer gave a metric of a kind that is none of counter, gauge", HERE, "specserve.api.Metric"),
         "observer.metrics",
+    ),
+    "a drafter that does not know what to do with its layers": drafter(
+        "    def propose",
+        "    needs = DrafterNeeds(layers=DraftLayers(\n"
+        "        num_heads=2, num_kv_heads=1, head_dim=8, scale=0.3, sliding_windows=(None,), reads_hidden=False,\n"
+        "        has_trees=False, max_draft_rows=4, max_len=64))\n\n"
+        "    def connect(self, resources):\n        self.passes = resources.draft_pass(None)\n\n    def propose",
+        "plugin mine raised AttributeError", HERE, "while the engine was built", "no-plugin mine",
+    ),
+    "a planner that raises when it says what it knows": Mistake(
+        PLANNER.replace("@hookimpl", "    @property\n    def costs(self):\n        return {}['costs']\n\n@hookimpl"),
+        ("plugin mine raised KeyError", HERE, "while the engine was built"), "planner.adaptive",
+    ),
+    "kernels that raise when they pack": Mistake(
+        KERNELS, ("plugin mine raised ValueError: too wide", HERE, "while the engine was built"), "kernel.cpu",
+    ),
+    "a backend that raises when it is built": Mistake(
+        BACKEND, ("plugin mine raised RuntimeError: no memory of mine", HERE, "while the engine was built"),
+        "attention.hybrid",
     ),
 }  # fmt: skip
 WHILE_SERVING = {

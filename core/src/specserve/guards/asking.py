@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from specserve.code_places import in_brackets, place_of
 from specserve.errors import PluginError, SpecserveError
 from specserve.faults import FAULTS, full_summary
+from specserve.plugins.interface_checks import public_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,5 +38,5 @@ class Asked(NamedTuple):
             what = full_summary(error, ask)
         raise PluginError(
             f"{self.owner}: its {self.what} {what}, when it was asked for {method}. "
-            f"See {self.base.__module__}.{self.base.__name__}, or remove --plugin {self.owner}."
+            f"See {public_name(self.base)}, or remove --plugin {self.owner}."
         )

@@ -62,7 +62,7 @@ def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> Non
     if unmarked := unmarked_hooks(plugin, {caller.name for caller in callers}):
         where = in_brackets(place_of(getattr(plugin, unmarked[0])))
         raise PluginError(
-            f"plugin {name} defines {', '.join(unmarked)}{where} without the marker @hookimpl of specserve.hookspecs, "
+            f"plugin {name} defines {', '.join(unmarked)}{where} without the marker @hookimpl of specserve.api, "
             f"so the core would never call it. Add the marker in the plugin. {how_to_disable(name)}"
         )
     for caller in callers:
@@ -112,9 +112,10 @@ def deprecated_uses(plugin: LoadedPlugin) -> list[str]:
         caller = getattr(plugin.manager.hook, hook)
         for implementation in caller.get_hookimpls():
             by_argument = caller.spec.warn_on_impl_args or {}
-            texts = [caller.spec.warn_on_impl, *(by_argument.get(name) for name in implementation.argnames)]
-            where = in_brackets(place_of(implementation.function))
-            found += [f"{plugin.name} implements {hook}{where}: {text}." for text in texts if text is not None]
+            for text in (caller.spec.warn_on_impl, *(by_argument.get(name) for name in implementation.argnames)):
+                if text is not None:
+                    where = in_brackets(place_of(implementation.function))
+                    found.append(f"{plugin.name} implements {hook}{where}: {text}.")
     return found
 
 

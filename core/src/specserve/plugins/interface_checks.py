@@ -1,4 +1,4 @@
-"""Checks that results of hooks implement the protocols of `specserve.protocols`, before the engine calls them."""
+"""Checks that what hooks return implements the interfaces of `specserve.api`, before the engine calls it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def check_members(
     check_callable_now(owner, found, value, kind, methods)
     if missing := missing_members(value, attributes, methods):
         raise PluginError(
-            f"{owner} {found}{in_brackets(place_of(value))}, which is no {kind}: it lacks {', '.join(missing)}. "
-            f"See specserve.protocols.{kind}, or remove --plugin {owner}."
+            f"{owner} {found}{where(value)}, which is no {kind}: it lacks {', '.join(missing)}. "
+            f"See specserve.api.{kind}, or remove --plugin {owner}."
         )
 
 
@@ -32,38 +32,45 @@ def check_extends(owner: str, found: str, value: object, base: type) -> None:
     """Raise PluginError where `value` is no instance of the base class, or has a method that cannot be called now."""
     methods = [name for name, member in vars(base).items() if inspect.isfunction(member) and not name.startswith("_")]
     check_callable_now(owner, found, value, base.__name__, methods)
-    where = in_brackets(place_of(value))
     if not isinstance(value, base):
         raise PluginError(
-            f"{owner} {found}{where}, which is no {base.__name__}: its class does not extend "
+            f"{owner} {found}{where(value)}, which is no {base.__name__}: its class does not extend "
             f"{public_name(base)}. Let it, or remove --plugin {owner}."
         )
     for method in methods:
         if not callable(member := getattr(value, method)):
             raise PluginError(
-                f"{owner} {found}{where}, whose {method} is a {type(member).__name__}, and cannot be called. "
+                f"{owner} {found}{where(value)}, whose {method} is a {type(member).__name__}, and cannot be called. "
                 f"See {public_name(base)}, or remove --plugin {owner}."
             )
 
 
+def where(value: object) -> str:
+    """Where its author wrote it, in brackets. Reads sources: for errors only."""
+    return in_brackets(place_of(value))
+
+
 def public_name(base: type) -> str:
-    """From where plugins import it."""
-    package = "specserve.protocols" if base.__module__.startswith("specserve.protocols.") else base.__module__
+    """As plugins import it."""
+    package = base.__module__
+    if package == "builtins":
+        return base.__name__
+    if package.startswith("specserve."):
+        package = "specserve.api.models" if package.startswith("specserve.models.") else "specserve.api"
     return f"{package}.{base.__name__}"
 
 
 def check_callable_now(owner: str, found: str, value: object, kind: str, methods: Iterable[str]) -> None:
     """Raise PluginError for a class in place of an instance, and for a method that is async."""
-    where = in_brackets(place_of(value))
     if isinstance(value, type):
         raise PluginError(
-            f"{owner} {found}{where}: the class {value.__name__} itself, and no {kind}. "
+            f"{owner} {found}{where(value)}: the class {value.__name__} itself, and no {kind}. "
             f"Return an instance of it, or remove --plugin {owner}."
         )
     for method in methods:
         if is_async(getattr(value, method, None)):
             raise PluginError(
-                f"{owner} {found}{where}, whose method {method} must not be async: the engine "
+                f"{owner} {found}{where(value)}, whose method {method} must not be async: the engine "
                 f"calls it and uses what it returns, and awaits nothing. Write 'def' for 'async def', or remove "
                 f"--plugin {owner}."
             )
@@ -83,13 +90,12 @@ def missing_members(value: object, attributes: Sequence[str] = (), methods: Sequ
 
 def check_type(owner: str, what: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
-        package = "" if kind.__module__ == "builtins" else "specserve.protocols."
-        raise wrong_type(owner, what, value, f"a {package}{kind.__name__}")
+        raise wrong_type(owner, what, value, f"a {public_name(kind)}")
 
 
 def wrong_type(owner: str, what: str, got: object, wanted: str) -> PluginError:
     return PluginError(
-        f"{owner}: {what} must be {wanted}; got {type(got).__name__} {short_repr(got)}{in_brackets(place_of(got))}. "
+        f"{owner}: {what} must be {wanted}; got {type(got).__name__} {short_repr(got)}{where(got)}. "
         f"Repair the plugin, or remove --plugin {owner}."
     )
 
