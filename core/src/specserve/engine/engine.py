@@ -15,7 +15,7 @@ from specserve.engine.admission import EngineLimits, check_request, queue_full
 from specserve.engine.commit import Committer
 from specserve.engine.isolation import Computed, StepIsolation
 from specserve.engine.queue_wait import QueueWait
-from specserve.faults import FAULTS, RequestFault
+from specserve.faults import FAULTS, BadAnswerError, RequestFault
 from specserve.plugins.blame import Blame
 from specserve.sampling.seeds import random_seed
 from specserve.text.stop_strings import StopStringMatcher
@@ -24,7 +24,6 @@ from specserve.types import RequestOutput
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from specserve.batch.batch import ScheduledBatch
     from specserve.batch.builder import BatchBuilder
     from specserve.batch.span import ScheduledSpan
     from specserve.engine.drafting import Drafting, NoDraft
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
     from specserve.protocols import DraftPlanner, Metric, Observer, OutputObserver, Tokenizer, Verifier
-    from specserve.types import ForwardOutput, GenerateRequest, Verdict
+    from specserve.types import GenerateRequest
 
 
 class EngineParts(NamedTuple):
@@ -77,9 +76,7 @@ class Engine:
             parts.scheduler, parts.runner, parts.verifier, parts.drafting,
         )  # fmt: skip
         self.planner, self.metrics = parts.planner, parts.metrics
-        self.isolation = StepIsolation(
-            parts.builder, parts.runner, parts.verifier, parts.metrics, parts.blame, parts.check_device
-        )
+        self.isolation = StepIsolation(self.compute, parts.metrics, parts.blame, parts.check_device)
         self.committer = Committer(self.scheduler, parts.cache, self.metrics, parts.blame, self.forget)
         self.requests: dict[str, Request] = {}
         self.num_added = 0
@@ -165,37 +162,36 @@ class Engine:
     # --- the loop -----------------------------------------------------------------------------------
 
     def step(self) -> list[RequestOutput]:
-        """One forward pass and everything it decides."""
-        began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
+        """One forward pass and everything it decides; in parts, where a request makes it raise."""
+        began = time.perf_counter()
         spans = self.scheduler.schedule()
-        if not spans:
-            return []
-        try:
-            batch, output, verdict = self.isolation.compute(spans)
-        except FAULTS as error:
-            raised = error
-        else:
-            recording = self.metrics.graph_recording_seconds - recording
-            return self.finish(batch, output, verdict, time.perf_counter() - began - recording)
-        return self.recover(spans, raised)
-
-    def recover(self, spans: Sequence[ScheduledSpan], error: BaseException) -> list[RequestOutput]:
-        """The step raised: find the requests that make it raise, and let the others go on."""
+        scheduling = time.perf_counter() - began
         outputs: list[RequestOutput] = []
-        for result in self.isolation.isolate(spans, error):
-            outputs += self.finish(*result) if isinstance(result, Computed) else [self.fail(result)]
+        for result in self.isolation.results(spans) if spans else ():
+            if isinstance(result, RequestFault):
+                outputs.append(self.fail(result))
+            else:
+                outputs += self.finish(result, scheduling)
         return outputs
 
-    def finish(
-        self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, seconds: float
-    ) -> list[RequestOutput]:
-        """What follows the verdict. Commit comes first, so that a drafter never sees a request that has just ended.
+    def compute(self, spans: Sequence[ScheduledSpan]) -> Computed:
+        """Build, forward, verify."""
+        began, recording = time.perf_counter(), self.metrics.graph_recording_seconds
+        batch = self.parts.builder.schedule(spans)
+        output = self.runner.forward(batch)
+        if len(output.logits) != batch.num_scored:
+            raise BadAnswerError("gave another number of logits than of scored rows")
+        verdict = self.verifier.verify(batch, output)
+        recording = self.metrics.graph_recording_seconds - recording
+        return Computed(batch, output, verdict, time.perf_counter() - began - recording)
 
-        `seconds`: from the begin of the step to its verdict. Committing counts, too: what a draft's width can change.
-        """
+    def finish(self, computed: Computed, scheduling: float) -> list[RequestOutput]:
+        """Commit, observe, draft, learn. Commit comes first, so that a drafter never sees a request that has just
+        ended. The planner learns what the step took up to there, with `scheduling`: what a draft's width can change."""
         began = time.perf_counter()
+        batch, output, verdict, seconds = computed
         outputs = self.committer.commit(batch, verdict)
-        seconds += time.perf_counter() - began
+        seconds += scheduling + time.perf_counter() - began
         for observer in self.parts.guarded_observers:  # before drafters, whose passes may overwrite the logits
             observer.observe(batch, verdict, output)
         self.drafting.draft(batch, output, verdict, seconds)

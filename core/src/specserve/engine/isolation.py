@@ -7,23 +7,19 @@ tokens is tried without them. All others go on with the tokens that they would h
 
 from __future__ import annotations
 
-import time
 from traceback import clear_frames
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.drafts import sources_of
-from specserve.faults import FAULTS, BadAnswerError, RequestFault
+from specserve.faults import FAULTS, RequestFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.builder import BatchBuilder
     from specserve.batch.span import ScheduledSpan
-    from specserve.engine.runner import Runner
     from specserve.metrics import EngineMetrics
     from specserve.plugins.blame import Blame
-    from specserve.protocols import Verifier
     from specserve.types import ForwardOutput, Verdict
 
 
@@ -34,70 +30,61 @@ class Computed(NamedTuple):
     output: ForwardOutput
     verdict: Verdict
     seconds: float
-    """Wall time of the attempt."""
+    """Wall time of building, forward pass and verification, without recording graphs."""
 
 
 class StepIsolation:
-    """`check_device` raises when the device itself is lost: then no request is the cause, and the error propagates."""
+    """`compute`: of spans; it changes nothing that lasts, except that stop strings read the verdict's tokens.
+    `check_device` raises when the device itself is lost: then no request is the cause, and the error propagates."""
 
     def __init__(
         self,
-        builder: BatchBuilder,
-        runner: Runner,
-        verifier: Verifier,
+        compute: Callable[[Sequence[ScheduledSpan]], Computed],
         metrics: EngineMetrics,
         blame: Blame,
         check_device: Callable[[], object],
     ) -> None:
-        self.builder, self.runner, self.verifier = builder, runner, verifier
-        self.metrics, self.blame, self.check_device = metrics, blame, check_device
+        self.compute, self.metrics, self.blame, self.check_device = compute, metrics, blame, check_device
 
-    def compute(self, spans: Sequence[ScheduledSpan]) -> tuple[ScheduledBatch, ForwardOutput, Verdict]:
-        """Build, forward, verify. Changes nothing that lasts, except that stop strings read the verdict's tokens."""
-        batch = self.builder.schedule(spans)
-        output = self.runner.forward(batch)
-        if len(output.logits) != batch.num_scored:
-            raise BadAnswerError("gave another number of logits than of scored rows")
-        return batch, output, self.verifier.verify(batch, output)
-
-    def isolate(self, spans: Sequence[ScheduledSpan], error: BaseException) -> Iterator[Computed | RequestFault]:
-        """The results of spans whose joint computation raised `error`. Commit each result before taking the next."""
-        others = [span for span in spans if span.request.id != getattr(error, "request_id", None)]
-        if isinstance(error, RequestFault) and len(others) < len(spans):
-            (culprit,) = (span for span in spans if span.request.id == error.request_id)
-            if culprit.drafted:  # its tokens before the one that raises are as good as without drafts
-                yield from self.retry([*others, culprit.without_draft()])
-                return
-            yield error
-            if others:
-                yield from self.retry(others)
-        elif len(spans) > 1:
-            yield from self.bisect(spans, error)
-        elif spans[0].drafted:
-            for drafter in drafters_of(spans[0]):
-                self.metrics.drafter_faults[drafter, "the step that verified its guesses raised"] += 1
-            yield from self.retry([spans[0].without_draft()])
-        else:
-            self.check_device()
-            yield RequestFault(spans[0].request.id, "the step that computes it", error)
-
-    def retry(self, spans: Sequence[ScheduledSpan]) -> Iterator[Computed | RequestFault]:
-        began = time.perf_counter()
+    def results(self, spans: Sequence[ScheduledSpan]) -> Iterator[Computed | RequestFault]:
+        """All spans as one result; where computing them raises, in parts, with the requests that raise alone. Commit
+        each result before taking the next."""
         try:
             computed = self.compute(spans)
         except FAULTS as error:
             raised = error
         else:
-            yield Computed(*computed, time.perf_counter() - began)
+            yield computed
             return
         yield from self.isolate(spans, raised)
+
+    def isolate(self, spans: Sequence[ScheduledSpan], error: BaseException) -> Iterator[Computed | RequestFault]:
+        """The results of spans whose joint computation raised `error`."""
+        others = [span for span in spans if span.request.id != getattr(error, "request_id", None)]
+        if isinstance(error, RequestFault) and len(others) < len(spans):
+            (culprit,) = (span for span in spans if span.request.id == error.request_id)
+            if culprit.drafted:  # its tokens before the one that raises are as good as without drafts
+                yield from self.results([*others, culprit.without_draft()])
+                return
+            yield error
+            if others:
+                yield from self.results(others)
+        elif len(spans) > 1:
+            yield from self.bisect(spans, error)
+        elif spans[0].drafted:
+            for drafter in drafters_of(spans[0]):
+                self.metrics.drafter_faults[drafter, "the step that verified its draft tokens raised"] += 1
+            yield from self.results([spans[0].without_draft()])
+        else:
+            self.check_device()
+            yield RequestFault(spans[0].request.id, "the step that computes it", error)
 
     def bisect(self, spans: Sequence[ScheduledSpan], error: BaseException) -> Iterator[Computed | RequestFault]:
         culprit = self.blame.find(error, "step")
         clear_frames(error.__traceback__)  # frees the tensors of this attempt before the next allocates its own
         middle, num_faults = len(spans) // 2, 0
         for half in (spans[:middle], spans[middle:]):
-            for result in self.retry(half):
+            for result in self.results(half):
                 num_faults += isinstance(result, RequestFault)
                 yield result
         if not num_faults:  # no request raises alone: too little memory for all of them, or a transient fault
