@@ -1,0 +1,96 @@
+"""What an engine computes with: the model, its kernels and adapters, the drafters, and the cache with its attention.
+
+The model is loaded and adapted first, then drafters state their needs, then the KV cache is sized, when all weights are
+in memory. What plugins' hooks return is checked in `roles`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import torch
+
+from specserve.engine.choose_attention import ChosenAttention, check_attention_name, choose_attention
+from specserve.engine.connect_drafters import LayeredDrafter, draft_bytes, find_layered
+from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
+from specserve.engine.model_roles import collect_families, collect_formats
+from specserve.engine.resolve_config import find_device, resolve_config
+from specserve.engine.roles import (
+    OwnedKernels,
+    make_drafters,
+    make_kernels,
+)
+from specserve.engine.size_cache import CacheShape, make_cache
+from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING
+from specserve.memory import keep_freed_memory
+from specserve.models.loader import ModelLoader
+from specserve.models.locate import locate_on_disk, locate_target
+from specserve.models.read_config import read_config
+from specserve.models.weight_files import patterns_of
+
+if TYPE_CHECKING:
+    from specserve.config import EngineConfig
+    from specserve.kv.cache import KVCache
+    from specserve.load_progress import ProgressCallback
+    from specserve.models.decoder import DecoderModel
+    from specserve.plugins.host import PluginHost
+    from specserve.protocols import Drafter, KernelSet
+    from specserve.text.tokenizer import HfTokenizer
+
+
+class Components(NamedTuple):
+    """What is loaded and sized before the step loop is made of it."""
+
+    config: EngineConfig
+    host: PluginHost
+    device: torch.device
+    tokenizer: HfTokenizer
+    kernels: OwnedKernels
+    model: DecoderModel
+    drafters: list[Drafter]
+    layered: list[LayeredDrafter]
+    """Those of the drafters that have layers of their own."""
+    cache: KVCache
+    attention: ChosenAttention
+
+
+def load_components(config: EngineConfig, host: PluginHost, on_progress: ProgressCallback) -> Components:
+    if locate_on_disk(config.model) is None:
+        on_progress(DOWNLOADING, 0, 0)
+    formats = collect_formats(config, host)
+    path = locate_target(config.model, patterns_of(formats))
+    config = msgspec.structs.replace(config, graphs=host.config.graphs)  # what its plugins run with
+    families = collect_families(config, host)
+    config = resolve_config(config, read_config(path, families).dtype)
+    check_attention_name(config, host)
+    torch.set_num_threads(config.threads or 1)
+    keep_freed_memory()
+    device = find_device(config.device)
+    tokenizer = make_tokenizer(config, path)
+    kernels = make_kernels(config, host)
+    model = ModelLoader(families, formats, partial(on_progress, READING)).load(
+        path,
+        kernels=kernels.kernels,
+        dtype=config.dtype,
+        device=config.device,
+        max_model_len=config.max_model_len,
+    )
+    config = msgspec.structs.replace(config, max_model_len=model.max_model_len)
+    check_vocabulary(config, tokenizer, model.vocab_size)
+    host.collect("adapt_model", model=model, config=config)
+    pack_weights(model, kernels.kernels, on_progress)
+    on_progress(ASSEMBLING, 0, 0)
+    drafters = make_drafters(config, host, model)
+    attention = choose_attention(config, host, model, drafters)
+    layered = find_layered(config, host, drafters)
+    cache = make_cache(config, model, CacheShape.of(attention.spec, model.dtype), draft_bytes(config, model, layered))
+    chosen = attention.build(cache, device)
+    return Components(config, host, device, tokenizer, kernels, model, drafters, layered, cache, chosen)
+
+
+def pack_weights(model: DecoderModel, kernels: KernelSet, on_progress: ProgressCallback) -> None:
+    for number, projection in enumerate(model.projections.values(), 1):
+        projection.finalize(kernels)
+        on_progress(PACKING, number, len(model.projections))
