@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from competing_cases import Clock, Continuing, Knowing, composed_by, plugin
 
-from specserve.batch.proposals import Proposal
+from specserve.batch.proposals import OpenDraft, Proposal
 from specserve.types import Draft, SamplingParams
 from specserve_adaptive._native import Planner
 from specserve_adaptive.competition import Competition
@@ -222,7 +222,7 @@ def test_what_follows_forced_tokens_is_worth_drafting_though_these_are_right(num
     for _ in range(200):
         chosen.estimates.observe(sure, request, sure.tokens)
     found = [[Proposal("knowing", sure)]]
-    assert chosen.worthwhile(record, [request], [4], found, [num_forced]) == limits
+    assert chosen.worthwhile(record, [OpenDraft(request, 4, found[0], num_forced)]) == limits
 
 
 def test_of_a_request_that_ended_nothing_is_kept():
@@ -233,10 +233,10 @@ def test_of_a_request_that_ended_nothing_is_kept():
     span = SimpleNamespace(request=request, draft=draft)
     batch = SimpleNamespace(spans=[span], only_decodes=True)
     chosen.observe(batch, SimpleNamespace(spans=[SimpleNamespace(tokens=(1,))]), 1.0)
-    assert chosen.estimates.figures_of("a") is not None
+    assert chosen.estimates.request_stats("a") is not None
     chosen.combine(request, [Proposal("one", draft)], 4)
     chosen.stop(request)
     assert not chosen.proposals
     assert not chosen.tokens_per_step
     assert not chosen.records["one"].hits.of_request
-    assert chosen.estimates.figures_of("a") is None
+    assert chosen.estimates.request_stats("a") is None

@@ -44,8 +44,8 @@ class Clock:
 class EveryoneProposes(FirstDraft):
     """All drafters propose for all requests, and the longest draft of each is taken."""
 
-    def limits(self, drafter, requests, limits, proposals, num_forced):
-        return limits
+    def limits(self, drafter, drafts):
+        return [each.limit for each in drafts]
 
     def combine(self, request, proposals, limit):
         return max((proposal.draft for proposal in proposals), key=lambda draft: len(draft.tokens))

@@ -8,7 +8,7 @@ from competing_cases import EveryoneProposes, composed_by, plugin
 
 from specserve.attention.sdpa import SdpaFactory
 from specserve.batch.drafts import is_chain
-from specserve.batch.proposals import Proposal
+from specserve.batch.proposals import OpenDraft, Proposal
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError
 from specserve.hookspecs import hookimpl
@@ -74,7 +74,7 @@ def test_a_draft_that_goes_on_after_forced_tokens_is_taken(proposals, tokens, so
     ],
 )
 def test_a_drafter_proposes_where_none_before_it_did_from_there(proposals, num_forced, limit):
-    assert FirstDraft().limits("late", [None], [4], [proposals], [num_forced]) == [limit]
+    assert FirstDraft().limits("late", [OpenDraft(None, 4, proposals, num_forced)]) == [limit]
 
 
 RUBBISH = {
@@ -124,9 +124,7 @@ def found_as_without(toy_model, composer):
 
 
 def test_an_object_that_is_no_composer_is_refused(toy_model):
-    with pytest.raises(
-        PluginError, match=r"oracle has a planner with a composer.* does not extend specserve\.protocols"
-    ):
+    with pytest.raises(PluginError, match=r"oracle has a planner with a composer.* does not extend specserve\.api"):
         together(toy_model, [], OracleDrafter({}, 1), WrongDrafter({}, 1, TOY_VOCAB), composer=object())
 
 

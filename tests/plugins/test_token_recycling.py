@@ -120,8 +120,8 @@ class VerifiedDrafts:
 class BothPropose(Competition):
     """In every step, whatever that costs."""
 
-    def limits(self, drafter, requests, limits, proposals, num_forced):
-        return limits
+    def limits(self, drafter, drafts):
+        return [each.limit for each in drafts]
 
 
 def expected_counts(drafts, tokens):

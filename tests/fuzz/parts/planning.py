@@ -27,8 +27,8 @@ class ChaosComposer(UnionOfDrafts):
     def draft_order(self, drafters: Sequence[str]) -> Sequence[str]:
         return self.rng.sample(list(drafters), len(drafters))
 
-    def limits(self, drafter, requests, limits, proposals, num_forced):
-        return [limit if self.rng.random() < 0.8 else limit // 2 for limit in limits]
+    def limits(self, drafter, drafts):
+        return [each.limit if self.rng.random() < 0.8 else each.limit // 2 for each in drafts]
 
     def combine(self, request: Request, proposals: Sequence[Proposal], limit: int) -> Draft | None:
         if self.rng.random() < 0.5:

@@ -14,13 +14,14 @@ from specserve.batch.drafts import (
     sources_of,
 )
 from specserve.batch.merging import Estimated, merge
-from specserve.batch.proposals import Proposal
+from specserve.batch.proposals import OpenDraft, Proposal
 from specserve.speculation.fixed_width import FixedWidthPlanner, draft_limit
 
 __all__ = [
     "ROOT",
     "Estimated",
     "FixedWidthPlanner",
+    "OpenDraft",
     "Proposal",
     "children_of",
     "depths_of",

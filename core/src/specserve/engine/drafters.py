@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from specserve.batch.proposals import Proposal, forced_tokens
+from specserve.batch.proposals import OpenDraft, Proposal, forced_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Drafters(Protocol):
 
     @property
     def seconds_of_others(self) -> float:
-        """Of the latest `propose`: what all drafters but the first took."""
+        """What all drafters but the first took in the latest `propose`."""
         ...
 
     @property
@@ -94,14 +94,17 @@ class SeveralDrafters:
         order = self.in_order()
         for guard in order:
             before = forced if guard.continues_forced and any(forced) else [()] * len(requests)
-            num_forced = [len(tokens) for tokens in before]
-            wanted: Sequence[int] = [max(0, limit - n) for limit, n in zip(limits, num_forced, strict=True)]
+            open_drafts = [
+                OpenDraft(request, max(0, limit - len(tokens)), others, len(tokens))
+                for request, limit, others, tokens in zip(requests, limits, proposals, before, strict=True)
+            ]
+            wanted: Sequence[int] = [each.limit for each in open_drafts]
             if not guard.proposes_forced:
-                wanted = self.composer.limits(guard.name, requests, wanted, proposals, num_forced)
-            drafts = guard.propose(batch, output, verdict, wanted, before if any(num_forced) else ())
+                wanted = self.composer.limits(guard.name, open_drafts)
+            drafts = guard.propose(batch, output, verdict, wanted, before if any(before) else ())
             for i, draft in enumerate(drafts):
                 if draft is not None:
-                    proposals[i].append(Proposal(guard.name, draft, num_forced[i]))
+                    proposals[i].append(Proposal(guard.name, draft, len(before[i])))
                     if guard.proposes_forced:
                         forced[i] = forced_tokens(draft)
             if batch.only_decodes and (num_wanted := len(wanted) - list(wanted).count(0)):

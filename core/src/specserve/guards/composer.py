@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.proposals import Proposal
+    from specserve.batch.proposals import OpenDraft, Proposal
     from specserve.batch.request import Request
     from specserve.faults import FaultLog
     from specserve.types import Verdict
@@ -49,30 +49,15 @@ class GuardedComposer(DraftComposer):
             raise BadAnswerError("ordered other drafters than it was given", f"{order} for {list(drafters)}")
         return order
 
-    def limits(
-        self,
-        drafter: str,
-        requests: Sequence[Request],
-        limits: Sequence[int],
-        proposals: Sequence[Sequence[Proposal]],
-        num_forced: Sequence[int],
-    ) -> Sequence[int]:
-        given = drafter, requests, limits, proposals, num_forced
-        answer: Sequence[int] | None = self.part.call(None, self.checked_limits, *given)
-        return self.fallback.limits(*given) if answer is None else answer
+    def limits(self, drafter: str, drafts: Sequence[OpenDraft]) -> Sequence[int]:
+        answer: Sequence[int] | None = self.part.call(None, self.checked_limits, drafter, drafts)
+        return self.fallback.limits(drafter, drafts) if answer is None else answer
 
-    def checked_limits(
-        self,
-        drafter: str,
-        requests: Sequence[Request],
-        limits: Sequence[int],
-        proposals: Sequence[Sequence[Proposal]],
-        num_forced: Sequence[int],
-    ) -> Sequence[int]:
-        answer = list(self.composer.limits(drafter, list(requests), list(limits), proposals, num_forced))
-        if len(answer) != len(limits):
-            raise BadAnswerError("gave another number of limits than of requests", f"{len(answer)} for {len(limits)}")
-        if not all(type(own) is int and 0 <= own <= limit for own, limit in zip(answer, limits, strict=True)):
+    def checked_limits(self, drafter: str, drafts: Sequence[OpenDraft]) -> Sequence[int]:
+        answer = list(self.composer.limits(drafter, list(drafts)))
+        if len(answer) != len(drafts):
+            raise BadAnswerError("gave another number of limits than of requests", f"{len(answer)} for {len(drafts)}")
+        if not all(type(own) is int and 0 <= own <= each.limit for own, each in zip(answer, drafts, strict=True)):
             raise BadAnswerError("gave a limit that is no number from 0 to the one that it was given")
         return answer
 

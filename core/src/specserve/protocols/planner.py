@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from specserve.batch.batch import ScheduledBatch
-    from specserve.batch.proposals import Proposal
+    from specserve.batch.proposals import OpenDraft, Proposal
     from specserve.batch.request import Request
     from specserve.protocols.draft_model import TargetCosts
     from specserve.types import Draft, PlannerStats, Verdict
@@ -28,16 +28,8 @@ class DraftComposer(ABC):
         return drafters
 
     @abstractmethod
-    def limits(
-        self,
-        drafter: str,
-        requests: Sequence[Request],
-        limits: Sequence[int],
-        proposals: Sequence[Sequence[Proposal]],
-        num_forced: Sequence[int],
-    ) -> Sequence[int]:
-        """`limits`, with 0 for requests that this drafter is not to propose for. `proposals[i]`: those of the drafters
-        before it for request i; it would go on after `num_forced[i]` forced tokens, which its limit does not count."""
+    def limits(self, drafter: str, drafts: Sequence[OpenDraft]) -> Sequence[int]:
+        """How many tokens this drafter may propose for each request, from 0 to the limit there."""
 
     def observe_cost(self, drafter: str, seconds: float, num_requests: int) -> None:  # noqa: B027 (a default)
         """It proposed for so many requests in so long. Not called for steps with prompts, which draft models read in
@@ -76,7 +68,7 @@ class DraftPlanner(ABC):
 
     @abstractmethod
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
-        """Which part of each request's draft to verify, parents with their children; a number stands for so many of its
+        """Which part of each request's draft to verify, parents with their children; a number stands for its
         first nodes. At most `budget` nodes in all.
 
         `base_rows` counts the rows that the step computes in any case.
@@ -102,7 +94,7 @@ class DraftPlanner(ABC):
         were committed. Called before the next `limits`."""
 
     def request_stats(self, request_id: str) -> PlannerStats | None:
-        """Of a running request, for its answer. None: nothing is known of it."""
+        """The planner's stats of a running request, for its answer. None: nothing is known of it."""
         return None
 
     def describe(self) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from specserve.protocols import DraftComposer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.proposals import Proposal
+    from specserve.batch.proposals import OpenDraft, Proposal
     from specserve.batch.request import Request
     from specserve.types import Draft
 
@@ -20,17 +20,10 @@ class FirstDraft(DraftComposer):
     """Drafters are called in the order in which they are enabled. A draft that goes on after forced tokens takes the
     place of one that does not. Learns nothing."""
 
-    def limits(
-        self,
-        drafter: str,
-        requests: Sequence[Request],
-        limits: Sequence[int],
-        proposals: Sequence[Sequence[Proposal]],
-        num_forced: Sequence[int],
-    ) -> list[int]:
+    def limits(self, drafter: str, drafts: Sequence[OpenDraft]) -> list[int]:
         return [
-            0 if any(proposal.num_forced >= after for proposal in each) else limit
-            for limit, each, after in zip(limits, proposals, num_forced, strict=True)
+            0 if any(proposal.num_forced >= each.num_forced for proposal in each.proposals) else each.limit
+            for each in drafts
         ]
 
     def combine(self, request: Request, proposals: Sequence[Proposal], limit: int) -> Draft | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.api import Draft, TargetCosts, Verdict
     from specserve.api.batch import Request, ScheduledBatch, ScheduledSpan
-    from specserve.api.drafts import Proposal
+    from specserve.api.drafts import OpenDraft, Proposal
     from specserve_adaptive._native import Planner
 
 STEP_RATE, TOKENS_RATE = 0.05, 0.2
@@ -55,19 +55,14 @@ class Competition(DraftComposer):
                 self.records[drafter] = DrafterRecord(self.num_steps)
         return sorted(drafters, key=lambda drafter: self.records[drafter].seconds_per_draft)
 
-    def limits(
-        self,
-        drafter: str,
-        requests: Sequence[Request],
-        limits: Sequence[int],
-        proposals: Sequence[Sequence[Proposal]],
-        num_forced: Sequence[int],
-    ) -> Sequence[int]:
+    def limits(self, drafter: str, drafts: Sequence[OpenDraft]) -> Sequence[int]:
         """Those of requests for which the drafter may add more than it costs; 0 for the others."""
         record = self.records[drafter]
         self.first = self.first or drafter
-        if drafter != self.first and not record.is_due(self.num_steps, len(limits), self.step_seconds):
-            limits = self.worthwhile(record, requests, limits, proposals, num_forced)
+        if drafter != self.first and not record.is_due(self.num_steps, len(drafts), self.step_seconds):
+            limits = self.worthwhile(record, drafts)
+        else:
+            limits = [each.limit for each in drafts]
         if any(limits):
             record.called_at = self.num_steps
         return limits
@@ -128,17 +123,10 @@ class Competition(DraftComposer):
 
     # --- what is decided ----------------------------------------------------------------------------
 
-    def worthwhile(
-        self,
-        record: DrafterRecord,
-        requests: Sequence[Request],
-        limits: Sequence[int],
-        proposals: Sequence[Sequence[Proposal]],
-        num_forced: Sequence[int],
-    ) -> list[int]:
-        cost = self.cost(record, len(limits))
+    def worthwhile(self, record: DrafterRecord, drafts: Sequence[OpenDraft]) -> list[int]:
+        cost = self.cost(record, len(drafts))
         chosen = []
-        for request, limit, others, after in zip(requests, limits, proposals, num_forced, strict=True):
+        for request, limit, others, after in drafts:
             own = record.hits.expected(request.id)
             needed = cost * self.tokens_without(own, request.id)
             rivals = () if after else others  # nobody else drafts from there

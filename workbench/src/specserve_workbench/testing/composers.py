@@ -11,7 +11,7 @@ from specserve.speculation.fixed_width import FixedWidthPlanner
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.batch.proposals import Proposal
+    from specserve.batch.proposals import OpenDraft, Proposal
     from specserve.batch.request import Request
     from specserve.types import Draft
 
@@ -20,15 +20,8 @@ class UnionOfDrafts(FirstDraft):
     """All drafters propose for all requests. A path that two drafts have in common is there once, and is the first
     drafter's."""
 
-    def limits(
-        self,
-        drafter: str,
-        requests: Sequence[Request],
-        limits: Sequence[int],
-        proposals: Sequence[Sequence[Proposal]],
-        num_forced: Sequence[int],
-    ) -> list[int]:
-        return list(limits)
+    def limits(self, drafter: str, drafts: Sequence[OpenDraft]) -> list[int]:
+        return [each.limit for each in drafts]
 
     def combine(self, request: Request, proposals: Sequence[Proposal], limit: int) -> Draft | None:
         return merge([Estimated(each.draft, (1.0,) * len(each.draft.tokens)) for each in proposals], limit)
