@@ -62,9 +62,9 @@ class Simulation:
         limits = planner.limits(requests)
         self.drafts = [self.draft(limit) for limit in limits]
         asking = 0.0
-        if num_asked := sum(limit > 0 for limit in limits):
-            asking = self.asking * num_asked + self.of_pass * (max(limits) - 1)
-            planner.observe_drafting(asking, num_asked, self.of_pass if max(limits) > 1 else 0.0)
+        if num_drafting := sum(limit > 0 for limit in limits):
+            asking = self.asking * num_drafting + self.of_pass * (max(limits) - 1)
+            planner.observe_drafting(asking, num_drafting, self.of_pass if max(limits) > 1 else 0.0)
         planner.learn(batch, Verdict(decided), seconds)
         self.limits = limits
         self.asked = [n + (limit > 0) for n, limit in zip(self.asked, limits, strict=True)]

@@ -11,7 +11,7 @@ from specserve_server.generation.usage import speculation_metrics
 from specserve_workbench.testing.engines import run_requests
 
 REASONS = {
-    "verified", "does not pay", "budget", "plain step measured", "no draft", "asked rarely", "not wanted",
+    "verified", "does not pay", "budget", "plain step measured", "no draft", "drafted rarely", "not wanted",
 }  # fmt: skip
 
 
@@ -57,12 +57,12 @@ def test_costs_show_by_requests_and_draft_tokens(toy_model):
 def test_each_answer_says_what_was_decided_for_it(toy_model):
     outcome = run_requests(adaptive_engine(toy_model), requests_of())
     for output in outcome.outputs.values():
-        figures = output.steps[-1].stats
-        if figures.planner is None:
+        stats = output.steps[-1].stats
+        if stats.planner is None:
             assert len(output.steps) == 1, "it ended with its first token"
             continue
-        assert set(figures.planner.steps) == REASONS
-        assert sum(figures.planner.steps.values()) <= len(output.steps)
+        assert set(stats.planner.steps) == REASONS
+        assert sum(stats.planner.steps.values()) <= len(output.steps)
     repetitive = outcome.outputs["r0"].steps[-1].stats
     assert repetitive.planner.steps["verified"] > 0
     assert repetitive.planner.predicted_accepted_tokens > 0
@@ -70,15 +70,15 @@ def test_each_answer_says_what_was_decided_for_it(toy_model):
 
 def test_an_answer_over_http_sums_over_its_choices(toy_model):
     class Choice:
-        def __init__(self, figures):
-            self.figures = figures
+        def __init__(self, stats):
+            self.stats = stats
 
     outcome = run_requests(adaptive_engine(toy_model), requests_of())
-    figures = [outcome.outputs[name].steps[-1].stats for name in ("r0", "r1")]
-    told = speculation_metrics([Choice(one) for one in figures])["metrics"]["speculative_decoding"]["planner"]
-    expected = sum(one.planner.predicted_accepted_tokens for one in figures)
+    stats = [outcome.outputs[name].steps[-1].stats for name in ("r0", "r1")]
+    told = speculation_metrics([Choice(one) for one in stats])["metrics"]["speculative_decoding"]["planner"]
+    expected = sum(one.planner.predicted_accepted_tokens for one in stats)
     assert told["predicted_accepted_tokens"] == expected
-    assert told["steps"]["verified"] == sum(one.planner.steps["verified"] for one in figures)
+    assert told["steps"]["verified"] == sum(one.planner.steps["verified"] for one in stats)
 
 
 def test_the_engine_describes_its_planner(toy_model):

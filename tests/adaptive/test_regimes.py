@@ -11,25 +11,25 @@ from specserve_adaptive.regimes import Regimes
 from specserve_adaptive.step_costs import StepCosts
 
 
-def batch(requests, guesses):
+def batch(requests, draft_tokens):
     spans = tuple(SimpleNamespace(start=10) for _ in range(requests))
-    return SimpleNamespace(spans=spans, num_rows=requests + guesses, only_decodes=True)
+    return SimpleNamespace(spans=spans, num_rows=requests + draft_tokens, only_decodes=True)
 
 
-def observed(regimes, guesses, seconds, asked):
-    regimes.observe(batch(4, guesses), seconds, asked=asked)
-    regimes.follows_drafts = guesses > 0
+def observed(regimes, draft_tokens, seconds, drafting):
+    regimes.observe(batch(4, draft_tokens), seconds, drafting=drafting)
+    regimes.follows_drafts = draft_tokens > 0
 
 
 def machine(*, steps):
-    """A plain step takes 1, 4 draft tokens 0.4 more; the first step of its kind takes 0.3 longer. Drafters are asked
+    """A plain step takes 1, 4 draft tokens 0.4 more; the first step of its kind takes 0.3 longer. Drafters draft
     where drafts are verified, and once more."""
     regimes = Regimes(StepCosts([1, 64], [0.9, 2.0]))
     before = 0
-    for guesses in steps:
-        seconds = 1.0 + 0.1 * guesses + 0.3 * ((guesses > 0) != (before > 0))
-        observed(regimes, guesses, seconds, asked=guesses > 0 or before > 0)
-        before = guesses
+    for draft_tokens in steps:
+        seconds = 1.0 + 0.1 * draft_tokens + 0.3 * ((draft_tokens > 0) != (before > 0))
+        observed(regimes, draft_tokens, seconds, drafting=draft_tokens > 0 or before > 0)
+        before = draft_tokens
     return regimes
 
 
@@ -72,7 +72,7 @@ def test_prompts_are_not_taken_for_draft_tokens():
     prompt.only_decodes = False
     for follows in (False, True):
         regimes.follows_drafts = follows
-        regimes.observe(prompt, 40.0, asked=True)
+        regimes.observe(prompt, 40.0, drafting=True)
     assert (regimes.by_draft_tokens(4, 4, 8), regimes.extra) == before
 
 
@@ -90,13 +90,13 @@ def test_the_rows_of_a_neighbours_prompt_do_not_count_as_draft_tokens_of_a_reque
     for _ in range(100):
         step = SimpleNamespace(spans=spans, num_rows=3 + 6 + 500, only_decodes=False)
         planner.learn(step, SimpleNamespace(spans=[None] * 3), 1.0)
-    assert planner.guesses_per_draft == pytest.approx(3.0, rel=0.01)
+    assert planner.tokens_per_draft == pytest.approx(3.0, rel=0.01)
 
 
-@pytest.mark.parametrize(("asked", "is_charged"), [(False, False), (True, True)])
-def test_learning_of_plain_steps_is_not_charged_to_the_next_question(asked, is_charged):
+@pytest.mark.parametrize(("drafting", "is_charged"), [(False, False), (True, True)])
+def test_learning_of_plain_steps_is_not_charged_to_the_next_draft(drafting, is_charged):
     planner = RankedPlanner(8, StepCosts([1, 64], [0.9, 2.0]), "fair", ("simulated",))
-    planner.asked_before = asked
+    planner.drafted_before = drafting
     spans = (SimpleNamespace(request=SimpleNamespace(id="a"), drafted=0, start=10),)
     step = SimpleNamespace(spans=spans, num_rows=1, only_decodes=True)
     planner.learn(step, SimpleNamespace(spans=[None]), 1.0)

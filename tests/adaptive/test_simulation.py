@@ -108,16 +108,16 @@ def test_predictions_are_calibrated_after_a_hundred_steps_of_a_text():
     for right in (0.7, 0.9, 0.5, 0.8):
         simulation.right = [right] * 4
         simulation.run(100)
-        before = simulation.planner.native.figures()
+        before = simulation.planner.native.stats()
         simulation.run(300)
-        after = simulation.planner.native.figures()
+        after = simulation.planner.native.stats()
         predicted, accepted, verified = (after[key] - before[key] for key in ("predicted", "accepted", "verified"))
         assert abs(predicted - accepted) / verified < 0.05
 
 
 def test_where_every_step_is_drafted_for_a_plain_one_shows_what_it_takes_now_and_then():
     simulation = Simulation([0.9], step_seconds=cheap).run(1000)
-    steps = simulation.planner.native.figures()["steps"]
+    steps = simulation.planner.native.stats()["steps"]
     assert 2 < steps["plain step measured"] < 20
     assert steps["verified"] > 900
 

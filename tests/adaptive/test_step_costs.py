@@ -122,12 +122,12 @@ def test_rows_that_are_padded_to_a_graph_bucket_cost_as_much_as_the_full_bucket(
     assert [costs.seconds(rows, 1) for rows in (1, 2, 4, 5, 8)] == [1.0, 2.0, 2.0, 4.0, 4.0]
 
 
-@pytest.mark.parametrize(("num_blocks", "most_rows", "expected"), [
+@pytest.mark.parametrize(("num_blocks", "max_rows", "expected"), [
     (64, 512, list(POINTS)), (64, 40, [1, 4, 8, 16, 32, 33]), (3, 512, [1, 4, 8, 16]), (2, 1, [1]),
 ])  # fmt: skip
-def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, most_rows, expected):
+def test_costs_are_measured_at_the_points_that_fit(toy_model, num_blocks, max_rows, expected):
     parts = make_engine(toy_model, kv_memory=f"{16 * num_blocks}K").engine.parts
-    costs = measure_costs(CostProbe(parts.runner, parts.builder, num_blocks, most_rows, lambda: None), 2.0)
+    costs = measure_costs(CostProbe(parts.runner, parts.builder, num_blocks, max_rows, lambda: None), 2.0)
     assert costs.rows == expected
     assert 0 < min(costs.seconds) < 1.0
     assert costs.per_key >= 0.0

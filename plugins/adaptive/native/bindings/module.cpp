@@ -34,13 +34,13 @@ class BoundPlanner {
 
     nb::list limits(nb::handle requests, int64_t most, double accepted, double verified, double plain_step) {
         read_asked(requests, most);
-        planner_.limits(asked_, {accepted, verified, plain_step}, limits_);
+        planner_.limits(candidates_, {accepted, verified, plain_step}, limits_);
         return limits_list();
     }
 
     nb::list measure(nb::handle requests, int64_t most) {
         read_asked(requests, most);
-        planner_.measure(asked_, limits_);
+        planner_.measure(candidates_, limits_);
         return limits_list();
     }
 
@@ -99,38 +99,38 @@ class BoundPlanner {
         });
     }
 
-    nb::object figures_of(const std::string& id) {
+    nb::object request_stats(const std::string& id) {
         Request* known = planner_.find(id);
         if (known == nullptr) return nb::none();
-        nb::dict result = numbers(known->figures);
+        nb::dict result = numbers(known->stats);
         return result;
     }
 
     void forget(const std::string& id) { planner_.forget(id); }
 
-    nb::dict figures() {
-        nb::dict result = numbers(planner_.figures);
+    nb::dict stats() {
+        nb::dict result = numbers(planner_.stats);
         nb::list widths;
-        for (int64_t count : planner_.figures.widths) widths.append(count);
+        for (int64_t count : planner_.stats.widths) widths.append(count);
         result["widths"] = widths;
-        result["calibration_error"] = planner_.figures.calibration.value();
+        result["calibration_error"] = planner_.stats.calibration.value();
         return result;
     }
 
-    int64_t pause() const { return planner_.pause(); }
+    int64_t idle_steps() const { return planner_.idle_steps(); }
 
     void skip(int64_t steps) { planner_.skip(steps); }
 
-    void asked(double seconds, int64_t num_asked, double pass_seconds) {
-        planner_.asked(seconds, static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)), pass_seconds);
+    void observe_drafting(double seconds, int64_t num_drafting, double pass_seconds) {
+        planner_.observe_drafting(seconds, static_cast<std::size_t>(std::max<int64_t>(num_drafting, 0)), pass_seconds);
     }
 
-    double asking_cost(int64_t num_asked, double depth) {
-        return planner_.asking.cost(static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)), depth);
+    double drafting_cost(int64_t num_drafting, double depth) {
+        return planner_.drafting.cost(static_cast<std::size_t>(std::max<int64_t>(num_drafting, 0)), depth);
     }
 
-    double level_seconds(int64_t num_asked) const {
-        return planner_.level_seconds(static_cast<std::size_t>(std::max<int64_t>(num_asked, 0)));
+    double level_seconds(int64_t num_drafting) const {
+        return planner_.level_seconds(static_cast<std::size_t>(std::max<int64_t>(num_drafting, 0)));
     }
 
     nb::list survival(nb::handle draft, nb::handle request) {
@@ -154,11 +154,11 @@ class BoundPlanner {
         static const Name tokens("tokens");
         std::size_t count = size_of(requests);
         if (planner_.num_known() > 2 * count + kSpareRecords) drop_ended(requests);
-        asked_.clear();
+        candidates_.clear();
         for_each(requests, [&](nb::handle request) {
             int64_t num_tokens = static_cast<int64_t>(size_of(tokens.of(request)));
             int32_t useful = static_cast<int32_t>(most_useful(request, most, num_tokens));
-            asked_.push_back({&known_of(request), useful, num_tokens});
+            candidates_.push_back({&known_of(request), useful, num_tokens});
         });
     }
 
@@ -216,7 +216,7 @@ class BoundPlanner {
     Planner planner_;
     Sources sources_;
     // kept, so that a step allocates nothing
-    std::vector<Asked> asked_;
+    std::vector<Candidate> candidates_;
     std::vector<int32_t> limits_;
     std::vector<Request*> known_;
     std::vector<const Draft*> proposed_;
@@ -230,7 +230,7 @@ class BoundPlanner {
 }  // namespace
 
 NB_MODULE(_native, module) {
-    module.doc() = "Which draft tokens pay: estimates of survival, the choice, and for whom drafters are asked.";
+    module.doc() = "Which draft tokens pay: estimates of survival, the choice, and for whom drafters draft.";
     module.attr("MOST_SLOWDOWN") = kMostSlowdown;
     nb::class_<BoundPlanner>(module, "Planner")
         .def(nb::init<const std::string&, double>(), nb::arg("objective"), nb::arg("min_gain"))
@@ -240,13 +240,14 @@ NB_MODULE(_native, module) {
         .def("usual_gain", &BoundPlanner::usual_gain)
         .def("choose", &BoundPlanner::choose, nb::arg("requests"), nb::arg("seconds"), nb::arg("budget"))
         .def("learn", &BoundPlanner::learn, nb::arg("spans"), nb::arg("decided"))
-        .def("pause", &BoundPlanner::pause)
+        .def("idle_steps", &BoundPlanner::idle_steps)
         .def("skip", &BoundPlanner::skip, nb::arg("steps"))
-        .def("asked", &BoundPlanner::asked, nb::arg("seconds"), nb::arg("num_asked"), nb::arg("pass_seconds"))
-        .def("asking_cost", &BoundPlanner::asking_cost, nb::arg("num_asked"), nb::arg("depth"))
-        .def("level_seconds", &BoundPlanner::level_seconds, nb::arg("num_asked"))
-        .def("figures", &BoundPlanner::figures)
-        .def("figures_of", &BoundPlanner::figures_of, nb::arg("request_id"))
+        .def("observe_drafting", &BoundPlanner::observe_drafting, nb::arg("seconds"), nb::arg("num_drafting"),
+             nb::arg("pass_seconds"))
+        .def("drafting_cost", &BoundPlanner::drafting_cost, nb::arg("num_drafting"), nb::arg("depth"))
+        .def("level_seconds", &BoundPlanner::level_seconds, nb::arg("num_drafting"))
+        .def("stats", &BoundPlanner::stats)
+        .def("request_stats", &BoundPlanner::request_stats, nb::arg("request_id"))
         .def("forget", &BoundPlanner::forget, nb::arg("request_id"))
         .def("survival", &BoundPlanner::survival, nb::arg("draft"), nb::arg("request"))
         .def("observe", &BoundPlanner::observe, nb::arg("draft"), nb::arg("request"), nb::arg("tokens"));

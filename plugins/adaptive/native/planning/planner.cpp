@@ -10,7 +10,7 @@ namespace adaptive {
 namespace {
 
 constexpr double kFirstReach = 8.0, kLeastReach = 4.0, kMostReach = 4096.0, kReachRate = 0.25;
-// A draft is asked for with so many draft tokens more than were chosen of the last ones.
+// A draft may have this many draft tokens more than were chosen of the last ones.
 constexpr double kReachFactor = 1.5, kReachMore = 2.0;
 constexpr double kLeastLevel = 0.01;  // of a plain step: below, depth costs nothing to speak of
 constexpr int32_t kDeepest = 64;
@@ -46,7 +46,7 @@ bool first_is_right(const Draft& draft, const std::vector<int64_t>& tokens) {
 }  // namespace
 
 Planner::Planner(Objective objective, double min_gain)
-    : asking(objective == Objective::kLatency ? AskPolicy::kAllOrNone : AskPolicy::kEach), objective_(objective),
+    : drafting(objective == Objective::kLatency ? Selection::kAllOrNone : Selection::kEach), objective_(objective),
       min_gain_(min_gain) {
     latest_source_.fill(-1);
 }
@@ -65,7 +65,7 @@ Request* Planner::find_or_begin(const std::string& id, double temperature) {
         request->reach = kFirstReach;
         request->warmth = warmth_of(temperature);
         request->source = latest_source_[request->warmth];
-        asking.begin(request->ask, request->warmth);
+        drafting.begin(request->record, request->warmth);
     }
     return request.get();
 }
@@ -75,38 +75,38 @@ void Planner::keep_only(const std::vector<std::string>& ids) {
     for (auto it = requests_.begin(); it != requests_.end();) it = kept.count(it->first) ? ++it : requests_.erase(it);
 }
 
-void Planner::limits(const std::vector<Asked>& asked, const Prices& prices, std::vector<int32_t>& limits) {
-    asking_seconds_ = 0.0;  // no choice followed what was asked last
+void Planner::limits(const std::vector<Candidate>& candidates, const Prices& prices, std::vector<int32_t>& limits) {
+    drafting_seconds_ = 0.0;  // no choice followed the latest drafts
     records_.clear();
-    for (const Asked& each : asked) {
+    for (const Candidate& each : candidates) {
         Request& request = *each.request;
         request.useful = each.most > 0;
-        request.ask.num_tokens = each.num_tokens;
-        if (request.useful) records_.push_back(&request.ask);
+        request.record.num_tokens = each.num_tokens;
+        if (request.useful) records_.push_back(&request.record);
     }
-    asking.select(records_, prices, static_cast<double>(std::min(depth_, kDeepest / 4)));
-    pause_ = asking.num_selected() == 0 ? asking.pause(records_) : 0;
-    bound_depths(asked, prices);
-    limits.assign(asked.size(), 0);
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-        Request& request = *asked[i].request;
-        if (asking.is_selected(request.ask)) {
-            limits[i] = std::min(asked[i].most, static_cast<int32_t>(std::lround(request.reach)));
+    drafting.select(records_, prices, static_cast<double>(std::min(depth_, kDeepest / 4)));
+    idle_steps_ = drafting.num_selected() == 0 ? drafting.idle_steps(records_) : 0;
+    bound_depths(candidates, prices);
+    limits.assign(candidates.size(), 0);
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+        Request& request = *candidates[i].request;
+        if (drafting.is_selected(request.record)) {
+            limits[i] = std::min(candidates[i].most, static_cast<int32_t>(std::lround(request.reach)));
             if (request.chains && request.source >= 0) limits[i] = std::min(limits[i], depths_[i]);
         }
         note_limit(request, limits[i], false);
     }
 }
 
-void Planner::measure(const std::vector<Asked>& asked, std::vector<int32_t>& limits) {
-    asking_seconds_ = 0.0;
-    asking.skip(1);
-    pause_ = 0;
-    for (const Asked& each : asked) {
+void Planner::measure(const std::vector<Candidate>& candidates, std::vector<int32_t>& limits) {
+    drafting_seconds_ = 0.0;
+    drafting.skip(1);
+    idle_steps_ = 0;
+    for (const Candidate& each : candidates) {
         each.request->useful = each.most > 0;
         note_limit(*each.request, 0, true);
     }
-    limits.assign(asked.size(), 0);
+    limits.assign(candidates.size(), 0);
 }
 
 void Planner::note_limit(Request& request, int32_t limit, bool is_measured) {
@@ -114,17 +114,17 @@ void Planner::note_limit(Request& request, int32_t limit, bool is_measured) {
     request.limit = limit;
     request.was_measured = request.is_measured;
     request.is_measured = is_measured;
-    request.seen_at = asking.step();
+    request.seen_at = drafting.step();
 }
 
 // Drafts share their passes. Another level is made as long as it raises the sum of the logarithms of the requests'
 // speeds (where throughput counts, the logarithm of their sum), and a request takes part as long as its own draft token
-// does. Whether to ask at all is decided before.
-void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices) {
-    std::size_t count = asked.size();
-    std::size_t num_asked = asking.num_selected();
-    if (num_asked == 0) return;
-    double of_level = asking.of_level(num_asked), requests = static_cast<double>(count);
+// does. Whether to draft at all is decided before.
+void Planner::bound_depths(const std::vector<Candidate>& candidates, const Prices& prices) {
+    std::size_t count = candidates.size();
+    std::size_t num_drafting = drafting.num_selected();
+    if (num_drafting == 0) return;
+    double of_level = drafting.of_level(num_drafting), requests = static_cast<double>(count);
     depths_.assign(count, kDeepest);
     depth_ = kDeepest;
     if (of_level <= kLeastLevel * prices.plain_step) return;
@@ -133,13 +133,14 @@ void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices
     expected_.assign(count, 1.0);
     double total = requests;  // expected tokens of all
     depths_.assign(count, 0);
-    double step = prices.plain_step + asking.cost(num_asked, 1.0);
+    double step = prices.plain_step + drafting.cost(num_drafting, 1.0);
     for (depth_ = 1; depth_ < kDeepest; ++depth_) {
         double gain = 0.0, verified = 0.0;
         taking_part_.clear();
         for (std::size_t i = 0; i < count; ++i) {
-            const Request& request = *asked[i].request;
-            bool takes_part = asking.is_selected(request.ask) && request.source >= 0 && asked[i].most >= depth_;
+            const Request& request = *candidates[i].request;
+            bool takes_part =
+                drafting.is_selected(request.record) && request.source >= 0 && candidates[i].most >= depth_;
             if (!takes_part || depths_[i] < depth_ - 1) continue;
             double right = corrected(survival.at_depth(request.source, depth_), request.odds.ratio());
             reached_[i] *= right;
@@ -165,25 +166,25 @@ void Planner::bound_depths(const std::vector<Asked>& asked, const Prices& prices
     depth_ = std::max(depth_ - 1, 1);
 }
 
-void Planner::asked(double seconds, std::size_t num_asked, double pass_seconds) {
-    asking_seconds_ = seconds;  // how deep the drafts are shows when they are chosen from
-    num_asked_ = num_asked;
+void Planner::observe_drafting(double seconds, std::size_t num_drafting, double pass_seconds) {
+    drafting_seconds_ = seconds;  // how deep the drafts are shows when they are chosen from
+    num_drafting_ = num_drafting;
     pass_seconds_ = pass_seconds;
 }
 
 void Planner::skip(int64_t steps) {
     for (auto& [id, request] : requests_) {
-        if (request->seen_at != asking.step()) continue;
-        count(*request, request->useful ? Reason::kAskedRarely : Reason::kNotWanted, 0, steps);
+        if (request->seen_at != drafting.step()) continue;
+        count(*request, request->useful ? Reason::kDraftedRarely : Reason::kNotWanted, 0, steps);
     }
-    asking.skip(steps);
+    drafting.skip(steps);
 }
 
 void Planner::count(Request& request, Reason reason, int64_t width, int64_t steps) {
-    figures.steps[static_cast<int>(reason)] += steps;
-    request.figures.steps[static_cast<int>(reason)] += steps;
-    if (figures.widths.size() <= static_cast<std::size_t>(width)) figures.widths.resize(width + 1, 0);
-    figures.widths[width] += steps;
+    stats.steps[static_cast<int>(reason)] += steps;
+    request.stats.steps[static_cast<int>(reason)] += steps;
+    if (stats.widths.size() <= static_cast<std::size_t>(width)) stats.widths.resize(width + 1, 0);
+    stats.widths[width] += steps;
 }
 
 void Planner::choose(const std::vector<Request*>& requests, const std::vector<const Draft*>& drafts,
@@ -230,8 +231,8 @@ void Planner::choose(const std::vector<Request*>& requests, const std::vector<co
             request.predicted.push_back(predicted);
         }
     }
-    if (asking_seconds_ > 0.0) asking.record_cost(asking_seconds_, num_asked_, deepest, pass_seconds_);
-    asking_seconds_ = 0.0;
+    if (drafting_seconds_ > 0.0) drafting.record_cost(drafting_seconds_, num_drafting_, deepest, pass_seconds_);
+    drafting_seconds_ = 0.0;
 }
 
 std::size_t Planner::explored(std::size_t best, bool pays, std::size_t num_ranked) {
@@ -246,29 +247,29 @@ void Planner::learn(const Outcome& outcome) {
     if (outcome.proposed != nullptr && !outcome.tokens.empty())
         survival.observe(*outcome.proposed, outcome.tokens, &request.odds);
     int64_t accepted = static_cast<int64_t>(outcome.path.size());
-    if (request.limit_before > 0 && !request.no_budget) asking.record(request.ask, accepted, outcome.drafted);
+    if (request.limit_before > 0 && !request.no_budget) drafting.record(request.record, accepted, outcome.drafted);
     if (outcome.drafted > 0) {
         std::size_t known = std::min(request.predicted.size(), static_cast<std::size_t>(outcome.drafted));
         for (std::size_t node = 0; node < known; ++node) {
             double predicted = request.predicted[node];
             bool hit =
                 std::find(outcome.path.begin(), outcome.path.end(), static_cast<int32_t>(node)) != outcome.path.end();
-            figures.calibration.add(predicted, hit);
-            figures.predicted += predicted;
-            request.figures.predicted += predicted;
+            stats.calibration.add(predicted, hit);
+            stats.predicted += predicted;
+            request.stats.predicted += predicted;
         }
-        figures.accepted += accepted;
-        figures.verified += outcome.drafted;
-        request.figures.accepted += accepted;
-        request.figures.verified += outcome.drafted;
+        stats.accepted += accepted;
+        stats.verified += outcome.drafted;
+        request.stats.accepted += accepted;
+        request.stats.verified += outcome.drafted;
     } else if (outcome.proposed != nullptr && request.no_budget) {
-        request.ask.take_back();
+        request.record.take_back();
     } else if (outcome.proposed != nullptr && first_is_right(*outcome.proposed, outcome.tokens)) {
-        asking.revive(request.ask);  // it was right, though it was not trusted: the text may have changed
+        drafting.revive(request.record);  // it was right, though it was not trusted: the text may have changed
     }
     request.predicted.clear();
     if (!outcome.decodes) return;
-    Reason reason = request.useful ? Reason::kAskedRarely : Reason::kNotWanted;
+    Reason reason = request.useful ? Reason::kDraftedRarely : Reason::kNotWanted;
     if (outcome.drafted > 0) {
         reason = Reason::kVerified;
     } else if (outcome.proposed != nullptr) {

@@ -38,10 +38,10 @@ class Workload {
         } else {
             chosen_.assign(known.size(), {});
         }
-        ask(known);
+        draft(known);
         for (std::size_t i = 0; i < running_.size(); ++i) learn(*known[i], running_[i], chosen_[i]);
-        if (planner_.pause() > 0) planner_.skip(number(0, static_cast<int>(planner_.pause())));
-        require(std::isfinite(planner_.figures.calibration.value()), "the calibration error is a number");
+        if (planner_.idle_steps() > 0) planner_.skip(number(0, static_cast<int>(planner_.idle_steps())));
+        require(std::isfinite(planner_.stats.calibration.value()), "the calibration error is a number");
     }
 
    private:
@@ -74,30 +74,30 @@ class Workload {
         }
     }
 
-    void ask(const std::vector<Request*>& known) {
-        std::vector<Asked> asked;
+    void draft(const std::vector<Request*>& known) {
+        std::vector<Candidate> candidates;
         for (std::size_t i = 0; i < known.size(); ++i)
-            asked.push_back({known[i], running_[i].declines ? 0 : number(1, kMost), running_[i].num_tokens});
+            candidates.push_back({known[i], running_[i].declines ? 0 : number(1, kMost), running_[i].num_tokens});
         double plain = number(0, 50) == 0 ? 0.0 : 1e-3 * (1.0 + share());
         double per_request = known.empty() ? 0.0 : plain / static_cast<double>(known.size());
         std::vector<int32_t> limits;
         bool measures = number(0, 20) == 0;
         if (measures)
-            planner_.measure(asked, limits);
+            planner_.measure(candidates, limits);
         else
-            planner_.limits(asked, {per_request, 1e-4 * share(), plain}, limits);
+            planner_.limits(candidates, {per_request, 1e-4 * share(), plain}, limits);
         require(limits.size() == known.size(), "there is a limit for every request");
-        std::size_t num_asked = 0;
+        std::size_t num_drafting = 0;
         for (std::size_t i = 0; i < limits.size(); ++i) {
-            require(limits[i] >= 0 && limits[i] <= asked[i].most, "limits are within what is useful");
-            require(limits[i] == 0 || !measures, "nobody is asked where plain steps are measured");
-            num_asked += limits[i] > 0;
+            require(limits[i] >= 0 && limits[i] <= candidates[i].most, "limits are within what is useful");
+            require(limits[i] == 0 || !measures, "nobody is drafted for where plain steps are measured");
+            num_drafting += limits[i] > 0;
             running_[i].has_draft = limits[i] > 0 && number(0, 9) > 0;
             if (running_[i].has_draft) running_[i].next = draft(limits[i]);
         }
-        require(planner_.pause() == 0 || num_asked == 0, "nobody is asked in a pause");
-        if (num_asked > 0 && number(0, 3))
-            planner_.asked(1e-4 * share() * number(0, 20), num_asked, 1e-5 * number(0, 9));
+        require(planner_.idle_steps() == 0 || num_drafting == 0, "nobody is drafted for before idle steps");
+        if (num_drafting > 0 && number(0, 3))
+            planner_.observe_drafting(1e-4 * share() * number(0, 20), num_drafting, 1e-5 * number(0, 9));
     }
 
     Draft draft(int32_t most) {

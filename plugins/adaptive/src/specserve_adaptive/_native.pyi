@@ -1,4 +1,4 @@
-"""Which draft tokens pay: estimates of survival, the choice, and for whom drafters are asked."""
+"""Which draft tokens pay: estimates of survival, the choice, and for whom drafters draft."""
 
 from collections.abc import Sequence
 from typing import Literal, TypedDict
@@ -30,21 +30,21 @@ class Planner:
     def limits(
         self, requests: Sequence[Request], most: int, accepted: float, verified: float, plain_step: float
     ) -> list[int]:
-        """The most draft tokens of each request; 0 for those that are not asked. Call once per step. `accepted`: what
-        an accepted draft token saves; `verified`: what a verified one takes."""
+        """The most draft tokens of each request; 0 for those that are not drafted for. Call once per step. `accepted`:
+        what an accepted draft token saves; `verified`: what a verified one takes."""
 
     def measure(self, requests: Sequence[Request], most: int) -> list[int]:
         """In place of `limits`: 0 for all, so that the next step shows what a plain one takes."""
 
     def usual_gain(self) -> float:
-        """What a request's draft tokens gain in a step with drafts, in logarithms of its speed, without what asking
+        """What a request's draft tokens gain in a step with drafts, in logarithms of its speed, without what drafting
         takes: a moving average."""
 
-    def pause(self) -> int:
-        """After `limits` gave 0 for all: for so many steps it need not be called, as long as the same requests run."""
+    def idle_steps(self) -> int:
+        """After `limits` gave 0 for all: for this many steps it need not be called, while the same requests run."""
 
     def skip(self, steps: int) -> None:
-        """So many steps ran without it."""
+        """`steps` steps ran without it."""
 
     def choose(
         self, requests: Sequence[Request], seconds: Sequence[float] | memoryview, budget: int
@@ -55,18 +55,18 @@ class Planner:
     def learn(self, spans: Sequence[Span], decided: list[SpanVerdict]) -> None:
         """What became of a step."""
 
-    def asked(self, seconds: float, num_asked: int, pass_seconds: float) -> None:
-        """To ask for so many requests took so long; each of a draft's passes after the first took `pass_seconds`, 0
-        where that is not known."""
+    def observe_drafting(self, seconds: float, num_drafting: int, pass_seconds: float) -> None:
+        """Drafting for `num_drafting` requests took `seconds`; each of a draft's passes after the first took
+        `pass_seconds`, 0 if that is not known."""
 
-    def asking_cost(self, num_asked: int, depth: float) -> float:
-        """To ask for so many requests, for drafts of so many levels, without what drafters have to read first."""
+    def drafting_cost(self, num_drafting: int, depth: float) -> float:
+        """Seconds to draft for `num_drafting` requests to `depth` levels, without what drafters have to read first."""
 
-    def level_seconds(self, num_asked: int) -> float:
-        """What drafts of so many requests take longer for each level after the first, as far as drafters tell."""
+    def level_seconds(self, num_drafting: int) -> float:
+        """Seconds of each level after the first for `num_drafting` requests, as far as drafters state it."""
 
-    def figures(self) -> Numbers: ...
-    def figures_of(self, request_id: str) -> RequestNumbers | None: ...
+    def stats(self) -> Numbers: ...
+    def request_stats(self, request_id: str) -> RequestNumbers | None: ...
     def forget(self, request_id: str) -> None: ...
     def survival(self, draft: Draft, request: Request) -> list[float]:
         """P(node and its ancestors are accepted), for every node."""

@@ -22,7 +22,7 @@ class HitHistory:
 
     def __init__(self) -> None:
         self.mean = inf
-        """Over all requests, a moving average; infinite while unknown, so that a new drafter is asked."""
+        """Over all requests, a moving average; infinite while unknown, so that a new drafter drafts."""
         self.mean_verified = 0.0
         """Draft tokens of a draft, over all requests, a moving average."""
         self.num_scored = 0

@@ -44,27 +44,27 @@ class AdaptivePlugin:
 
 
 def make_planner(
-    most: int, options: AdaptiveOptions, runtime: PlanningRuntime
+    max_draft_tokens: int, options: AdaptiveOptions, runtime: PlanningRuntime
 ) -> RankedPlanner | StaticPlanner | TierPlanner:
-    """Raises ConfigError for options that exceed the engine's limit of draft tokens, `most`."""
+    """Raises ConfigError for options that exceed the engine's limit of draft tokens, `max_draft_tokens`."""
     if options.mode == "static":
         assert options.tokens is not None
-        check_width("tokens", options.tokens, most)
+        check_width("tokens", options.tokens, max_draft_tokens)
         return StaticPlanner(options.tokens)
     if options.mode == "tiers":
         settings = options.tiers
         for candidates in settings.tables.values():
-            check_width("candidates", max(candidates), most)
-        return TierPlanner(settings, most)
+            check_width("candidates", max(candidates), max_draft_tokens)
+        return TierPlanner(settings, max_draft_tokens)
     if not runtime.drafters:  # nothing to plan for, and nothing to measure
         return StaticPlanner(0)
     costs = StepCosts(*kept_costs(options.cost_cache, runtime, MEASURE_SECONDS))
-    return RankedPlanner(most, costs, options.objective or "fair", runtime.drafters)
+    return RankedPlanner(max_draft_tokens, costs, options.objective or "fair", runtime.drafters)
 
 
-def check_width(name: str, width: int, most: int) -> None:
-    if width > most:
+def check_width(name: str, width: int, max_draft_tokens: int) -> None:
+    if width > max_draft_tokens:
         raise ConfigError(
-            f"adaptive.{name}: {width} draft tokens are more than the engine's limit of {most}. "
+            f"adaptive.{name}: {width} draft tokens are more than the engine's limit of {max_draft_tokens}. "
             f"Lower them, or raise --max-draft-tokens."
         )

@@ -1,6 +1,6 @@
 """The draft tokens of the whole batch by what each adds, as many as pay: decided natively, priced here.
 
-Estimates of survival, the choice and the question whom to ask are native (`_native.Planner`). What steps take is
+Estimates of survival, the choice and the decision whom to draft for are native (`_native.Planner`). What steps take is
 learned by `StepCosts`; this module turns it into the prices that decisions are made with.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MIN_GAIN = 0.005
 """Gain, in logarithms of one request's speed, below which nothing is verified: it lies within the estimates' error."""
-FIRST_GUESSES, GUESSES_RATE = 3.0, 0.1
+FIRST_DRAFT_TOKENS, TOKENS_RATE = 3.0, 0.1
 """Draft tokens of a request, for the time that one takes: before any is verified, and the rate of their moving
 average."""
 FIRST_STEPS, COSTS_INTERVAL = 64, 3
@@ -57,11 +57,11 @@ class RankedPlanner(DraftPlanner):
         """Of several drafters the costs of each are not told apart here: they bound their depth themselves."""
         self.native = Planner(objective, MIN_GAIN)
         self.composer = Competition(self.native, costs, scores_all=False)
-        self.guesses_per_draft = FIRST_GUESSES
+        self.tokens_per_draft = FIRST_DRAFT_TOKENS
         """Verified ones, a moving average."""
-        self.num_steps, self.num_asked, self.own_seconds = 0, 0, 0.0
-        """Requests that are asked in this step, and what choosing and learning from drafts took since the last."""
-        self.asked_before = False
+        self.num_steps, self.num_drafting, self.own_seconds = 0, 0, 0.0
+        """Requests that are drafted for in this step, and what choosing and learning took since the last."""
+        self.drafted_before = False
         """Whether any were in the step before."""
         self.prices = (0.0, 0.0, 0.0)
         """Seconds that an accepted draft token saves, that a verified one takes, and that a plain step takes."""
@@ -72,7 +72,7 @@ class RankedPlanner(DraftPlanner):
         tokens."""
 
     def limits(self, requests: Sequence[Request]) -> list[int]:
-        """0 for requests that are not asked."""
+        """0 for requests that are not drafted for."""
         self.num_steps += 1
         count = len(requests)
         if count != self.priced_for or self.num_steps >= self.priced_at + PRICES_INTERVAL:
@@ -82,30 +82,30 @@ class RankedPlanner(DraftPlanner):
             limits = self.native.measure(requests, self.max_draft_tokens)
         else:
             limits = self.native.limits(requests, self.max_draft_tokens, *self.prices)
-        self.asked_before = self.num_asked > 0
-        self.num_asked = count - limits.count(0)
+        self.drafted_before = self.num_drafting > 0
+        self.num_drafting = count - limits.count(0)
         return limits
 
     def idle_steps(self) -> int:
-        return self.native.pause()
+        return self.native.idle_steps()
 
     def observe_idle(self, batch: ScheduledBatch, seconds: Sequence[float]) -> None:
         self.num_steps += len(seconds)
         self.native.skip(len(seconds))
         self.regimes.follows_drafts = False
-        self.regimes.observe(batch, median(seconds), asked=False)
+        self.regimes.observe(batch, median(seconds), drafting=False)
         self.plain_steps.ran(len(batch.spans), drafts=False)
 
     def current_prices(self, num_requests: int) -> tuple[float, float, float]:
         if not num_requests:
             return 0.0, 0.0, 0.0
-        guesses = max(1, round(self.guesses_per_draft * num_requests))
+        draft_tokens = max(1, round(self.tokens_per_draft * num_requests))
         plain = self.costs.seconds(num_requests, num_requests)
-        drafted = self.costs.seconds(num_requests + guesses, num_requests, guesses)
-        return plain / num_requests, (drafted - plain) / guesses, plain
+        drafted = self.costs.seconds(num_requests + draft_tokens, num_requests, draft_tokens)
+        return plain / num_requests, (drafted - plain) / draft_tokens, plain
 
     def observe_drafting(self, seconds: float, num_requests: int, pass_seconds: float) -> None:
-        self.native.asked(seconds + self.own_seconds, num_requests, pass_seconds)
+        self.native.observe_drafting(seconds + self.own_seconds, num_requests, pass_seconds)
         self.own_seconds = 0.0
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> list[Draft | int | None]:
@@ -128,24 +128,24 @@ class RankedPlanner(DraftPlanner):
                 self.curves.clear()
             curve = self.priced(rows, count, min(max(budget, 16), FIRST_PRICES))
         if is_short(curve, budget):
-            most = min(budget, sum(len(r.draft.tokens) for r in requests if r.draft is not None))
-            if is_short(curve, most):
-                curve = self.priced(rows, count, most)
+            max_draft_tokens = min(budget, sum(len(r.draft.tokens) for r in requests if r.draft is not None))
+            if is_short(curve, max_draft_tokens):
+                curve = self.priced(rows, count, max_draft_tokens)
         return curve
 
-    def priced(self, rows: int, requests: int, most: int) -> array[float]:
-        curve = array("d", self.regimes.by_draft_tokens(rows, requests, most))
+    def priced(self, rows: int, requests: int, max_draft_tokens: int) -> array[float]:
+        curve = array("d", self.regimes.by_draft_tokens(rows, requests, max_draft_tokens))
         self.curves[rows, requests, self.regimes.follows_drafts] = self.num_steps, curve
         return curve
 
     def request_stats(self, request_id: str) -> PlannerStats | None:
-        numbers = self.native.figures_of(request_id)
+        numbers = self.native.request_stats(request_id)
         return None if numbers is None else PlannerStats(numbers["steps"], numbers["predicted"])
 
     def describe(self) -> dict[str, Any]:
-        figures = self.native.figures()
+        stats = self.native.stats()
         errors = {str(requests): error for requests, error in self.costs.usual_errors().items()}
-        return {"mode": "ranked", "objective": self.objective, **figures, "step_cost_errors": errors}
+        return {"mode": "ranked", "objective": self.objective, **stats, "step_cost_errors": errors}
 
     def metrics(self) -> Iterator[Metric]:
         yield from decision_metrics(self.native)
@@ -155,21 +155,21 @@ class RankedPlanner(DraftPlanner):
         began = time.perf_counter()
         self.native.learn(batch.spans, verdict.spans)
         num_drafts = sum(span.drafted > 0 for span in batch.spans)
-        if batch.only_decodes and (num_drafts or not (self.asked_before or self.regimes.follows_drafts)):
+        if batch.only_decodes and (num_drafts or not (self.drafted_before or self.regimes.follows_drafts)):
             self.plain_steps.ran(len(batch.spans), drafts=num_drafts > 0)
         if not num_drafts or self.num_steps <= FIRST_STEPS or self.num_steps % COSTS_INTERVAL == 0:
-            self.regimes.observe(batch, seconds, asked=self.asked_before)
+            self.regimes.observe(batch, seconds, drafting=self.drafted_before)
         self.regimes.follows_drafts = num_drafts > 0
         if num_drafts:
             drafted = sum(span.drafted for span in batch.spans) / num_drafts
-            self.guesses_per_draft += GUESSES_RATE * (drafted - self.guesses_per_draft)
-        if num_drafts or self.asked_before:  # else it is not for the next question
+            self.tokens_per_draft += TOKENS_RATE * (drafted - self.tokens_per_draft)
+        if num_drafts or self.drafted_before:  # else it is not for the next drafted
             self.own_seconds += time.perf_counter() - began
 
 
-def is_short(curve: Sequence[float], most: int) -> bool:
+def is_short(curve: Sequence[float], max_draft_tokens: int) -> bool:
     """Whether it ends before so many draft tokens, and before steps are too long."""
-    return len(curve) <= most and curve[-1] <= MOST_SLOWDOWN * curve[0]
+    return len(curve) <= max_draft_tokens and curve[-1] <= MOST_SLOWDOWN * curve[0]
 
 
 def interval(num_prices: int) -> int:

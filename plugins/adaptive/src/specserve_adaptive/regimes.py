@@ -2,7 +2,7 @@
 
 A draft model's passes and the rows of draft tokens leave other things in the processor's caches than plain decoding
 does: a draft now and then makes its step slower than drafts in every step do, and a plain step after drafts, or for
-which drafters were asked, is slower than others. `StepCosts` learns of steps that follow their like; what the others
+which drafters drafted, is slower than others. `StepCosts` learns of steps that follow their like; what the others
 take beyond that is learned here.
 """
 
@@ -32,27 +32,27 @@ class Regimes:
         """Whether the last step had draft tokens."""
         self.extra: dict[tuple[int, bool], float] = {}
         """Seconds by size class: of a first step with draft tokens (True), and of a plain one after drafts or for which
-        drafters were asked (False)."""
+        drafters drafted (False)."""
 
     def extra_seconds(self, requests: int, *, drafts: bool) -> float:
-        """What the next step, for which drafters were asked, takes beyond `costs` with draft tokens, or without."""
+        """What the next step, for which drafters drafted, takes beyond `costs` with draft tokens, or without."""
         is_usual = drafts and self.follows_drafts
         return 0.0 if is_usual else self.extra.get((size_class(requests), drafts), 0.0)
 
-    def by_draft_tokens(self, rows: int, requests: int, most: int) -> list[float]:
-        """`StepCosts.by_draft_tokens` of the next step, for which drafters were asked."""
-        plain, *drafted = self.costs.by_draft_tokens(rows, requests, most)
+    def by_draft_tokens(self, rows: int, requests: int, max_draft_tokens: int) -> list[float]:
+        """`StepCosts.by_draft_tokens` of the next step, for which drafters drafted."""
+        plain, *drafted = self.costs.by_draft_tokens(rows, requests, max_draft_tokens)
         extra = self.extra_seconds(requests, drafts=True)
         plain += self.extra_seconds(requests, drafts=False)
         return list(accumulate((each + extra for each in drafted), max, initial=plain))
 
-    def observe(self, batch: ScheduledBatch, seconds: float, *, asked: bool) -> None:
-        """`asked`: whether drafters were asked for this step."""
+    def observe(self, batch: ScheduledBatch, seconds: float, *, drafting: bool) -> None:
+        """`drafting`: whether drafters drafted for this step."""
         if not batch.only_decodes:
             return
         requests = len(batch.spans)
         drafts = batch.num_rows > requests
-        is_usual = drafts == self.follows_drafts and (drafts or not asked)
+        is_usual = drafts == self.follows_drafts and (drafts or not drafting)
         if not is_usual and self.costs.knows(requests):
             expected = self.costs.seconds(batch.num_rows, requests, batch.num_rows - requests)
             place = size_class(requests), drafts

@@ -9,12 +9,12 @@
 namespace adaptive {
 
 // Why a request verified what it did in a step.
-enum class Reason { kVerified, kDoesNotPay, kBudget, kMeasured, kNoDraft, kAskedRarely, kNotWanted };
+enum class Reason { kVerified, kDoesNotPay, kBudget, kMeasured, kNoDraft, kDraftedRarely, kNotWanted };
 constexpr int kNumReasons = 7;
-constexpr const char* kReasonNames[kNumReasons] = {"verified", "does not pay", "budget",    "plain step measured",
-                                                   "no draft", "asked rarely", "not wanted"};
+constexpr const char* kReasonNames[kNumReasons] = {"verified", "does not pay",   "budget",    "plain step measured",
+                                                   "no draft", "drafted rarely", "not wanted"};
 
-struct RequestFigures {
+struct RequestStats {
     std::array<int64_t, kNumReasons> steps{};
     double predicted = 0.0;  // accepted draft tokens
     int64_t accepted = 0, verified = 0;
@@ -49,7 +49,7 @@ class CalibrationError {
     std::array<Bin, kBins> bins_{};
 };
 
-struct Figures {
+struct Stats {
     std::array<int64_t, kNumReasons> steps{};  // of all requests
     std::vector<int64_t> widths;               // [n]: how often a request verified n draft tokens
     double predicted = 0.0;

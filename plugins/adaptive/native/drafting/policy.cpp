@@ -1,4 +1,4 @@
-#include "asking/asking.hpp"
+#include "drafting/policy.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -9,17 +9,17 @@ namespace adaptive {
 namespace {
 
 constexpr double kDecay = 0.95, kTypicalDecay = 0.99;  // of earlier drafts, per draft
-constexpr double kFading = 0.99;  // of a request's drafts, per step in which it is not asked: its text changes
-constexpr double kEnoughOfState = 6.0, kHopeful = 1.5;  // what is not known counts so much more than asking costs
-constexpr std::size_t kHorizon = 4;  // a draft counts for the states in which so many last ones were asked
+constexpr double kFading = 0.99;  // of a request's drafts, per step in which it is not drafted for: its text changes
+constexpr double kEnoughOfState = 6.0, kHopeful = 1.5;  // what is not known counts this much more than drafting costs
+constexpr std::size_t kHorizon = 4;                     // a draft counts for the states of this many last drafts
 constexpr double kFirstWeight = 12.0, kLeastWeight = 12.0, kMostWeight = 50.0, kSpreadRate = 0.02;
 constexpr int64_t kEnoughOfSpread = 48;
 constexpr int64_t kChanged = 4;   // misses before a draft that pays
 constexpr int64_t kPatience = 8;  // misses of a request whose like are not known yet
-constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kLongestPause = 15;
-constexpr int64_t kSteady = 2;  // steps between two questions: no pause
+constexpr int64_t kMinInterval = 16, kMaxInterval = 48, kLongestInterval = 128, kMostIdleSteps = 15;
+constexpr int64_t kSteady = 2;  // steps between two drafts: none are idle
 constexpr double kProbingRate = 0.2, kMostOutlier = 2.0;
-constexpr double kProbeShare = 0.005;  // of the time that questions which pay nothing may take
+constexpr double kProbeShare = 0.005;  // of the time that drafts which pay nothing may take
 constexpr double kSlack = 1e-9;        // of rounding, where savings just make up for the cost
 
 }  // namespace
@@ -63,35 +63,36 @@ void Typical::add(int state, double accepted, double verified) {
     by_state_[state].add_tokens(accepted, verified);
 }
 
-double AskRecord::expected(const Prices& prices, int64_t step, double cost) const {
-    double fading = was_asked ? std::pow(kFading, static_cast<double>(step - asked_at - 1)) : 0.0;
+double DraftRecord::expected(const Prices& prices, int64_t step, double cost) const {
+    double fading = was_drafted ? std::pow(kFading, static_cast<double>(step - drafted_at - 1)) : 0.0;
     double saved = fading * prices.saved(sums.accepted, sums.verified), drafts = fading * sums.drafts;
     double weight = typical->spread.prior_weight();
     return (saved + weight * typical->saved(state(), prices, cost)) / (drafts + weight);
 }
 
-void AskRecord::asked(int64_t step) {
-    double fading = was_asked ? std::pow(kFading, static_cast<double>(std::max<int64_t>(step - asked_at - 1, 0))) : 1.0;
-    was_asked = true;
+void DraftRecord::drafted_for(int64_t step) {
+    double fading =
+        was_drafted ? std::pow(kFading, static_cast<double>(std::max<int64_t>(step - drafted_at - 1, 0))) : 1.0;
+    was_drafted = true;
     num_read = num_tokens;
     is_revived = false;
-    asked_at = step;
+    drafted_at = step;
     sums.add_draft(kDecay * fading);
     states.push_front(state());
     if (states.size() > kHorizon) states.pop_back();
 }
 
-void AskRecord::take_back() {
+void DraftRecord::take_back() {
     sums.drafts = std::max(0.0, sums.drafts - 1.0);
     if (!states.empty()) states.pop_front();
 }
 
-void Asking::begin(AskRecord& record, int warmth) {
+void DraftingPolicy::begin(DraftRecord& record, int warmth) {
     record.typical = &typical_[warmth];
-    record.interval = 0;  // depends on what asking takes
+    record.interval = 0;  // depends on what drafting takes
 }
 
-void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices, double depth) {
+void DraftingPolicy::select(const std::vector<DraftRecord*>& records, const Prices& prices, double depth) {
     ++step_;
     depth_ = depth;
     prices_ = prices;
@@ -102,7 +103,7 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
     gap_ = 0;
     rows_ = 0.0;
     for (std::size_t i = 0; i < records.size(); ++i) {
-        AskRecord& record = *records[i];
+        DraftRecord& record = *records[i];
         if (paying_[i]) {
             record.interval = kMinInterval;
         } else {
@@ -111,19 +112,19 @@ void Asking::select(const std::vector<AskRecord*>& records, const Prices& prices
             if (step_ % record.interval != 0) continue;
             record.interval = std::min(2 * record.interval, affordable(kMaxInterval, lost));
         }
-        is_known_ = is_known_ && record.was_asked;
-        gap_ = std::max(gap_, step_ - record.asked_at);
+        is_known_ = is_known_ && record.was_drafted;
+        gap_ = std::max(gap_, step_ - record.drafted_at);
         rows_ += static_cast<double>(record.num_tokens - record.num_read);
-        record.asked(step_);
+        record.drafted_for(step_);
         ++num_selected_;
     }
 }
 
-void Asking::find_paying(const std::vector<AskRecord*>& records) {
+void DraftingPolicy::find_paying(const std::vector<DraftRecord*>& records) {
     paying_.assign(records.size(), 0);
     expected_.clear();
     ranked_.clear();
-    for (const AskRecord* record : records) {
+    for (const DraftRecord* record : records) {
         double saved = record->expected(prices_, step_, share_);
         expected_.push_back(saved);
         ranked_.emplace_back(record->is_revived ? std::max(saved, share_) : saved, ranked_.size());
@@ -131,30 +132,30 @@ void Asking::find_paying(const std::vector<AskRecord*>& records) {
     std::sort(ranked_.begin(), ranked_.end(), std::greater<>());
     double best = -kSlack * share_ - probing_ * static_cast<double>(ranked_.size()), saved_by_all = 0.0;
     std::size_t count = 0;
-    for (std::size_t asked = 1; asked <= ranked_.size(); ++asked) {
-        saved_by_all += ranked_[asked - 1].first;
-        double others = static_cast<double>(ranked_.size() - asked);
-        double net = saved_by_all - cost(asked, depth_) - others * probing_;
+    for (std::size_t num_drafting = 1; num_drafting <= ranked_.size(); ++num_drafting) {
+        saved_by_all += ranked_[num_drafting - 1].first;
+        double others = static_cast<double>(ranked_.size() - num_drafting);
+        double net = saved_by_all - cost(num_drafting, depth_) - others * probing_;
         if (net >= best) {
             best = net;
-            count = asked;
+            count = num_drafting;
         }
     }
-    if (policy_ == AskPolicy::kAllOrNone && count < ranked_.size()) count = 0;
+    if (selection_ == Selection::kAllOrNone && count < ranked_.size()) count = 0;
     for (std::size_t n = 0; n < count; ++n) paying_[ranked_[n].second] = 1;
     for (std::size_t i = 0; i < records.size(); ++i) {
         if (!records[i]->typical->is_known() && records[i]->misses < kPatience) paying_[i] = 1;
     }
 }
 
-int64_t Asking::affordable(int64_t interval, double lost) const {
+int64_t DraftingPolicy::affordable(int64_t interval, double lost) const {
     double allowed = kProbeShare * prices_.plain_step;
     while (allowed > 0.0 && interval < kLongestInterval && lost > static_cast<double>(interval) * allowed)
         interval *= 2;
     return interval;
 }
 
-void Asking::record(AskRecord& record, int64_t num_accepted, int64_t num_verified) {
+void DraftingPolicy::record(DraftRecord& record, int64_t num_accepted, int64_t num_verified) {
     double accepted = static_cast<double>(num_accepted), verified = static_cast<double>(num_verified);
     bool paid = num_accepted > 0 && prices_.saved(accepted, verified) >= share_;
     if (paid && record.misses >= kChanged) record.sums = {1.0, 0.0, 0.0};  // the text has changed: it counts alone
@@ -165,23 +166,23 @@ void Asking::record(AskRecord& record, int64_t num_accepted, int64_t num_verifie
     record.misses = paid ? 0 : std::max<int64_t>(record.misses, 0) + 1;
 }
 
-void Asking::revive(AskRecord& record) const { record.is_revived = true; }
+void DraftingPolicy::revive(DraftRecord& record) const { record.is_revived = true; }
 
-int64_t Asking::pause(const std::vector<AskRecord*>& records) const {
-    int64_t pause = kLongestPause;
-    for (const AskRecord* record : records) pause = std::min(pause, record->interval - step_ % record->interval - 1);
-    return pause;
+int64_t DraftingPolicy::idle_steps(const std::vector<DraftRecord*>& records) const {
+    int64_t steps = kMostIdleSteps;
+    for (const DraftRecord* record : records) steps = std::min(steps, record->interval - step_ % record->interval - 1);
+    return steps;
 }
 
-void Asking::record_cost(double seconds, std::size_t num_asked, double depth, double pass_seconds) {
-    if (!is_known_ || num_asked == 0) return;
-    Question question{num_asked, depth, rows_};
-    // after a pause nothing is in the processor's caches: that tells what asking takes at most
-    if (gap_ <= kSteady || seconds < cost_.seconds(question)) cost_.observe(seconds, question, pass_seconds);
+void DraftingPolicy::record_cost(double seconds, std::size_t num_drafting, double depth, double pass_seconds) {
+    if (!is_known_ || num_drafting == 0) return;
+    DraftedStep drafted{num_drafting, depth, rows_};
+    // after idle steps nothing is in the processor's caches: this is what drafting takes at most
+    if (gap_ <= kSteady || seconds < cost_.seconds(drafted)) cost_.observe(seconds, drafted, pass_seconds);
     if (gap_ < kMinInterval) return;
-    seconds = std::min(seconds, kMostOutlier * cost_.seconds(question));
-    double beyond_rows = std::max(cost(num_asked, depth), seconds - cost_.of_row() * rows_);
-    double each = beyond_rows / static_cast<double>(gap_ * static_cast<int64_t>(num_asked));
+    seconds = std::min(seconds, kMostOutlier * cost_.seconds(drafted));
+    double beyond_rows = std::max(cost(num_drafting, depth), seconds - cost_.of_row() * rows_);
+    double each = beyond_rows / static_cast<double>(gap_ * static_cast<int64_t>(num_drafting));
     probing_ += (probing_ > 0.0 ? kProbingRate : 1.0) * (each - probing_);
 }
 

@@ -1,4 +1,4 @@
-#include "asking/asking_cost.hpp"
+#include "drafting/drafting_cost.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -43,23 +43,23 @@ void PassCost::observe(double seconds, std::size_t num_requests) {
     known = known == 0.0 ? seconds : known + kPassRate * (std::min(seconds, kMostOutlier * known) - known);
 }
 
-AskingCost::Parts AskingCost::features(const Question& question) {
-    return {1.0, std::pow(static_cast<double>(question.num_requests), kExponent), question.rows};
+DraftingCost::Parts DraftingCost::features(const DraftedStep& drafted) {
+    return {1.0, std::pow(static_cast<double>(drafted.num_requests), kExponent), drafted.rows};
 }
 
-double AskingCost::of_parts(const Parts& features) const {
+double DraftingCost::of_parts(const Parts& features) const {
     double seconds = 0.0;
     for (int i = 0; i < kNumParts; ++i) seconds += parts_[i] * features[i];
     return seconds;
 }
 
-double AskingCost::seconds(const Question& question) const {
-    if (question.num_requests == 0) return 0.0;
-    double further = std::max(0.0, question.depth - 1.0);
-    return of_parts(features(question)) + further * passes_.seconds(question.num_requests);
+double DraftingCost::seconds(const DraftedStep& drafted) const {
+    if (drafted.num_requests == 0) return 0.0;
+    double further = std::max(0.0, drafted.depth - 1.0);
+    return of_parts(features(drafted)) + further * passes_.seconds(drafted.num_requests);
 }
 
-void AskingCost::begin(double seconds, const Parts& features) {
+void DraftingCost::begin(double seconds, const Parts& features) {
     for (int i = 0; i < kNumParts; ++i) {
         parts_[i] = features[i] > 0.0 ? kFirst[i] * seconds / features[i] : 0.0;
         uncertainty_[i][i] = largest_variance(i, seconds, features[i]);
@@ -69,7 +69,7 @@ void AskingCost::begin(double seconds, const Parts& features) {
 }
 
 // Costs change with the machine's load and with the length of the context. `seconds`: what is expected now.
-void AskingCost::drift(double seconds, const Parts& features) {
+void DraftingCost::drift(double seconds, const Parts& features) {
     for (int i = 0; i < kNumParts; ++i) {
         double largest = largest_variance(i, seconds, features[i]);
         uncertainty_[i][i] += kDrift * kDrift * largest;
@@ -82,11 +82,11 @@ void AskingCost::drift(double seconds, const Parts& features) {
     }
 }
 
-void AskingCost::observe(double seconds, const Question& question, double pass_seconds) {
-    if (pass_seconds > 0.0) passes_.observe(pass_seconds, question.num_requests);
-    double first = seconds - pass_seconds * std::max(0.0, question.depth - 1.0);
-    if (question.num_requests == 0 || first <= 0.0) return;
-    Parts x = features(question);
+void DraftingCost::observe(double seconds, const DraftedStep& drafted, double pass_seconds) {
+    if (pass_seconds > 0.0) passes_.observe(pass_seconds, drafted.num_requests);
+    double first = seconds - pass_seconds * std::max(0.0, drafted.depth - 1.0);
+    if (drafted.num_requests == 0 || first <= 0.0) return;
+    Parts x = features(drafted);
     if (!is_known_) return begin(first, x);
     double expected = std::max(of_parts(x), kLeast);
     double error = std::min(first, kMostOutlier * expected) - expected;

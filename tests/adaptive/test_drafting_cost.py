@@ -14,8 +14,8 @@ FIXED, MORE, OF_PASS, OF_ROW = 200e-6, 60e-6, 120e-6, 9e-6
 FREE = array("d", [1.0] * 65)
 
 
-def taken(num_asked, depth, rows):
-    return FIXED + MORE * num_asked**0.75 + OF_PASS * (depth - 1) + OF_ROW * rows
+def taken(num_drafting, depth, rows):
+    return FIXED + MORE * num_drafting**0.75 + OF_PASS * (depth - 1) + OF_ROW * rows
 
 
 class Asker:
@@ -34,7 +34,7 @@ class Asker:
             assert all(limits), "an accepted draft token saves a second, and asking costs nearly nothing"
             if step:
                 seconds = taken(num_requests, depth, grown) * self.random.uniform(0.9, 1.1)
-                self.planner.asked(seconds, num_requests, self.of_pass)
+                self.planner.observe_drafting(seconds, num_requests, self.of_pass)
             for request in requests:
                 request.draft = chain(*(0.9**level for level in range(1, depth + 1)))
             self.planner.choose(requests, FREE, 64)
@@ -51,7 +51,7 @@ def test_it_is_learned_by_requests_and_depth():
     for num_requests, depth in [(8, 2), (2, 5), (1, 1), (8, 6), (4, 3)] * 3:
         asker.run(num_requests, depth, 20)
     for num_requests, depth in [(1, 1), (1, 6), (4, 1), (8, 1), (8, 4), (8, 8)]:
-        assert planner.asking_cost(num_requests, depth) == pytest.approx(taken(num_requests, depth, 0), rel=0.2)
+        assert planner.drafting_cost(num_requests, depth) == pytest.approx(taken(num_requests, depth, 0), rel=0.2)
 
 
 def test_a_long_time_at_one_depth_does_not_spoil_what_is_known_of_others():
@@ -59,14 +59,14 @@ def test_a_long_time_at_one_depth_does_not_spoil_what_is_known_of_others():
     asker = Asker(planner)
     asker.run(8, 1, 60)
     asker.run(8, 7, 400)
-    assert planner.asking_cost(8, 1) == pytest.approx(taken(8, 1, 0), rel=0.25)
+    assert planner.drafting_cost(8, 1) == pytest.approx(taken(8, 1, 0), rel=0.25)
 
 
 def test_of_drafters_that_tell_no_passes_depth_costs_nothing():
     planner = Planner("fair", 0.0)
     Asker(planner, tells_passes=False).run(4, 3, 40)
     assert planner.level_seconds(4) == 0.0
-    assert planner.asking_cost(4, 1) == planner.asking_cost(4, 9)
+    assert planner.drafting_cost(4, 1) == planner.drafting_cost(4, 9)
 
 
 def test_what_a_pass_takes_is_taken_from_the_nearest_number_of_requests():
