@@ -75,9 +75,9 @@ class NoPass(ForwardPass):
         return self.table[: batch.num_scored]
 
 
-def stub_runner(most_rows: int, vocab_size: int, mode: str) -> Runner:
+def stub_runner(max_rows: int, vocab_size: int, mode: str) -> Runner:
     """`mode`: none, piecewise or full."""
-    table = torch.randn(most_rows, vocab_size, generator=torch.Generator().manual_seed(0))
+    table = torch.randn(max_rows, vocab_size, generator=torch.Generator().manual_seed(0))
     model = object.__new__(DecoderModel)  # kernel sets fuse the layers of this class alone
     vars(model).update(num_layers=1, hidden_size=HIDDEN, projections={}, max_model_len=2**20)
     kernels = SimpleNamespace(name="none", row_tile=None, fuse=lambda *_: NoPass(table))
@@ -85,10 +85,10 @@ def stub_runner(most_rows: int, vocab_size: int, mode: str) -> Runner:
     if mode == "none":
         return Runner(parts)
     sizes = RowSizes(HIDDEN, 1, 1, HIDDEN, vocab_size)
-    memory = GraphMemory(most_rows, sizes, torch.float32, torch.device("cpu"))
+    memory = GraphMemory(max_rows, sizes, torch.float32, torch.device("cpu"))
     library: GraphLibrary[StepKey] = GraphLibrary(GraphBudget(ReferenceRecorder(), 2**40), memory, EngineMetrics())
     settings = GraphSettings(
-        mode=cast("GraphMode", mode), rows=row_buckets(most_rows), requests=doubling(most_rows), most_rows=most_rows,
-        most_of_request=1, generated="decode", greedy_sampler=None, block_size=16,
+        mode=cast("GraphMode", mode), rows=row_buckets(max_rows), requests=doubling(max_rows), max_rows=max_rows,
+        max_rows_of_request=1, generated="decode", greedy_sampler=None, block_size=16,
     )  # fmt: skip
     return GraphRunner(parts, library, Eligibility(lambda _: Answers((), ())), settings)

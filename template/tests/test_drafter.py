@@ -23,7 +23,7 @@ from repeat_plugin.plugin import LastTokenDrafter
     ],
 )
 def test_the_last_token_is_repeated_within_the_limit(tokens: list[int], limit: int, draft: Draft | None) -> None:
-    assert LastTokenDrafter(3).guess(tokens, limit) == draft
+    assert LastTokenDrafter(3).draft(tokens, limit) == draft
 
 
 def test_drafts_change_no_token_and_no_logprob(toy_model: Path) -> None:

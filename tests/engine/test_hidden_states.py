@@ -16,13 +16,13 @@ PROMPTS = {"a": tuple(range(1, 90)), "b": tuple(range(100, 103)), "c": tuple(ran
 
 
 class Listener(Drafter):
-    """Collects the states of each committed token, and guesses `guess(request)`."""
+    """Collects the states of each committed token, and drafts `draft_for(request, limit)`."""
 
     name = "listener"
 
-    def __init__(self, layers, guess=None):
+    def __init__(self, layers, draft_for=None):
         self.needs = DrafterNeeds(hidden_layers=layers)
-        self.guess = guess
+        self.draft_for = draft_for
         self.received = {}
         self.widths = []
 
@@ -34,10 +34,11 @@ class Listener(Drafter):
             for i, row in enumerate(rows):
                 states = {layer: states[row].clone() for layer, states in output.hidden.items()}
                 self.received.setdefault(span.request.id, {})[span.start + i] = states
-        if self.guess is None:
+        if self.draft_for is None:
             return [None] * len(limits)
         return [
-            self.guess(span.request, limit) if limit else None for span, limit in zip(batch.spans, limits, strict=True)
+            self.draft_for(span.request, limit) if limit else None
+            for span, limit in zip(batch.spans, limits, strict=True)
         ]
 
 
@@ -83,14 +84,14 @@ def test_a_drafter_gets_every_computed_row_as_transformers_has_it(toy_model, tra
 def tree_around(expected):
     """The right token and a wrong sibling at each of two depths, the wrong one first, so accepted rows are moved."""
 
-    def guess(request, limit):
+    def draft_for(request, limit):
         right = expected[request.id][request.num_generated :][:2]
         if len(right) < 2 or limit < 4:
             return None
         wrong = [(token + 1) % 320 for token in right]
         return Draft(tokens=(wrong[0], right[0], wrong[1], right[1]), parents=(-1, -1, 1, 1))
 
-    return guess
+    return draft_for
 
 
 def test_hidden_states_of_accepted_guesses_are_those_of_plain_decoding_bit_for_bit(toy_model):

@@ -16,7 +16,7 @@ from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 
 CALLS = 18
 """Of one pass of the two-layer toy model: eight a layer, the final norm and the head."""
-RAISED = "the step that verified its guesses raised"
+RAISED = "the step that verified its draft tokens raised"
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_in_the_middle_of_drafts_and_preemptions(model, options):
 class GuessesTheMarker(NoisyDrafter):
     name = "marking"
 
-    def guess(self, future, depth):
+    def token_after(self, future, depth):
         return MARKER
 
 

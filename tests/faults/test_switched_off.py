@@ -149,7 +149,7 @@ def test_a_planners_own_drafts_end_with_the_request_and_its_wish(toy_model):
 
 
 def test_a_planners_own_trees_become_chains_where_nothing_can_verify_trees():
-    planner = GuardedPlanner("own", Inventive(32), FaultLog(), most=32, vocab_size=9, cut=likeliest_chain)
+    planner = GuardedPlanner("own", Inventive(32), FaultLog(), max_draft_tokens=32, vocab_size=9, cut=likeliest_chain)
     request = Request.admit(toy_request("r", range(4), max_tokens=5), seed=0, arrival=0.0, order=0, max_len=9)
     (draft,) = planner.choose([request], budget=32, base_rows=1)
     assert (draft.tokens, draft.parents) == ((1, 3, 5), None)

@@ -63,10 +63,10 @@ def test_a_token_that_depends_on_neighbours_is_found_made_small_saved_and_replay
 def test_a_verifier_that_accepts_wrong_guesses_is_found(monkeypatch):
     def accept(self, token):
         node = self.node + 1
-        if self.children is not None or node == len(self.guessed):
+        if self.children is not None or node == len(self.drafted):
             self.tokens.append(token)
             return False
-        self.tokens.append(self.guessed[node])
+        self.tokens.append(self.drafted[node])
         self.path.append(node)
         self.node = node
         return True

@@ -64,7 +64,7 @@ def test_all_tiles_of_a_dtype_have_the_same_bits(kernels, dtype, width, depth):
     from specserve_cuda.kernels.linear import TritonLinear
 
     x, weight = random(20 * MOST_ROWS, depth, dtype=dtype), random(width, depth, dtype=dtype)
-    tables = [(tiles._replace(most_rows=None),) for tiles in kernels.tiles[dtype]]
+    tables = [(tiles._replace(max_rows=None),) for tiles in kernels.tiles[dtype]]
     expected, *others = (TritonLinear(weight, None, table)(x) for table in tables)
     assert [torch.equal(other, expected) for other in others] == [True] * 3
 

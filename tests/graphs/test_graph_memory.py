@@ -77,10 +77,10 @@ def test_where_memory_is_used_up_steps_run_without_a_graph(toy_model):
     library = engine.runner.library
     recorded = run_requests(engine, varied_requests(2)).metrics.num_steps
     before = len(library.recorded)
-    library.budget.most_bytes = library.budget.num_bytes - 1
+    library.budget.max_bytes = library.budget.num_bytes - 1
     assert run_requests(engine, varied_requests(8)).decided() == plain.decided()
     assert len(library.recorded) == before
-    reason = f"the memory of graphs is used up: --graph-memory allows {library.budget.most_bytes} bytes"
+    reason = f"the memory of graphs is used up: --graph-memory allows {library.budget.max_bytes} bytes"
     assert steps_of(engine.metrics).reasons == {reason}
     assert 0 < engine.metrics.graph_steps["none", reason] < engine.metrics.num_steps - recorded
 

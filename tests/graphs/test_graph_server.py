@@ -33,7 +33,7 @@ async def test_counters_add_up_and_the_description_is_live(toy_model):
         after = await graphs()
         assert sorted((step["mode"], step["steps"]) for step in after["steps"]) == [("full", 8), ("piecewise", 1)]
         assert after["recorded"] == {"full": 1, "piecewise": 1}
-        assert 0 < after["bytes"] <= after["most_bytes"]
+        assert 0 < after["bytes"] <= after["max_bytes"]
         assert (after["not_recorded"], after["without"]) == ([], "")
 
 

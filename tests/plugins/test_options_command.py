@@ -9,7 +9,7 @@ import msgspec
 from fake_site import HOOKS
 
 from specserve.cli import main
-from specserve.plugins.option_rows import OptionRow, option_rows
+from specserve_workbench.commands.plugins.option_rows import OptionRow, option_rows
 
 if TYPE_CHECKING:
     import pytest

@@ -18,7 +18,7 @@ NOT_THE_AUTHORS = frozenset((*OURS, "pluggy", "importlib", "_frozen_importlib", 
 
 
 def place_of(value: object) -> str:
-    """Of a function or a class; of any other object, of its class. Empty where that has no source or no author."""
+    """Where a function or class stands; for any other object, where its class does. Empty without source or author."""
     if not (inspect.isroutine(value) or isinstance(value, type)):
         value = type(value)
     if str(getattr(value, "__module__", "")).partition(".")[0] in NOT_THE_AUTHORS:

@@ -117,14 +117,14 @@ def check_generation_config(setting: str | dict[str, float]) -> None:
             raise ConfigError(f"generation_config has {', '.join(SAMPLING_DEFAULTS)}; got {name!r}.")
 
 
-def check_buckets(buckets: tuple[int, ...], most_rows: int) -> None:
+def check_buckets(buckets: tuple[int, ...], max_rows: int) -> None:
     what = "graph_buckets are ascending numbers of rows, such as 1,2,4,8"
     if not buckets or buckets[0] < 1 or any(one >= other for one, other in pairwise(buckets)):
         raise ConfigError(f"{what}; got {','.join(map(str, buckets)) or 'none'}.")
-    if buckets[-1] > most_rows:
+    if buckets[-1] > max_rows:
         raise ConfigError(
-            f"graph_buckets end at {buckets[-1]} rows, and no step has more than {most_rows}, max_num_batched_tokens. "
-            f"Leave out what is above {most_rows}, or raise max_num_batched_tokens."
+            f"graph_buckets end at {buckets[-1]} rows, and no step has more than {max_rows}, max_num_batched_tokens. "
+            f"Leave out what is above {max_rows}, or raise max_num_batched_tokens."
         )
 
 

@@ -28,32 +28,32 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Between(Allowed):
-    least: int
-    most: int
+    minimum: int
+    maximum: int
 
     def __str__(self) -> str:
-        return f"{self.least} to {self.most}"
+        return f"{self.minimum} to {self.maximum}"
 
     def check(self, name: str, got: object) -> None:
-        if not isinstance(got, int | float) or not self.least <= got <= self.most:
-            raise ConfigError(f"{name} must be between {self.least} and {self.most}; got {got}.")
+        if not isinstance(got, int | float) or not self.minimum <= got <= self.maximum:
+            raise ConfigError(f"{name} must be between {self.minimum} and {self.maximum}; got {got}.")
 
 
 @dataclass(frozen=True)
 class AtLeast(Allowed):
-    least: int
+    minimum: int
 
     def __str__(self) -> str:
-        return f"at least {self.least}"
+        return f"at least {self.minimum}"
 
     def check(self, name: str, got: object) -> None:
-        if not isinstance(got, int | float) or not got >= self.least:  # also true for NaN
-            raise ConfigError(f"{name} must be at least {self.least}; got {got}.")
+        if not isinstance(got, int | float) or not got >= self.minimum:  # also true for NaN
+            raise ConfigError(f"{name} must be at least {self.minimum}; got {got}.")
 
 
 @dataclass(frozen=True)
 class Seconds(Allowed):
-    """Of an option that None switches off."""
+    """The check of an option that None switches off."""
 
     def __str__(self) -> str:
         return "above 0"

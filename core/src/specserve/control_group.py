@@ -18,7 +18,7 @@ MOUNT = "sys/fs/cgroup"
 UNLIMITED = 2**60
 """Version 1 says so with a number near 2**63."""
 LIMITS = {"memory.max": "memory.current", "memory.limit_in_bytes": "memory.usage_in_bytes"}
-"""Of memory, and what is used of it; versions 2 and 1."""
+"""The memory limit, and the memory in use; versions 2 and 1."""
 RECLAIMED = ("inactive_file", "total_inactive_file")
 """Used memory that the system takes back when it is needed: pages of files that nobody reads."""
 

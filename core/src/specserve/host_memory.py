@@ -56,7 +56,7 @@ def free_host_memory() -> FreeMemory:
 
 
 def physical_memory() -> FreeMemory:
-    """Of the system, within the process's control group."""
+    """Free memory of the system, within the process's control group."""
     free = [FreeMemory(available_memory(), "of the system")]
     room = memory_room()
     if room is not None:

@@ -49,7 +49,7 @@ def words(reason: str, data: bytes, at: int) -> str:
 
 
 def hint(data: bytes, at: int) -> str | None:
-    """What was meant, where it can be told."""
+    """What was meant, if that is clear."""
     word = WORD.match(data, at)
     found = b"" if word is None else word[0]
     if data.startswith(BYTE_ORDER_MARK):

@@ -16,7 +16,7 @@ MAX_SEQUENCES = MAX_PROMPTS
 MAX_MESSAGES = 4096
 MAX_DOCUMENTS = 1024
 MAX_TEMPLATE_KWARGS_BYTES = 65536
-"""Of `chat_template_kwargs`, as JSON."""
+"""The size of `chat_template_kwargs` as JSON."""
 MAX_TEMPLATE_KWARGS_DEPTH = 16
 MAX_BODY_VALUES = 200_000
 """Strings of a body, keys among them; also its lists and objects."""
@@ -25,10 +25,10 @@ MAX_BODY_DEPTH = 500
 MAX_CACHE_SALT_LENGTH = 256
 MAX_REQUEST_ID_LENGTH = 256
 MAX_DRAFT_TOKENS = 4096
-"""Of `speculation.max_draft_tokens`; the configured max_draft_tokens bounds a draft, too."""
+"""The largest `speculation.max_draft_tokens`; the configured max_draft_tokens bounds a draft, too."""
 
 MAX_LOGPROBS = 20
-"""Of `logprobs`, `top_logprobs` and `prompt_logprobs`, unless max_logprobs is configured."""
+"""The largest `logprobs`, `top_logprobs` and `prompt_logprobs`, unless max_logprobs is configured."""
 MAX_CONFIGURED_LOGPROBS = 1000
 """The largest max_logprobs."""
 MAX_STOP_STRINGS = 16

@@ -89,7 +89,7 @@ class EngineMetrics:
     kv_cache_usage: float = 0.0
     num_steps: int = 0
     prompt_tokens: int = 0
-    """Of requests that got their first token."""
+    """Counted for requests that got their first token."""
     prompt_tokens_cached: int = 0
     """Those of them that the prefix cache served."""
     prompt_tokens_computed: int = 0
@@ -126,9 +126,9 @@ class EngineMetrics:
     """By (drafter, reason)."""
     drafters_disabled: set[str] = field(default_factory=set)
     faults: FaultLog = field(default_factory=FaultLog)
-    """Of plugins' other parts, and of requests that could not be computed."""
+    """Faults of plugins' other parts, and of requests that could not be computed."""
     graph_steps: Counter[GraphUse] = field(default_factory=Counter)
     graph_recording_seconds: float = 0.0
     """Spent on recording graphs: no part of what steps and drafts are known to take."""
     graph_draft_passes: Counter[GraphUse] = field(default_factory=Counter)
-    """Of draft models, where graphs are on."""
+    """Passes of draft models, if graphs are on."""

@@ -14,7 +14,7 @@ NUL = "\0"
 
 
 def adapter_id(name: str, version: str) -> str:
-    """Of a version of an adapter."""
+    """The id of a version of an adapter."""
     assert NUL not in name + version, "a NUL would begin a salt"
     assert "@" not in version, "two adapters could have one id"
     return f"{name}@{version}"

@@ -20,7 +20,7 @@ class Limit(NamedTuple):
     """As a shell sets it."""
     resource: int
     field: int
-    """Of /proc/self/statm: what counts, in pages."""
+    """The field of /proc/self/statm that counts, in pages."""
 
 
 LIMITS = (Limit("ulimit -v", resource.RLIMIT_AS, 0), Limit("ulimit -d", resource.RLIMIT_DATA, 5))

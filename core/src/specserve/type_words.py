@@ -33,7 +33,7 @@ class Words(NamedTuple):
 
 
 def members(kind: inspect.Type) -> list[inspect.Type]:
-    """Of a union, without null; of any other type itself. Descriptions are taken off."""
+    """The members of a union without null; any other type itself. Descriptions are taken off."""
     kind = plain(kind)
     if not isinstance(kind, inspect.UnionType):
         return [kind]
@@ -62,7 +62,7 @@ def described_members(kind: inspect.Type) -> list[inspect.Type]:
 
 
 def description_of(kind: inspect.Metadata) -> str | None:
-    """Of a string that has a form, in the words of its author."""
+    """The form of a string, in the words of its author."""
     found = (kind.extra_json_schema or {}).get("description")
     return found if isinstance(found, str) and isinstance(kind.type, inspect.StrType) else None
 
@@ -113,12 +113,12 @@ def entry_words(kind: inspect.Type, name: str, holder: inspect.Type) -> str:
 
 
 def size_words(kind: inspect.Type) -> str:
-    least, most = getattr(kind, "min_length", None), getattr(kind, "max_length", None)
-    if least is None:
-        return "" if most is None else f"at most {most} "
-    if most is None:
-        return "one or more " if least == 1 else f"at least {least} "
-    return f"{least} to {most} "
+    minimum, maximum = getattr(kind, "min_length", None), getattr(kind, "max_length", None)
+    if minimum is None:
+        return "" if maximum is None else f"at most {maximum} "
+    if maximum is None:
+        return "one or more " if minimum == 1 else f"at least {minimum} "
+    return f"{minimum} to {maximum} "
 
 
 def string_tail(kind: inspect.StrType) -> str:

@@ -112,7 +112,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     """Name of the drafter. Its guard sets it, whatever the drafter says."""
     sources: tuple[str, ...] | None = None
-    """Of each node, where the drafts of several drafters were merged; None: `source` for all. Drafters leave it out."""
+    """The source of each node, if the drafts of several drafters were merged; None: `source` for all. Drafters leave it
+    out."""
 
 
 class TokenLogprobs(NamedTuple):
@@ -173,10 +174,10 @@ class PlannerStats(msgspec.Struct, frozen=True):
 
 
 class DrafterStats(NamedTuple):
-    """Of one drafter and one request."""
+    """Draft tokens of one drafter for one request."""
 
     num_draft_tokens: int = 0
-    """That were verified."""
+    """Draft tokens that were verified."""
     num_accepted_draft_tokens: int = 0
 
 
@@ -189,7 +190,7 @@ class SpeculationStats(msgspec.Struct, frozen=True):
     acceptance_histogram: tuple[int, ...]
     """[a] counts the verify steps that accepted a draft tokens."""
     planner: PlannerStats | None = None
-    """None where the planner tells nothing."""
+    """None if the planner states nothing."""
     by_drafter: dict[str, DrafterStats] = {}
     """By name. A draft token of several drafters counts for the one that was surest of it."""
 

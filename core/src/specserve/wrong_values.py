@@ -99,7 +99,7 @@ def step_into(place: Place, step: re.Match[str]) -> Place:
 
 
 def field_kind(kinds: Sequence[inspect.Type], name: str) -> inspect.Type:
-    """Of a field, or of the tag that tells the Structs of a union apart."""
+    """The type of a field, or of the tag that distinguishes the Structs of a union."""
     structs = [kind for kind in kinds if isinstance(kind, inspect.StructType)]
     tags = tuple(kind.tag for kind in structs if kind.tag_field == name and kind.tag is not None)
     if tags:
@@ -171,8 +171,8 @@ def size_of(value: str | list[object] | tuple[object, ...] | Mapping[str, object
 
 
 def wrong_size(kind: inspect.Type, value: str | list[object] | tuple[object, ...] | Mapping[str, object]) -> bool:
-    least, most = getattr(kind, "min_length", None), getattr(kind, "max_length", None)
-    return len(value) < (least or 0) or (most is not None and len(value) > most)
+    minimum, maximum = getattr(kind, "min_length", None), getattr(kind, "max_length", None)
+    return len(value) < (minimum or 0) or (maximum is not None and len(value) > maximum)
 
 
 def is_json_kind(kind: inspect.Type, value: object) -> bool:

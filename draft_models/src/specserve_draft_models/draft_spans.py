@@ -26,7 +26,7 @@ def draft_span(rows: DraftRows) -> Span:
 def span_of(
     sequence: FedSequence, start: int, length: int, scored: int, *, draft: Draft | None = None, first_node: int = 0
 ) -> Span:
-    """Of the draft layers. All positions count as generated: one attention backend serves these layers."""
+    """A span of the draft layers. All positions count as generated: one attention backend serves these layers."""
     request, drafted = sequence.request, 0 if draft is None else length
     return Span(
         request.id, start, length, drafted, scored, sequence.table,

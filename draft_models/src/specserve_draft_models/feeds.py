@@ -33,7 +33,7 @@ class Reading(NamedTuple):
     blocks: Sequence[int]
     """The request's own blocks, without scratch."""
     num_complete: int
-    """So many of them are complete afterwards."""
+    """How many of them are complete afterwards."""
 
 
 class Feeds:
@@ -51,7 +51,7 @@ class Feeds:
         self.block_size = resources.block_size
         self.first_scratch, self.num_scratch = resources.first_scratch, resources.scratch_blocks
         self.readings: dict[int, list[Reading]] = {}
-        """Of feeds that are not done, by id of their batch."""
+        """What feeds that are not done read, by id of their batch."""
 
     def num_ready(self, sequence: FedSequence) -> int:
         """Positions below this were computed by the target, and are not beyond the draft layers."""

@@ -1,4 +1,4 @@
-"""Consecutive steps of the same requests in which a draft model is not asked.
+"""Consecutive steps of the same requests in which a draft model does not draft.
 
 Most steps of a server are such: requests back off from drafting, or another drafter's draft is verified. What such a
 step computed and decided is only kept; what that means for each request is worked out for all of them together.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from specserve_draft_models.sequences import FedSequence
 
 MIN_RUN_ROWS, MAX_RUN_ROWS, RUN_BYTES = 512, 4096, 2**22
-"""Rows whose hidden states a run keeps: as many as take so many bytes, within these."""
+"""Rows whose hidden states a run keeps: as many as fit RUN_BYTES, within the other two."""
 
 
 class Member(NamedTuple):
@@ -37,7 +37,7 @@ class Member(NamedTuple):
     """The request's own list, until it is preempted."""
     sequence: FedSequence
     most: float
-    """So many of its positions may be computed before its complete blocks have to be fed."""
+    """The number of its positions that may be computed before its complete blocks have to be fed."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class PlainSteps:
     """Steps of one row for each request. Nothing else of them is kept: their memory is there for the next steps."""
 
     first_row: int
-    """Of all the run's rows."""
+    """Its number among the run's rows."""
     count: int = 0
 
 
@@ -65,7 +65,7 @@ class Committed(NamedTuple):
     sequence: FedSequence
     start: int
     rows: Sequence[int]
-    """Of all the run's rows, those of these positions."""
+    """The run's rows of these positions."""
     end: int
     blocks: Sequence[int]
 
@@ -78,7 +78,7 @@ class RunLimits(NamedTuple):
     max_pending: int
     """Positions of a request below that which may wait."""
     max_rows: int
-    """Of all steps."""
+    """Rows of all steps."""
 
 
 class IdleSteps:
@@ -95,11 +95,11 @@ class IdleSteps:
         self.first_starts, self.starts = starts, list(starts)
         """`starts`: of the next step."""
         self.left = self.steps_left()
-        """So many more plain steps may run before a request has to be fed."""
+        """The number of plain steps that may still run before a request has to be fed."""
         self.steps: list[PlainSteps | DraftedStep] = []
         self.num_rows = 0
         self.hidden: list[Mapping[int, Tensor]] = []
-        """Of all rows, in order."""
+        """The hidden states of all rows, in order."""
 
     def goes_on(self, batch: ScheduledBatch) -> bool:
         """Whether this step is the run's next one."""

@@ -21,7 +21,7 @@ class Feed(NamedTuple):
     hidden: Tensor | None
     """[R, W]: the target's hidden state of the position before each row's; None where none are read."""
     sequences: Sequence[FedSequence]
-    """Of each span."""
+    """The sequence of each span."""
     drafting: Sequence[int]
     """Indices of the target's batch: span i of this batch drafts for span drafting[i] of that one. Later spans do not
     draft."""
@@ -33,7 +33,7 @@ class DraftRows(NamedTuple):
 
     sequence: FedSequence
     tokens: tuple[int, ...]
-    """Of all nodes."""
+    """The tokens of all nodes."""
     parents: tuple[int, ...] | None = None
     """None: a chain."""
     first: int = 0

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 
 
 class PendingHidden:
-    """Of all sequences. `layers`: those that are read; rows: [0, W] of their dtype and device; `length`: of a ring."""
+    """The pending hidden states of all sequences. `layers`: those that are read; rows: [0, W] of their dtype and
+    device; `length`: of a ring."""
 
     def __init__(self, layers: Sequence[int], rows: Tensor, length: int) -> None:
         self.layers, self.ring = layers, HiddenRing(rows, length)
@@ -54,7 +55,7 @@ class PendingHidden:
         """Sequences that have rows in the latest steps."""
 
     def begin(self, steps: Sequence[Mapping[int, Tensor]]) -> None:
-        """Rows of a step, or of several, wait from now on; which of them, `note` tells."""
+        """Rows of a step, or of several, wait from now on; `note` says which of them."""
         self.keep()
         self.latest, self.first_row = StepHidden(steps, self.layers), 0
 

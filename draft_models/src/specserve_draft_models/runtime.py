@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MIN_PENDING, MAX_PENDING = 64, 512
 """As soon as `max_pending` positions of a request wait, its complete blocks are fed. It is within these."""
 RING_BYTES = 2**19
-"""Where hidden states are small, more positions wait, up to so many bytes of a request: larger feeds cost less each."""
+"""If hidden states are small, more positions wait, up to this many bytes of a request: larger feeds cost less each."""
 MAX_STEP_ROWS = 32
 """Accepted tokens of one step of a request for which the ring has room; more are kept in the step's tensor."""
 
@@ -103,8 +103,8 @@ class DraftModelRuntime:
     def collect(
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> Feed | None:
-        """What is to be computed in this step: all that the requests with a limit above 0 lack, and what completes a
-        block of others. None: nothing."""
+        """The committed tokens to compute in this step: all that the requests with a limit above 0 lack, and what
+        completes a block of others. None: nothing."""
         if not any(limits) and not self.ended:
             if self.run is None or not self.run.goes_on(batch):
                 self.end_run()
@@ -248,7 +248,7 @@ def ring_length(row_bytes: int, block_size: int) -> int:
 
 
 def step_room(block_size: int) -> int:
-    """Of that what a step may add."""
+    """The part of it that a step may add."""
     return max(block_size, MAX_STEP_ROWS)
 
 

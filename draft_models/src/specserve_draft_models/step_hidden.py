@@ -67,5 +67,5 @@ def columns_of(step: Mapping[int, Tensor], layers: Sequence[int]) -> Tensor:
 
 
 def rows_of(steps: Sequence[HiddenStates]) -> Tensor:
-    """Of steps whose rows follow each other."""
+    """The rows of steps that follow each other in memory."""
     return steps[0].source[steps[0].begin : steps[-1].end]

@@ -1,4 +1,4 @@
-"""A drafter that guesses that the last token comes again: right in runs of blanks or dashes, cheap elsewhere.
+"""A drafter that drafts the last token again: right in runs of blanks or dashes, cheap elsewhere.
 
 Knows nothing about the model: verification decides which draft tokens are accepted.
 """
@@ -36,9 +36,9 @@ class LastTokenDrafter(Drafter):
         self, batch: ScheduledBatch, output: ForwardOutput, verdict: Verdict, limits: Sequence[int]
     ) -> list[Draft | None]:
         """After a step: a draft for each of batch.spans, of at most limits[i] tokens, or None."""
-        return [self.guess(span.request.tokens, limit) for span, limit in zip(batch.spans, limits, strict=True)]
+        return [self.draft(span.request.tokens, limit) for span, limit in zip(batch.spans, limits, strict=True)]
 
-    def guess(self, tokens: Sequence[int], limit: int) -> Draft | None:
+    def draft(self, tokens: Sequence[int], limit: int) -> Draft | None:
         if limit == 0 or len(tokens) < 2 or tokens[-1] != tokens[-2]:
             return None
         return Draft(tokens=(tokens[-1],) * min(self.width, limit))

@@ -65,12 +65,12 @@ class Noisy(Oracle):
         grow: Grow = self.chain if self.rng.random() < 0.4 else self.tree
         return grow(self.future(request), width)
 
-    def guess(self, future: Sequence[int], depth: int) -> int:
+    def token_after(self, future: Sequence[int], depth: int) -> int:
         right = depth < len(future) and self.rng.random() < self.p
         return future[depth] if right else self.rng.randrange(self.vocab_size)
 
     def chain(self, future: Sequence[int], width: int) -> Draft:
-        return Draft(tokens=tuple(self.guess(future, depth) for depth in range(width)))
+        return Draft(tokens=tuple(self.token_after(future, depth) for depth in range(width)))
 
     def tree(self, future: Sequence[int], width: int) -> Draft:
         tokens: list[int] = []
@@ -81,7 +81,7 @@ class Noisy(Oracle):
             parent = self.parent_of(node, shape)
             depths.append(0 if parent < 0 else depths[parent] + 1)
             parents.append(parent)
-            tokens.append(self.guess(future, depths[-1]))
+            tokens.append(self.token_after(future, depths[-1]))
         survival = tuple(self.rng.random() for _ in tokens) if self.rng.random() < 0.6 else None
         return Draft(tokens=tuple(tokens), parents=tuple(parents), survival=survival)
 

@@ -121,7 +121,7 @@ class SdpaAttention(AttentionBackend):
             return Gather(partial(self.cache.read_slots, index=source), len(tiles), [call])
         calls, begin = [], 0
         for i in range(1, len(tiles) + 1):
-            most = self.most_tiles(tiles[begin].padded)
+            most = self.max_tiles(tiles[begin].padded)
             if i == len(tiles) or tiles[i].padded != tiles[begin].padded or i - begin == most:
                 calls.append(self.call(slice(first + begin, first + i), tiles[begin:i]))
                 begin = i
@@ -151,17 +151,17 @@ class SdpaAttention(AttentionBackend):
     # --- masks --------------------------------------------------------------------------------------
 
     def mask_bytes(self, padded: int) -> int:
-        """Of one tile."""
+        """The mask of one tile."""
         return self.rows_per_tile * self.group_size * padded * self.dtype.itemsize
 
-    def most_tiles(self, padded: int) -> int:
-        """Of one call."""
+    def max_tiles(self, padded: int) -> int:
+        """The masks of one call."""
         return max(1, MASK_BYTES // self.mask_bytes(padded))
 
     def bounded(self, groups: Sequence[TileGroup]) -> Iterator[TileGroup]:
         """Groups that do not share keys, in parts whose masks are not too large; the others are cut by call."""
         for group in groups:
-            most = len(group.tiles) if group.shared else self.most_tiles(group.tiles[0].padded)
+            most = len(group.tiles) if group.shared else self.max_tiles(group.tiles[0].padded)
             for begin in range(0, len(group.tiles), most):
                 yield group._replace(tiles=group.tiles[begin : begin + most])
 

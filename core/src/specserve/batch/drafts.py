@@ -63,7 +63,7 @@ def children_of(draft: Draft) -> dict[int, dict[int, int]]:
 
 
 def match(draft: Draft, tokens: Sequence[int]) -> tuple[int, int]:
-    """The node where the path of right draft tokens ends, as far as `tokens` tell, and its depth."""
+    """The node where the path of right draft tokens ends, as far as `tokens` go, and its depth."""
     node, children = ROOT, children_of(draft)
     for depth, token in enumerate(tokens):
         child = children.get(node, {}).get(token)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SHARED_BYTES = 2**22
-"""Of a tensor that several steps share."""
+"""The size of a tensor that several steps share."""
 MIN_SHARED_ROWS = 64
-"""It has room for at least so many rows."""
+"""The rows for which it has room at least."""
 
 
 class HiddenStates(Mapping[int, "Tensor"]):

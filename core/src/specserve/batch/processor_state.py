@@ -1,6 +1,6 @@
 """A logits processor's state for one request, and the edits that it may make to a row.
 
-Part of the public interface: plugins find it in `specserve.protocols`. V: vocabulary.
+Part of the public interface: plugins find it in `specserve.api`. V: vocabulary.
 """
 
 from __future__ import annotations

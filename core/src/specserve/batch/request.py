@@ -46,7 +46,7 @@ class Request:
     params: SamplingParams
     speculation: SpeculationParams
     namespace: str
-    """Of its adapter and cache salt: requests of one namespace may share what is cached or learned."""
+    """Its adapter and cache salt as one key: requests of one namespace may share what is cached or learned."""
     adapter: str
     """The version of an adapter that it is served with; empty for the base model."""
     priority: int

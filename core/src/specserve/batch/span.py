@@ -19,8 +19,8 @@ class Span(msgspec.Struct, frozen=True):
     length: int
     drafted: int
     scored: int
-    """So many trailing rows get logits: 0 while the committed tokens are not all computed, drafted+1 afterwards, every
-    row when the prompt is scored."""
+    """The number of trailing rows that get logits: 0 while the committed tokens are not all computed, drafted+1
+    afterwards, every row when the prompt is scored."""
     blocks: list[int]
     """Ids of the KV blocks of the sequence, in order, where `specserve.kv.slots` finds token i: the request's own list,
     which changes after the step."""

@@ -23,11 +23,11 @@ PADDING_SLOT = -1
 
 
 class StaticRows:
-    """`most_rows`: of the largest batch. Batches padded to the same number of rows lie at the same addresses."""
+    """`max_rows`: of the largest batch. Batches padded to the same number of rows lie at the same addresses."""
 
-    def __init__(self, most_rows: int, device: torch.device) -> None:
-        self.most_rows, self.device = most_rows, device
-        self.memory = torch.zeros(3 * most_rows, dtype=torch.int64, device=device)
+    def __init__(self, max_rows: int, device: torch.device) -> None:
+        self.max_rows, self.device = max_rows, device
+        self.memory = torch.zeros(3 * max_rows, dtype=torch.int64, device=device)
         self.views: dict[int, Tensor] = {}
 
     def view(self, rows: int) -> Tensor:
@@ -54,7 +54,7 @@ class StaticRows:
     def load(self, host_rows: Tensor, rows: int) -> None:
         """host_rows: [3, T] int64, as in `Batch`. Rows beyond T become padding. One copy to the device."""
         count, view = host_rows.shape[1], self.view(rows)
-        assert count <= rows <= self.most_rows, "a bucket holds the batch, and the memory holds the bucket"
+        assert count <= rows <= self.max_rows, "a bucket holds the batch, and the memory holds the bucket"
         if count == rows:
             copy_into(view, host_rows, self.device)
             return

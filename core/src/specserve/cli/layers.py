@@ -62,7 +62,7 @@ def engine_config(args: Namespace, file: Mapping[str, object]) -> EngineConfig:
 
 
 def begin_tracing(args: Namespace, log_format: str = "text") -> None:
-    """Of the topics of --trace, or SPECSERVE_TRACE. `log_format`: the form of the lines, unless --trace-format says."""
+    """Trace the topics of --trace, or SPECSERVE_TRACE. `log_format`: the form of the lines without --trace-format."""
     topics = args.trace or os.environ.get("SPECSERVE_TRACE", "")
     start_tracing([topic for topic in topics.split(",") if topic], args.trace_format or log_format)
 

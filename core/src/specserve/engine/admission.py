@@ -72,9 +72,9 @@ def check_request(request: GenerateRequest, limits: EngineLimits) -> None:
         too_long(len(prompt), capacity, "or start the server with more --kv-memory")
     check_adapter(request.adapter, limits)
     check_sampling(request.params, limits)
-    most = request.speculation.max_draft_tokens
-    if most is not None and most < 0:
-        refuse("speculation.max_draft_tokens", f"must be at least 0; got {most}")
+    maximum = request.speculation.max_draft_tokens
+    if maximum is not None and maximum < 0:
+        refuse("speculation.max_draft_tokens", f"must be at least 0; got {maximum}")
 
 
 def check_adapter(adapter: str, limits: EngineLimits) -> None:
@@ -84,11 +84,11 @@ def check_adapter(adapter: str, limits: EngineLimits) -> None:
         refuse("adapter", f"no enabled plugin serves adapters, such as --plugin lora; got {adapter[:200]!r}")
 
 
-def too_long(count: int, most: str, advice: str) -> None:
+def too_long(count: int, maximum: str, advice: str) -> None:
     """The first sentence is OpenAI's: clients look for it."""
     refuse(
         "prompt",
-        f"This model's maximum context length is {most}. The prompt has {count} tokens, and the answer needs one. "
+        f"This model's maximum context length is {maximum}. The prompt has {count} tokens, and the answer needs one. "
         f"Shorten the prompt, {advice}",
         code=CONTEXT_LENGTH_EXCEEDED,
     )
@@ -173,9 +173,9 @@ def refuse(param: str, message: str, *, code: str | None = None) -> None:
     raise RequestError(f"{param}: {message}.", param=param, code=code)
 
 
-def within(param: str, got: float, least: float, most: float) -> None:
-    if math.isnan(got) or not least <= got <= most:
-        refuse(param, f"must be between {plain(least)} and {plain(most)}; got {plain(got)}")
+def within(param: str, got: float, minimum: float, maximum: float) -> None:
+    if math.isnan(got) or not minimum <= got <= maximum:
+        refuse(param, f"must be between {plain(minimum)} and {plain(maximum)}; got {plain(got)}")
 
 
 def plain(number: float) -> float:
@@ -183,9 +183,9 @@ def plain(number: float) -> float:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-def at_most(param: str, count: int, most: int) -> None:
-    if count > most:
-        refuse(param, f"at most {most} entries are allowed; got {count}")
+def at_most(param: str, count: int, maximum: int) -> None:
+    if count > maximum:
+        refuse(param, f"at most {maximum} entries are allowed; got {count}")
 
 
 def ids_in_range(param: str, ids: Collection[int], vocab_size: int) -> None:

@@ -52,7 +52,7 @@ class AsyncEngine:
         self.aborting: set[str] = set()
         """Requests whose abort the step thread has yet to run."""
         self.commands: set[asyncio.Future[None]] = set()
-        """Of `between_steps`, that the step thread has yet to run."""
+        """Calls of `between_steps` that the step thread has yet to run."""
         self.thread = StepThread(self.engine, self.deliver, self.die)
         self.pages = PageToucher(self.engine.parts.cache.host_areas(), lambda: self.engine.has_work)
         self.pages.start()

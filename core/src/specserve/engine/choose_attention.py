@@ -42,7 +42,7 @@ class ChosenAttention(NamedTuple):
     cuts_drafts: bool
     """Whether some are expected to branch, and are cut."""
     graphs: tuple[GraphMode, ...]
-    """That it states to serve."""
+    """The kinds of graphs that it states to serve."""
     layout: KVLayout
 
     @property
@@ -90,7 +90,7 @@ def check_offered(name: str, offers: Mapping[str, AttentionFactory]) -> None:
 def choose_attention(
     config: EngineConfig, host: PluginHost, model: DecoderModel, drafters: Sequence[Drafter]
 ) -> AttentionChoice:
-    """Of the target."""
+    """The attention of the target."""
     needs = needs_of(config, model.head_dim, drafts=bool(drafters), trees=has_trees(host, drafters))
     spec = AttentionSpec(
         model.num_heads, model.num_kv_heads, model.head_dim, model.scale, config.block_size, model.sliding_windows
@@ -99,7 +99,7 @@ def choose_attention(
 
 
 def choose_draft_attention(config: EngineConfig, host: PluginHost, layers: DraftLayers) -> AttentionChoice:
-    """Of a draft model, by the same rules. All its rows are of the phase decode."""
+    """The attention of a draft model, by the same rules. All its rows are of the phase decode."""
     needs = needs_of(config, layers.head_dim, drafts=False, trees=layers.has_trees)
     first_key = int(layers.reads_hidden)
     needs = msgspec.structs.replace(needs, first_key=first_key, phases=("decode",))

@@ -149,7 +149,7 @@ class Committer:
             self.cache.move(source, target)
         except FAULTS as error:
             plugin, part = self.blame.find(error, "KV cache")
-            self.metrics.faults.count(plugin, part, error, "; accepted guesses are computed again")
+            self.metrics.faults.count(plugin, part, error, "; accepted draft tokens are computed again")
             return False
         return True
 

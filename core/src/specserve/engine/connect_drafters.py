@@ -60,7 +60,7 @@ def num_scratch(config: EngineConfig, layers: DraftLayers) -> int:
 
 
 def scratch_blocks(config: EngineConfig, layers: DraftLayers) -> int:
-    """Of one request: they hold its draft rows."""
+    """Blocks that hold the draft rows of one request."""
     return num_blocks_for(layers.max_draft_rows, config.block_size)
 
 

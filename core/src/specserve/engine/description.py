@@ -62,7 +62,7 @@ def describe_graphs(engine: Engine) -> JsonObject:
 
 
 def describe_planner(engine: Engine) -> JsonObject:
-    """What the planner tells of itself; empty where it tells nothing, and where nobody drafts."""
+    """The planner's description of itself; empty if it has none, and if nobody drafts."""
     described = engine.planner.describe() if engine.drafting.guards else None
     return {} if described is None else {"planner": described}
 

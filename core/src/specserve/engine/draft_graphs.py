@@ -31,7 +31,7 @@ class EngineDraftGraphs:
     def record(self, decoder: DecoderModel, function: LayersFunction) -> GraphedLayers:
         target, metrics = self.target, self.metrics
         settings, sizes = target.settings, row_sizes(decoder, has_logits=False)
-        memory = GraphMemory(target.memory.most_rows, sizes, decoder.dtype, decoder.device)
+        memory = GraphMemory(target.memory.max_rows, sizes, decoder.dtype, decoder.device)
         library: GraphLibrary[DraftKey] = GraphLibrary(target.library.budget, memory, metrics)
         graphs = DraftGraphSettings(
             modes=MODES[settings.mode],

@@ -50,7 +50,7 @@ class IdleSteps:
         self.batch: ScheduledBatch | None = None
         """The last that ran without the planner."""
         self.seconds: list[float] = []
-        """Of each that did."""
+        """The seconds of each step that ran without the planner."""
 
     def begin(self, num_requests: int, steps: int) -> None:
         self.left, self.num_requests = steps, num_requests

@@ -67,15 +67,15 @@ class StepKey(NamedTuple):
 
 
 class GraphSettings(NamedTuple):
-    """`rows` and `requests`: what steps are padded to, and what plans have room for. `most_rows`: of any step;
-    `most_of_request`: of a request in a decode or verify step. `generated`: the phase of generated positions.
+    """`rows` and `requests`: what steps are padded to, and what plans have room for. `max_rows`: of any step;
+    `max_rows_of_request`: of a request in a decode or verify step. `generated`: the phase of generated positions.
     `greedy_sampler`: where graphs may compute greedy tokens."""
 
     mode: GraphMode
     rows: Buckets
     requests: Buckets
-    most_rows: int
-    most_of_request: int
+    max_rows: int
+    max_rows_of_request: int
     generated: Phase
     greedy_sampler: Sampler | None
     block_size: int
@@ -84,15 +84,15 @@ class GraphSettings(NamedTuple):
         """(rows, requests) of all decode and verify steps that there may be."""
         for rows_before, rows in pairwise((0, *self.rows.sizes)):
             for requests_before, requests in pairwise((0, *self.requests.sizes)):
-                if requests_before < rows and rows_before < requests * self.most_of_request:
+                if requests_before < rows and rows_before < requests * self.max_rows_of_request:
                     yield rows, requests
 
     @property
     def without(self) -> str:
         """Which steps no bucket holds."""
-        if self.rows.largest >= self.most_rows:
+        if self.rows.largest >= self.max_rows:
             return ""
-        return f"steps of {self.rows.largest + 1} to {self.most_rows} rows run without a graph"
+        return f"steps of {self.rows.largest + 1} to {self.max_rows} rows run without a graph"
 
 
 class GraphRunner(Runner):
@@ -163,7 +163,7 @@ class GraphRunner(Runner):
     # --- recording ----------------------------------------------------------------------------------
 
     def make(self, key: StepKey) -> RecordedStep | str:
-        """What is to be recorded, or why it cannot be."""
+        """The step to record, or why there can be none."""
         if self.foreign_delta:
             return self.foreign_delta
         lora = None
@@ -218,9 +218,9 @@ class GraphRunner(Runner):
         if not isinstance(passes, ForwardPass):
             raise PluginError(
                 f"kernels {self.kernels.name}: their fused forward pass does not extend "
-                "specserve.protocols.ForwardPass. Let it, or pass --graphs none."
+                "specserve.api.ForwardPass. Let it, or pass --graphs none."
             )
-        passes.reserve(self.memory.most_rows)
+        passes.reserve(self.memory.max_rows)
         return passes
 
     def describe_graphs(self) -> JsonObject:
@@ -233,7 +233,7 @@ class GraphRunner(Runner):
             "without": settings.without,
             "recorded": {mode: sum(key.mode == mode for key in keys) for mode in MODES[settings.mode]},
             "bytes": library.budget.num_bytes,
-            "most_bytes": library.budget.most_bytes,
+            "max_bytes": library.budget.max_bytes,
             "not_recorded": [{"mode": key.mode, "rows": key.rows, "reason": reason} for key, reason in failed],
         }
 

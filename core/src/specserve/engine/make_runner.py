@@ -37,21 +37,21 @@ def make_runner(
     if config.graphs == "none":
         return Runner(parts)
     model, has_logits = parts.model, config.graphs == "full" and "full" in parts.graphs
-    sizes, most_bytes = row_sizes(model, has_logits=has_logits), graph_bytes(config)
-    rows = choose_buckets(config, sizes, model.dtype, most_bytes)
+    sizes, max_bytes = row_sizes(model, has_logits=has_logits), graph_bytes(config)
+    rows = choose_buckets(config, sizes, model.dtype, max_bytes)
     generated: Phase = "verify" if drafts else "decode"
     settings = GraphSettings(
         mode=cast("GraphMode", config.graphs),
         rows=rows,
         requests=doubling(config.max_num_seqs),
-        most_rows=config.max_num_batched_tokens,
-        most_of_request=1 + (config.max_draft_tokens if drafts else 0),
+        max_rows=config.max_num_batched_tokens,
+        max_rows_of_request=1 + (config.max_draft_tokens if drafts else 0),
         generated=generated,
         greedy_sampler=sampler if sampler.records_greedy else None,
         block_size=config.block_size,
     )
     memory = GraphMemory(rows.largest, sizes, model.dtype, torch.device(config.device))
-    budget = GraphBudget(make_recorder(config, host), most_bytes)
+    budget = GraphBudget(make_recorder(config, host), max_bytes)
     library: GraphLibrary[StepKey] = GraphLibrary(budget, memory, metrics)
     return GraphRunner(parts, library, Eligibility(lambda shape: ask_plugins(host, shape)), settings)
 
@@ -63,12 +63,12 @@ def graph_bytes(config: EngineConfig) -> int:
     return int(free_memory(config.device) * SHARE_OF_FREE_MEMORY)
 
 
-def choose_buckets(config: EngineConfig, sizes: RowSizes, dtype: torch.dtype, most_bytes: int) -> Buckets:
+def choose_buckets(config: EngineConfig, sizes: RowSizes, dtype: torch.dtype, max_bytes: int) -> Buckets:
     """The configured ones; by default as many as have buffers in half of the memory, so that there is room for what is
     recorded."""
     given = config.graph_buckets
     rows = Buckets(given or row_buckets(config.max_num_batched_tokens).sizes)
-    allowed = most_bytes if given is not None else most_bytes // 2
+    allowed = max_bytes if given is not None else max_bytes // 2
     while (needed := GraphMemory.bytes_for(rows.largest, sizes, dtype)) > allowed:
         if given is not None or len(rows.sizes) == 1:
             raise ConfigError(

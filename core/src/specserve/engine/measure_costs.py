@@ -35,7 +35,7 @@ class CostProbe(NamedTuple):
     runner: Runner
     builder: BatchBuilder
     num_blocks: int
-    most_rows: int
+    max_rows: int
     wait: Callable[[], None]
     """Blocks until the device is done."""
 
@@ -46,7 +46,7 @@ def measure_costs(probe: CostProbe, seconds: float) -> CostTable:
     buckets = Buckets(runner.row_buckets)
     cache_tokens = min(probe.num_blocks * builder.block_size, runner.model.max_model_len)
     context = max(1, min(CONTEXT, cache_tokens // 2))
-    most = min(probe.most_rows, cache_tokens - context)
+    most = min(probe.max_rows, cache_tokens - context)
     padded_points = {buckets.holding(rows) or rows for rows in POINTS}
     points = sorted(rows for rows in padded_points if rows <= most) or [1]
     longer = min(LONG_CONTEXT, cache_tokens - 1)

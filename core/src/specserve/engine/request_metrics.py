@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def count_tokens(metrics: EngineMetrics, request: Request, count: int, now: float) -> None:
-    """The request got so many tokens, at once."""
+    """The request got `count` tokens at once."""
     if request.last_token is None:
         metrics.prompt_tokens += request.prompt_len
         metrics.prompt_tokens_cached += request.cached_tokens

@@ -156,8 +156,8 @@ def make_planner(
             f"draft_tokens and max_draft_batch fix what plugin {owner} decides in every step. "
             f"Leave them out, or remove --plugin {owner}."
         )
-    most = config.max_num_batched_tokens
-    return GuardedPlanner(owner, planner, host.faults, most=most, vocab_size=vocab_size, cut=cut)
+    widest = config.max_num_batched_tokens
+    return GuardedPlanner(owner, planner, host.faults, max_draft_tokens=widest, vocab_size=vocab_size, cut=cut)
 
 
 def make_verifier(
@@ -197,7 +197,7 @@ def make_observers(config: EngineConfig, host: PluginHost) -> list[GuardedObserv
         except FAULTS as error:
             raise PluginError(
                 f"{owner}: its observer {full_summary(error, observer.metrics)}, when it was asked for its metrics. "
-                f"See specserve.protocols.Metric, or remove --plugin {owner}."
+                f"See specserve.api.Metric, or remove --plugin {owner}."
             ) from error
         observers.append(GuardedObserver(owner, observer, host.faults))
     return observers

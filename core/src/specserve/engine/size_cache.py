@@ -31,7 +31,7 @@ class CacheShape(NamedTuple):
 
     @classmethod
     def of(cls, layers: AttentionSpec, dtype: torch.dtype) -> CacheShape:
-        """Of layers of the model's dtype."""
+        """The bytes of layers in the model's dtype."""
         layout = layers.kv_layout
         kept = dtype if layout.dtype is None else getattr(torch, layout.dtype)
         return cls(len(layers.sliding_windows), layers.num_kv_heads, layers.head_dim + layout.beside, kept)

@@ -37,7 +37,7 @@ class StepThread:
         self.loop = asyncio.get_running_loop()
         self.inbox: deque[Callable[[], None]] = deque()
         self.opened: list[Mailbox] = []
-        """Of requests that were added since the last post."""
+        """Outputs of requests that were added since the last post."""
         self.wake = threading.Event()
         self.stop_requested = threading.Event()
         self.thread = threading.Thread(target=self.run, name="specserve-step", daemon=True)

@@ -36,7 +36,7 @@ UNDECIDED = SpanVerdict((), (), None, None, None)
 class DraftWalk:
     """The accepted path of one span through its draft, while it is found."""
 
-    __slots__ = ("children", "first", "guessed", "node", "path", "span", "tokens")
+    __slots__ = ("children", "drafted", "first", "node", "path", "span", "tokens")
 
     def __init__(self, span: ScheduledSpan, first: int) -> None:
         self.span = span
@@ -46,9 +46,9 @@ class DraftWalk:
         self.path: list[int] = []
         self.tokens: list[int] = []
         draft = span.draft
-        self.guessed = () if draft is None else draft.tokens
+        self.drafted = () if draft is None else draft.tokens
         self.children = None if draft is None or draft.parents is None else children_of(draft)
-        """Of a tree. None for a chain, where the child of node n is n + 1."""
+        """The children of a tree's nodes. None for a chain, where the child of node n is n + 1."""
 
     @property
     def row(self) -> int:
@@ -63,7 +63,7 @@ class DraftWalk:
                 return False
         else:
             child = self.node + 1
-            if child == len(self.guessed) or self.guessed[child] != token:
+            if child == len(self.drafted) or self.drafted[child] != token:
                 return False
         self.path.append(child)
         self.node = child

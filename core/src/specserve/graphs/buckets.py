@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STEPS_PER_DOUBLING = 4
-"""Of row buckets from 8 on: a step is padded by a quarter at most."""
+"""Row buckets from 8 on: a step is padded by a quarter at most."""
 SMALLEST = (1, 2, 4, 8)
 
 
@@ -24,28 +24,28 @@ class Buckets:
         return self.sizes[-1]
 
     def holding(self, count: int) -> int | None:
-        """The smallest bucket for so many; None where the largest is too small."""
+        """The smallest bucket that holds `count`; None if the largest is too small."""
         index = bisect_left(self.sizes, count)
         return self.sizes[index] if index < len(self.sizes) else None
 
     def exceeded(self, what: str) -> str:
-        """The reason where no bucket holds so many."""
+        """The reason if no bucket holds them."""
         return f"more {what} than the largest bucket, {self.largest}"
 
 
-def row_buckets(most_rows: int) -> Buckets:
+def row_buckets(max_rows: int) -> Buckets:
     """1, 2, 4, 8, then four per doubling, up to what a step may have at most."""
     sizes, step = [*SMALLEST], 2
-    while sizes[-1] < most_rows:
+    while sizes[-1] < max_rows:
         for _ in range(STEPS_PER_DOUBLING):
             sizes.append(sizes[-1] + step)
         step *= 2
-    return Buckets([*(size for size in sizes if size < most_rows), most_rows])
+    return Buckets([*(size for size in sizes if size < max_rows), max_rows])
 
 
-def doubling(most: int) -> Buckets:
-    """1, 2, 4, ... up to `most`."""
+def doubling(maximum: int) -> Buckets:
+    """1, 2, 4, ... up to `maximum`."""
     sizes = [1]
-    while sizes[-1] < most:
+    while sizes[-1] < maximum:
         sizes.append(2 * sizes[-1])
-    return Buckets([*sizes[:-1], most])
+    return Buckets([*sizes[:-1], maximum])

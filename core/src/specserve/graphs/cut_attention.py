@@ -31,7 +31,7 @@ class CutAttention(AttentionBackend):
         self.plan_of_step: object = None
         self.num_rows = 0
         self.cut: Cut = run_now
-        """Of the recording that is made or replayed."""
+        """The cut of the recording that is made or replayed."""
 
     @property
     def writable_cache(self) -> KVCache | None:

@@ -117,9 +117,9 @@ class GraphedLayers:
             "full": make_pass(attention),
         }
         for passes in self.passes.values():
-            passes.reserve(self.memory.most_rows)
+            passes.reserve(self.memory.max_rows)
         self.hidden: dict[bool, Tensor] = {}
-        """What is read of the target's hidden states, and of own ones: by `from_target`."""
+        """By `from_target`: memory for the hidden states of the target, and for own ones."""
 
     def replay(self, batch: Batch, hidden: Tensor | None, *, from_target: bool) -> Tensor | None:
         declined = ""
@@ -151,11 +151,11 @@ class GraphedLayers:
 
     def hidden_memory(self, like: Tensor, *, from_target: bool) -> Tensor:
         if from_target not in self.hidden:
-            self.hidden[from_target] = like.new_zeros((self.memory.most_rows, like.shape[1]))
+            self.hidden[from_target] = like.new_zeros((self.memory.max_rows, like.shape[1]))
         return self.hidden[from_target]
 
     def make(self, key: DraftKey) -> RecordedStep | str:
-        """What is to be recorded, or why it cannot be."""
+        """The step to record, or why there can be none."""
         padded = self.memory.rows.padded(key.rows, self.settings.block_size)
         plan = self.attention.graph_plan(padded, key.requests) if key.mode == "full" else None
         if key.mode == "full" and plan is None:

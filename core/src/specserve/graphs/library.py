@@ -35,8 +35,8 @@ K = TypeVar("K", bound=GraphKey)
 class GraphBudget:
     """What all graphs of an engine may take: the buffers of the target and of draft models, and all recordings."""
 
-    def __init__(self, recorder: Recorder, most_bytes: int) -> None:
-        self.recorder, self.most_bytes = recorder, most_bytes
+    def __init__(self, recorder: Recorder, max_bytes: int) -> None:
+        self.recorder, self.max_bytes = recorder, max_bytes
         self.memories: list[GraphMemory] = []
 
     @property
@@ -72,8 +72,8 @@ class GraphLibrary(Generic[K]):
 
     def record(self, key: K, make: Callable[[K], RecordedStep | str]) -> RecordedStep | str:
         budget = self.budget
-        if budget.num_bytes > budget.most_bytes:
-            return f"the memory of graphs is used up: --graph-memory allows {budget.most_bytes} bytes"
+        if budget.num_bytes > budget.max_bytes:
+            return f"the memory of graphs is used up: --graph-memory allows {budget.max_bytes} bytes"
         try:
             made = make(key)
             if not isinstance(made, str):

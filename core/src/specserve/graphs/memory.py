@@ -29,11 +29,11 @@ class RowSizes(NamedTuple):
 
 
 class GraphMemory:
-    """`most_rows`: of the largest bucket."""
+    """`max_rows`: of the largest bucket."""
 
-    def __init__(self, most_rows: int, sizes: RowSizes, dtype: torch.dtype, device: torch.device) -> None:
-        self.most_rows, self.sizes, self.dtype, self.device = most_rows, sizes, dtype, device
-        self.rows = StaticRows(most_rows, device)
+    def __init__(self, max_rows: int, sizes: RowSizes, dtype: torch.dtype, device: torch.device) -> None:
+        self.max_rows, self.sizes, self.dtype, self.device = max_rows, sizes, dtype, device
+        self.rows = StaticRows(max_rows, device)
         self.x = self.empty(sizes.hidden)
         """The last layer's output."""
         self.queries, self.attended = (self.empty(sizes.num_heads, sizes.head_dim) for _ in range(2))
@@ -46,10 +46,10 @@ class GraphMemory:
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Zeros, so that padding holds numbers."""
-        return torch.zeros((self.most_rows, *shape), dtype=dtype or self.dtype, device=self.device)
+        return torch.zeros((self.max_rows, *shape), dtype=dtype or self.dtype, device=self.device)
 
     def taps(self, layers: tuple[int, ...], rows: int) -> Mapping[int, Tensor]:
-        """Where a pass over so many rows copies the outputs of these layers."""
+        """Where a pass over `rows` rows copies the outputs of these layers."""
         if not layers:
             return {}
         if layers not in self.hidden:
@@ -57,11 +57,11 @@ class GraphMemory:
         return HiddenStates(layers, self.hidden[layers], 0, rows)
 
     @staticmethod
-    def bytes_for(most_rows: int, sizes: RowSizes, dtype: torch.dtype) -> int:
+    def bytes_for(max_rows: int, sizes: RowSizes, dtype: torch.dtype) -> int:
         """Without hidden states."""
         attention = 2 * (sizes.num_heads + sizes.num_kv_heads) * sizes.head_dim
         of_ids = 4 * torch.int64.itemsize  # those of `rows` and `greedy`
-        return most_rows * ((sizes.hidden + attention) * dtype.itemsize + sizes.vocab * torch.float32.itemsize + of_ids)
+        return max_rows * ((sizes.hidden + attention) * dtype.itemsize + sizes.vocab * torch.float32.itemsize + of_ids)
 
     @property
     def num_bytes(self) -> int:

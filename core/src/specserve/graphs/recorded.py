@@ -47,7 +47,7 @@ class RecordedStep:
         self.recording = recorder.record(self.compute)
 
     def compute(self, cut: Cut) -> None:
-        """What is recorded."""
+        """The function to record."""
         raise NotImplementedError
 
     def load(self, batch: Batch) -> str:
@@ -61,7 +61,7 @@ class RecordedStep:
         return ""
 
     def load_plan(self, batch: Batch) -> str:
-        """Of the attention. Empty, or why the batch does not fit."""
+        """Load the attention's plan. Returns why the batch does not fit, or an empty string."""
         raise NotImplementedError
 
     def replay(self) -> None:

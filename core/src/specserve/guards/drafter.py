@@ -74,9 +74,9 @@ class GuardedDrafter:
         self.num_faults = self.faults_in_a_row = 0
         self.enabled = True
         self.seconds = 0.0
-        """Of the latest call of `propose`."""
+        """The time of the latest call of `propose`."""
         self.pass_seconds = 0.0
-        """Of each of its passes after the first, as far as the drafter tells."""
+        """The time of each of its passes after the first, as far as the drafter states it."""
 
     def start(self, request: Request) -> None:
         self.call(lambda: self.drafter.start(request))
@@ -166,7 +166,7 @@ class GuardedDrafter:
         """The draft in normal form, after the forced tokens, and without draft tokens beyond the request's end; its
         last is the bonus.
 
-        `source` is the drafter's name, whatever it states: faults, metrics and responses tell drafters apart by it.
+        `source` is the drafter's name, whatever it states: faults, metrics and responses distinguish drafters by it.
         """
         valid = check_draft(draft, limit, self.vocab_size)
         if valid is not None and forced:

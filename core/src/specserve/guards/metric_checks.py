@@ -15,7 +15,7 @@ LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 def check_metric(metric: Metric) -> bool:
     """True, or BadAnswerError with what is wrong."""
     if not isinstance(metric, Metric):
-        raise BadAnswerError("gave a metric that is no specserve.protocols.Metric")
+        raise BadAnswerError("gave a metric that is no specserve.api.Metric")
     if not isinstance(metric.name, str) or not NAME.fullmatch(metric.name):
         raise BadAnswerError("gave a metric with a name that Prometheus does not take")
     if not isinstance(metric.help, str):

@@ -36,7 +36,7 @@ class GuardedObserver:
 
 
 def takes(method: Callable[..., object], count: int) -> bool:
-    """Whether it can be called with so many arguments."""
+    """Whether it can be called with this many arguments."""
     try:
         inspect.signature(method).bind(*range(count))
     except (TypeError, ValueError):  # it cannot, or it is native code that does not say

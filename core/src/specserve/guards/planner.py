@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 class GuardedPlanner(DraftPlanner):
-    """`most`: the widest draft that a step can hold; `cut` reduces a valid draft to what this engine can verify."""
+    """`max_draft_tokens`: of the widest draft that a step can hold; `cut` reduces a valid draft to what this engine can
+    verify."""
 
     def __init__(
         self,
@@ -37,11 +38,12 @@ class GuardedPlanner(DraftPlanner):
         planner: DraftPlanner,
         log: FaultLog,
         *,
-        most: int,
+        max_draft_tokens: int,
         vocab_size: int,
         cut: Callable[[Draft], Draft | None],
     ) -> None:
-        self.plugin, self.planner, self.most, self.vocab_size, self.cut = plugin, planner, most, vocab_size, cut
+        self.plugin, self.planner, self.vocab_size, self.cut = plugin, planner, vocab_size, cut
+        self.max_draft_tokens = max_draft_tokens
         self.bounds_depth = planner.bounds_depth
         self.costs = None if planner.costs is None else GuardedCosts(plugin, planner.costs, log)
         composer = planner.composer
@@ -78,7 +80,8 @@ class GuardedPlanner(DraftPlanner):
             raise BadAnswerError("gave a limit that is no number of at least 0")
         if not any(limits):
             return limits
-        return [limit and min(limit, draft_limit(r, self.most)) for r, limit in zip(requests, limits, strict=True)]
+        bounds = [draft_limit(request, self.max_draft_tokens) for request in requests]
+        return [limit and min(limit, bound) for limit, bound in zip(limits, bounds, strict=True)]
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
         plain: list[Draft | int | None] = [None] * len(requests)
@@ -104,13 +107,13 @@ class GuardedPlanner(DraftPlanner):
 
     def own_draft(self, draft: Draft, request: Request) -> Draft | None:
         """Without draft tokens beyond the request's end or its own limit, whatever the drafter proposed."""
-        valid = check_draft(draft, self.most, self.vocab_size)
+        valid = check_draft(draft, self.max_draft_tokens, self.vocab_size)
         if valid is not None:
             valid = shallow(valid, request.max_depth)
         if valid is not None:
             valid = self.cut(valid)
         if valid is not None:
-            valid = first(valid, draft_limit(request, self.most))
+            valid = first(valid, draft_limit(request, self.max_draft_tokens))
         return valid and attribute(valid, request.draft, self.plugin)
 
     def observe_drafting(self, seconds: float, num_requests: int, pass_seconds: float) -> None:

@@ -65,9 +65,9 @@ def check_logprobs(found: tuple[TokenLogprobs, ...] | None, count: int | None) -
 
 def check_path(span: ScheduledSpan, path: tuple[int, ...], num_tokens: int) -> None:
     if not isinstance(path, tuple) or len(path) > num_tokens or (path and span.draft is None):
-        raise BadAnswerError("verify accepted more guesses than it gave tokens for")
+        raise BadAnswerError("verify accepted more draft tokens than it gave tokens for")
     parents, at = () if span.draft is None else parents_of(span.draft), ROOT
     for node in path:
         if type(node) is not int or not 0 <= node < len(parents) or parents[node] != at:
-            raise BadAnswerError("verify accepted guesses that are no path of the draft")
+            raise BadAnswerError("verify accepted draft tokens that are no path of the draft")
         at = node

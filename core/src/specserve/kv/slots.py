@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def num_blocks_for(num_tokens: int, block_size: int) -> int:
-    """The number of blocks for so many tokens; the last one may be partly filled."""
+    """The number of blocks that `num_tokens` tokens fill; the last one may be partly filled."""
     return -(-num_tokens // block_size)
 
 

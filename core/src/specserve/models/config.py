@@ -52,7 +52,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What config.json says of the keys that only this family reads; None for absent ones."""
 
     unknown_fields: tuple[str, ...] = ()
-    """Of config.json, that are neither used nor known to change nothing."""
+    """Fields of config.json that are neither used nor known to change nothing."""
 
     @property
     def rotary_dim(self) -> int:

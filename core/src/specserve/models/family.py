@@ -35,7 +35,7 @@ class StoredAs(NamedTuple):
     """Where the checkpoint has a linear map or a norm."""
 
     name: str
-    """Of its tensors there, without `.weight`."""
+    """The name of its tensors there, without `.weight`."""
     first_row: int = 0
     num_rows: int | None = None
     """None: all from there on."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_LEN_LIMIT = 32768
-"""The default context length is at most this: a KV cache for more should be asked for."""
+"""The default context length is at most this: a longer one must be configured."""
 
 
 Progress = Callable[[int, int], None]

@@ -29,7 +29,7 @@ CACHE_SCALES = (".k_scale", ".v_scale", ".q_scale", ".kv_scale", ".prob_scale")
 """Scales of a cache of 8 bits; ours has its own."""
 LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
 NAMED = 5
-"""So many names are in a message."""
+"""Names in a message."""
 
 
 def report_unused(checkpoint: Checkpoint, expected: Iterable[str]) -> None:

@@ -34,5 +34,5 @@ def weight_files(path: Path, formats: Sequence[WeightFormat]) -> WeightFiles:
 
 
 def patterns_of(formats: Sequence[WeightFormat]) -> list[str]:
-    """Of the names of the files that these formats read."""
+    """Patterns for the names of the files that these formats read."""
     return [pattern for each in formats if isinstance(each, WeightFiles) for pattern in each.patterns]

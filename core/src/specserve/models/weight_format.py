@@ -71,7 +71,7 @@ class WeightFiles(WeightFormat, ABC):
     """Files that hold a model's tensors, beside its config.json."""
 
     patterns: tuple[str, ...]
-    """Of the names of these files, such as `*.npz`: by them they are found, and downloaded from the hub."""
+    """Patterns for the names of these files, such as `*.npz`: by them they are found, and downloaded from the hub."""
 
     def files(self, path: Path) -> Collection[str]:
         """The names of the files in directory `path` that are of this format; none where the model has none."""

@@ -52,7 +52,7 @@ def layer_kinds(raw: RawJson, where: str) -> list[str] | None:
 
 
 def refuse_windows(raw: RawJson, family: str, where: str) -> None:
-    """Of a family whose layers have none."""
+    """Windows of a family whose layers have none."""
     kinds, window = layer_kinds(raw, where), raw.get("sliding_window")
     if is_full(kinds):
         return
@@ -64,7 +64,7 @@ def refuse_windows(raw: RawJson, family: str, where: str) -> None:
 
 
 def refuse_contradiction(raw: RawJson, where: str) -> None:
-    """Of a family whose layers may differ: kinds that need a window where none is given."""
+    """Windows of a family whose layers may differ: a kind that needs a window must have one."""
     kinds, window = layer_kinds(raw, where), raw.get("sliding_window")
     if kinds and not is_full(kinds) and (window is None or not raw.get("use_sliding_window", False)):
         other = next(kind for kind in kinds if kind not in FULL)
@@ -75,7 +75,7 @@ def refuse_contradiction(raw: RawJson, where: str) -> None:
 
 
 def refuse_other_kinds_of_layers(raw: RawJson, family: str, where: str) -> None:
-    """Of a family whose layers have all the same window."""
+    """Windows of a family whose layers all have the same."""
     kinds, window = layer_kinds(raw, where), raw.get("sliding_window")
     wanted = FULL if "sliding_window" in raw and window is None else (SLIDING,)
     if kinds and not all(kind in wanted for kind in kinds):

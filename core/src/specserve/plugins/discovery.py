@@ -58,7 +58,7 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
 
 
 def groups_of(distribution: metadata.Distribution) -> list[str]:
-    """Of its entry points. Most distributions have none of ours: theirs are not parsed further."""
+    """The text of its entry points. Most distributions have none of ours: theirs are not parsed further."""
     return GROUP.findall(distribution.read_text("entry_points.txt") or "")
 
 

@@ -94,7 +94,7 @@ def try_adding(
 
 
 def has_nothing_to_plan(candidate: PluginDeclaration, resolution: Resolution) -> bool:
-    """Of a planner: whether no drafter is enabled, or another planner is."""
+    """Whether a planner has no drafter to plan for, or another planner is enabled."""
     if not any(map(is_planner, candidate.provides)):
         return False
     enabled = [token for plugin in resolution.plugins for token in plugin.features]

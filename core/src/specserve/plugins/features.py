@@ -37,8 +37,8 @@ MODEL_FEATURES = {
 are default-on."""
 
 PLUGIN_FEATURES = {
-    "draft.chain": "guesses the next tokens as one line",
-    "draft.tree": "guesses the next tokens as a tree of alternatives",
+    "draft.chain": "drafts the next tokens as a chain",
+    "draft.tree": "drafts the next tokens as a tree of alternatives",
     "draft.model": "a drafter that computes with weights, and perhaps KV layers, of its own",
     "lora.target": "adapters change the target model's projections, per request",
     "attention.hybrid": "different attention backends serve prompt, decode and verify rows",

@@ -46,7 +46,7 @@ class PluginHost:
         self.config, self.notes = config, tuple(notes)
         self.installed, self.decision, self.plugins = started
         self.faults = FaultLog(config.fault_limit)
-        """Of every part of these plugins that is called while requests are served."""
+        """Faults of every part of these plugins that is called while requests are served."""
         self.implementers = {
             hook: [plugin for plugin in self.plugins if plugin.implements(hook)] for hook in HOOK_ARGUMENTS
         }

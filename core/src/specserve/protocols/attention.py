@@ -20,7 +20,7 @@ PHASES: tuple[Phase, ...] = ("prefill", "decode", "verify")
 verify where a drafter is enabled and decode elsewhere, however many rows a step has."""
 
 GraphMode = Literal["full", "piecewise"]
-"""Of recorded forward passes: see `specserve.protocols.graphs`."""
+"""How forward passes are recorded: see `specserve.protocols.graphs`."""
 
 
 class KVLayout(NamedTuple):
@@ -30,14 +30,14 @@ class KVLayout(NamedTuple):
     slots: int = 1
     """Neighbouring slots whose numbers are mixed, of which a block must be a multiple."""
     numbers: int = 1
-    """A head must be a multiple of so many numbers."""
+    """The size of a head must be a multiple of this."""
     dtype: str | None = None
-    """Of the cache's tensor; None: the model's."""
+    """The dtype of the cache's tensor; None: the model's."""
     beside: int = 0
-    """So many more elements per token and head, behind its numbers: scales."""
+    """Further elements per token and head, after its numbers: scales."""
 
     def fits(self, block_size: int, head_dim: int) -> bool:
-        """Whether blocks of so many slots, and heads of so many numbers, can lie so."""
+        """Whether blocks of this many slots, and heads of this size, can lie so."""
         return block_size % self.slots == 0 and head_dim % self.numbers == 0
 
 
@@ -96,7 +96,7 @@ class AttentionNeeds(msgspec.Struct, frozen=True, kw_only=True):
     first_key: int = 0
     """The first position that has a key: 1 where a draft model has no key for the first token."""
     phases: tuple[Phase, ...] = PHASES
-    """What is served: all phases of the target, or decode alone for every row of a draft model."""
+    """The phases to serve: all of the target, or decode alone for every row of a draft model."""
 
 
 class AttentionSpec(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ class TargetCosts(Protocol):
     """What steps of the target take, without drafting, as far as the planner knows."""
 
     def seconds(self, rows: int, requests: int, draft_tokens: int = 0) -> float:
-        """Of a step with so many rows for so many requests; the last `draft_tokens` rows are draft tokens."""
+        """The time of a step of `rows` rows for `requests` requests; the last `draft_tokens` rows are draft tokens."""
         ...
 
 

@@ -30,13 +30,13 @@ class DraftChains(NamedTuple):
     """What several passes of a draft model give."""
 
     tokens: list[list[DraftToken]]
-    """Of each scored row of the first pass the chain behind it; shorter than wanted where there is no further token."""
+    """The chain after each scored row of the first pass; shorter than wanted if there is no further token."""
     hidden: Tensor | None
     """[n, H]: own hidden states that these rows' next passes read; None where none are read."""
     seconds: float
-    """Of the passes after the first."""
+    """Wall time of the passes after the first."""
     num_passes: int
-    """After the first."""
+    """Passes after the first."""
 
 
 class DraftPass(ABC):

@@ -47,8 +47,8 @@ class Drafter(ABC):
     continues_forced: bool = False
     """Whether it has `propose_after`, and so can go on from the end of forced tokens."""
     pass_seconds: float = 0.0
-    """Of each pass after the first of the latest `propose`, where drafts grow by one token per pass; 0 where there was
-    none."""
+    """The time of each pass after the first of the latest `propose`, if drafts grow by one token per pass; 0 if there
+    was none."""
 
     def connect(self, resources: DraftResources) -> None:  # noqa: B027 (a default)
         """Called once, before any request, if the drafter states `needs.layers`."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class GraphShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plugin is told of a step that may be replayed from a graph. The step's own numbers, not its bucket's."""
+    """A step that may be replayed from a graph, as plugins see it. The step's own numbers, not its bucket's."""
 
     mode: GraphMode
     rows: int
@@ -28,7 +28,7 @@ class GraphShape(msgspec.Struct, frozen=True, kw_only=True):
     widest: int
     """Rows of the request that has most."""
     phases: tuple[Phase, ...]
-    """Of its rows."""
+    """The phases of its rows."""
     hidden_layers: tuple[int, ...]
     """The layers whose hidden states are wanted."""
     lora_segments: int

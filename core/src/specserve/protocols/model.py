@@ -31,8 +31,8 @@ class KernelSet(ABC):
     sampler: Sampler
     """From logits to tokens, on the device where `linear` leaves them."""
     row_tile: int | None
-    """Every call gets exactly so many rows, padded, so that a row's bits cannot depend on its neighbours; None when the
-    kernels guarantee that by construction and take any number of rows."""
+    """Every call gets exactly this many rows, padded, so that a row's bits cannot depend on its neighbours; None when
+    the kernels guarantee that by construction and take any number of rows."""
 
     @abstractmethod
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

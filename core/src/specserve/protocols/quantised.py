@@ -23,7 +23,7 @@ class QuantisedWeight(NamedTuple):
     """[out, groups] float32."""
     group_size: int
     dtype: torch.dtype
-    """Of the model, and of what `dense` gives."""
+    """The dtype of the model, and of what `dense` gives."""
     activations: Activations = "auto"
     """What the checkpoint is made for; kernels that cannot round inputs multiply them in the model's dtype."""
 

@@ -22,7 +22,7 @@ class ScoredRow(NamedTuple):
     request: Request
     path: tuple[int, ...]
     left_out: Sequence[ProcessorState] = ()
-    """Of the request's processors: they check the token that the others choose."""
+    """Processors of the request that only check the token that the others choose."""
 
     @property
     def processors(self) -> Sequence[ProcessorState]:
@@ -54,7 +54,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def argmax_tokens(self, logits: Tensor) -> list[int]:
-        """Of every row; the first of equal maxima wins."""
+        """The token of the largest logit of every row; the first of equal maxima wins."""
 
     @abstractmethod
     def target_tokens(self, logits: Tensor, rows: Sequence[ScoredRow]) -> list[int]:

@@ -82,7 +82,7 @@ def each_processor(scored: ScoredRow, action: Callable[[ProcessorState], object]
 
 
 def ask(request: Request, state: object, action: Callable[..., T], *arguments: object) -> T:
-    """The action's answer, for which a state of the request is asked; what it raises is the request's fault."""
+    """What the action returns for a state of the request; what it raises is the request's fault."""
     try:
         return action(*arguments)
     except FAULTS as error:

@@ -39,5 +39,5 @@ def random_seed(arrival: int = 0) -> int:
 
 
 def arrival_seed(seed: int, arrival: int) -> int:
-    """Of the request that is number `arrival`, 0 first: the same after each start with this seed."""
+    """The seed of request number `arrival`, 0 first: the same after each start with this seed."""
     return mix64(mix64(seed) + (arrival + 1) * GAMMA)

@@ -14,7 +14,7 @@ BYTE_OF = byte_alphabet()
 
 
 def bytes_of_token(token: str) -> bytes | None:
-    """Of a token as the vocabulary spells it: `<0xE6>`, or characters of the byte alphabet."""
+    """The bytes of a token as the vocabulary spells it: `<0xE6>`, or characters of the byte alphabet."""
     if len(token) == 6 and token.startswith("<0x"):
         return bytes([int(token[3:5], 16)])
     if all(character in BYTE_OF for character in token):

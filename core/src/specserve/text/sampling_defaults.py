@@ -22,7 +22,7 @@ here follows; with values that change nothing, beside null, false and empty ones
 
 
 def unused_defaults(generation: Mapping[str, object]) -> list[str]:
-    """Of the model's own defaults, those that are not followed: `max_new_tokens = 512`."""
+    """The model's own defaults that are not followed, such as `max_new_tokens = 512`."""
     return [
         f"{name} = {generation[name]!r}"
         for name, neutral in UNUSED.items()

@@ -64,7 +64,7 @@ def combined(default: str, tool_use: str) -> str:
 
 
 def special_tokens(settings: Mapping[str, object]) -> dict[str, str]:
-    """Of tokenizer_config.json, by name."""
+    """The special tokens of tokenizer_config.json, by name."""
     contents = {name: token_content(name, settings.get(name)) for name in SPECIAL_TOKENS}
     return {name: content for name, content in contents.items() if content is not None}
 

@@ -44,7 +44,7 @@ class TokenPieces:
         return known
 
     def named_piece(self, token_id: int, *, first: bool) -> bytes:
-        """Of a token whose neighbour is not known; `first`: the text begins with it."""
+        """The text of a token whose neighbour is not known; `first`: the text begins with it."""
         return self.piece(token_id, None if first else self._neighbour)
 
     def _compute(self, token_id: int, before: int | None) -> bytes:

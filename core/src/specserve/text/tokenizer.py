@@ -68,7 +68,7 @@ class HfTokenizer:
         self.eos_token_ids = eos_token_ids
         self.vocab_size: int = rust.get_vocab_size(with_added_tokens=True)
         self.sampling_defaults: Mapping[str, float] = dict(sampling_defaults or {})
-        """Of temperature, top_k, top_p, min_p and repetition_penalty those that have a default."""
+        """The model's defaults of temperature, top_k, top_p, min_p and repetition_penalty, as far as it has any."""
 
     @classmethod
     def from_dir(

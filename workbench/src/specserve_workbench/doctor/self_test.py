@@ -1,7 +1,7 @@
 """A short proof on this machine: the same tokens with and without drafts, and how fast both are.
 
-A drafter of the test kit, whose guesses are right or wrong at random, tries verification; the enabled drafters show
-what they gain. Each run has an engine of its own, and the one without drafts has no drafter at all.
+A drafter of the test kit, whose draft tokens are right or wrong at random, tries verification; the enabled drafters
+show what they gain. Each run has an engine of its own, and the one without drafts has no drafter at all.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SMALL = 2**30
 """Bytes of weights that load in the time of a self-test."""
 MAX_MODEL_LEN, MAX_NUM_SEQS = 1024, 4
 RIGHT, WIDEST = 0.7, 12
-"""Of the test drafter: how often a guess is right, and its largest draft."""
+"""Of the test drafter: how often a draft token is right, and its largest draft."""
 SECONDS, ROUNDS = 2.0, 6
 """Of the rounds of one comparison: at least one."""
 

@@ -54,8 +54,8 @@ types. `pip install` builds it, which takes a C++ compiler and Python's headers;
 """,
 )
 KINDS = {
-    "drafter": Kind("draft.chain", "guesses that the last token comes again", DRAFTS),
-    "native": Kind("draft.chain", "guesses, in C++, that what followed the last two tokens follows again", DRAFTS, CXX),
+    "drafter": Kind("draft.chain", "drafts the last token again", DRAFTS),
+    "native": Kind("draft.chain", "drafts, in C++, what followed the last two tokens before", DRAFTS, CXX),
     "processor": Kind("logits.processor", "forbids tokens", DRAFTS),
     "planner": Kind("planner.adaptive", "verifies as many draft tokens of each request as an option says", DRAFTS),
     "attention": Kind("attention.backend", "attention row by row, in plain torch", DRAFTS),

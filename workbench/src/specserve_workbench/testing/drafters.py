@@ -90,13 +90,13 @@ class NoisyDrafter(ScriptedDrafter):
         grow = self.random.choice((self.chain, self.tree))
         return grow(self.future(request), width)
 
-    def guess(self, future: Sequence[int], depth: int) -> int:
+    def token_after(self, future: Sequence[int], depth: int) -> int:
         if depth < len(future) and self.random.random() < self.p:
             return future[depth]
         return self.random.randrange(self.vocab_size)
 
     def chain(self, future: Sequence[int], width: int) -> Draft:
-        return Draft(tokens=tuple(self.guess(future, depth) for depth in range(width)))
+        return Draft(tokens=tuple(self.token_after(future, depth) for depth in range(width)))
 
     def tree(self, future: Sequence[int], width: int) -> Draft:
         tokens: list[int] = []
@@ -106,7 +106,7 @@ class NoisyDrafter(ScriptedDrafter):
             parent = self.random.randint(-1, node - 1)
             depths.append(0 if parent == -1 else depths[parent] + 1)
             parents.append(parent)
-            tokens.append(self.guess(future, depths[node]))
+            tokens.append(self.token_after(future, depths[node]))
         stated = tuple(self.random.random() for _ in tokens) if self.random.random() < 0.5 else None
         return Draft(tokens=tuple(tokens), parents=tuple(parents), survival=stated)
 

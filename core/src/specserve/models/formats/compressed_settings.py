@@ -45,7 +45,7 @@ class QuantizationArgs(msgspec.Struct, frozen=True, kw_only=True):
     strategy: str | None = None
 
     def unreadable(self, what: str) -> str:
-        """What is not read, of weights and activations alike; empty where all is."""
+        """The settings that are not read, for weights and activations alike; empty if all are."""
         if self.num_bits != 8 or self.type != "int":
             return f"{what} of {self.num_bits} bits, type {self.type!r}"
         return "" if self.symmetric else f"{what} that are not symmetric"
@@ -101,7 +101,7 @@ def read_layout(settings: Mapping[str, Any], where: str) -> Layout:
 
 
 def unreadable(config: QuantizationConfig, group: ConfigGroup) -> str:
-    """What is not read in it; empty where all is."""
+    """The settings in it that are not read; empty if all are."""
     weights, kind = group.weights, group.format or config.format
     if kind not in FORMATS or kind != config.format:
         return f"format {kind!r}"

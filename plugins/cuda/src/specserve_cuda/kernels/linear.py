@@ -34,12 +34,12 @@ class TileSizes(NamedTuple):
 class RowTiles(NamedTuple):
     """Which tiles serve calls of at most so many rows; None: of any number."""
 
-    most_rows: int | None
+    max_rows: int | None
     sizes: TileSizes
 
 
 TileTable: TypeAlias = "dict[torch.dtype, tuple[RowTiles, ...]]"
-"""By dtype, by ascending `most_rows`; the last serves the rest."""
+"""By dtype, by ascending `max_rows`; the last serves the rest."""
 
 # Few rows are limited by the memory's bandwidth: narrow columns give a step enough programs, and four stages enough
 # bytes in flight. Many rows are limited by arithmetic: wide tiles. All of them walk the depth in steps of 16 into one
@@ -97,7 +97,7 @@ class TritonLinear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, tiles: tuple[RowTiles, ...]) -> None:
         assert weight.stride(1) == 1, "weights are row-major [out, in]"
-        assert tiles[-1].most_rows is None, "the last tiles serve any number of rows"
+        assert tiles[-1].max_rows is None, "the last tiles serve any number of rows"
         self.weight, self.bias = weight, weight if bias is None else bias
         self.width, self.depth = weight.shape
         self.launches = [(most, sizes, self.launch(sizes, bias is not None)) for most, sizes in tiles]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from specserve.plugins.enabling import find
 from specserve.plugins.load import import_plugin
-from specserve.plugins.option_rows import option_rows
 from specserve.plugins.registration import options_type, registered
 from specserve_workbench.commands.plugins.json_output import print_json
+from specserve_workbench.commands.plugins.option_rows import option_rows
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping
 
     from specserve.declare import PluginDeclaration
-    from specserve.plugins.option_rows import OptionRow
+    from specserve_workbench.commands.plugins.option_rows import OptionRow
 
 WIDTH, INDENT = 110, 8
 
