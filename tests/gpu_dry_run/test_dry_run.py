@@ -22,8 +22,9 @@ HERE = Path(__file__).parent
 GPU_TESTS = sorted((ROOT / "tests" / "gpu").glob("test_*.py"))
 
 
-LONG = "graphs_and_drafts or demo_model"
-"""Tables and whole generations of the demo model, which call nothing that others do not."""
+LONG = "graphs_and_drafts or demo_model or two-layers or mtp or standalone"
+"""Tables, whole generations of the demo model, and further kinds of draft models, which call nothing that others do
+not."""
 RUNS = {
     "gpu": (GPU_TESTS, ("-m", "gpu", "-k", f"not ({LONG})")),
     "long": (GPU_TESTS, ("-m", "gpu", "-k", LONG)),
