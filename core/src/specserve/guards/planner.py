@@ -80,8 +80,10 @@ class GuardedPlanner(DraftPlanner):
             raise BadAnswerError("gave a limit that is no number of at least 0")
         if not any(limits):
             return limits
-        bounds = [draft_limit(request, self.max_draft_tokens) for request in requests]
-        return [limit and min(limit, bound) for limit, bound in zip(limits, bounds, strict=True)]
+        return [
+            limit and min(limit, draft_limit(request, self.max_draft_tokens))
+            for request, limit in zip(requests, limits, strict=True)
+        ]
 
     def choose(self, requests: Sequence[Request], budget: int, base_rows: int) -> Sequence[Draft | int | None]:
         plain: list[Draft | int | None] = [None] * len(requests)
