@@ -60,6 +60,11 @@ def place(file: str, line: int) -> str:
     return f"{file if relative.startswith(os.pardir) else relative}:{line}"
 
 
+def where_written(value: object) -> str:
+    """`place_of` in brackets, for a message. Reads sources: for errors only."""
+    return in_brackets(place_of(value))
+
+
 def in_brackets(where: str) -> str:
     """` (FILE:LINE)` or nothing: a part of a message."""
     return f" ({where})" if where else ""

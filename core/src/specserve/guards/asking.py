@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from specserve.code_places import in_brackets, place_of
+from specserve.code_places import where_written
 from specserve.errors import PluginError, SpecserveError
 from specserve.faults import FAULTS, full_summary
 from specserve.plugins.interface_checks import public_name
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
             answer = ask(*arguments)
             if is_right(answer):
                 return answer
-            what = f"answered {type(answer).__name__}{in_brackets(place_of(ask))}"
+            what = f"answered {type(answer).__name__}{where_written(ask)}"
         except self.passes:
             raise
         except FAULTS as error:

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from specserve import hookspecs
-from specserve.code_places import in_brackets, place_of
+from specserve.code_places import where_written
 from specserve.errors import PluginError
 from specserve.plugins.error_messages import did_you_mean, how_to_disable
 from specserve.plugins.features import KERNEL_FEATURES
@@ -53,14 +53,14 @@ def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> Non
     callers = manager.get_hookcallers(plugin) or []
     for caller in callers:
         if not caller.has_spec() and not all(each.optionalhook for each in caller.get_hookimpls()):
-            where = in_brackets(place_of(caller.get_hookimpls()[0].function))
+            where = where_written(caller.get_hookimpls()[0].function)
             raise PluginError(
                 f"plugin {name} implements {caller.name!r}{where}, which is not a hook"
                 f"{did_you_mean(caller.name, HOOK_ARGUMENTS)} (hooks: {', '.join(HOOK_ARGUMENTS)}). "
                 f"Correct the name in the plugin. {how_to_disable(name)}"
             )
     if unmarked := unmarked_hooks(plugin, {caller.name for caller in callers}):
-        where = in_brackets(place_of(getattr(plugin, unmarked[0])))
+        where = where_written(getattr(plugin, unmarked[0]))
         raise PluginError(
             f"plugin {name} defines {', '.join(unmarked)}{where} without the marker @hookimpl of specserve.api, "
             f"so the core would never call it. Add the marker in the plugin. {how_to_disable(name)}"
@@ -69,7 +69,7 @@ def check_hooks(name: str, manager: pluggy.PluginManager, plugin: object) -> Non
         function = caller.get_hookimpls()[0].function
         if is_async(function):
             raise PluginError(
-                f"plugin {name}: hook {caller.name}{in_brackets(place_of(function))} must not be async: the engine "
+                f"plugin {name}: hook {caller.name}{where_written(function)} must not be async: the engine "
                 f"calls it and uses what it returns, and awaits nothing. Write 'def' for 'async def'. "
                 f"{how_to_disable(name)}"
             )
@@ -114,7 +114,7 @@ def deprecated_uses(plugin: LoadedPlugin) -> list[str]:
             by_argument = caller.spec.warn_on_impl_args or {}
             for text in (caller.spec.warn_on_impl, *(by_argument.get(name) for name in implementation.argnames)):
                 if text is not None:
-                    where = in_brackets(place_of(implementation.function))
+                    where = where_written(implementation.function)
                     found.append(f"{plugin.name} implements {hook}{where}: {text}.")
     return found
 
@@ -137,7 +137,7 @@ def argument_mismatch(name: str, plugin: object, error: pluggy.PluginValidationE
     if hook is None:
         return f"plugin {name} cannot be registered: {text}. {how_to_disable(name)}"
     takes, function = HOOK_ARGUMENTS[hook], getattr(plugin, hook)
-    where = in_brackets(place_of(function))
+    where = where_written(function)
     unknown = [argument for argument in inspect.signature(function).parameters if argument not in takes]
     if not unknown:
         return f"plugin {name} cannot register its hook {hook}{where}: {text}. {how_to_disable(name)}"

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from specserve.code_places import in_brackets, place_of, place_of_error
+from specserve.code_places import in_brackets, place_of_error, where_written
 from specserve.errors import PluginError
 from specserve.faults import FAULTS, error_summary
 
@@ -23,7 +23,7 @@ def check_members(
     check_callable_now(owner, found, value, kind, methods)
     if missing := missing_members(value, attributes, methods):
         raise PluginError(
-            f"{owner} {found}{where(value)}, which is no {kind}: it lacks {', '.join(missing)}. "
+            f"{owner} {found}{where_written(value)}, which is no {kind}: it lacks {', '.join(missing)}. "
             f"See specserve.api.{kind}, or remove --plugin {owner}."
         )
 
@@ -34,20 +34,15 @@ def check_extends(owner: str, found: str, value: object, base: type) -> None:
     check_callable_now(owner, found, value, base.__name__, methods)
     if not isinstance(value, base):
         raise PluginError(
-            f"{owner} {found}{where(value)}, which is no {base.__name__}: its class does not extend "
+            f"{owner} {found}{where_written(value)}, which is no {base.__name__}: its class does not extend "
             f"{public_name(base)}. Let it, or remove --plugin {owner}."
         )
     for method in methods:
         if not callable(member := getattr(value, method)):
             raise PluginError(
-                f"{owner} {found}{where(value)}, whose {method} is a {type(member).__name__}, and cannot be called. "
-                f"See {public_name(base)}, or remove --plugin {owner}."
+                f"{owner} {found}{where_written(value)}, whose {method} is a {type(member).__name__}, and cannot be "
+                f"called. See {public_name(base)}, or remove --plugin {owner}."
             )
-
-
-def where(value: object) -> str:
-    """Where its author wrote it, in brackets. Reads sources: for errors only."""
-    return in_brackets(place_of(value))
 
 
 def public_name(base: type) -> str:
@@ -64,13 +59,13 @@ def check_callable_now(owner: str, found: str, value: object, kind: str, methods
     """Raise PluginError for a class in place of an instance, and for a method that is async."""
     if isinstance(value, type):
         raise PluginError(
-            f"{owner} {found}{where(value)}: the class {value.__name__} itself, and no {kind}. "
+            f"{owner} {found}{where_written(value)}: the class {value.__name__} itself, and no {kind}. "
             f"Return an instance of it, or remove --plugin {owner}."
         )
     for method in methods:
         if is_async(getattr(value, method, None)):
             raise PluginError(
-                f"{owner} {found}{where(value)}, whose method {method} must not be async: the engine "
+                f"{owner} {found}{where_written(value)}, whose method {method} must not be async: the engine "
                 f"calls it and uses what it returns, and awaits nothing. Write 'def' for 'async def', or remove "
                 f"--plugin {owner}."
             )
@@ -95,7 +90,7 @@ def check_type(owner: str, what: str, value: object, kind: type) -> None:
 
 def wrong_type(owner: str, what: str, got: object, wanted: str) -> PluginError:
     return PluginError(
-        f"{owner}: {what} must be {wanted}; got {type(got).__name__} {short_repr(got)}{where(got)}. "
+        f"{owner}: {what} must be {wanted}; got {type(got).__name__} {short_repr(got)}{where_written(got)}. "
         f"Repair the plugin, or remove --plugin {owner}."
     )
 

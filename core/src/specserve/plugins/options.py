@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
 import msgspec
 
-from specserve.code_places import in_brackets, place_of
+from specserve.code_places import where_written
 from specserve.errors import ConfigError
 from specserve.plugins.error_messages import did_you_mean
 from specserve.plugins.option_ranges import number_range
@@ -87,7 +87,7 @@ def conversion_error(
         got = got.get(part) if isinstance(got, dict) else got
     shown = f" (the value is {got!r})" if path else ""
     if what.startswith("Object missing required field"):
-        shown = f"; give it one with --set, or a default in the plugin{in_brackets(place_of(kind))}"
+        shown = f"; give it one with --set, or a default in the plugin{where_written(kind)}"
     choices = choices_of(kind, path)
     if choices and what.startswith("Invalid enum value"):
         what = f"must be one of {', '.join(map(repr, choices))}"
