@@ -86,7 +86,7 @@ def make_parts(c: Components) -> EngineParts:
     lora = make_lora_planner(config, host)
     builder = BatchBuilder(config.block_size, c.device, lora.plan)
     planner = choose_planner(c, runner, builder)
-    connect_drafters(config, c.layered, DraftTarget(c.model, c.kernels.kernels, cache, planner, runner, metrics))
+    connect_drafters(config, c.layered, DraftTarget(cache, planner, runner))
     verifier = make_verifier(config, host, tokenizer.eos_token_ids, c.kernels.sampler)
     processors = make_processors(config, host, tokenizer.eos_token_ids)
     return EngineParts(

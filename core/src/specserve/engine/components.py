@@ -17,11 +17,7 @@ from specserve.engine.connect_drafters import LayeredDrafter, draft_bytes, find_
 from specserve.engine.make_tokenizer import check_vocabulary, make_tokenizer
 from specserve.engine.model_roles import collect_families, collect_formats
 from specserve.engine.resolve_config import find_device, resolve_config
-from specserve.engine.roles import (
-    OwnedKernels,
-    make_drafters,
-    make_kernels,
-)
+from specserve.engine.roles import OwnedKernels, make_drafters, make_kernels
 from specserve.engine.size_cache import CacheShape, make_cache
 from specserve.load_progress import ASSEMBLING, DOWNLOADING, PACKING, READING
 from specserve.memory import keep_freed_memory

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from specserve.config import EngineConfig
     from specserve.engine.runner import Runner
     from specserve.kv.cache import KVCache
-    from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import Drafter, DraftLayers, DraftPlanner, KernelSet
+    from specserve.protocols import Drafter, DraftLayers, DraftPlanner
 
 
 class LayeredDrafter(NamedTuple):
@@ -67,12 +66,9 @@ def scratch_blocks(config: EngineConfig, layers: DraftLayers) -> int:
 class DraftTarget(NamedTuple):
     """What drafters draft for."""
 
-    model: DecoderModel
-    kernels: KernelSet
     cache: KVCache
     planner: DraftPlanner
     runner: Runner
-    metrics: EngineMetrics
 
 
 def connect_drafters(config: EngineConfig, layered: Sequence[LayeredDrafter], target: DraftTarget) -> None:
@@ -83,7 +79,8 @@ def connect_drafters(config: EngineConfig, layered: Sequence[LayeredDrafter], ta
 def resources(
     config: EngineConfig, drafter: Drafter, layers: DraftLayers, choice: AttentionChoice, target: DraftTarget
 ) -> DraftResources:
-    model, cache, planner = target.model, target.cache, target.planner
+    cache, planner, runner = target
+    model = runner.model
     num_layers = model.num_layers + 1
     hidden_layers = tuple(layer % num_layers for layer in drafter.needs.hidden_layers)
     num_blocks = cache.num_blocks + num_scratch(config, layers)
@@ -94,7 +91,7 @@ def resources(
         width = len(hidden_layers) * model.hidden_size
         states = torch.zeros((cache.num_blocks, width), dtype=model.dtype, device=model.device)
     return DraftResources(
-        kernels=target.kernels,
+        kernels=runner.kernels,
         attention=attention.backend,
         block_size=config.block_size,
         first_scratch=cache.num_blocks,
@@ -104,5 +101,5 @@ def resources(
         states=states,
         costs=planner.costs,
         depth_is_planned=planner.bounds_depth,
-        graphs=draft_graphs(target.runner, target.metrics, attention),
+        graphs=draft_graphs(runner, attention),
     )

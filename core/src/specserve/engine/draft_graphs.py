@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.engine.runner import Runner
     from specserve.graphs.draft_layers import DraftKey
-    from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import LayersFunction
 
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
 class EngineDraftGraphs:
     """`specserve.protocols.DraftGraphs` of one drafter, whose layers this attention serves."""
 
-    def __init__(self, target: GraphRunner, metrics: EngineMetrics, attention: ChosenAttention) -> None:
-        self.target, self.metrics, self.attention = target, metrics, attention
+    def __init__(self, target: GraphRunner, attention: ChosenAttention) -> None:
+        self.target, self.attention = target, attention
+        self.metrics = target.library.metrics
 
     def record(self, decoder: DecoderModel, function: LayersFunction) -> GraphedLayers:
         target, metrics = self.target, self.metrics
@@ -50,6 +50,6 @@ class EngineDraftGraphs:
         self.metrics.graph_draft_passes[GraphUse("none", reason)] += num_passes
 
 
-def draft_graphs(runner: Runner, metrics: EngineMetrics, attention: ChosenAttention) -> EngineDraftGraphs | None:
+def draft_graphs(runner: Runner, attention: ChosenAttention) -> EngineDraftGraphs | None:
     """None where nothing is recorded."""
-    return EngineDraftGraphs(runner, metrics, attention) if isinstance(runner, GraphRunner) else None
+    return EngineDraftGraphs(runner, attention) if isinstance(runner, GraphRunner) else None

@@ -98,8 +98,9 @@ class SeveralDrafters:
                 OpenDraft(request, max(0, limit - len(tokens)), others, len(tokens))
                 for request, limit, others, tokens in zip(requests, limits, proposals, before, strict=True)
             ]
-            wanted: Sequence[int] = [each.limit for each in open_drafts]
-            if not guard.proposes_forced:
+            if guard.proposes_forced:
+                wanted: Sequence[int] = [each.limit for each in open_drafts]
+            else:
                 wanted = self.composer.limits(guard.name, open_drafts)
             drafts = guard.propose(batch, output, verdict, wanted, before if any(before) else ())
             for i, draft in enumerate(drafts):
