@@ -126,23 +126,25 @@ def test_a_preempted_request_is_not_drafted_for_where_its_keys_were_lost_with_it
     assert step(runtime, preempted(request, (5, 20)), starts=[8]) is None
 
 
-def test_an_aborted_request_is_fed_at_once():
+def a_request_that_waits():
+    """It ran a step without a draft, and nothing of it was fed. What reads its tokens is the third."""
     runtime, request = a_runtime(), a_request()
     runtime.passes = recorder = Recorder()
     request.hashes = hashes("x", "y")
     runtime.start(request)
     assert step(runtime, request, limits=[0]) is None
+    return runtime, request, recorder
+
+
+def test_an_aborted_request_is_fed_at_once():
+    runtime, request, recorder = a_request_that_waits()
     request.finish_reason = "abort"
     runtime.stop(request)
     assert recorder.read == list(range(1, 8))
 
 
 def test_a_request_that_is_aborted_after_it_gave_its_blocks_back_is_not_fed():
-    runtime, request = a_runtime(), a_request()
-    runtime.passes = recorder = Recorder()
-    request.hashes = hashes("x", "y")
-    runtime.start(request)
-    assert step(runtime, request, limits=[0]) is None
+    runtime, request, recorder = a_request_that_waits()
     request.blocks, request.finish_reason = [], "abort"  # preempted before
     runtime.stop(request)
     assert recorder.read == []

@@ -65,12 +65,17 @@ def test_a_batch_that_arrived_is_the_one_that_was_sent(toy_model):
     assert set(compared) == set(Batch.__struct_fields__)
 
 
-def test_a_request_is_not_sent(toy_model):
-    engine = make_engine(toy_model).engine
-    sent = []
+def sent_by_a_run(model, num_requests):
+    """An engine, and the bytes of every batch that it computed for so many requests."""
+    engine, sent = make_engine(model).engine, []
     forward = engine.runner.forward
     engine.runner.forward = lambda batch: sent.append(send(batch)) or forward(batch)
-    run_requests(engine, varied_requests(4))
+    run_requests(engine, varied_requests(num_requests))
+    return engine, sent
+
+
+def test_a_request_is_not_sent(toy_model):
+    _, sent = sent_by_a_run(toy_model, 4)
     spans, rows = msgspec.msgpack.decode(sent[0])
     assert {key for span in spans for key in span} == set(Span.__struct_fields__)
     assert len(rows) == 3 * 8 * sum(span["length"] for span in spans)
@@ -78,11 +83,7 @@ def test_a_request_is_not_sent(toy_model):
 
 @pytest.mark.parametrize("change", [lambda rows: rows[:-8], lambda rows: rows + rows, lambda _: b""])
 def test_rows_that_do_not_fit_the_spans_are_an_error(toy_model, change):
-    engine = make_engine(toy_model).engine
-    sent = []
-    forward = engine.runner.forward
-    engine.runner.forward = lambda batch: sent.append(send(batch)) or forward(batch)
-    run_requests(engine, varied_requests(1))
+    engine, sent = sent_by_a_run(toy_model, 1)
     spans, rows = msgspec.msgpack.decode(sent[0])
     with pytest.raises(msgspec.DecodeError, match="hold no three numbers for each of"):
         receive(msgspec.msgpack.encode((spans, change(rows))), engine.parts.builder)
@@ -90,10 +91,6 @@ def test_rows_that_do_not_fit_the_spans_are_an_error(toy_model, change):
 
 @pytest.mark.parametrize("cut", [0, 1, 40, -1])
 def test_bytes_that_are_cut_off_are_an_error(toy_model, cut):
-    engine = make_engine(toy_model).engine
-    sent = []
-    forward = engine.runner.forward
-    engine.runner.forward = lambda batch: sent.append(send(batch)) or forward(batch)
-    run_requests(engine, varied_requests(1))
+    engine, sent = sent_by_a_run(toy_model, 1)
     with pytest.raises(msgspec.DecodeError):
         receive(sent[0][:cut], engine.parts.builder)

@@ -138,3 +138,12 @@ def test_two_lora_planners_are_refused(toy_model):
     first, second = (in_process(name, make_lora_planner=lambda: NoAdapters()) for name in ("first", "second"))
     with pytest.raises(PluginError, match="first and second both answer make_lora_planner"):
         make_engine(toy_model, extra=first | second, allow_undeclared=True)
+
+
+def test_a_fault_of_the_core_is_blamed_on_no_plugin(toy_model, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("the core's own")
+
+    monkeypatch.setattr("specserve.engine.assembly.make_lora_planner", fails)
+    with pytest.raises(RuntimeError, match=r"^the core's own$"):
+        make_engine(toy_model, plugins=("cpu", "ngram"))

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from author_mistakes import AT_START_UP, DRAFTER, OBSERVER, PROCESSOR, WHILE_SERVING
+from author_mistakes import AT_START_UP, DRAFTER, KERNELS, OBSERVER, PROCESSOR, WHILE_SERVING
 from fake_site import HOOKS, write_distribution, write_package
 
 from specserve.cli import main
@@ -54,6 +54,13 @@ def test_a_mistake_at_start_up_is_said_alike_by_check_load(name, install: Instal
 
 def without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def test_memory_that_is_too_small_for_kernels_is_no_fault_of_their_plugin(install: Install, toy_model):
+    install("mine", provides="kernel.cpu", plugin=KERNELS.replace('ValueError("too wide")', "MemoryError()"))
+    said = start_up(toy_model, "mine")
+    assert said.startswith(f"there is not enough memory to load model {toy_model}")
+    assert said.endswith("The system said: MemoryError")
 
 
 @pytest.mark.parametrize("name", WHILE_SERVING)

@@ -11,6 +11,11 @@ from typing import get_type_hints, is_typeddict
 import msgspec
 import pytest
 
+from specserve import protocols
+from specserve.models.family import ModelFamily
+from specserve.models.weight_format import QuantMethod, WeightFiles, WeightSource
+from specserve.plugins.interface_checks import public_name
+
 PACKAGES = ("specserve", "specserve_cpu", "specserve_lora", "specserve_ngram")
 
 
@@ -31,6 +36,20 @@ def public_objects(package):
 @pytest.fixture(scope="module", params=PACKAGES)
 def objects(request):
     return public_objects(request.param)
+
+
+INTERFACES = (
+    protocols.Drafter, protocols.DraftPlanner, protocols.KernelSet, protocols.Sampler, protocols.LogitsProcessor,
+    protocols.ProcessorState, protocols.LoraPlanner, protocols.DrafterNeeds, protocols.Metric, ModelFamily, WeightFiles,
+    QuantMethod, WeightSource,
+)  # fmt: skip
+"""What errors of start-up tell authors to extend, and to return."""
+
+
+@pytest.mark.parametrize("kind", INTERFACES, ids=lambda kind: kind.__name__)
+def test_errors_name_an_interface_as_plugins_import_it(kind):
+    assert public_name(kind).startswith("specserve.api.")
+    assert pkgutil.resolve_name(public_name(kind)) is kind
 
 
 def test_the_walk_reaches_the_core():

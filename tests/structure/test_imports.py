@@ -71,6 +71,12 @@ def test_the_workbench_runs_without_the_server():
             assert not [name for name in loaded if distribution(name) == "specserve_server"], module
 
 
+@pytest.mark.parametrize("door", ["specserve.api", "specserve.api.drafts", "specserve.api.files"])
+def test_what_plugins_import_without_torch_loads_none(door):
+    loaded = reached_from(run_time_graph(), door)
+    assert "torch" not in {i.name.partition(".")[0] for m in loaded for i in imports_of(m) if i.when == "load"}
+
+
 @pytest.mark.parametrize("module", LIGHT_MODULES)
 def test_what_must_be_light_loads_nothing_heavy(module):
     loaded = reached_from(run_time_graph(), module)
