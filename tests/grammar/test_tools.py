@@ -272,6 +272,44 @@ def test_special_tokens_within_a_tag_are_such_tokens(toy_model):
         assert (matcher.try_consume_tokens(tokens) == len(tokens)) == is_allowed
 
 
+TAGS = {
+    "triggers": ["<", "[CALL]"],
+    "structures": [
+        {"begin": "<", "schema": {"type": "integer"}, "end": ""},
+        {"begin": "[CALL]", "schema": {"type": "boolean"}, "end": "."},
+    ],
+}
+MARKS_OF_ONE_BYTE = (
+    ("a choice with the beginning of the reasoning", "choice", ["the first", "none"], ("the", "e"), "thee none", True),
+    ("a choice with the end of the reasoning", "choice", ["the first", "none"], ("the", "e"), "the first", True),
+    ("an end within a token", "choice", ["the first", "none"], ("the", "e"), "thest none", False),
+    ("an end that is punctuation", "choice", ["a", "b"], ("", "/"), "no [^\\x] idea/b", True),
+    ("two ends", "choice", ["a", "b"], ("", "/"), "no/idea/b", False),
+    ("a trigger that ends a number", "structural_tag", TAGS, None, "x <7<8 y", True),
+    ("a trigger in text", "structural_tag", TAGS, None, "x < y", False),
+    ("a trigger behind another", "structural_tag", TAGS, None, "x [CALL]true. [CALL]false.<12", True),
+    ("a trigger in another", "structural_tag", TAGS, None, "x [CALL<7]", True),
+    ("a trigger of several bytes in text", "structural_tag", TAGS, None, "x [CALL]y", False),
+)
+
+
+@pytest.mark.parametrize(("what", "kind", "body", "reasoning", "text", "is_allowed"), MARKS_OF_ONE_BYTE)
+def test_a_mark_of_one_byte_is_seen_wherever_it_comes(what, kind, body, reasoning, text, is_allowed, toy_model):
+    """In tokens of one byte each, and in the tokenizer's own."""
+    form = wanted(kind, body)
+    if reasoning is not None:
+        form = msgspec.structs.replace(form, reasoning=Reasoning(*reasoning))
+    tokenizer = load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,))
+    matcher = Grammars(tokenizer, GrammarOptions()).matcher(form)
+    for tokens in (tokenizer.tokenize_str(text), [token for byte in text for token in tokenizer.tokenize_str(byte)]):
+        matcher.reset()
+        known = 0
+        for token in tokens:
+            matcher.compute_ff_bytes()
+            known += matcher.try_consume_tokens([token])
+        assert (known == len(tokens) and matcher.is_accepting()) == is_allowed, (what, tokens, matcher.get_error())
+
+
 @pytest.mark.parametrize("begin", ["<think>", ""])
 def test_a_form_holds_behind_reasoning(begin, toy_model):
     tokenizer = load_tokenizer(toy_model, TOY_VOCAB, (EOS_ID,))

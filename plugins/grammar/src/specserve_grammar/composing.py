@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from specserve_grammar.marks import mark_of
+from specserve_grammar.marks import free_text, mark_of, text_up_to
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -29,6 +29,6 @@ def only_grammar(text: str) -> dict[str, Any]:
 def behind_reasoning(body: str, reasoning: Reasoning, tokenizer: LLTokenizer) -> str:
     """The body from the end of the reasoning on; without reasoning where the model begins none."""
     begin, end = (mark_of(text, tokenizer) for text in (reasoning.begin, reasoning.end))
-    thought = f"thought: TEXT {end}" if end.startswith("<") else f"thought[lazy]: TEXT {end}"
     start = f"start: {begin} thought BLANKS @body | @body" if reasoning.begin else "start: thought BLANKS @body"
-    return composed(f"{start}\n{thought}\nTEXT: /(.|\\n)*/\nBLANKS: /[ \\n]{{0,8}}/", body=body)
+    rules = (start, text_up_to("thought", end), free_text([end]), r"BLANKS: /[ \n]{0,8}/")
+    return composed("\n".join(rules), body=body)

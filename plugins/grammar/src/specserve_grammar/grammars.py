@@ -64,6 +64,12 @@ class Grammars:
         with self.lock:
             return compiled.matcher.deep_copy()
 
+    def recompiled(self, wanted: StructuredOutput) -> LLMatcher:
+        """At the start of the text, sharing nothing with the matchers of before."""
+        with self.lock:
+            self.compiled.pop(key_of(wanted), None)
+        return self.matcher(wanted)
+
     def find(self, wanted: StructuredOutput) -> Compiled:
         """Compile it unless it is compiled. Raises RequestError."""
         key = key_of(wanted)

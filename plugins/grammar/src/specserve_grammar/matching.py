@@ -9,21 +9,51 @@ never gets an end-of-text token: what follows one is known without it. V: vocabu
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from llguidance import LLMatcher
+
+Args = ParamSpec("Args")
+Result = TypeVar("Result")
 
 
 class NotAllowedError(Exception):
     """A token that the grammar does not allow was to be followed, or the grammar's states became too many."""
 
 
+class PoisonedError(Exception):
+    """The library panicked for another request with this grammar. Its matchers share a lexer; none works any more."""
+
+
+def whatever_others_do(
+    method: Callable[Concatenate[Matching, Args], Result],
+) -> Callable[Concatenate[Matching, Args], Result]:
+    """The method, which goes on with a grammar of this request's own after the library panicked for another."""
+
+    @wraps(method)
+    def checked(self: Matching, /, *args: Args.args, **kwargs: Args.kwargs) -> Result:
+        try:
+            return self.without_error(method(self, *args, **kwargs))
+        except PoisonedError:
+            self.start_anew()
+            return self.without_error(method(self, *args, **kwargs))
+
+    return checked
+
+
 class Matching:
-    def __init__(self, matcher: LLMatcher, vocab_size: int, ends: frozenset[int]) -> None:
+    """`compile_anew`: the grammar's matcher at its start, which shares nothing with those of before."""
+
+    def __init__(
+        self, matcher: LLMatcher, vocab_size: int, ends: frozenset[int], compile_anew: Callable[[], LLMatcher]
+    ) -> None:
         self.matcher, self.vocab_size, self.ends = matcher, vocab_size, ends
+        self.compile_anew = compile_anew
+        self.committed = array("q")
         self.path: list[int] = []
         """What the matcher has consumed behind the committed tokens."""
         self.ahead: list[list[int] | None] = [None]
@@ -69,18 +99,45 @@ class Matching:
             ahead = self.ahead[-1] = self.matcher.compute_ff_tokens() if has_text else []
         return ahead
 
+    @whatever_others_do
     def commit(self, tokens: Sequence[int]) -> None:
         """Raises NotAllowedError."""
         if self.has_ended:
             return
-        self.has_ended = not self.follow(tokens)
+        has_ended = not self.follow(tokens)
+        self.raise_error()
+        self.has_ended = has_ended
+        self.committed.extend(tokens)
         self.path.clear()
         del self.ahead[:-1]
 
+    def start_anew(self) -> None:
+        """Raises NotAllowedError where the library panics for this request too."""
+        self.matcher = self.compile_anew()
+        self.path, self.ahead = [], [None]
+        self.follow(self.committed)
+        self.path.clear()
+        del self.ahead[:-1]
+
+    def without_error(self, result: Result) -> Result:
+        """The library's functions return nothing, or no, where they fail."""
+        self.raise_error()
+        return result
+
     def raise_error(self) -> None:
         """Such as a state of the grammar that has become too large."""
-        if self.matcher.is_error():
-            raise NotAllowedError(self.matcher.get_error().split("<")[0].strip()[:200])
+        if not self.matcher.is_error():
+            return
+        reason = self.matcher.get_error().split("<")[0].strip()[:200]
+        if "PoisonError" in reason:
+            raise PoisonedError
+        if reason.startswith("panic"):
+            raise NotAllowedError(
+                f"the grammar library failed on this grammar behind {len(self.committed)} tokens; {reason}. That is a "
+                "fault of llguidance, and no other request is harmed. Write the grammar another way: lazy parts of one "
+                "character are known to fail."
+            )
+        raise NotAllowedError(reason)
 
     # --- what may come ------------------------------------------------------------------------------
 
@@ -93,6 +150,7 @@ class Matching:
             self.raise_error()
         return stopped
 
+    @whatever_others_do
     def forced(self, path: Sequence[int]) -> int | None:
         """The only token that may come behind the path; None where several may, or an end of text."""
         if self.ends_at(path):
@@ -100,6 +158,7 @@ class Matching:
         ahead = self.ahead_now()
         return ahead[0] if ahead else None
 
+    @whatever_others_do
     def allows(self, path: Sequence[int], token: int) -> bool:
         """May the token come behind the path? If so, the matcher stands behind it afterwards."""
         if self.ends_at(path):
@@ -108,6 +167,7 @@ class Matching:
             return not self.ahead_now() and bool(self.matcher.is_accepting())
         return self.consume(token)
 
+    @whatever_others_do
     def allowed(self, path: Sequence[int]) -> array[int]:
         """One bit per token: may it come behind the path? array("I"), valid until the next call."""
         if self.ends_at(path):
@@ -117,9 +177,9 @@ class Matching:
             return self.bits
         address, count = self.bits.buffer_info()
         self.matcher.unsafe_compute_mask_ptr(address, 4 * count)
-        self.raise_error()
         return self.bits
 
+    @whatever_others_do
     def num_allowed(self, tokens: Sequence[int]) -> int:
         """How many of these the grammar allows, one behind the other, behind the committed ones."""
         if self.ends_at(()):
@@ -130,6 +190,7 @@ class Matching:
             return common
         return int(self.matcher.validate_tokens(list(tokens)))
 
+    @whatever_others_do
     def coming(self) -> tuple[list[int], bytes]:
         """What must come behind the committed tokens: the forced tokens, and all of the text."""
         if self.ends_at(()):

@@ -6,6 +6,7 @@ Owns which requests have a grammar. Knows nothing about drafts but their shape.
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from typing import TYPE_CHECKING
 
 from specserve.api import LogitsProcessor
@@ -77,7 +78,8 @@ class GrammarProcessor(LogitsProcessor):
         wanted = request.params.structured_output
         if wanted is None:
             return None
-        return GrammarState(Matching(self.grammars.matcher(wanted), vocab_size, self.ends))
+        anew = partial(self.grammars.recompiled, wanted)
+        return GrammarState(Matching(self.grammars.matcher(wanted), vocab_size, self.ends, anew))
 
 
 def state_of(request: Request) -> GrammarState | None:

@@ -16,7 +16,7 @@ import msgspec
 from specserve.api.files import find_wrong_value
 from specserve_grammar.errors import refuse
 from specserve_grammar.json_schema import parse_schema
-from specserve_grammar.marks import mark_of
+from specserve_grammar.marks import free_text, mark_of, text_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,8 @@ def tag_rules(
 ) -> str:
     """In Lark; an answer is `@answer` there. Raises RequestError."""
     numbers = range(len(tag.structures))
-    lines = []
+    lines: list[str] = []
+    marks: list[str] = []
     for i, structure in zip(numbers, tag.structures, strict=True):
         trigger = next((each for each in tag.triggers if structure.begin.startswith(each)), None)
         if trigger is None:
@@ -71,12 +72,10 @@ def tag_rules(
         rest = [*with_marks(structure.begin[len(trigger) :], tokenizer), f"%json {with_settings(schema, settings)}"]
         body = " ".join([*rest, *with_marks(structure.end, tokenizer)])
         lines.append(f"tag_{i}: {mark} {body}")
-        if mark.startswith("<"):
-            lines.append(f"found_{i}: TEXT {mark} {body}")
-        else:
-            lines += [f"trigger_{i}[lazy]: TEXT {mark}", f"found_{i}: trigger_{i} {body}"]
+        marks.append(mark)
+        lines += [text_up_to(f"trigger_{i}", mark), f"found_{i}: trigger_{i} {body}"]
     tags, found = (" | ".join(f"{name}_{i}" for i in numbers) for name in ("tag", "found"))
-    lines += ["TEXT: /(.|\\n)*/", *start_of(tag, tags, found)]
+    lines += [free_text(marks), *start_of(tag, tags, found)]
     return "\n".join(lines)
 
 
