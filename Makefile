@@ -99,7 +99,7 @@ bench-peers: $(VENV)/.dev
 # lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.
 # PART is some of: kernels engine graphs numbers speed memory (all by default), each of less than eight minutes.
 GPU_SITE ?= build/gpu-site
-gpu-check: export PYTHONPATH := core/src:draft_models/src:server/src:workbench/src:demo/src:plugins/cuda/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
+gpu-check: export PYTHONPATH := core/src:draft_models/src:server/src:workbench/src:demo/src:plugins/cuda/src:plugins/graphs/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
 gpu-check:
 	$(PYTHON) tests/gpu/check.py $(PART)
 
@@ -122,7 +122,7 @@ $(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
 
 # Their Python sources are installed editable; the native modules are built into $(VENV).
 native_sources = plugins/$(1)/pyproject.toml plugins/$(1)/CMakeLists.txt $(shell find plugins/$(1)/native -name '*.[ch]pp')
-PURE := plugins/cuda plugins/grammar plugins/hybrid_attn plugins/lora
+PURE := plugins/graphs plugins/cuda plugins/grammar plugins/hybrid_attn plugins/lora
 NATIVE := $(VENV)/.cpu $(VENV)/.ngram $(VENV)/.adaptive
 $(VENV)/.adaptive: $(call native_sources,adaptive)
 $(VENV)/.cpu: $(call native_sources,cpu)

@@ -73,6 +73,7 @@ PUBLISHED = tuple(
         "plugins/cuda",
         "plugins/eagle",
         "plugins/grammar",
+        "plugins/graphs",
         "plugins/hybrid_attn",
         "plugins/lora",
         "plugins/ngram",

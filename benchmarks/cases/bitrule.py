@@ -15,10 +15,10 @@ from benchmarks.lib.report import Options, Result
 from benchmarks.lib.timing import alternate, medians, seconds_of, spread
 from benchmarks.lib.workload import DTYPE, MODEL, prompts
 from specserve.attention.sdpa import SdpaFactory
-from specserve.engine.runner import Runner, StepParts
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models.loader import load_model
 from specserve.models.locate import locate_model
+from specserve.models.runner import Runner, StepParts
 from specserve.text.tokenizer import HfTokenizer
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from benchmarks.lib.forwards import BLOCK_SIZE, batch_of
 from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.timing import alternate, medians, spread
 from specserve.attention.sdpa import SdpaFactory
-from specserve.engine.runner import Runner, StepParts
 from specserve.kv.cache import KVCache
 from specserve.models.loader import load_model
+from specserve.models.runner import Runner, StepParts
 from specserve.protocols import AttentionSpec
 from specserve_workbench.testing.toy import write_checkpoint
 

@@ -142,7 +142,7 @@ def engine_of(model: Model, count: int, *, extra: Any = None, **options: Any) ->
     hybrid = ("hybrid_attn",) if has_plugin("hybrid_attn") else ()
     config = EngineConfig(
         model=str(model.path), device="cuda", dtype="bfloat16", max_num_seqs=max(8, count), prefix_cache=False,
-        plugins=("cuda", *hybrid, *names), max_num_batched_tokens=2048, default_plugins=False, **options,
+        plugins=("cuda", "graphs", *hybrid, *names), max_num_batched_tokens=2048, default_plugins=False, **options,
     )  # fmt: skip
     with model.weights():
         return assemble(config, PluginHost.start(config, extra=extra or {})).engine

@@ -28,8 +28,8 @@ from benchmarks.lib.report import Check, Options, Result
 from benchmarks.lib.shapes import model_directory
 from benchmarks.lib.timing import alternate, medians, spread
 from benchmarks.lib.workload import DTYPE, MODEL
-from specserve.engine.runner import Runner, StepParts
 from specserve.models.loader import load_model
+from specserve.models.runner import Runner, StepParts
 from specserve_workbench.testing.drafters import OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request

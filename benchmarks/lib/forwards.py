@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from benchmarks.lib.report import Options
     from specserve.batch.batch import Batch
     from specserve.engine.assembly import Assembled
-    from specserve.engine.runner import Runner
     from specserve.models.decoder import DecoderModel
+    from specserve.models.runner import Runner
 
 BLOCK_SIZE = 16
 

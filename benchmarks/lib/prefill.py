@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from specserve.batch.batch import Batch
-    from specserve.engine.runner import Runner
     from specserve.models.decoder import DecoderModel
+    from specserve.models.runner import Runner
 
 LENGTH, BLOCK_SIZE = 2048, 16
 CPU = torch.device("cpu")

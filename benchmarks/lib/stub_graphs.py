@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from specserve.engine.graph_runner import GraphRunner, GraphSettings, StepKey
-from specserve.engine.runner import Runner, StepParts
-from specserve.graphs.buckets import doubling, row_buckets
-from specserve.graphs.eligibility import Answers, Eligibility
-from specserve.graphs.library import GraphBudget, GraphLibrary
-from specserve.graphs.memory import GraphMemory, RowSizes
-from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.metrics import EngineMetrics
 from specserve.models.decoder import DecoderModel
+from specserve.models.runner import Runner, StepParts
 from specserve.protocols import AttentionBackend, ForwardPass
+from specserve_graphs.buckets import doubling, row_buckets
+from specserve_graphs.eligibility import Eligibility
+from specserve_graphs.graph_runner import GraphRunner, GraphSettings, StepKey
+from specserve_graphs.library import GraphBudget, GraphLibrary
+from specserve_graphs.memory import GraphMemory, RowSizes
+from specserve_graphs.reference_recorder import ReferenceRecorder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,4 +91,4 @@ def stub_runner(max_rows: int, vocab_size: int, mode: str) -> Runner:
         mode=cast("GraphMode", mode), rows=row_buckets(max_rows), requests=doubling(max_rows), max_rows=max_rows,
         max_rows_of_request=1, generated="decode", greedy_sampler=None, block_size=16,
     )  # fmt: skip
-    return GraphRunner(parts, library, Eligibility(lambda _: Answers((), ())), settings)
+    return GraphRunner(parts, library, Eligibility(lambda _: ()), settings)

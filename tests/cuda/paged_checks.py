@@ -23,11 +23,11 @@ from paged_cases import LEADING, NUM_SLOTS, TREE, Shape, World, attend, dense
 
 from specserve.batch.drafts import paths_of
 from specserve.batch.span import ScheduledSpan
-from specserve.batch.static_rows import StaticRows
 from specserve.types import Draft
 from specserve_cuda.attention import paged_plan
 from specserve_cuda.attention.paged import PagedAttention
 from specserve_cuda.attention.paged_plan import tile_config_for
+from specserve_graphs.static_rows import StaticRows
 from specserve_workbench.testing.engines import run
 from specserve_workbench.testing.requests import toy_request
 from specserve_workbench.testing.toy import write_checkpoint

@@ -6,8 +6,8 @@ import pytest
 
 from specserve.attention.sdpa import SdpaAttention, SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
-from specserve.graphs.cut_attention import CutAttention
 from specserve.hookspecs import hookimpl
+from specserve_graphs.cut_attention import CutAttention
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import varied_requests
 from triton_runs import needs_triton

@@ -107,6 +107,8 @@ def build_tested(
         setup.options["eagle"] = {"model": str(files.model), **plan.eagle}
     if "repeat" in plan.drafters:
         setup.options["repeat"] = {"width": plan.repeat_width}
+    if plan.graphs != "none":
+        setup.names.append("graphs")
     if plan.planner == "adaptive" and plan.drafters:
         setup.names.append("adaptive")
         setup.options["adaptive"] = {"cost_cache": "none", **(plan.adaptive if plan.max_draft_tokens else {})}

@@ -83,7 +83,8 @@ def main() -> int:
     if subprocess.run([sys.executable, HERE / "preflight.py"], check=False).returncode:
         return 1
     args.logs.mkdir(parents=True, exist_ok=True)
-    declare(ROOT / "plugins" / "cuda", DECLARED)
+    for plugin in ("cuda", "graphs"):
+        declare(ROOT / "plugins" / plugin, DECLARED)
     outcomes = []
     for part in args.parts or PARTS:
         if part == "memory" and shutil.which(SANITIZER[0]) is None:

@@ -12,8 +12,8 @@ from cuda_references import hybrid_plugin
 from specserve.batch.builder import BatchBuilder
 from specserve.batch.request import Request
 from specserve.batch.span import ScheduledSpan
-from specserve.batch.static_rows import PADDING_SLOT, StaticRows
 from specserve.types import Draft
+from specserve_graphs.static_rows import PADDING_SLOT, StaticRows
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint

@@ -9,10 +9,10 @@ from graph_runs import KindsOfSteps, steps_of
 from specserve.attention.sdpa import SdpaFactory
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError, RequestError
-from specserve.graphs.eligibility import MOST_REASONS, MOST_SHAPES, OTHER_REASONS, Answers, Eligibility
 from specserve.hookspecs import hookimpl
 from specserve.protocols import GraphShape
 from specserve_cpu.kernels import CpuKernels
+from specserve_graphs.eligibility import MOST_REASONS, MOST_SHAPES, OTHER_REASONS, Eligibility
 from specserve_workbench.testing.engines import make_engine, run_requests, watch
 from specserve_workbench.testing.requests import toy_request, varied_requests
 
@@ -125,7 +125,7 @@ def test_reasons_and_shapes_are_bounded():
 
     def ask(shape):
         asked.append(shape)
-        return Answers([("p", f"rows {shape.rows}"), ("q", "and so on")], [])
+        return [f"p: rows {shape.rows}", "q: and so on"]
 
     eligibility = Eligibility(ask)
     first = [eligibility.declined(shape(rows)) for rows in range(1, MOST_REASONS + 10)]

@@ -11,9 +11,9 @@ from graph_runs import steps_of
 from specserve.config import EngineConfig
 from specserve.errors import ConfigError
 from specserve.faults import BadAnswerError
-from specserve.graphs.buckets import Buckets, doubling, row_buckets
-from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve_graphs.buckets import Buckets, doubling, row_buckets
+from specserve_graphs.reference_recorder import ReferenceRecorder
 from specserve_workbench.testing.drafters import OracleDrafter
 from specserve_workbench.testing.engines import drafter_plugin, make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
@@ -104,7 +104,7 @@ def test_a_recording_that_fails_is_a_reason_and_nothing_else(toy_model):
     assert steps.reasons == {"its recording raised MemoryError"}
     assert min(steps.full, steps.piecewise) > 0
     assert sum(failing) == len(engine.runner.library.failed), "each is tried once"
-    assert {plugin for plugin, *_ in engine.metrics.faults.counts} == {"core"}
+    assert {plugin for plugin, *_ in engine.metrics.faults.counts} == {"graphs"}
 
 
 def test_a_replay_of_other_pieces_than_were_recorded_is_refused():
@@ -129,11 +129,11 @@ def test_warm_up_records_what_steps_need_and_shows_it(toy_model):
 
     config = EngineConfig(
         model=str(toy_model), graphs="full", graph_warm_up=True, graph_buckets=(1, 2, 4, 8), default_plugins=False,
-        plugins=("cpu",), max_num_seqs=4, max_num_batched_tokens=64, kv_memory="8M",
+        plugins=("cpu", "graphs"), max_num_seqs=4, max_num_batched_tokens=64, kv_memory="8M",
     )  # fmt: skip
     shown = []
     drafter = {"drafter": drafter_plugin(lambda: OracleDrafter({}, 4))}  # measures step costs before
-    host = PluginHost.start(msgspec.structs.replace(config, plugins=("cpu", "drafter")), drafter)
+    host = PluginHost.start(msgspec.structs.replace(config, plugins=("cpu", "graphs", "drafter")), drafter)
     engine = assemble(config, host, lambda *progress: shown.append(progress)).engine
     graphs = [progress for progress in shown if progress[0] == "recording graphs"]
     count = len(engine.runner.library.recorded)

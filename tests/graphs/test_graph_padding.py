@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from specserve.batch.static_rows import PADDING_SLOT
+from specserve_graphs.static_rows import PADDING_SLOT
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests

@@ -14,7 +14,7 @@ from specserve_workbench.testing.engines import DEFAULTS
 
 
 async def test_counters_add_up_and_the_description_is_live(toy_model):
-    options = DEFAULTS | {"plugins": ("cpu",), "graphs": "full"}
+    options = DEFAULTS | {"plugins": ("cpu", "graphs"), "graphs": "full"}
     config = EngineConfig(model=str(toy_model), **options)
     async with TestClient(TestServer(make_app(await AsyncEngine.start(config), ServerConfig()))) as client:
 

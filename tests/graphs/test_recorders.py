@@ -6,8 +6,8 @@ import pytest
 
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError
-from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.hookspecs import hookimpl
+from specserve_graphs.reference_recorder import ReferenceRecorder
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import varied_requests
 

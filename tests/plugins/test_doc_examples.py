@@ -169,6 +169,13 @@ def test_few(toy_model, example):
     assert any("6 requests are too many" in use.reason for use in engine.metrics.graph_steps)
 
 
+def test_rows(toy_model, example):
+    requests = growing(3)
+    engine = make_engine(toy_model, extra=example("rows")).engine
+    assert run_requests(engine, requests).tokens() == run(toy_model, requests).tokens()
+    assert engine.runner.num_rows == sum(len(each.prompt_token_ids) + each.params.max_tokens - 1 for each in requests)
+
+
 async def test_running(toy_model, example):
     config = EngineConfig(model=str(toy_model), plugins=("running",), **DEFAULTS)
     engine = await AsyncEngine.start(config, extra=example("running"))

@@ -22,6 +22,13 @@ from specserve.hookspecs import hookimpl
 def make_kernels(device):
     return "native " + device
 """
+RUNNER = """
+from specserve.hookspecs import hookimpl
+
+@hookimpl
+def make_runner():
+    return "a runner"
+"""
 
 
 def test_installed_is_not_enabled_and_not_imported(install: Install, start: Start) -> None:
@@ -178,9 +185,12 @@ def test_a_fixed_number_of_draft_tokens_switches_adaptive_off(fixed: dict[str, i
 
 def test_a_default_plugin_that_conflicts_is_switched_off_with_its_reason(install: Install, start: Start) -> None:
     install("cpu", provides="kernel.cpu", plugin=KERNELS, conflicts={"graph.full": "FAILS"})
+    install("graphs", provides="graph.replay", plugin=RUNNER)
     host = start(graphs="full")
-    assert host.banner() == ["plugin cpu is switched off: cpu cannot run with graph.full: both want the same thing."]
-    assert host.describe()[0]["reason"] == "cpu cannot run with graph.full: both want the same thing."
+    said = "plugin cpu is switched off: cpu cannot run with graph.full: both want the same thing."
+    assert host.banner() == ["plugin graphs 1.0 (dist-graphs): graph.replay", said]
+    (cpu,) = (each for each in host.describe() if each["name"] == "cpu")
+    assert cpu["reason"] == "cpu cannot run with graph.full: both want the same thing."
 
 
 @pytest.mark.parametrize(
@@ -190,6 +200,7 @@ def test_automatic_graphs_are_the_best_that_requested_plugins_run_with(
     install: Install, start: Start, conflict: str | None, graphs: str
 ) -> None:
     install("a", conflicts={conflict: "FAILS"} if conflict else {})
+    install("graphs", provides="graph.replay", plugin=RUNNER)
     host = start("a", device="cuda")
     assert host.config.graphs == graphs
     notes = [line for line in host.banner() if line.startswith("graphs are")]
@@ -200,6 +211,16 @@ def test_automatic_graphs_are_the_best_that_requested_plugins_run_with(
         with pytest.raises(PluginError, match=f"a cannot run with {conflict}"):
             start("a", device="cuda", graphs="full")
     assert start("a").config.graphs == "none", "on CPUs there are none"
+
+
+def test_graphs_need_a_plugin_that_replays_steps(install: Install, start: Start) -> None:
+    install("graphs", provides="graph.replay", plugin=RUNNER)
+    with pytest.raises(PluginError, match=r"--graphs full: no enabled plugin replays steps\. .*--plugin graphs"):
+        start(graphs="full", default_plugins=False)
+    host = start(device="cuda", default_plugins=False)
+    assert host.config.graphs == "none"
+    assert host.banner()[0].startswith("graphs are none and not full: --graphs full: no enabled plugin replays steps.")
+    assert start("graphs", graphs="full", default_plugins=False).config.graphs == "full"
 
 
 def test_automatic_graphs_leave_another_refusal_as_it_is(install: Install, start: Start) -> None:
@@ -225,7 +246,8 @@ def test_a_default_plugin_that_does_not_fit_the_device_is_switched_off(install: 
     )
     install("cpu", provides={"kernel.cpu": "CPU"}, compat=compat, plugin=KERNELS)
     assert start().loaded_names == ("cpu",)
-    assert start(device="cuda").banner() == ["plugin cpu is switched off: kernel.cpu: the device is not a CPU."]
+    banner = start(device="cuda", graphs="none").banner()
+    assert banner == ["plugin cpu is switched off: kernel.cpu: the device is not a CPU."]
 
 
 def test_asking_for_a_plugin_and_excluding_it_is_refused(install: Install, start: Start) -> None:

@@ -41,7 +41,7 @@ def needs(folder: Path, *names: str) -> bool:
     return [need for need in project(folder).get("dependencies", ()) if need.startswith("specserve")] == bounds
 
 
-LIBRARIES = {"eagle": ("specserve-draft-models",)}
+LIBRARIES = {"cuda": ("specserve-plugin-graphs",), "eagle": ("specserve-draft-models",)}
 """What plugins need besides."""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.attention.sdpa import SdpaFactory
-from specserve.graphs.reference_recorder import ReferenceRecorder
 from specserve.hookspecs import hookimpl
 from specserve.kernels.torch_kernels import TorchKernels
 from specserve.models import families, open_weights
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from specserve.models.family import ModelFamily
     from specserve.models.weight_format import WeightFormat
-    from specserve.protocols import AttentionFactory, KernelSet, LogitsProcessor, Recorder
+    from specserve.protocols import AttentionFactory, KernelSet, LogitsProcessor
 
 
 @hookimpl
@@ -32,11 +31,6 @@ def weight_formats() -> Iterable[WeightFormat]:
 @hookimpl
 def make_kernels(device: str, dtype: str) -> KernelSet | None:
     return TorchKernels() if device == "cpu" else None
-
-
-@hookimpl
-def make_recorder(device: str) -> Recorder | None:
-    return ReferenceRecorder() if device == "cpu" else None
 
 
 @hookimpl

@@ -44,7 +44,7 @@ class Conflict(msgspec.Struct, frozen=True):
     check: Check | None = None
 
 
-DEFAULT_ON = ("kernel", "planner", "model")
+DEFAULT_ON = ("kernel", "graph", "planner", "model")
 """Namespaces of features whose providers are enabled unless switched off."""
 
 

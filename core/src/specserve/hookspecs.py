@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.models.family import ModelFamily
+    from specserve.models.runner import Runner, RunnerParts
     from specserve.models.weight_format import WeightFormat
     from specserve.protocols import (
         AdaptableModel,
@@ -134,6 +135,11 @@ def check_answer(request: GenerateRequest, text: str, finish_reason: str) -> Ans
 @hookspec
 def decline_graph(shape: GraphShape) -> str | None:
     """Why a step of this shape must not be replayed from a graph, or None. Asked once for each shape."""
+
+
+@hookspec
+def make_runner(config: EngineConfig, options: PluginOptions, parts: RunnerParts) -> Runner | None:
+    """What runs the steps in place of the engine's own runner, or None."""
 
 
 @hookspec

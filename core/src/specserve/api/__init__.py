@@ -1,7 +1,7 @@
 """What plugins are written with: hooks, declarations, the interfaces that hooks return, settings, requests and errors.
 
 Plugins import `specserve.api` and its modules, and no other part of the core. Its names are those of the plugin API,
-whose version is `PLUGIN_API`. No torch: `attention`, `batch`, `models` and `sampling` of this package need it.
+whose version is `PLUGIN_API`. Without torch, but for `attention`, `batch`, `graphs`, `models` and `sampling` in here.
 """
 
 from specserve import protocols
@@ -16,8 +16,9 @@ from specserve.errors import (
     ShuttingDownError,
     SpecserveError,
 )
-from specserve.faults import FAULTS, BadAnswerError, RequestFault
+from specserve.faults import FAULTS, BadAnswerError, RequestFault, reason_of
 from specserve.hookspecs import PluginOptions, hookimpl
+from specserve.json_types import JsonObject
 from specserve.namespaces import adapter_id
 from specserve.protocols import *
 from specserve.types import (
@@ -53,6 +54,7 @@ __all__ = [
     "GenerateRequest",
     "GraphUse",
     "InProcessPlugin",
+    "JsonObject",
     "ModelError",
     "PlannerStats",
     "PluginDeclaration",
@@ -76,5 +78,6 @@ __all__ = [
     "adapter_id",
     "hookimpl",
     "parse_bytes",
+    "reason_of",
 ]
 __all__ += protocols.__all__

@@ -2,7 +2,7 @@
 
 from specserve.batch.batch import Batch, ScheduledBatch
 from specserve.batch.hidden_states import HiddenStates
-from specserve.batch.lora_plan import HostAdapters, LoraPlan, Segment
+from specserve.batch.lora_plan import HostAdapters, LoraPlan, Segment, adapted
 from specserve.batch.request import Request
 from specserve.batch.row_tensors import DeviceRows, copy_into, copy_to_device, to_device
 from specserve.batch.span import ScheduledSpan, Span
@@ -18,6 +18,7 @@ __all__ = [
     "ScheduledSpan",
     "Segment",
     "Span",
+    "adapted",
     "copy_into",
     "copy_to_device",
     "to_device",

@@ -1,5 +1,6 @@
-"""The recorder that needs no device: its replays call the recorded function."""
+"""What runs steps, eagerly or from recorded graphs, and what it is made of."""
 
-from specserve.graphs.reference_recorder import ReferenceRecorder, ReferenceRecording
+from specserve.metrics import EngineMetrics
+from specserve.models.runner import Runner, RunnerParts, StepParts
 
-__all__ = ["ReferenceRecorder", "ReferenceRecording"]
+__all__ = ["EngineMetrics", "Runner", "RunnerParts", "StepParts"]

@@ -11,7 +11,7 @@ from specserve.models.projection import NO_BATCH, BatchRows, Projection
 from specserve.models.quantised import dense
 from specserve.models.rope import RotaryTable, rotary_table, supported_length
 from specserve.models.rope_config import RopeConfig
-from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap
+from specserve.models.tiled import NO_TAPS, TiledPass, copy_tap, forward_pass
 from specserve.models.weight_format import (
     ALL_ROWS,
     FLOATS,
@@ -55,6 +55,7 @@ __all__ = [
     "copy_tap",
     "dense",
     "expect",
+    "forward_pass",
     "inference",
     "rotary_table",
     "supported_length",

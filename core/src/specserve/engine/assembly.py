@@ -18,7 +18,6 @@ from specserve.engine.connect_drafters import DraftTarget, connect_drafters
 from specserve.engine.description import describe
 from specserve.engine.draft_trace import trace_drafts
 from specserve.engine.engine import Engine, EngineParts
-from specserve.engine.graph_runner import GraphRunner
 from specserve.engine.lack_of_memory import lack_of_memory_told
 from specserve.engine.make_drafting import choose_planner, make_drafting
 from specserve.engine.make_runner import make_runner
@@ -30,12 +29,12 @@ from specserve.engine.roles import (
     request_checks,
     step_roles,
 )
-from specserve.engine.runner import StepParts
 from specserve.engine.scheduler import Scheduler
 from specserve.engine.start_faults import faults_named
 from specserve.kv.blocks import BlockPool
 from specserve.load_progress import RECORDING, not_shown
 from specserve.metrics import EngineMetrics
+from specserve.models.runner import StepParts
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.sampling.seeds import arrival_seed, random_seed
@@ -68,7 +67,7 @@ def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallba
     with lack_of_memory_told(config.model, config.device), faults_named(host):
         parts = load_components(config, host, on_progress)
         engine = Engine(make_parts(parts))
-    if parts.config.graph_warm_up and isinstance(engine.runner, GraphRunner):
+    if parts.config.graph_warm_up:
         engine.runner.warm_up(partial(on_progress, RECORDING))
     if tracing.DRAFTS.is_on:
         trace_drafts(engine, lambda step: tracing.DRAFTS.event(**step._asdict()))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from specserve.engine.choose_attention import AttentionChoice, choose_draft_attention
-from specserve.engine.draft_graphs import draft_graphs
 from specserve.engine.size_cache import CacheShape, DraftBytes, allocate
 from specserve.kv.slots import num_blocks_for
 from specserve.protocols import DraftResources
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.config import EngineConfig
-    from specserve.engine.runner import Runner
     from specserve.kv.cache import KVCache
     from specserve.models.decoder import DecoderModel
+    from specserve.models.runner import Runner
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter, DraftLayers, DraftPlanner
 
@@ -101,5 +100,5 @@ def resources(
         states=states,
         costs=planner.costs,
         depth_is_planned=planner.bounds_depth,
-        graphs=draft_graphs(runner, attention),
+        graphs=runner.draft_graphs(attention.backend, attention.graphs),
     )

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from specserve.batch.builder import BatchBuilder
     from specserve.batch.span import ScheduledSpan
     from specserve.engine.drafting import Drafting, NoDraft
-    from specserve.engine.runner import Runner
     from specserve.engine.scheduler import Scheduler
     from specserve.errors import QueueFullError
     from specserve.guards.observer import GuardedObserver
     from specserve.guards.processor import GuardedProcessor
     from specserve.kv.cache import KVCache
     from specserve.metrics import EngineMetrics
+    from specserve.models.runner import Runner
     from specserve.protocols import DraftPlanner, Metric, Observer, OutputObserver, Tokenizer, Verifier
     from specserve.types import GenerateRequest
 

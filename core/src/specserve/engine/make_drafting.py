@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from specserve.batch.builder import BatchBuilder
     from specserve.config import EngineConfig
     from specserve.engine.components import Components
-    from specserve.engine.runner import Runner
     from specserve.metrics import EngineMetrics
+    from specserve.models.runner import Runner
     from specserve.protocols import DraftPlanner
     from specserve.types import Draft
 

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.batch.span import Span
-from specserve.graphs.buckets import Buckets
 from specserve.kv.slots import num_blocks_for
 from specserve.protocols import CostTable
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from specserve.batch.batch import Batch
     from specserve.batch.builder import BatchBuilder
-    from specserve.engine.runner import Runner
+    from specserve.models.runner import Runner
 
 POINTS = (1, 4, 8, 16, 32, 33, 64, 65, 128, 256)
 """Query rows. Tiles make the cost a staircase, so points lie on both sides of its edges. Steps that are padded to graph
@@ -43,11 +42,12 @@ class CostProbe(NamedTuple):
 def measure_costs(probe: CostProbe, seconds: float) -> CostTable:
     """Time forward passes over an empty cache, before serving, for about so long: a slow model at fewer points."""
     runner, builder = probe.runner, probe.builder
-    buckets = Buckets(runner.row_buckets)
+    buckets = tuple(runner.row_buckets)
+    padded = CostTable([], [], buckets=buckets).padded
     cache_tokens = min(probe.num_blocks * builder.block_size, runner.model.max_model_len)
     context = max(1, min(CONTEXT, cache_tokens // 2))
     most = min(probe.max_rows, cache_tokens - context)
-    padded_points = {buckets.holding(rows) or rows for rows in POINTS}
+    padded_points = {padded(rows) for rows in POINTS}
     points = sorted(rows for rows in padded_points if rows <= most) or [1]
     longer = min(LONG_CONTEXT, cache_tokens - 1)
     batches = probe_batches(builder, context, points)
@@ -58,7 +58,7 @@ def measure_costs(probe: CostProbe, seconds: float) -> CostTable:
     per_key = 0.0
     if len(batches) > len(points) and best[-1] < math.inf:
         per_key = max(0.0, (best[-1] - best[0]) / (longer - context))
-    return CostTable([rows for rows, _ in table], [each for _, each in table], per_key, tuple(runner.row_buckets))
+    return CostTable([rows for rows, _ in table], [each for _, each in table], per_key, buckets)
 
 
 def probe_batches(builder: BatchBuilder, context: int, points: Sequence[int]) -> list[Batch]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.models.decoder import DecoderModel
     from specserve.plugins.host import PluginHost
-    from specserve.protocols import PlanningRuntime, Recorder, Verifier
+    from specserve.protocols import PlanningRuntime, Verifier
     from specserve.types import Draft
 
 
@@ -92,22 +92,6 @@ def make_kernels(config: EngineConfig, host: PluginHost) -> OwnedKernels:
     check_extends(owner, what, kernels.sampler, Sampler)
     sampler = kernels.sampler if owner == BUILTIN else GuardedSampler(kernels.sampler)
     return OwnedKernels(owner, kernels, sampler)
-
-
-def make_recorder(config: EngineConfig, host: PluginHost) -> Recorder:
-    """What records steps on the device. Asked for where graphs are on."""
-    answer: tuple[str, Recorder] | None = host.single("make_recorder", config=config, device=config.device)
-    if answer is None:
-        raise ConfigError(
-            f"--graphs {config.graphs}: no enabled plugin records graphs on --device {config.device}. "
-            "Pass --graphs none, or enable one that does."
-        )
-    owner, recorder = answer
-    check_members(
-        owner, gave("make_recorder", recorder), recorder, "Recorder",
-        attributes=("name", "calls_again", "num_bytes"), methods=("record",),
-    )  # fmt: skip
-    return recorder
 
 
 def make_drafters(config: EngineConfig, host: PluginHost, model: DecoderModel) -> list[Drafter]:
@@ -233,7 +217,7 @@ def step_roles(
     roles = [
         Role(kernels.kernels, kernels.owner, "kernels", ("specserve.models.projection", "specserve.models.decoder")),
         Role(kernels.kernels.sampler, kernels.owner, "sampler", ("specserve.guards.sampler",)),
-        Role(attention.backend, attention.owner, "attention", ("specserve.models.tiled", "specserve.engine.runner")),
+        Role(attention.backend, attention.owner, "attention", ("specserve.models.tiled", "specserve.models.runner")),
         Role(verifier.verifier, verifier.owner, "verifier", ("specserve.guards.verifier",)),
         Role(lora.planner, lora.owner, "LoRA planner", ("specserve.guards.lora_planner",)),
     ]

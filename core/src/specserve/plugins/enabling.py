@@ -13,6 +13,7 @@ import msgspec
 from specserve.declare import DEFAULT_ON
 from specserve.errors import ConfigError, PluginError
 from specserve.plugins.error_messages import did_you_mean, how_to_disable, suggest
+from specserve.plugins.features import REPLAY
 from specserve.plugins.findings import Resolution
 from specserve.plugins.rules import resolve
 from specserve.plugins.verdicts import refusal, verdict
@@ -62,6 +63,11 @@ def decide(
             resolution = extended
     if refusals := resolution.refusals(config):
         raise PluginError(" ".join(refusal(finding) for finding in refusals))
+    if config.graph_mode != "none" and REPLAY not in resolution.provided:
+        raise PluginError(
+            f"--graphs {config.graph_mode}: no enabled plugin replays steps. Install one (pip install "
+            "specserve-plugin-graphs), enable it where it is installed (--plugin graphs), or pass --graphs none."
+        )
     decision = Decision(resolution, switched_off)
     refuse_unused_options(config, installed, decision, idle)
     return decision

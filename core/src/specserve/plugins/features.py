@@ -29,6 +29,10 @@ KERNEL_FEATURES = {
 }
 """Changes speed and not meaning. A plugin works with these unless it declares a conflict; providers are default-on."""
 
+REPLAY = "graph.replay"
+GRAPH_FEATURES = {REPLAY: "records steps and replays them"}
+"""Changes speed and not meaning. A plugin works with these unless it declares a conflict; providers are default-on."""
+
 MODEL_FEATURES = {
     "model.family": "serves models of families that the engine does not have itself",
     "model.weights": "reads weights of formats that the engine does not have itself",
@@ -52,7 +56,7 @@ PLUGIN_FEATURES = {
 }
 """What other plugins provide. Where two plugins provide these, one of them must declare the other's compatible."""
 
-FEATURES = CORE_FEATURES | KERNEL_FEATURES | MODEL_FEATURES | PLUGIN_FEATURES
+FEATURES = CORE_FEATURES | KERNEL_FEATURES | GRAPH_FEATURES | MODEL_FEATURES | PLUGIN_FEATURES
 NAMESPACES = frozenset(token.partition(".")[0] for token in FEATURES)
 
 HOW_TO_SWITCH_OFF = {
@@ -66,7 +70,7 @@ HOW_TO_SWITCH_OFF = {
 
 def needs_no_declaration(token: str) -> bool:
     """Whether a plugin works with this feature unless it declares a conflict."""
-    return token in CORE_FEATURES or token in KERNEL_FEATURES or token in MODEL_FEATURES
+    return any(token in group for group in (CORE_FEATURES, KERNEL_FEATURES, GRAPH_FEATURES, MODEL_FEATURES))
 
 
 def core_features(config: EngineConfig, provided: Iterable[str]) -> tuple[str, ...]:

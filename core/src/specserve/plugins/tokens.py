@@ -13,6 +13,7 @@ from specserve.plugins.error_messages import did_you_mean, suggest
 from specserve.plugins.features import (
     CORE_FEATURES,
     FEATURES,
+    GRAPH_FEATURES,
     KERNEL_FEATURES,
     MODEL_FEATURES,
     NAMESPACES,
@@ -50,7 +51,7 @@ def belongs_to(token: str, dist: str) -> bool:
 
 def provide_problem(token: str, dist: str) -> str | None:
     """Why a plugin of distribution `dist` must not provide this token, or None."""
-    allowed = [*KERNEL_FEATURES, *MODEL_FEATURES, *PLUGIN_FEATURES]
+    allowed = [*KERNEL_FEATURES, *GRAPH_FEATURES, *MODEL_FEATURES, *PLUGIN_FEATURES]
     if token in allowed or (belongs_to(token, dist) and not in_core_namespace(token)):
         return None
     if token in CORE_FEATURES:

@@ -110,9 +110,16 @@ def make_engine(
         plugins["drafter"] = drafter_plugin(lambda: drafter, planner or everything())
     elif planner is not None:
         plugins["planner"] = planner_plugin(planner)
-    names = (*options.pop("plugins", ()), *plugins)
-    config = EngineConfig(model=str(model), plugins=names, **(DEFAULTS | options))
+    options = DEFAULTS | options
+    names = (*options.pop("plugins", ()), *replaying(options), *plugins)
+    config = EngineConfig(model=str(model), plugins=names, **options)
     return assemble(config, PluginHost.start(config, plugins))
+
+
+def replaying(options: Mapping[str, object]) -> tuple[str, ...]:
+    """The plugin that replays steps, where the options ask for graphs and for no default plugins."""
+    is_default = options["default_plugins"] or options.get("graphs", "none") in ("none", "auto")
+    return () if is_default else ("graphs",)
 
 
 def verify_everything(engine: Engine, max_draft_tokens: int = 32) -> Engine:

@@ -8,18 +8,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from specserve.faults import BadAnswerError
-from specserve.protocols import AttentionBackend
+from specserve.api import AttentionBackend, BadAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.graphs.memory import GraphMemory
-    from specserve.kv.cache import KVCache
-    from specserve.protocols import Cut
+    from specserve.api import Cut
+    from specserve.api.attention import KVCache
+    from specserve.api.batch import Batch
+    from specserve_graphs.memory import GraphMemory
 
 
 class CutAttention(AttentionBackend):

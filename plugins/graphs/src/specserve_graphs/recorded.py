@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.graphs.adapters import GraphLora
-    from specserve.graphs.cut_attention import CutAttention
-    from specserve.graphs.memory import GraphMemory
-    from specserve.protocols import Cut, ForwardPass, GraphPlan, Recorder, Recording, Sampler
+    from specserve.api import Cut, ForwardPass, GraphPlan, Recorder, Recording, Sampler
+    from specserve.api.batch import Batch
+    from specserve_graphs.adapters import GraphLora
+    from specserve_graphs.cut_attention import CutAttention
+    from specserve_graphs.memory import GraphMemory
 
 NO_ROWS = torch.empty((3, 0), dtype=torch.int64)
 

@@ -11,48 +11,45 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import msgspec
 
-from specserve.batch.hidden_states import HiddenStates
-from specserve.engine.runner import Runner
-from specserve.errors import PluginError
-from specserve.graphs.adapters import GraphLora
-from specserve.graphs.cut_attention import CutAttention
-from specserve.graphs.eligibility import both, no_graphs
-from specserve.graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
-from specserve.graphs.shapes import PREFILL, shape_of
-from specserve.inference import inference
-from specserve.models.lowrank_delta import LowRankDelta
-from specserve.models.tiled import forward_pass
-from specserve.protocols import AdapterLimits, ForwardPass
-from specserve.types import ForwardOutput, GraphUse
+from specserve.api import AdapterLimits, ForwardOutput, ForwardPass, GraphUse, PluginError
+from specserve.api.batch import HiddenStates
+from specserve.api.graphs import Runner
+from specserve.api.models import LowRankDelta, forward_pass, inference
+from specserve_graphs.adapters import GraphLora
+from specserve_graphs.cut_attention import CutAttention
+from specserve_graphs.draft_graphs import RunnerDraftGraphs, TargetGraphs
+from specserve_graphs.eligibility import both, no_graphs
+from specserve_graphs.recorded import FullGraph, PiecewiseGraph, RecordedStep
+from specserve_graphs.shapes import PREFILL, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.engine.runner import StepParts
-    from specserve.graphs.buckets import Buckets
-    from specserve.graphs.eligibility import Eligibility
-    from specserve.graphs.library import GraphLibrary
-    from specserve.json_types import JsonObject
-    from specserve.protocols import (
+    from specserve.api import (
         AdaptableProjection,
         AttentionBackend,
         Delta,
         GraphAdapters,
         GraphMode,
         GraphShape,
+        JsonObject,
         Phase,
         Sampler,
     )
+    from specserve.api.batch import Batch
+    from specserve.api.graphs import StepParts
+    from specserve_graphs.buckets import Buckets
+    from specserve_graphs.eligibility import Eligibility
+    from specserve_graphs.library import GraphLibrary
 
 MODES: Mapping[str, tuple[GraphMode, ...]] = {"full": ("full", "piecewise"), "piecewise": ("piecewise",)}
 """What a decode or verify step, or a pass of a draft model, is tried with, in this order, by --graphs."""
 
 
 class StepKey(NamedTuple):
-    """`specserve.graphs.library.GraphKey` of the target's steps."""
+    """`specserve_graphs.library.GraphKey` of the target's steps."""
 
     mode: GraphMode
     rows: int
@@ -182,13 +179,12 @@ class GraphRunner(Runner):
         return FullGraph(self.memory, padded, self.full_pass(key.backend), taps, plan, sampler)
 
     @inference
-    def warm_up(self, on_progress: Callable[[int, int], None] | None = None) -> None:
+    def warm_up(self, on_progress: Callable[[int, int], None]) -> None:
         """Record what steps without adapters may need, the smallest first: they are the most frequent."""
         keys = [key for key in self.warm_up_keys() if key.mode in self.attention_graphs]
         for done, key in enumerate(keys):
             self.library.find(key, self.make)
-            if on_progress is not None:
-                on_progress(done + 1, len(keys))
+            on_progress(done + 1, len(keys))
 
     def warm_up_keys(self) -> Iterator[StepKey]:
         settings, layers = self.settings, self.hidden.layers
@@ -222,6 +218,20 @@ class GraphRunner(Runner):
             )
         passes.reserve(self.memory.max_rows)
         return passes
+
+    def draft_graphs(self, attention: AttentionBackend, modes: Sequence[GraphMode]) -> RunnerDraftGraphs:
+        settings, library = self.settings, self.library
+        shared = TargetGraphs(
+            modes=MODES[settings.mode],
+            rows=settings.rows,
+            requests=settings.requests,
+            block_size=settings.block_size,
+            budget=library.budget,
+            eligibility=self.eligibility,
+            kernels=self.kernels,
+            metrics=library.metrics,
+        )
+        return RunnerDraftGraphs(shared, attention, modes)
 
     def describe_graphs(self) -> JsonObject:
         library, settings = self.library, self.settings

@@ -1,39 +1,25 @@
-"""Whether a step may be replayed. Plugins are asked once for each shape, and every reason is kept.
-
-A plugin that raises, or answers something else than a text, has declined: what it would have refused must not happen.
-"""
+"""Whether a step may be replayed. Plugins are asked once for each shape, and every reason is kept."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.faults import BadAnswerError
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
-    from specserve.protocols import GraphMode, GraphShape
+    from specserve.api import GraphMode, GraphShape
 
 MOST_SHAPES = 4096
 """Decisions that are kept; the oldest is forgotten for another one."""
 MOST_REASONS = 64
 """Different reasons of plugins; further ones are counted as one, so that labels of metrics stay few."""
 OTHER_REASONS = "other reasons of plugins"
-MAX_REASON = 200
-
-
-class Answers:
-    """What the plugins said of one shape: the reasons of those that decline, and who failed to answer."""
-
-    def __init__(self, reasons: Iterable[tuple[str, str]], failed: Iterable[str]) -> None:
-        self.reasons = [*(f"{plugin}: {reason}" for plugin, reason in reasons)]
-        self.reasons += [f"{plugin}: it failed to say whether it declines" for plugin in failed]
 
 
 class Eligibility:
-    """`ask`: all plugins."""
+    """`ask`: the reasons of all plugins that decline."""
 
-    def __init__(self, ask: Callable[[GraphShape], Answers]) -> None:
+    def __init__(self, ask: Callable[[GraphShape], Sequence[str]]) -> None:
         self.ask = ask
         self.decisions: dict[GraphShape, str] = {}
         self.reasons: set[str] = set()
@@ -43,7 +29,7 @@ class Eligibility:
         if shape not in self.decisions:
             if len(self.decisions) >= MOST_SHAPES:
                 del self.decisions[next(iter(self.decisions))]
-            self.decisions[shape] = self.bounded("; ".join(self.ask(shape).reasons))
+            self.decisions[shape] = self.bounded("; ".join(self.ask(shape)))
         return self.decisions[shape]
 
     def bounded(self, reason: str) -> str:
@@ -53,13 +39,6 @@ class Eligibility:
             return OTHER_REASONS
         self.reasons.add(reason)
         return reason
-
-
-def checked_reason(answer: object) -> str:
-    """A plugin's reason on one line. Raises BadAnswerError."""
-    if not isinstance(answer, str) or not answer.strip():
-        raise BadAnswerError("gave something else than a reason or None")
-    return " ".join(answer.split())[:MAX_REASON]
 
 
 def no_graphs(attention: str, mode: GraphMode) -> str:

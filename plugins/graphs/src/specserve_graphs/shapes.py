@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.protocols import GraphShape
+from specserve.api import GraphShape
 
 if TYPE_CHECKING:
-    from specserve.batch.batch import Batch
-    from specserve.protocols import Phase
+    from specserve.api import Phase
+    from specserve.api.batch import Batch
 
 PREFILL: Phase = "prefill"
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.faults import BadAnswerError
+from specserve.api import BadAnswerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.protocols import Cut
+    from specserve.api import Cut
 
 
 class ReferenceRecording:
-    """`specserve.protocols.Recording`."""
+    """`specserve.api.Recording`."""
 
     def __init__(self, function: Callable[[Cut], None]) -> None:
         self.function = function
@@ -41,7 +41,7 @@ class ReferenceRecording:
 
 
 class ReferenceRecorder:
-    """`specserve.protocols.Recorder`."""
+    """`specserve.api.Recorder`."""
 
     name = "reference"
     calls_again = True

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.batch.lora_plan import LoraPlan, Segment, adapted
+from specserve.api.batch import LoraPlan, Segment, adapted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve.protocols import GraphAdapters
+    from specserve.api import GraphAdapters
 
 
 class GraphLora(LoraPlan):

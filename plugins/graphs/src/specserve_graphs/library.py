@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from specserve.faults import FAULTS, reason_of
+from specserve.api import FAULTS, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.graphs.memory import GraphMemory
-    from specserve.graphs.recorded import RecordedStep
-    from specserve.metrics import EngineMetrics
-    from specserve.protocols import GraphMode, Recorder
+    from specserve.api import GraphMode, Recorder
+    from specserve.api.graphs import EngineMetrics
+    from specserve_graphs.memory import GraphMemory
+    from specserve_graphs.recorded import RecordedStep
 
 
 class GraphKey(Protocol):
@@ -80,7 +80,7 @@ class GraphLibrary(Generic[K]):
                 made.record(budget.recorder)
         except FAULTS as error:
             self.metrics.faults.count(
-                "core", f"{key.mode} graph of {key.rows} rows", error, "; such steps run without it"
+                "graphs", f"{key.mode} graph of {key.rows} rows", error, "; such steps run without it"
             )
             return f"its recording {reason_of(error)}"
         return made

@@ -14,12 +14,23 @@ from specserve.models.tiled import forward_pass
 from specserve.types import ForwardOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from specserve.batch.batch import Batch
     from specserve.json_types import JsonObject
+    from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
-    from specserve.protocols import AttentionBackend, ForwardPass, GraphMode, KernelSet
+    from specserve.protocols import (
+        AttentionBackend,
+        DraftGraphs,
+        ForwardPass,
+        GraphMode,
+        GraphShape,
+        KernelSet,
+        Phase,
+        Recorder,
+        Sampler,
+    )
 
 
 class StepParts(NamedTuple):
@@ -33,7 +44,23 @@ class StepParts(NamedTuple):
     graphs: tuple[GraphMode, ...] = ("piecewise", "full")
 
 
+class RunnerParts(NamedTuple):
+    """What a plugin makes a runner of. `generated`: the phase of generated positions in this engine, decode or verify.
+    `make_recorder`: what a plugin has to record steps on the device, if any. `declines`: why plugins decline a shape,
+    empty where none does. `free_memory`: bytes that could be allocated now."""
+
+    step: StepParts
+    sampler: Sampler
+    generated: Phase
+    make_recorder: Callable[[], Recorder | None]
+    declines: Callable[[GraphShape], Sequence[str]]
+    free_memory: Callable[[], int]
+    metrics: EngineMetrics
+
+
 class Runner:
+    """Runs every batch eagerly. A plugin's runner extends it."""
+
     row_buckets: Sequence[int] = ()
     """Rows that steps are padded to, ascending; empty where they are not."""
 
@@ -56,6 +83,14 @@ class Runner:
         hidden = self.hidden.of_step(x, batch.num_rows)
         x = passes.layers(x, batch, plan, hidden)
         return ForwardOutput(passes.logits(x, batch), hidden)
+
+    def warm_up(self, on_progress: Callable[[int, int], None]) -> None:
+        """Record before serving what steps may need. on_progress(done, all)."""
+
+    def draft_graphs(self, attention: AttentionBackend, modes: Sequence[GraphMode]) -> DraftGraphs | None:
+        """For the passes of a drafter whose layers this attention serves, with the graphs that it states to serve. None
+        where nothing is recorded."""
+        return None
 
     def describe_graphs(self) -> JsonObject:
         return {"mode": "none"}

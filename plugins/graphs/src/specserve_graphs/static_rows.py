@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from specserve.batch.batch import Batch
-from specserve.batch.row_tensors import DeviceRows, copy_into
+from specserve.api.batch import Batch, DeviceRows, copy_into
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from specserve.batch.lora_plan import LoraPlan
+    from specserve.api.batch import LoraPlan
 
 PADDING_SLOT = -1
 """Kernels write no key or value there."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from specserve.graphs.cut_attention import CutAttention
-from specserve.graphs.eligibility import both, no_graphs
-from specserve.graphs.recorded import RecordedStep
-from specserve.graphs.shapes import shape_of
-from specserve.types import GraphUse
+from specserve.api import GraphUse
+from specserve_graphs.cut_attention import CutAttention
+from specserve_graphs.eligibility import both, no_graphs
+from specserve_graphs.recorded import RecordedStep
+from specserve_graphs.shapes import shape_of
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from specserve.batch.batch import Batch
-    from specserve.graphs.buckets import Buckets
-    from specserve.graphs.eligibility import Eligibility
-    from specserve.graphs.library import GraphLibrary
-    from specserve.protocols import (
+    from specserve.api import (
         AttentionBackend,
         Cut,
         ForwardPass,
@@ -37,10 +33,14 @@ if TYPE_CHECKING:
         LayersFunction,
         Recorder,
     )
+    from specserve.api.batch import Batch
+    from specserve_graphs.buckets import Buckets
+    from specserve_graphs.eligibility import Eligibility
+    from specserve_graphs.library import GraphLibrary
 
 
 class DraftKey(NamedTuple):
-    """`specserve.graphs.library.GraphKey` of a draft model's passes."""
+    """`specserve_graphs.library.GraphKey` of a draft model's passes."""
 
     mode: GraphMode
     rows: int
@@ -100,7 +100,7 @@ class RecordedDraft(RecordedStep):
 
 
 class GraphedLayers:
-    """`specserve.protocols.DraftReplays`. `make_pass`: over the model's layers, by an attention backend."""
+    """`specserve.api.DraftReplays`. `make_pass`: over the model's layers, by an attention backend."""
 
     def __init__(
         self,

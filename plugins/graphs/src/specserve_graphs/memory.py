@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve.batch.hidden_states import HiddenStates
-from specserve.batch.static_rows import StaticRows
+from specserve.api.batch import HiddenStates
+from specserve_graphs.static_rows import StaticRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from torch import Tensor
+
+    from specserve.api.models import DecoderModel
 
 
 class RowSizes(NamedTuple):
@@ -26,6 +28,12 @@ class RowSizes(NamedTuple):
     num_kv_heads: int
     head_dim: int
     vocab: int
+
+
+def row_sizes(model: DecoderModel, *, has_logits: bool) -> RowSizes:
+    """`has_logits`: are they computed in full graphs?"""
+    vocab = model.vocab_size if has_logits else 0
+    return RowSizes(model.hidden_size, model.num_heads, model.num_kv_heads, model.head_dim, vocab)
 
 
 class GraphMemory:
