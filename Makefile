@@ -99,7 +99,7 @@ bench-peers: $(VENV)/.dev
 # lacks can be unpacked into GPU_SITE (docs/gpu.md). tests/gpu has a pytest.ini of its own: no plugin is needed.
 # PART is some of: kernels engine graphs numbers speed memory (all by default), each of less than eight minutes.
 GPU_SITE ?= build/gpu-site
-gpu-check: export PYTHONPATH := core/src:draft_models/src:server/src:workbench/src:demo/src:plugins/cuda/src:plugins/graphs/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
+gpu-check: export PYTHONPATH := checks/src:core/src:draft_models/src:server/src:workbench/src:demo/src:plugins/cuda/src:plugins/graphs/src:plugins/hybrid_attn/src:$(GPU_SITE):$(PYTHONPATH)
 gpu-check:
 	$(PYTHON) tests/gpu/check.py $(PART)
 
@@ -114,7 +114,7 @@ $(VENV)/.torch: | $(BIN)/python
 	@$(PIP) install $(TORCH)
 	@touch $@
 
-PRODUCT := core server workbench demo
+PRODUCT := checks core server workbench demo
 $(VENV)/.product: $(PRODUCT:%=%/pyproject.toml) | $(VENV)/.torch
 	@echo "== installing the engine, the server, its tools and the demo model (Python, seconds)"
 	@$(PIP) install -q $(PRODUCT:%=-e %)

@@ -63,6 +63,7 @@ class Distribution(NamedTuple):
 PUBLISHED = tuple(
     Distribution(ROOT / folder)
     for folder in (
+        "checks",
         "core",
         "draft_models",
         "server",

@@ -49,9 +49,9 @@ def run_child(with_tables: bool, model: str, seed: int, errors: IO[str]) -> None
     code = 1
     try:
         if not with_tables:
-            import specserve.struct_tables
+            import specserve_checks.struct_tables
 
-            specserve.struct_tables.build_struct_tables = frozenset
+            specserve_checks.struct_tables.build_struct_tables = frozenset
         sys.argv[1:] = [model, str(seed)]
         runpy.run_module("cold_start.first_threads", run_name="__main__", alter_sys=True)
         code = 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 FIRST_CONVERSIONS = """
 import sys, threading
 import msgspec
-from specserve.struct_tables import build_struct_tables
+from specserve_checks.struct_tables import build_struct_tables
 
 def convert(struct):
     ready.wait()
@@ -41,7 +41,7 @@ from specserve.config import EngineConfig
 from specserve_server.config import ServerConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve_server.app.application import make_app
-from specserve.struct_tables import build_struct_tables
+from specserve_checks.struct_tables import build_struct_tables
 
 plugins = ("adaptive", "cpu", "eagle", "grammar", "hybrid_attn", "lora", "ngram")
 
@@ -79,7 +79,7 @@ NEVER_SERVING = (
 CONVERTED_FIRST = """
 import asyncio, sys
 import msgspec
-from specserve import struct_tables
+from specserve_checks import struct_tables
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 

@@ -17,6 +17,7 @@ SOURCES = sorted(
     path
     for folder in (
         "core/src",
+        "checks/src",
         "draft_models/src",
         "server/src",
         "workbench/src",

@@ -34,6 +34,8 @@ COMPONENTS = {
     "text specserve_server root",
 }
 """The server is imported by the workbench where it is installed, and otherwise not missed."""
+BELOW_ALL = "specserve_checks"
+"""Every component may import it, and it imports none."""
 ROOMS = {
     "specserve_server": {
         "root": "",  # the configuration, the engine as the server sees it, errors, what plugins say of their routes
@@ -103,7 +105,9 @@ def imports_by_target(component: str) -> dict[str, set[str]]:
 
 
 def test_every_component_is_in_the_order():
-    assert {component_of(module) for module in modules()} == {*COMPONENTS, *USED_BY_PLUGINS, "specserve_demo"}
+    known = {*COMPONENTS, *USED_BY_PLUGINS, BELOW_ALL, "specserve_demo"}
+    assert {component_of(module) for module in modules()} == known
+    assert not imports_by_target(BELOW_ALL)
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
@@ -115,6 +119,8 @@ def test_a_component_comes_after_all_that_it_may_import(component):
 def test_a_component_imports_only_what_it_may(component):
     allowed = (COMPONENTS | USED_BY_PLUGINS)[component].split()
     found = imports_by_target(component)
+    if component in COMPONENTS:
+        found.pop(BELOW_ALL, None)
     assert not [imports for target, imports in found.items() if target not in allowed]
     assert set(allowed) <= found.keys(), "a line lists no component that is not imported"
 

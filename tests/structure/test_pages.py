@@ -18,7 +18,7 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
     if page.parent.name != "build"
 )
-FOLDERS = "benchmarks|core|demo|docs|draft_models|plugins|server|template|tests|tools|workbench"
+FOLDERS = "benchmarks|checks|core|demo|docs|draft_models|plugins|server|template|tests|tools|workbench"
 
 
 def found(page: Path, pattern: str) -> set[str]:

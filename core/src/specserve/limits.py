@@ -6,7 +6,9 @@ cache, queue, size of a body.
 
 from __future__ import annotations
 
-MAX_INT32 = 2**31 - 1
+from specserve_checks.type_words import VAST
+
+MAX_INT32 = VAST
 """The largest value of whole numbers that have no smaller limit: max_tokens, top_k, token ids, priority."""
 
 MAX_N = 128

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
 
     ProgressCallback = Callable[[str, int, int], None]
     """`(stage, done, total)`; a total of 0: nothing of it can be counted."""

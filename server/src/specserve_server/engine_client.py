@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from typing import TypeVar
 
-    from specserve.json_types import JsonObject, JsonValue
     from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
     from specserve.protocols import Metric, TextStream
     from specserve.types import GenerateRequest, RequestOutput
+    from specserve_checks.json_types import JsonObject, JsonValue
 
     T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
 
 MAX_MESSAGE_LENGTH = 1000
 MAX_CODE_LENGTH = 64

@@ -18,7 +18,6 @@ from specserve.errors import (
 )
 from specserve.faults import FAULTS, BadAnswerError, RequestFault, reason_of
 from specserve.hookspecs import PluginOptions, hookimpl
-from specserve.json_types import JsonObject
 from specserve.namespaces import adapter_id
 from specserve.protocols import *
 from specserve.types import (
@@ -38,6 +37,7 @@ from specserve.types import (
     TokenLogprobs,
     Verdict,
 )
+from specserve_checks.json_types import JsonObject
 
 __all__ = [
     "BLOCK_SIZES",

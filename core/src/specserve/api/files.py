@@ -1,11 +1,11 @@
 """Files that plugins read: within a root that the configuration names, models, tokenizers, and JSON."""
 
 from specserve.confine import OutsideRootError, expand_user, find_root, resolve, resolve_inside
-from specserve.json_syntax import explain_json_error
 from specserve.model_files import RawJson, read_json, read_optional_json
 from specserve.models.locate import locate_model, locate_on_disk, locate_target, locate_tokenizer
 from specserve.text.tokenizer import HfTokenizer
-from specserve.wrong_values import convert, find_wrong_value
+from specserve_checks.json_syntax import explain_json_error
+from specserve_checks.wrong_values import convert, find_wrong_value
 
 __all__ = [
     "HfTokenizer",

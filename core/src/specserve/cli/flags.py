@@ -11,8 +11,8 @@ import msgspec
 from specserve.cli.flag_groups import FlagGroups
 from specserve.cli.option_help import OptionHelp, field_help
 from specserve.config import DEVICES, DTYPES, GRAPHS, EngineConfig
-from specserve.json_syntax import explain_json_error
 from specserve.tracing import FORMS, TOPICS
+from specserve_checks.json_syntax import explain_json_error
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup

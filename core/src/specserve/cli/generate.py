@@ -16,7 +16,7 @@ from specserve.cli.progress import shown_progress
 from specserve.engine.admission import NO_LIMITS, check_sampling
 from specserve.errors import RequestError, SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
-from specserve.wrong_values import convert
+from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, TypeVar
 
-from specserve import wrong_values
 from specserve.cli.flags import ENGINE_FIELDS
 from specserve.config import EngineConfig, read_toml
 from specserve.errors import ConfigError
 from specserve.plugins.settings import merge, parse_settings
 from specserve.tracing import start_tracing
-from specserve.type_words import shown
+from specserve_checks import wrong_values
+from specserve_checks.type_words import shown
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from specserve.wrong_values import WrongValue
+    from specserve_checks.wrong_values import WrongValue
 
     C = TypeVar("C", bound=msgspec.Struct)
 

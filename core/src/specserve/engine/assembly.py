@@ -38,17 +38,17 @@ from specserve.models.runner import StepParts
 from specserve.plugins.blame import Blame
 from specserve.protocols import Arithmetic
 from specserve.sampling.seeds import arrival_seed, random_seed
-from specserve.struct_tables import build_struct_tables
+from specserve_checks.struct_tables import build_struct_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.config import EngineConfig
     from specserve.guards.processor import GuardedProcessor
-    from specserve.json_types import JsonObject
     from specserve.load_progress import ProgressCallback
     from specserve.plugins.host import PluginHost
     from specserve.text.tokenizer import HfTokenizer
+    from specserve_checks.json_types import JsonObject
 
 
 class Assembled(NamedTuple):

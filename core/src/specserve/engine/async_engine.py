@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.engine.assembly import Assembled
-    from specserve.json_types import JsonObject
     from specserve.load_progress import ProgressCallback
     from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
     from specserve.plugins.host import InProcessPlugin, PluginHost
     from specserve.protocols import Metric
     from specserve.text.tokenizer import HfTokenizer
     from specserve.types import GenerateRequest, RequestOutput
+    from specserve_checks.json_types import JsonObject
 
 logger = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from specserve.engine.choose_attention import ChosenAttention
     from specserve.engine.engine import Engine
     from specserve.engine.roles import OwnedKernels
-    from specserve.json_types import JsonObject, JsonValue
     from specserve.kv.cache import KVCache
     from specserve.plugins.host import PluginHost
     from specserve.protocols import Drafter
+    from specserve_checks.json_types import JsonObject, JsonValue
 
 
 def describe(

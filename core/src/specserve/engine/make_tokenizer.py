@@ -13,7 +13,7 @@ from specserve.models.locate import locate_tokenizer
 from specserve.text.sampling_defaults import unused_defaults
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import SamplingParams
-from specserve.wrong_values import convert
+from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from specserve.batch.batch import ScheduledBatch
     from specserve.batch.request import Request
     from specserve.faults import FaultLog
-    from specserve.json_types import JsonObject
     from specserve.types import Verdict
+    from specserve_checks.json_types import JsonObject
 
 
 class GuardedPlanner(DraftPlanner):

@@ -18,14 +18,14 @@ from specserve.models.config_fields import check_fields, unknown_fields
 from specserve.models.directory_kinds import refuse_other_kinds
 from specserve.models.families import BUILT_IN, family_named, family_of
 from specserve.models.rope_config import rope_fields
-from specserve.wrong_values import find_wrong_value
+from specserve_checks.wrong_values import find_wrong_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.model_files import RawJson
     from specserve.models.family import ModelFamily
-    from specserve.wrong_values import WrongValue
+    from specserve_checks.wrong_values import WrongValue
 
 THEIRS = {
     "num_layers": "num_hidden_layers",

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from specserve.batch.batch import Batch
-    from specserve.json_types import JsonObject
     from specserve.metrics import EngineMetrics
     from specserve.models.decoder import DecoderModel
     from specserve.protocols import (
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         Recorder,
         Sampler,
     )
+    from specserve_checks.json_types import JsonObject
 
 
 class StepParts(NamedTuple):

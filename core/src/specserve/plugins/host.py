@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from specserve.config import EngineConfig
-    from specserve.json_types import JsonObject
     from specserve.plugins.start import StartedPlugins
+    from specserve_checks.json_types import JsonObject
 
 __all__ = ["InProcessPlugin", "PluginHost"]
 

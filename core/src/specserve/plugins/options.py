@@ -14,7 +14,7 @@ from specserve.code_places import where_written
 from specserve.errors import ConfigError
 from specserve.plugins.error_messages import did_you_mean
 from specserve.plugins.option_ranges import number_range
-from specserve.wrong_values import find_wrong_value
+from specserve_checks.wrong_values import find_wrong_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

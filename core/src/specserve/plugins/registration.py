@@ -17,7 +17,7 @@ from specserve.errors import PluginError
 from specserve.plugins.hook_checks import argument_mismatch, check_hooks
 from specserve.plugins.loaded_plugin import LoadedPlugin
 from specserve.plugins.options import convert
-from specserve.struct_tables import build_struct_tables
+from specserve_checks.struct_tables import build_struct_tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
 from specserve.text.chat_template import SPECIAL_TOKENS, ChatTemplate
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.json_types import JsonObject, JsonValue
+    from specserve_checks.json_types import JsonObject, JsonValue
 
 logger = logging.getLogger("specserve.access")
 LEADING = ("time", "client", "method", "path", "status", "seconds")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from specserve.load_progress import LoadProgress
-from specserve.struct_tables import build_struct_tables
+from specserve_checks.struct_tables import build_struct_tables
 from specserve_server.app.middlewares.authentication import auth_middleware
 from specserve_server.app.middlewares.cors import cors_middleware
 from specserve_server.app.middlewares.ended_requests import ended_requests_middleware

@@ -18,7 +18,7 @@ from specserve import announcements
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
 
 logger = logging.getLogger("specserve")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonValue
+    from specserve_checks.json_types import JsonValue
 
 IGNORED = frozenset(
     {

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.tools.arguments import decode_arguments
 
 if TYPE_CHECKING:

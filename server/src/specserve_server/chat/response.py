@@ -12,7 +12,7 @@ from specserve_server.generation.answer_checks import check_fields
 from specserve_server.generation.logprobs import chat_logprobs, prompt_logprobs
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.bodies.requests import ChatBody
     from specserve_server.engine_client import ServerTokenizer
     from specserve_server.generation.choices import Choice, CompletionOutput

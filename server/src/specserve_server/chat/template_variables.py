@@ -12,7 +12,7 @@ import msgspec
 from specserve.errors import RequestError
 from specserve.limits import MAX_TEMPLATE_KWARGS_BYTES, MAX_TEMPLATE_KWARGS_DEPTH
 from specserve.text.chat_template import OWN_VARIABLES
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.bodies.tools import ToolChoice
 from specserve_server.chat.tool_response import ToolFormatter
 from specserve_server.generation.structured_output import structured_output

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from specserve_server.chat.response import reasoning_fields
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.chat.response import ChatFormatter
     from specserve_server.generation.choices import Choice, CompletionOutput
     from specserve_server.tools.pieces import Parsed

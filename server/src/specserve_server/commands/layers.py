@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from specserve.config import EngineConfig
-    from specserve.wrong_values import WrongValue
+    from specserve_checks.wrong_values import WrongValue
 
 SECRETS = ("api_key",)
 

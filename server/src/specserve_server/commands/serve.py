@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
-    from specserve.json_types import JsonValue
     from specserve.load_progress import LoadProgress
+    from specserve_checks.json_types import JsonValue
 
 
 EXAMPLES = (

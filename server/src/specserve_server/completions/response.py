@@ -11,7 +11,7 @@ from specserve_server.generation.echo import echoed_tokens
 from specserve_server.generation.logprobs import prompt_logprobs
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.bodies.requests import CompletionBody
     from specserve_server.completions.logprobs import CompletionLogprobs
     from specserve_server.engine_client import ServerTokenizer

@@ -14,10 +14,10 @@ import msgspec
 
 from specserve.faults import BadAnswerError
 from specserve.protocols import AnswerCheck
-from specserve.wrong_values import convert
+from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import EngineClient
     from specserve_server.generation.choices import Choice
 

@@ -13,8 +13,8 @@ from specserve_server.generation.text_beginning import TextBeginning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.json_types import JsonObject
     from specserve.types import TokenLogprobs
+    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import ServerTokenizer
 
 MIN_LOGPROB = -9999.0

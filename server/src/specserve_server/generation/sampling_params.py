@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from specserve.config import SAMPLING_DEFAULTS
 from specserve.errors import RequestError
-from specserve.type_words import shown
 from specserve.types import SamplingParams, StructuredOutput
-from specserve.wrong_values import convert
+from specserve_checks.type_words import shown
+from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
     from specserve_server.bodies.requests import SamplingBody

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.json_types import JsonObject
     from specserve.types import SpeculationStats
+    from specserve_checks.json_types import JsonObject
     from specserve_server.generation.choices import Choice
 
 

@@ -8,7 +8,7 @@ from specserve.errors import CONTEXT_LENGTH_EXCEEDED
 from specserve_server.errors import ErrorResponse
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
 
 PATH = "/v1/messages"
 TYPES = {

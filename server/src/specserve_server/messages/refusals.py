@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.bodies.messages import ContextManagement
 from specserve_server.generation.structured_output import is_null
 from specserve_server.tools.schemas import decode_schema

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from specserve.errors import RequestError
-from specserve.type_words import MAX_SHOWN, listed, shown
+from specserve_checks.type_words import MAX_SHOWN, listed, shown
 from specserve_server.bodies.requests import Message
 from specserve_server.bodies.tools import CalledFunction, ToolCall
 from specserve_server.generation.structured_output import is_null

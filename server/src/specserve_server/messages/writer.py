@@ -17,7 +17,7 @@ from specserve_server.tools.arguments import INVALID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.errors import ErrorResponse
     from specserve_server.generation.choices import Choice
     from specserve_server.serving.answers import Piece

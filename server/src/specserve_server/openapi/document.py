@@ -11,7 +11,7 @@ from specserve_server.openapi.schemas import Schemas
 from specserve_server.operation import JSON, Answer
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject, JsonValue
+    from specserve_checks.json_types import JsonObject, JsonValue
     from specserve_server.openapi.schemas import Operations, Schema
     from specserve_server.operation import Operation
 UNDESCRIBED = (Answer(content={}, status="default", description="Not described"),)

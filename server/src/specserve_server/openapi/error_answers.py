@@ -9,7 +9,7 @@ import msgspec
 from specserve_server.messages.errors import is_messages_path
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.operation import Operation
 
 DESCRIPTIONS = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from specserve import __version__
 from specserve.errors import ModelNotFoundError
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.operations.model_cards import list_models
 from specserve_server.state.server_state import loaded_engine, served_model_names, state_of
 from specserve_server.wire.json_response import json_response

@@ -9,7 +9,7 @@ from specserve_server.state.resolved_models import check_resolved_models
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import EngineClient
 
 OWNER = "specserve"

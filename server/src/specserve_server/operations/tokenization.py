@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.bodies.tools import Tool
     from specserve_server.engine_client import EngineClient, ServerTokenizer
 

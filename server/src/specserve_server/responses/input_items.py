@@ -8,7 +8,7 @@ import msgspec
 
 from specserve.errors import RequestError
 from specserve.limits import MAX_MESSAGES
-from specserve.type_words import listed, shown
+from specserve_checks.type_words import listed, shown
 from specserve_server.bodies.requests import Message
 from specserve_server.bodies.responses import CALLS, ITEM_TYPES, REASONING_PARTS, RESULTS, TEXT_PARTS, InputItem
 from specserve_server.bodies.tools import CalledFunction, ToolCall

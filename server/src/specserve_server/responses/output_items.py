@@ -9,7 +9,7 @@ from specserve_server.chat.tool_response import new_call_id
 from specserve_server.responses.tools import custom_input
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.responses.tools import ServedTool
 
 OutputItem: TypeAlias = "ReasoningItem | MessageItem | CallItem"

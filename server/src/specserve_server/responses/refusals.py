@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.bodies.responses import TOOL_TYPES
 from specserve_server.bodies.tools import NAME_RULE
 from specserve_server.generation.structured_output import is_null

@@ -12,7 +12,7 @@ from specserve_server.generation.usage import usage
 from specserve_server.responses.tools import warnings_of
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject, JsonValue
+    from specserve_checks.json_types import JsonObject, JsonValue
     from specserve_server.bodies.responses import FunctionTool, ResponsesBody
     from specserve_server.generation.choices import Choice
 

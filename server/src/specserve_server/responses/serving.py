@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.bodies.responses import InputItem, ResponsesBody
 from specserve_server.bodies.responses_names import FIELD_NAMES
 from specserve_server.responses.fitting import prepare_fitting
@@ -31,7 +31,7 @@ from specserve_server.wire.renamed_fields import renamed_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.bodies.requests import Message
     from specserve_server.engine_client import EngineClient
 

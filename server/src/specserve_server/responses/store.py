@@ -12,7 +12,7 @@ from aiohttp import web
 
 from specserve.errors import ResponseNotFoundError
 from specserve.limits import MAX_STORED_BYTES, MAX_STORED_RESPONSES
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

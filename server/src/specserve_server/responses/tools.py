@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.bodies.responses import TOOL_TYPES
 from specserve_server.bodies.tools import Function, Tool
 from specserve_server.generation.structured_output import is_null

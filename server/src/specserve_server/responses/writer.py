@@ -15,7 +15,7 @@ from specserve_server.serving.answers import ReasoningPiece
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from specserve.json_types import JsonObject, JsonValue
+    from specserve_checks.json_types import JsonObject, JsonValue
     from specserve_server.errors import ErrorResponse
     from specserve_server.generation.choices import Choice
     from specserve_server.responses.output_items import OutputItem

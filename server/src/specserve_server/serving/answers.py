@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import EngineClient
     from specserve_server.errors import ErrorResponse
     from specserve_server.generation.choices import Choice, CompletionOutput

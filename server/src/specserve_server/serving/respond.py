@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import EngineClient
     from specserve_server.generation.choices import Choice, CompletionOutput
     from specserve_server.generation.prepared_request import PreparedRequest

@@ -13,7 +13,7 @@ import msgspec
 
 from specserve.errors import ModelNotFoundError
 from specserve.protocols import ResolvedModel
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.errors import GenerationError
 from specserve_server.state.resolved_models import check_resolved_model
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonValue
+    from specserve_checks.json_types import JsonValue
 
 
 INVALID = "INVALID_JSON"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
+from specserve_checks.type_words import shown
 from specserve_server.generation.structured_output import is_null
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
 
 
 def decode_schema(schema: msgspec.Raw, where: str) -> JsonObject:

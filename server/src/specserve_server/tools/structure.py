@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
 from specserve.types import StructuredOutput
+from specserve_checks.type_words import shown
 from specserve_server.bodies.tools import ToolChoice
 
 MAX_SHOWN_NAMES = 8

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from specserve.json_types import JsonValue
+    from specserve_checks.json_types import JsonValue
 
 ROUTES: dict[str, type[msgspec.Struct]] = {
     "/v1/chat/completions": ChatBody,

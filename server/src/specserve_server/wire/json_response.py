@@ -10,7 +10,7 @@ from aiohttp import web
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from specserve.json_types import JsonValue
+    from specserve_checks.json_types import JsonValue
 
 
 def json_response(body: JsonValue, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:

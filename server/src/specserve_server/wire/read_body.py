@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.type_words import MAX_SHOWN
+from specserve_checks.type_words import MAX_SHOWN
 from specserve_server.bodies.known_fields import REFUSED
 from specserve_server.state.server_state import state_of
 from specserve_server.wire.decode_body import decode_body, subjects_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve.json_types import JsonValue
+    from specserve_checks.json_types import JsonValue
 
 B = TypeVar("B", bound=msgspec.Struct)
 ALIKE = 0.7

@@ -18,7 +18,7 @@ from specserve_server.state.server_state import state_of
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
 
 HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 KEEP_ALIVE = b": keep-alive\n\n"

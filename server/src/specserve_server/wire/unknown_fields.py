@@ -13,8 +13,8 @@ import msgspec
 from msgspec import inspect
 
 from specserve.errors import RequestError
-from specserve.type_words import LISTS, members
-from specserve.wrong_values import described
+from specserve_checks.type_words import LISTS, members
+from specserve_checks.wrong_values import described
 from specserve_server.bodies.inner_fields import IGNORED_WITHIN, SERVED_TYPES
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from specserve.errors import ModelError
-from specserve.wrong_values import convert
+from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,5 +1,5 @@
 """While the engine loads, nothing is served but health: not even what needs no engine, so that no thread but the
-loading one meets types whose tables are not built yet (`specserve.struct_tables`).
+loading one meets types whose tables are not built yet (`specserve_checks.struct_tables`).
 """
 
 from __future__ import annotations

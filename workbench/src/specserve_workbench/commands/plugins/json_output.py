@@ -10,8 +10,8 @@ import msgspec
 from specserve.plugins.verdicts import verdict
 
 if TYPE_CHECKING:
-    from specserve.json_types import JsonObject, JsonValue
     from specserve.plugins.findings import Finding
+    from specserve_checks.json_types import JsonObject, JsonValue
 
 
 def finding_entry(finding: Finding) -> JsonObject:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from specserve.declare import PluginDeclaration
-    from specserve.json_types import JsonObject
+    from specserve_checks.json_types import JsonObject
 
 
 def list_plugins(args: Namespace, installed: Mapping[str, PluginDeclaration]) -> int:

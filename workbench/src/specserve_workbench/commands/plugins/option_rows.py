@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import inspect as types
 
-from specserve.type_words import in_words, shown
+from specserve_checks.type_words import in_words, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
 from msgspec import inspect
 
-from specserve.limits import MAX_INT32
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+VAST = 2**31 - 1
+"""Stands for no bound, where every whole number must have one."""
 MAX_SHOWN = 60
 """Characters of a value."""
 MAX_SHOWN_ENTRIES, MAX_SHOWN_DEPTH = 8, 3
@@ -129,7 +129,7 @@ def string_tail(kind: inspect.StrType) -> str:
 
 def without_vast_bound(kind: inspect.IntType | inspect.FloatType) -> inspect.IntType | inspect.FloatType:
     """Among other words, a bound that hardly anybody reaches is noise."""
-    return kind if kind.le != MAX_INT32 else msgspec.structs.replace(kind, le=None)
+    return kind if kind.le != VAST else msgspec.structs.replace(kind, le=None)
 
 
 def range_words(kind: inspect.IntType | inspect.FloatType) -> str:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from specserve.errors import RequestError
-from specserve.type_words import shown
-from specserve.wrong_values import convert, find_wrong_value
+from specserve_checks.type_words import shown
+from specserve_checks.wrong_values import convert, find_wrong_value
 from specserve_server.bodies.messages import MessagesBody
 from specserve_server.bodies.requests import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from specserve_server.bodies.responses import ResponsesBody

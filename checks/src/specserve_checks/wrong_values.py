@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 from msgspec import inspect
 
-from specserve.type_words import LISTS, MAX_SHOWN, described_members, in_words, listed, members, plain, shown, words_of
+from specserve_checks.type_words import (
+    LISTS,
+    MAX_SHOWN,
+    described_members,
+    in_words,
+    listed,
+    members,
+    plain,
+    shown,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

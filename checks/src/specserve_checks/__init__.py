@@ -1,0 +1,1 @@
+"""Values from outside, read into msgspec Structs: what is wrong with one, in words."""
