@@ -5,20 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-from specserve.cli import main
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
 
 
-def test_it_is_installed_and_without_problems(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plugins", "check", "repeat"]) == 0, capsys.readouterr()
+def test_it_is_installed_and_without_problems() -> None:
+    done = run("-m", "specserve", "plugins", "check", "repeat")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_it_loads_and_serves(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plugins", "check", "--load", "repeat"]) == 0, capsys.readouterr()
-    assert "warning" not in capsys.readouterr().out
+def test_it_loads_and_serves() -> None:
+    done = run("-m", "specserve", "plugins", "check", "--load", "repeat")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning" not in done.stdout
 
 
 def test_its_declarations_load_no_torch() -> None:
-    program = "import sys, repeat_plugin.compat; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    done = run("-c", "import sys, repeat_plugin.compat; print('torch' in sys.modules)")
+    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
