@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specserve.cli.option_help import OptionHelp
+from specserve_server.cli.option_help import OptionHelp
 from specserve_server.commands import serve
 
 if TYPE_CHECKING:

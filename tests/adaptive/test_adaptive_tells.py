@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from test_adaptive_lossless import adaptive_engine, requests_of
 
-from specserve.cli import main
 from specserve.engine.description import describe_planner
 from specserve_adaptive.step_costs import StepCosts
+from specserve_server.cli import main
 from specserve_server.generation.usage import speculation_metrics
 from specserve_workbench.testing.engines import run_requests
 

@@ -13,13 +13,13 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from native_cases import SETS
 
-from specserve.cli import build_parser, main
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.plugins.options import convert
 from specserve_cpu import _native
 from specserve_cpu.options import CpuOptions
 from specserve_server.app.application import make_app
+from specserve_server.cli import build_parser, main
 from specserve_server.commands.layers import load_configuration
 from specserve_server.commands.serve import banner
 from specserve_server.config import ServerConfig

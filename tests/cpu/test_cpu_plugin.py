@@ -10,12 +10,12 @@ from native_cases import SETS, each_linear_set
 
 from specserve.attention.fitting import best_fit, misfits
 from specserve.attention.sdpa import SdpaFactory
-from specserve.cli import main
 from specserve.config import EngineConfig
 from specserve.errors import ConfigError
 from specserve.plugins.host import PluginHost
 from specserve.protocols import PHASES, AttentionNeeds
 from specserve_cpu.attention import PagedFactory
+from specserve_server.cli import main
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import toy_request, varied_requests
 from specserve_workbench.testing.toy import write_checkpoint

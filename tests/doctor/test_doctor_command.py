@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from specserve.cli import main
+from specserve_server.cli import main
 from specserve_workbench.commands import doctor
 from specserve_workbench.doctor.rows import Row, Section
 
@@ -89,7 +89,7 @@ def test_long_lines_are_wrapped_under_their_column():
 def test_without_torch_it_says_so_and_goes_on():
     program = (
         "import sys; sys.modules['torch'] = None\n"
-        "from specserve.cli import main; sys.exit(main(['doctor', '--json', '--port', '0']))"
+        "from specserve_server.cli import main; sys.exit(main(['doctor', '--json', '--port', '0']))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from specserve.cli import main
 from specserve.config import EngineConfig
 from specserve.plugins.host import PluginHost
+from specserve_server.cli import main
 
 
 @pytest.mark.parametrize(("other", "reason"), [

@@ -8,11 +8,11 @@ import logging
 import pytest
 
 from specserve import tracing
-from specserve.cli import main
-from specserve.cli.drafts_table import MOST, drafts_table
 from specserve.engine.draft_trace import DraftStep, trace_drafts
 from specserve.errors import ConfigError
 from specserve.speculation.fixed_width import FixedWidthPlanner
+from specserve_server.cli import main
+from specserve_server.cli.drafts_table import MOST, drafts_table
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request, varied_requests

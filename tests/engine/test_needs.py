@@ -6,7 +6,7 @@ import pytest
 import torch
 from competing_cases import EveryoneProposes, composed_by, plugin
 
-from specserve.cli.generation_stats import GenerationStats
+from specserve.command.generation_stats import GenerationStats
 from specserve.protocols import DrafterNeeds
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.types import DrafterStats, SpeculationStats

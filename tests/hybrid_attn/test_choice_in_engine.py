@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hybrids import Offer, hybrid_engine
 
-from specserve.cli import main
 from specserve.declare import InProcessPlugin, PluginDeclaration
 from specserve.errors import ConfigError, PluginError
 from specserve.hookspecs import hookimpl
 from specserve.protocols import BY_SLOT, KVLayout
+from specserve_server.cli import main
 from specserve_workbench.testing.drafters import NoisyDrafter
 from specserve_workbench.testing.engines import make_engine, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests

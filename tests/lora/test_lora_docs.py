@@ -13,7 +13,6 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from toy_adapters import lora_options, write_adapter
 
-from specserve.cli import build_parser
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.plugins.options import convert
@@ -23,6 +22,7 @@ from specserve_lora.config import MODIFIES_BASE_WEIGHTS, UNSUPPORTED
 from specserve_lora.observer import METRICS
 from specserve_lora.options import LoraOptions
 from specserve_server.app.application import make_app
+from specserve_server.cli import build_parser
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.engines import DEFAULTS
 

@@ -9,7 +9,6 @@ import pytest
 from toy_adapters import lora_engine, lora_options, write_adapter
 
 from specserve.batch.lora_plan import LoraPlan, Segment
-from specserve.cli import main
 from specserve.errors import ConfigError
 from specserve.models.lowrank_delta import LowRankDelta
 from specserve.plugins.options import convert
@@ -18,6 +17,7 @@ from specserve_lora.adapter_dir import CONFIG, WEIGHTS
 from specserve_lora.options import LoraOptions
 from specserve_lora.planning import SegmentPlanner
 from specserve_lora.plugin import LoraPlugin
+from specserve_server.cli import main
 from specserve_workbench.testing.engines import make_engine
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from specserve.cli import main
 from specserve.errors import ConfigError
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.text.tokenizer import HfTokenizer
 from specserve_ngram.options import NgramOptions
 from specserve_ngram.plugin import NgramPlugin, make_index
+from specserve_server.cli import main
 from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, toy_request
 

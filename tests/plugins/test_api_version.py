@@ -12,11 +12,11 @@ import pytest
 from fake_site import write_distribution
 
 from specserve import hookspecs
-from specserve.cli import main
 from specserve.declare import PLUGIN_API, InProcessPlugin, PluginDeclaration
 from specserve.errors import PluginError
 from specserve.plugins.discovery import discover
 from specserve.plugins.error_messages import CHANGES
+from specserve_server.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +112,7 @@ def test_the_commands_say_so(arguments: list[str], code: int, said: str, capsys:
 
 @pytest.mark.usefixtures("next_api")
 def test_an_installed_distribution_is_refused_by_the_command_that_would_run_it(site: Path) -> None:
-    run = [sys.executable, "-c", "from specserve.cli import main; raise SystemExit(main())", "generate", "x"]
+    run = [sys.executable, "-c", "from specserve_server.cli import main; raise SystemExit(main())", "generate", "x"]
     done = subprocess.run(
         [*run, "--plugin", "next"],
         env={**os.environ, "PYTHONPATH": str(site)},

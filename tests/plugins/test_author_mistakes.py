@@ -10,11 +10,11 @@ import pytest
 from author_mistakes import AT_START_UP, DRAFTER, KERNELS, OBSERVER, PROCESSOR, WHILE_SERVING
 from fake_site import HOOKS, write_distribution, write_package
 
-from specserve.cli import main
 from specserve.config import EngineConfig
 from specserve.engine.async_engine import AsyncEngine
 from specserve.errors import ConfigError
 from specserve.plugins.settings import parse_settings
+from specserve_server.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

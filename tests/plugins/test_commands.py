@@ -1,4 +1,4 @@
-"""Commands come from whatever is installed; the core has one of its own and misses nothing."""
+"""Commands come from whatever is installed; one that cannot be used breaks no other."""
 
 from __future__ import annotations
 
@@ -7,26 +7,17 @@ import sys
 
 import pytest
 
-from specserve.cli import build_parser, main
+from absent import SERVER, run_without
+from specserve_server.cli import build_parser, main
 
-SERVER = ("specserve_server", "aiohttp", "prometheus_client")
-RUN_WITHOUT = """
-import sys
-sys.modules.update(dict.fromkeys({absent!r}))
-from specserve.cli import main
-sys.exit(main(sys.argv[1:]))
+RUN_PLUGINS = """
+import argparse
+from specserve_workbench.commands import plugins
+parser = argparse.ArgumentParser()
+plugins.register(parser.add_subparsers())
+args = parser.parse_args()
+sys.exit(args.run(args))
 """
-
-
-def run_without(absent: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process that cannot import these."""
-    program = RUN_WITHOUT.format(absent=absent)
-    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
-
-
-def run_core_alone(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """With no other distribution of ours than the core, the demo model and plugins."""
-    return run_without((*SERVER, "specserve_workbench"), *arguments)
 
 
 @pytest.fixture
@@ -78,38 +69,32 @@ def test_a_module_that_is_no_command_breaks_no_other(add_command, capsys):
     )
 
 
-def test_no_distribution_replaces_a_command_of_the_core(add_command, capsys):
+def test_no_distribution_replaces_a_built_in_command(add_command, capsys):
     add_command(GREET.replace("greet", "generate"), name="generate")
     with pytest.raises(SystemExit):
         main(["generate", "--help"])
     assert "Complete one prompt" in capsys.readouterr().out
 
 
-def test_the_core_generates_alone():
-    done = run_core_alone("generate", "def add(a, b):", "--max-tokens", "8", "--temperature", "0", "--threads", "1")
-    assert done.returncode == 0, done.stderr
-    whole = subprocess.run(
-        [sys.executable, "-m", "specserve", "generate", "def add(a, b):", "--max-tokens", "8", "--temperature", "0"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == whole.stdout
-    assert done.stdout.strip()
+def run_where_import_fails(module: str) -> subprocess.CompletedProcess[str]:
+    program = f"import sys; sys.modules[{module!r}] = None; from specserve.__main__ import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-c", program, "serve"], capture_output=True, text=True, check=False)
 
 
-def test_the_core_alone_says_what_its_missing_commands_need():
-    done = run_core_alone("serve")
+def test_a_command_line_that_cannot_be_imported_is_one_line_that_says_whose_it_is():
+    done = run_where_import_fails("specserve_server")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "error: specserve brings the command line, specserve_server.cli:main, which cannot be used: " in line
+    assert "ModuleNotFoundError" in line
+
+
+def test_the_server_says_which_command_of_its_own_cannot_be_used():
+    done = run_where_import_fails("specserve_server.commands.serve")
     assert done.returncode == 2
     assert "specserve brings the command serve" in done.stderr
 
 
 def test_the_workbench_loads_plugins_without_the_server():
-    done = run_without(SERVER, "plugins", "check", "ngram", "--load")
+    done = run_without(SERVER, RUN_PLUGINS, "plugins", "check", "ngram", "--load")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "ok."), done.stderr
-
-
-def test_doctor_says_that_there_is_no_server():
-    done = run_without(SERVER, "doctor", "--no-self-test", "--port", "0")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "no server is installed" in done.stdout

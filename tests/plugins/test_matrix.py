@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from specserve.cli import main
 from specserve.plugins.features import CORE_FEATURES
+from specserve_server.cli import main
 
 if TYPE_CHECKING:
     from fake_site import Install

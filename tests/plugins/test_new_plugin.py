@@ -15,7 +15,7 @@ from fake_site import write_distribution
 from stated_plugin import state_compatibility
 from type_checks import check_types
 
-from specserve.cli import main
+from specserve_server.cli import main
 from specserve_workbench.scaffold.write_plugin import KINDS
 
 CLANG_FORMAT = Path(__file__).parents[2] / ".clang-format"

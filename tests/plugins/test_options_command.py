@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from fake_site import HOOKS
 
-from specserve.cli import main
+from specserve_server.cli import main
 from specserve_workbench.commands.plugins.option_rows import OptionRow, option_rows
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from specserve.cli import main
+from specserve_server.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +144,7 @@ def test_the_commands_import_neither_torch_nor_plugins(arguments: list[str], ins
     install("this", compatible={"lora.target": "WORKS"})
     install("that", provides="lora.target", conflicts={"graph.full": "FAILS"}, entry="plugin:Plugin")
     program = (
-        "import sys; from specserve.cli import main; main(sys.argv[1:]); "
+        "import sys; from specserve_server.cli import main; main(sys.argv[1:]); "
         f"print('heavy:', sorted({HEAVY!r} & set(sys.modules)))"
     )
     done = subprocess.run(

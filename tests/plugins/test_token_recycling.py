@@ -12,11 +12,11 @@ from conformance_runs import counts_of, run_kit, table_of
 from doc_examples import check_page_types, install_page
 from transformers import AutoModelForCausalLM
 
-from specserve.cli import main
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve.text.tokenizer import HfTokenizer
 from specserve_adaptive._native import Planner
 from specserve_adaptive.competition import Competition
+from specserve_server.cli import main
 from specserve_workbench.testing.engines import make_engine, run_requests, verify_everything, watch
 from specserve_workbench.testing.requests import toy_request
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from specserve import __version__
-from specserve.cli import generate, main
+from specserve.command import complete_prompt
 from specserve.config import EngineConfig
 from specserve.errors import ConfigError
+from specserve_server.cli import generate, main
 from specserve_server.commands import layers, serve
 from specserve_server.config import ServerConfig
 
@@ -184,7 +185,7 @@ def test_characters_that_the_locale_lacks_are_printed_as_question_marks() -> Non
     command = [
         sys.executable,
         "-c",
-        "import sys; from specserve.cli import main; main(['plugins', 'list']); print('\u00e9')",
+        "import sys; from specserve_server.cli import main; main(['plugins', 'list']); print('\u00e9')",
     ]
     done = subprocess.run(command, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=True)
     assert done.stdout.endswith(b"?\n")
@@ -200,8 +201,8 @@ async def test_generate_prints_the_text_and_reports_speculation(
 ) -> None:
     args = argparse.Namespace(max_tokens=99, temperature=0.0, seed=None)
     any_engine: Any = engine
-    request = generate.make_request(any_engine, "a", args)
-    stats = await generate.print_text(any_engine, request)
+    request = complete_prompt.make_request(any_engine, "a", args)
+    stats = await complete_prompt.print_text(any_engine, request)
     assert capsys.readouterr().out == engine.text + "\n"
     assert stats.num_tokens == len(engine.tokenizer.encode(engine.text))
     assert "mean acceptance length 2.00" in stats.summary()

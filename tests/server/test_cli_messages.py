@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from specserve.cli import main
+from specserve_server.cli import main
 
 if TYPE_CHECKING:
     from pathlib import Path

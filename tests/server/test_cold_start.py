@@ -65,7 +65,6 @@ print(*sorted(name for name in late if not name.startswith(NEVER_SERVING)))
 NEVER_SERVING = (
     "specserve.__main__",
     "specserve.batch.transport",
-    "specserve.cli",
     "specserve_workbench.doctor",
     "specserve_workbench.scaffold",
     "specserve_workbench.testing",
@@ -111,7 +110,7 @@ print(*sorted(unbuilt))
 
 CRASH = """
 import os, signal
-from specserve.cli import main
+from specserve_server.cli import main
 from specserve_server.app import run
 
 async def crash(*arguments):

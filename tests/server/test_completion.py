@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from specserve.cli import build_parser, main
+from specserve_server.cli import build_parser, main
 from specserve_server.commands.completion import SHELLS, completion_script
 from specserve_server.commands.serve import GROUPS
 

@@ -16,12 +16,12 @@ import aiohttp
 import pytest
 from serve_task import interrupt
 
-from specserve.cli.progress import ProgressLines
 from specserve.errors import ConfigError, ModelError
 from specserve.load_progress import READING, LoadProgress, Stage
 from specserve.loading_thread import is_loading, run_in_loading_thread
 from specserve_server.app.application import ROUTES
 from specserve_server.app.run import serve
+from specserve_server.cli.progress import ProgressLines
 from specserve_server.config import ServerConfig
 from specserve_workbench.testing.toy import write_checkpoint
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GIB = 2**30
 COMMAND = """
 import sys
-from specserve.cli import main
+from specserve_server.cli import main
 
 print("code", main(sys.argv[1:]), "torch" in sys.modules, "aiohttp" in sys.modules)
 """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOISY = """
 import logging, sys, threading, warnings
-from specserve.cli import main
+from specserve_server.cli import main
 from specserve.engine import async_engine
 
 load = async_engine.load

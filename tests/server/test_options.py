@@ -10,8 +10,6 @@ import msgspec
 import pytest
 
 import option_table
-from specserve.cli import generate, main
-from specserve.cli.option_help import field_help
 from specserve.config import EngineConfig
 from specserve.config_checks import (
     Allowed,
@@ -20,12 +18,12 @@ from specserve.config_checks import (
     OneOf,
     Seconds,
     Unset,
-    allowed_text,
     annotations_of,
     check_fields,
-    default_text,
 )
 from specserve.errors import ConfigError
+from specserve_server.cli import generate, main
+from specserve_server.cli.option_help import allowed_text, default_text, field_help
 from specserve_server.commands import serve
 from specserve_server.config import ServerConfig
 from specserve_workbench.commands import doctor

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from specserve.cli import build_parser
 from specserve_server.bodies.requests import CompletionBody
+from specserve_server.cli import build_parser
 from specserve_server.wire.decode_body import decode_body
 
 ROOT = Path(__file__).parents[2]

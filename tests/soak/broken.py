@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import sys
 
-from specserve.cli import main
 from specserve.engine.verifier import DraftWalk
+from specserve_server.cli import main
 from specserve_server.wire.sse import EventStream
 
 kept = []

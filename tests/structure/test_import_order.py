@@ -27,13 +27,13 @@ COMPONENTS = {
     "builtin": "attention hookspecs kernels models protocols sampling",
     "engine": "attention batch guards kv models plugins protocols sampling speculation text root",
     "api": "attention batch declare engine hookspecs kernels kv models protocols sampling speculation text root",
-    "cli": "engine plugins text root",
+    "command": "engine plugins text root",
     "specserve_draft_models": "batch models protocols sampling root",
-    "specserve_server": "cli engine plugins protocols sampling text root",
-    "specserve_workbench": "batch cli declare engine guards hookspecs models plugins protocols sampling speculation "
+    "specserve_server": "command engine plugins protocols sampling text root",
+    "specserve_workbench": "batch declare engine guards hookspecs models plugins protocols sampling speculation "
     "text specserve_server root",
 }
-"""The server is imported by the workbench where it is installed, and otherwise not missed."""
+"""The server is imported by the workbench where it is installed, and otherwise missed by commands only."""
 BELOW_ALL = "specserve_checks"
 """Every component may import it, and it imports none."""
 ROOMS = {
@@ -52,7 +52,8 @@ ROOMS = {
         "openapi": "bodies completions messages state wire root",
         "operations": "bodies chat generation state wire root",
         "app": "chat completions generation messages openapi operations responses state tools wire root",
-        "commands": "app root",
+        "cli": "",
+        "commands": "app cli root",
     },
     "specserve_workbench": {
         "root": "",
@@ -89,7 +90,7 @@ def component_of(module: str) -> str:
     if distribution != "specserve":
         return distribution
     if rest == ["__main__"]:
-        return "cli"
+        return "command"
     return rest[0] if rest and rest[0] in OF_THE_PLUGIN_API else package_in(module)
 
 

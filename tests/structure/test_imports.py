@@ -11,13 +11,15 @@ LIGHT = ("msgspec", "pluggy", "pytest")
 """All that help, the plugin commands, declarations and pytest's start-up may load beyond the standard library."""
 LIGHT_MODULES = (
     "specserve.api",
-    "specserve.cli",
+    "specserve.__main__",
+    "specserve.command.generate",
     "specserve.config",
     "specserve.declare",
     "specserve.hookspecs",
     "specserve.plugins.discovery",
     "specserve.protocols",
     "specserve.types",
+    "specserve_server.cli",
     "specserve_server.commands.completion",
     "specserve_server.commands.serve",
     "specserve_workbench.commands.doctor",
@@ -64,7 +66,7 @@ def test_the_product_imports_no_plugin_and_no_plugin_another():
 
 
 def test_the_workbench_runs_without_the_server():
-    """It imports it in functions, behind the question whether it is installed."""
+    """It imports it in functions: of commands, which the server registers, or where it is installed."""
     for module in modules():
         if distribution(module) == "specserve_workbench":
             loaded = {i.name for i in imports_of(module) if i.when == "load"}
@@ -115,4 +117,4 @@ def test_a_module_loads_the_packages_around_what_it_imports_but_not_its_own():
     graph = run_time_graph()
     assert "specserve.protocols" in graph["specserve.builtin"] | graph["specserve.api"]
     assert "specserve" in graph["repeat_plugin.plugin"]
-    assert "specserve.cli" not in graph["specserve.cli.generate"]
+    assert "specserve_server.cli" not in graph["specserve_server.cli.generate"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from specserve.cli import build_parser
+from specserve_server.cli import build_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -79,6 +79,6 @@ def is_python(name: str) -> bool:
 def is_group(name: str) -> bool:
     """A group of entry points, with the plugin's name or version where it has one."""
     return (
-        re.fullmatch(r"specserve\.(commands|models|plugins(\.v\d+)?|(provides|compatible|conflicts)\.\w+)", name)
+        re.fullmatch(r"specserve\.(commands|main|models|plugins(\.v\d+)?|(provides|compatible|conflicts)\.\w+)", name)
         is not None
     )

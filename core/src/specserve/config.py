@@ -1,4 +1,4 @@
-"""Frozen configuration of the engine, and how a configuration file is read.
+"""Frozen configuration of the engine.
 
 Owns names, defaults, bounds and their errors; imports no torch. A plugin's own options are its own Struct,
 filled from `plugin_options[NAME]`; the core knows none of them.
@@ -6,18 +6,14 @@ filled from `plugin_options[NAME]`; the core knows none of them.
 
 from __future__ import annotations
 
-import tomllib
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from specserve.config_checks import AtLeast, Between, Form, OneOf, Unset, check_fields
 from specserve.errors import ConfigError
 from specserve.limits import MAX_CONFIGURED_LOGPROBS, MAX_LOGPROBS, MAX_SEED, MIN_SEED
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
@@ -139,16 +135,3 @@ def parse_bytes(text: str, name: str = "a memory size") -> int:
     if size <= 0:
         raise ConfigError(f"{name} must be a positive number with K, M or G, such as 512M or 2G; got {text!r}.")
     return size
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a configuration file; its errors name the file."""
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError:
-        raise ConfigError(f"--config: no file at {path}.") from None
-    except OSError as error:
-        raise ConfigError(f"--config: {path} is not readable: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config: {path} is not valid TOML: {error}.") from None

@@ -1,6 +1,6 @@
 """What a configured value may be, written beside its type: `port: Annotated[int, Between(0, 65535)] = 8000`.
 
-A configuration checks itself by these (`check_fields`), and --help and docs/operating.md show them. Errors name the
+A configuration checks itself by these (`check_fields`), and a command line may show them. Errors name the
 option. None is allowed where the type has it: it leaves the option unset.
 """
 
@@ -108,20 +108,3 @@ def annotations_of(config: type[msgspec.Struct]) -> Mapping[str, tuple[object, .
     """By field, what stands beside its type."""
     hints = get_type_hints(config, include_extras=True)
     return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
-
-
-def allowed_text(config: type[msgspec.Struct], name: str) -> str:
-    """`0 to 65535`; empty where every value of the type is allowed."""
-    return ", ".join(str(each) for each in annotations_of(config)[name] if isinstance(each, Allowed))
-
-
-def default_text(config: type[msgspec.Struct], name: str) -> str:
-    """`8000`, or what None means."""
-    default = getattr(config(), name)
-    if default is None:
-        return next(each.meaning for each in annotations_of(config)[name] if isinstance(each, Unset))
-    if isinstance(default, bool):
-        return "on" if default else "off"
-    if isinstance(default, float):
-        return f"{default:g}"
-    return str(default) if default not in ("", ()) else "none"

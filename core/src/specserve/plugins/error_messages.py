@@ -12,6 +12,7 @@ from specserve.faults import error_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from importlib.metadata import EntryPoint
 
     from specserve.declare import PluginDeclaration
 
@@ -35,6 +36,15 @@ def describe_error(error: BaseException) -> str:
     """Its kind, its text and the line of the author's code that raised it."""
     text = error_text(error)
     return (f"{type(error).__name__}: {text}" if text else type(error).__name__) + in_brackets(place_of_error(error))
+
+
+def unusable_entry_point(point: EntryPoint, what: str, error: BaseException) -> str:
+    """`what`: that which it brings."""
+    brought_by = f"{point.dist.name} brings" if point.dist is not None else "Installed is"
+    return (
+        f"{brought_by} {what}, {point.value}, which cannot be used: {describe_error(error)}. "
+        "Install the distribution again, or remove it."
+    )
 
 
 def full_name(declaration: PluginDeclaration) -> str:

@@ -41,7 +41,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
 
 
 def run(args: Namespace) -> int:
-    from specserve.cli import build_parser  # which registers this command
+    from specserve_server.cli import build_parser  # which registers this command
 
     print(completion_script(build_parser(), args.shell))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.cli.layers import begin_tracing, convert, engine_config, given_flags, read_file, table
+from specserve_server.cli.layers import begin_tracing, convert, engine_config, given_flags, read_file, table
 from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:

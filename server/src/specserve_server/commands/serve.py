@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.announcements import announce
-from specserve.cli.flag_groups import FlagGroups
-from specserve.cli.flags import add_grouped_engine_flags
-from specserve.cli.progress import SECONDS_BETWEEN_LINES, shown_progress
 from specserve_server.app.json_lines import announce_in_json, convert_handlers_of_libraries, is_in_json
+from specserve_server.cli.flag_groups import FlagGroups
+from specserve_server.cli.flags import add_grouped_engine_flags
+from specserve_server.cli.progress import SECONDS_BETWEEN_LINES, shown_progress
 from specserve_server.commands.layers import load_configuration
 from specserve_server.commands.server_flags import add_server_flags
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.cli.option_help import field_help
+from specserve_server.cli.option_help import field_help
 from specserve_server.config import ACCESS_LOGS, LOG_FORMATS, LOG_LEVELS, TOOL_FORMS, ServerConfig
 
 if TYPE_CHECKING:
     from argparse import _ArgumentGroup
     from collections.abc import Callable
 
-    from specserve.cli.flag_groups import FlagGroups
+    from specserve_server.cli.flag_groups import FlagGroups
 
 
 class Flag(NamedTuple):

@@ -1,4 +1,7 @@
-"""`specserve doctor`: whether this machine and this installation can serve well. Owns its flags and what is printed."""
+"""`specserve doctor`: whether this machine and this installation can serve well. Owns what is printed.
+
+The command line is the server's, and the configuration that is examined is read as `serve` reads it.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve import __version__
-from specserve.cli.flags import add_engine_flags
-from specserve.cli.layers import load_engine_config
-from specserve_workbench.served_routes import is_server_installed
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
     from collections.abc import Iterable
 
-    from specserve.config import EngineConfig
-    from specserve_server.config import ServerConfig
     from specserve_workbench.doctor.rows import Section, Status
 
 EXAMPLES = (("specserve doctor", "can this machine and this installation serve well?"),)
@@ -42,16 +40,18 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser.add_argument("--no-self-test", action="store_true", help="do not generate")
     parser.add_argument("--host", help="where `serve` would listen; default: 127.0.0.1")
     parser.add_argument("--port", type=int, help="default: 8000")
+    from specserve_server.cli.flags import add_engine_flags  # who registers a command has it
+
     add_engine_flags(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: Namespace) -> int:
-    engine, server = load_configuration(args)
+    from specserve_server.commands.layers import load_configuration
     from specserve_workbench.doctor.case import Case  # the rest of specserve: not for --help
     from specserve_workbench.doctor.examine import SECTIONS, SELF_TEST, examine
 
-    sections = examine(Case(engine, server), SECTIONS if args.no_self_test else {**SECTIONS, **SELF_TEST})
+    sections = examine(Case(*load_configuration(args)), SECTIONS if args.no_self_test else {**SECTIONS, **SELF_TEST})
     found = quietly(sections) if args.json else list(printed(sections))
     counts = Counter(row.status for section in found for row in section.rows)
     if args.json:
@@ -59,14 +59,6 @@ def run(args: Namespace) -> int:
     else:
         print(summary(counts))
     return 1 if counts["failed"] else 0
-
-
-def load_configuration(args: Namespace) -> tuple[EngineConfig, ServerConfig | None]:
-    if not is_server_installed():
-        return load_engine_config(args), None
-    from specserve_server.commands import layers
-
-    return layers.load_configuration(args)
 
 
 def quietly(sections: Iterable[Section]) -> list[Section]:

@@ -48,9 +48,9 @@ class Once(Generic[T]):
 
 
 class Case:
-    """`server`: None where none is installed. `root`: where the system's files are, such as proc/cpuinfo."""
+    """`root`: where the system's files are, such as proc/cpuinfo."""
 
-    def __init__(self, engine: EngineConfig, server: ServerConfig | None, root: Path = SYSTEM) -> None:
+    def __init__(self, engine: EngineConfig, server: ServerConfig, root: Path = SYSTEM) -> None:
         self.engine, self.server, self.root = engine, server, root
         self.host = Once(lambda: PluginHost.start(engine))
         """The plugins, as `serve` starts them."""

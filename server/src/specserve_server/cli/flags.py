@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from specserve.cli.flag_groups import FlagGroups
-from specserve.cli.option_help import OptionHelp, field_help
 from specserve.config import DEVICES, DTYPES, GRAPHS, EngineConfig
 from specserve.tracing import FORMS, TOPICS
 from specserve_checks.json_syntax import explain_json_error
+from specserve_server.cli.flag_groups import FlagGroups
+from specserve_server.cli.option_help import OptionHelp, field_help
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup

@@ -7,19 +7,21 @@ holds, the server knows.
 from __future__ import annotations
 
 import os
+import tomllib
 from typing import TYPE_CHECKING, TypeVar
 
-from specserve.cli.flags import ENGINE_FIELDS
-from specserve.config import EngineConfig, read_toml
+from specserve.config import EngineConfig
 from specserve.errors import ConfigError
 from specserve.plugins.settings import merge, parse_settings
 from specserve.tracing import start_tracing
 from specserve_checks import wrong_values
 from specserve_checks.type_words import shown
+from specserve_server.cli.flags import ENGINE_FIELDS
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     import msgspec
 
@@ -45,6 +47,19 @@ def read_file(args: Namespace) -> dict[str, object]:
         got = f"unknown table [{unknown[0]}]" if isinstance(file[unknown[0]], dict) else f"{unknown[0]} is in no table"
         raise ConfigError(f"--config: {got} in {args.config}; use [engine], [server], [plugins.NAME].")
     return file
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Its errors name the file."""
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"--config: no file at {path}.") from None
+    except OSError as error:
+        raise ConfigError(f"--config: {path} is not readable: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config: {path} is not valid TOML: {error}.") from None
 
 
 def engine_config(args: Namespace, file: Mapping[str, object]) -> EngineConfig:

@@ -9,10 +9,10 @@ import argparse
 from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from specserve.cli import generate
 from specserve.errors import ConfigError
 from specserve.faults import FAULTS
-from specserve.plugins.error_messages import describe_error
+from specserve.plugins.error_messages import unusable_entry_point
+from specserve_server.cli import generate
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -66,10 +66,5 @@ def load(point: metadata.EntryPoint) -> Command:
         command: Command = point.load()
         _ = command.EXAMPLES, command.register
     except FAULTS as error:
-        brought_by = f"{point.dist.name} brings" if point.dist is not None else "Installed is"
-        return BrokenCommand(
-            point.name,
-            f"{brought_by} the command {point.name}, {point.value}, which cannot be used: {describe_error(error)}. "
-            "Install the distribution again, or remove it.",
-        )
+        return BrokenCommand(point.name, unusable_entry_point(point, f"the command {point.name}", error))
     return command

@@ -1,74 +1,57 @@
-"""`specserve generate`: one prompt without a server. Text goes to standard output, statistics to standard error."""
+"""One prompt from the command line to its text. Text goes to standard output, statistics to standard error.
+
+Every command `generate` has these arguments; its configuration and what it shows besides are its own.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from specserve.cli.drafts_table import drafts_table
-from specserve.cli.flags import add_engine_flags
-from specserve.cli.generation_stats import GenerationStats
-from specserve.cli.layers import load_engine_config
-from specserve.cli.progress import shown_progress
+from specserve.command.generation_stats import GenerationStats
 from specserve.engine.admission import NO_LIMITS, check_sampling
 from specserve.errors import RequestError, SpecserveError
 from specserve.types import GenerateRequest, SamplingParams
 from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace, _SubParsersAction
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping
 
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
 
 
-EXAMPLES = (('specserve generate "Once upon a time"', "one prompt, without a server"),)
-
-
-def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
-    parser = subparsers.add_parser(
-        "generate", help="complete one prompt", description="Complete one prompt and print it token by token."
-    )
+def add_request_arguments(parser: ArgumentParser) -> None:
+    """All of a request but `seed`, which a command may use for more."""
     parser.add_argument("words", nargs="+", metavar="[MODEL] PROMPT", help="a prompt, or a model and a prompt")
     parser.add_argument("--max-tokens", type=int, default=128, help="default: 128")
     parser.add_argument("--temperature", type=float, help="default: the model's own, else 1; 0 is greedy")
-    parser.add_argument("--explain", action="store_true", help="print every step: drafted by whom, verified, accepted")
-    add_engine_flags(parser)
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(parser=parser)
 
 
-def run(args: Namespace) -> int:
+def model_and_prompt(args: Namespace) -> tuple[str | None, str]:
     if len(args.words) > 2:
         args.parser.error("expected [MODEL] PROMPT; quote a prompt that has spaces")
-    args.model = args.words[0] if len(args.words) == 2 else None
-    config = load_engine_config(args)
-    check_sampling(sampling_params(args, {}), NO_LIMITS)  # before the model loads
+    return args.words[0] if len(args.words) == 2 else None, args.words[-1]
+
+
+def check_before_start(config: EngineConfig, args: Namespace) -> None:
+    """What can be wrong is told before the model loads."""
+    check_sampling(sampling_params(args, {}), NO_LIMITS)
     from specserve.engine.before_loading import check_before_loading  # not for --help
 
     check_before_loading(config)
-    return asyncio.run(generate(config, args.words[-1], args))
 
 
-async def generate(config: EngineConfig, prompt: str, args: Namespace) -> int:
-    from specserve.engine.async_engine import AsyncEngine  # torch, by way of the engine
-    from specserve.engine.draft_trace import DraftStep, trace_drafts
-
-    engine = await AsyncEngine.start(config, on_progress=shown_progress())
-    steps: list[DraftStep] = []
-    if args.explain:
-        trace_drafts(engine.engine, steps.append)
+async def complete_prompt(engine: AsyncEngine, prompt: str, args: Namespace) -> GenerationStats:
+    """Print the text as it comes. The engine is stopped at the end."""
     try:
-        stats = await print_text(engine, make_request(engine, prompt, args))
+        return await print_text(engine, make_request(engine, prompt, args))
     finally:
         await engine.stop()
-    if args.explain:
-        print(f"\n{drafts_table(steps)}", file=sys.stderr)
-    print(f"\n{stats.summary()}", file=sys.stderr, flush=True)
-    return 0
 
 
 def make_request(engine: AsyncEngine, prompt: str, args: Namespace) -> GenerateRequest:
@@ -106,3 +89,7 @@ async def print_text(engine: AsyncEngine, request: GenerateRequest) -> Generatio
             stats.speculation = output.stats or stats.speculation
     print(flush=True)
     return stats
+
+
+def print_stats(stats: GenerationStats) -> None:
+    print(f"\n{stats.summary()}", file=sys.stderr, flush=True)

@@ -11,10 +11,11 @@ import sys
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
+from specserve.command.exit_codes import EXIT_CONFIG
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EXIT_CONFIG = 2
 NO_VALUE = re.compile(r"^argument (?P<flag>\S+): invalid (?P<type>int|float) value: (?P<got>.*)$", re.DOTALL)
 NO_CHOICE = re.compile(r"^argument (?P<flag>\S+): invalid choice: (?P<got>.*?) \(choose from (?P<all>.*)\)$", re.DOTALL)
 NO_ARGUMENT = re.compile(r"^argument (?P<flag>\S+): expected (?:one|at least one) argument$")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.config_checks import allowed_text, default_text
+from specserve.config_checks import Allowed, Unset, annotations_of
 
 if TYPE_CHECKING:
     import msgspec
@@ -30,3 +30,20 @@ class OptionHelp(str):
 def field_help(config: type[msgspec.Struct], name: str, what: str, *, has_choices: bool = False) -> OptionHelp:
     default, allowed = default_text(config, name), allowed_text(config, name)
     return OptionHelp(what, default=default, allowed=allowed, has_choices=has_choices)
+
+
+def allowed_text(config: type[msgspec.Struct], name: str) -> str:
+    """`0 to 65535`; empty where every value of the type is allowed."""
+    return ", ".join(str(each) for each in annotations_of(config)[name] if isinstance(each, Allowed))
+
+
+def default_text(config: type[msgspec.Struct], name: str) -> str:
+    """`8000`, or what None means."""
+    default = getattr(config(), name)
+    if default is None:
+        return next(each.meaning for each in annotations_of(config)[name] if isinstance(each, Unset))
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, float):
+        return f"{default:g}"
+    return str(default) if default not in ("", ()) else "none"
