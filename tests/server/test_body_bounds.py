@@ -8,9 +8,9 @@ import pytest
 from tiny_tokenizer import write_model_dir
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_BODY_DEPTH, MAX_BODY_VALUES
 from specserve.text.tokenizer import HfTokenizer
 from specserve_server.bodies.requests import ChatBody, CompletionBody
+from specserve_server.limits import MAX_BODY_DEPTH, MAX_BODY_VALUES
 from specserve_server.wire.decode_body import decode_body
 from specserve_server.wire.json_depth import field_of_depth
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_BODY_VALUES
 from specserve_server.bodies.requests import ChatBody, CompletionBody, TokenizeBody
+from specserve_server.limits import MAX_BODY_VALUES
 from specserve_server.wire.decode_body import decode_body
 from specserve_server.wire.read_body import check_fields
 

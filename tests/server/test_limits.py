@@ -12,6 +12,7 @@ import pytest
 from specserve import limits
 from specserve.engine.admission import EngineLimits, check_request
 from specserve.errors import RequestError
+from specserve_server import limits as body_limits
 from specserve_server.bodies.requests import ChatBody
 from specserve_workbench.testing.requests import toy_request
 
@@ -24,20 +25,20 @@ TABLE = dict(
     )
 )
 DOCUMENTED = {
-    "`n`": [limits.MAX_N],
-    "`prompt`": [limits.MAX_PROMPTS, limits.MAX_SEQUENCES],
-    "`messages`": [limits.MAX_MESSAGES],
+    "`n`": [body_limits.MAX_N],
+    "`prompt`": [body_limits.MAX_PROMPTS, body_limits.MAX_SEQUENCES],
+    "`messages`": [body_limits.MAX_MESSAGES],
     "`logprobs`, `top_logprobs`, `prompt_logprobs`": [limits.MAX_LOGPROBS],
     "`stop`": [limits.MAX_STOP_STRINGS, limits.MAX_STRING_LENGTH],
     "`stop_token_ids`": [limits.MAX_STOP_TOKEN_IDS],
     "`logit_bias`": [limits.MAX_LOGIT_BIASES, -limits.MAX_LOGIT_BIAS, limits.MAX_LOGIT_BIAS],
     "`bad_words`": [limits.MAX_BAD_WORDS, limits.MAX_STRING_LENGTH, limits.MAX_BAD_WORD_SEQUENCES],
-    "`documents`": [limits.MAX_DOCUMENTS],
-    "`chat_template_kwargs`": [limits.MAX_TEMPLATE_KWARGS_BYTES, limits.MAX_TEMPLATE_KWARGS_DEPTH],
-    "`cache_salt`, `request_id`": [limits.MAX_CACHE_SALT_LENGTH],
+    "`documents`": [body_limits.MAX_DOCUMENTS],
+    "`chat_template_kwargs`": [body_limits.MAX_TEMPLATE_KWARGS_BYTES, body_limits.MAX_TEMPLATE_KWARGS_DEPTH],
+    "`cache_salt`, `request_id`": [body_limits.MAX_CACHE_SALT_LENGTH],
     "`speculation.max_draft_tokens`": [limits.MAX_DRAFT_TOKENS],
-    "strings of the body, keys among them; its lists and objects": [limits.MAX_BODY_VALUES],
-    "lists and objects within each other": [limits.MAX_BODY_DEPTH],
+    "strings of the body, keys among them; its lists and objects": [body_limits.MAX_BODY_VALUES],
+    "lists and objects within each other": [body_limits.MAX_BODY_DEPTH],
     "`temperature`": [limits.MAX_TEMPERATURE],
     "`repetition_penalty`": [limits.MAX_REPETITION_PENALTY, limits.MIN_REPETITION_PENALTY],
     "`presence_penalty`, `frequency_penalty`": [limits.MAX_ADDITIVE_PENALTY, -limits.MAX_ADDITIVE_PENALTY],

@@ -11,7 +11,8 @@ import pytest
 
 import option_table
 from specserve.config import EngineConfig
-from specserve.config_checks import (
+from specserve.errors import ConfigError
+from specserve_checks.allowed_values import (
     Allowed,
     AtLeast,
     Between,
@@ -21,7 +22,6 @@ from specserve.config_checks import (
     annotations_of,
     check_fields,
 )
-from specserve.errors import ConfigError
 from specserve_server.cli import generate, main
 from specserve_server.cli.option_help import allowed_text, default_text, field_help
 from specserve_server.commands import serve
@@ -122,11 +122,11 @@ def test_a_configuration_of_another_kind_is_checked_and_described_likewise() -> 
         width: Annotated[int, Between(1, 8)] = 4
         patience: Annotated[float | None, Seconds(), Unset("for ever")] = None
 
-    check_fields(Options())
+    check_fields(Options(), ValueError)
     assert str(field_help(Options, "width", "how wide")) == "how wide; 1 to 8; default: 4"
     assert str(field_help(Options, "patience", "how long")) == "how long; above 0; default: for ever"
-    with pytest.raises(ConfigError, match="width must be between 1 and 8; got 9"):
-        check_fields(Options(width=9))
+    with pytest.raises(ValueError, match="width must be between 1 and 8; got 9"):
+        check_fields(Options(width=9), ValueError)
 
 
 def test_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,11 +39,11 @@ BELOW_ALL = "specserve_checks"
 ROOMS = {
     "specserve_server": {
         "root": "",  # the configuration, the engine as the server sees it, errors, what plugins say of their routes
-        "bodies": "",
+        "bodies": "root",
         "generation": "bodies root",
         "tools": "bodies generation root",
         "state": "generation root",
-        "wire": "bodies state",
+        "wire": "bodies state root",
         "serving": "bodies generation state tools wire root",
         "chat": "bodies generation serving tools wire root",
         "completions": "bodies generation serving root",

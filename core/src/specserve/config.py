@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from specserve.config_checks import AtLeast, Between, Form, OneOf, Unset, check_fields
 from specserve.errors import ConfigError
 from specserve.limits import MAX_CONFIGURED_LOGPROBS, MAX_LOGPROBS, MAX_SEED, MIN_SEED
+from specserve_checks.allowed_values import AtLeast, Between, Form, OneOf, Unset, check_fields
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
@@ -88,7 +88,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     plugin_options: dict[str, dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, ConfigError)
         check_generation_config(self.generation_config)
         if self.graph_buckets is not None:
             check_buckets(self.graph_buckets, self.max_num_batched_tokens)
@@ -106,7 +106,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def check_generation_config(setting: str | dict[str, float]) -> None:
     if isinstance(setting, str):
-        OneOf(("auto", "none")).check("generation_config", setting)
+        if problem := OneOf(("auto", "none")).problem("generation_config", setting):
+            raise ConfigError(problem)
         return
     for name in setting:
         if name not in SAMPLING_DEFAULTS:

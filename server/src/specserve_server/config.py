@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from specserve.config_checks import AtLeast, Between, Form, OneOf, Seconds, Unset, check_fields
 from specserve.errors import ConfigError
+from specserve_checks.allowed_values import AtLeast, Between, Form, OneOf, Seconds, Unset, check_fields
 
 ROOT_PATH = re.compile(r"(/[A-Za-z0-9_.~-]+)+")
 ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s?#@]+")
@@ -65,7 +65,7 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """json: of the access log, too."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        check_fields(self, ConfigError)
         if self.uds == "":
             raise ConfigError("uds must be the path of a socket. Leave it out to listen on host and port.")
         if not re.fullmatch("[0-7]{3}", self.uds_mode):

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from specserve.limits import MAX_BAD_WORD_SEQUENCES, MAX_LOGIT_BIASES, MAX_LOGPROBS, MAX_STOP_STRINGS
+from specserve.limits import (
+    MAX_BAD_WORD_SEQUENCES,
+    MAX_LOGIT_BIASES,
+    MAX_LOGPROBS,
+    MAX_STOP_STRINGS,
+)
 from specserve.sampling.seeds import choice_seed
 from specserve.types import SamplingParams, StructuredOutput
 from specserve_workbench.testing.requests import STRUCTURED

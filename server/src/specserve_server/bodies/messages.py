@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.limits import MAX_CACHE_SALT_LENGTH, MAX_INT32, MAX_MESSAGES, MAX_SEED, MAX_TOOLS, MIN_SEED
+from specserve.limits import MAX_INT32, MAX_SEED, MIN_SEED
 from specserve_server.bodies.requests import ReasoningEffort, Speculation, Texts
 from specserve_server.bodies.tools import Name
+from specserve_server.limits import MAX_CACHE_SALT_LENGTH, MAX_MESSAGES, MAX_TOOLS
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):

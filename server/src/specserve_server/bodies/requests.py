@@ -13,15 +13,10 @@ from msgspec import Meta
 
 from specserve.limits import (
     MAX_BAD_WORDS,
-    MAX_CACHE_SALT_LENGTH,
     MAX_CONFIGURED_LOGPROBS,
-    MAX_DOCUMENTS,
     MAX_DRAFT_TOKENS,
     MAX_INT32,
     MAX_LOGIT_BIASES,
-    MAX_MESSAGES,
-    MAX_N,
-    MAX_REQUEST_ID_LENGTH,
     MAX_SEED,
     MAX_STOP_STRINGS,
     MAX_STOP_TOKEN_IDS,
@@ -30,6 +25,13 @@ from specserve.limits import (
 )
 from specserve_server.bodies.structured import Choices, ResponseFormat, StructuredOutputs
 from specserve_server.bodies.tools import ToolCalls, ToolChoice, Tools
+from specserve_server.limits import (
+    MAX_CACHE_SALT_LENGTH,
+    MAX_DOCUMENTS,
+    MAX_MESSAGES,
+    MAX_N,
+    MAX_REQUEST_ID_LENGTH,
+)
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INT32)]
 Logprobs = Annotated[int, Meta(ge=0, le=MAX_CONFIGURED_LOGPROBS)]

@@ -10,19 +10,17 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.limits import (
+from specserve.limits import MAX_INT32, MAX_SEED, MIN_SEED
+from specserve_server.bodies.requests import ReasoningEffort, Speculation, Verbosity
+from specserve_server.bodies.tools import Name
+from specserve_server.limits import (
     MAX_CACHE_SALT_LENGTH,
-    MAX_INT32,
     MAX_MESSAGES,
     MAX_METADATA,
     MAX_METADATA_KEY,
     MAX_METADATA_VALUE,
-    MAX_SEED,
     MAX_TOOLS,
-    MIN_SEED,
 )
-from specserve_server.bodies.requests import ReasoningEffort, Speculation, Verbosity
-from specserve_server.bodies.tools import Name
 
 TEXT_PARTS = ("input_text", "output_text", "text")
 REASONING_PARTS = ("reasoning_text",)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.limits import MAX_CHOICES
+from specserve_server.limits import MAX_CHOICES
 
 Choices = Annotated[list[str], Meta(min_length=1, max_length=MAX_CHOICES)]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from specserve.limits import MAX_TOOL_CALLS, MAX_TOOLS
+from specserve_server.limits import MAX_TOOL_CALLS, MAX_TOOLS
 
 NAME_RULE = "a name of 1 to 64 letters, digits, points, hyphens and underscores"
 Name = Annotated[str, Meta(pattern="^[A-Za-z0-9_.-]{1,64}$", description=NAME_RULE)]

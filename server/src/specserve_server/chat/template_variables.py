@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_TEMPLATE_KWARGS_BYTES, MAX_TEMPLATE_KWARGS_DEPTH
 from specserve.text.chat_template import OWN_VARIABLES
 from specserve_checks.type_words import shown
+from specserve_server.limits import MAX_TEMPLATE_KWARGS_BYTES, MAX_TEMPLATE_KWARGS_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.config_checks import Allowed, Unset, annotations_of
+from specserve_checks.allowed_values import Allowed, Unset, annotations_of
 
 if TYPE_CHECKING:
     import msgspec

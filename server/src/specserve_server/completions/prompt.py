@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_PROMPTS
 from specserve_server.generation.engine_requests import truncate_prompt
+from specserve_server.limits import MAX_PROMPTS
 
 if TYPE_CHECKING:
     from specserve_server.bodies.requests import CompletionBody

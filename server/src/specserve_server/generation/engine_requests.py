@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_SEQUENCES
 from specserve.sampling.seeds import choice_seed
 from specserve.types import GenerateRequest, SpeculationParams
+from specserve_server.limits import MAX_SEQUENCES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_MESSAGES
 from specserve_checks.type_words import listed, shown
 from specserve_server.bodies.requests import Message
 from specserve_server.bodies.responses import CALLS, ITEM_TYPES, REASONING_PARTS, RESULTS, TEXT_PARTS, InputItem
 from specserve_server.bodies.tools import CalledFunction, ToolCall
+from specserve_server.limits import MAX_MESSAGES
 from specserve_server.responses.tools import custom_arguments, full_name
 from specserve_server.tools.arguments import decode_arguments, readable_arguments
 

@@ -11,8 +11,8 @@ import msgspec
 from aiohttp import web
 
 from specserve.errors import ResponseNotFoundError
-from specserve.limits import MAX_STORED_BYTES, MAX_STORED_RESPONSES
 from specserve_checks.type_words import shown
+from specserve_server.limits import MAX_STORED_BYTES, MAX_STORED_RESPONSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

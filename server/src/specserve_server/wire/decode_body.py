@@ -8,9 +8,9 @@ from typing import TypeVar
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.limits import MAX_BODY_DEPTH, MAX_BODY_VALUES
 from specserve_checks.json_syntax import explain_json_error
 from specserve_checks.wrong_values import UNKNOWN_VALUE, WrongValue, find_wrong_value
+from specserve_server.limits import MAX_BODY_DEPTH, MAX_BODY_VALUES
 from specserve_server.wire.json_depth import field_of_depth
 
 B = TypeVar("B", bound=msgspec.Struct)

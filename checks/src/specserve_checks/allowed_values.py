@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, get_type_hints
 
-from specserve.errors import ConfigError
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import msgspec
 
@@ -22,8 +20,9 @@ if TYPE_CHECKING:
 class Allowed:
     """What may stand in the brackets of `Annotated`. `str` of it is for people."""
 
-    def check(self, name: str, got: object) -> None:
-        """Raise ConfigError."""
+    def problem(self, name: str, got: object) -> str:
+        """Why the option `name` must not have this value; empty where it may."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,10 @@ class Between(Allowed):
     def __str__(self) -> str:
         return f"{self.minimum} to {self.maximum}"
 
-    def check(self, name: str, got: object) -> None:
-        if not isinstance(got, int | float) or not self.minimum <= got <= self.maximum:
-            raise ConfigError(f"{name} must be between {self.minimum} and {self.maximum}; got {got}.")
+    def problem(self, name: str, got: object) -> str:
+        if isinstance(got, int | float) and self.minimum <= got <= self.maximum:
+            return ""
+        return f"{name} must be between {self.minimum} and {self.maximum}; got {got}."
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,10 @@ class AtLeast(Allowed):
     def __str__(self) -> str:
         return f"at least {self.minimum}"
 
-    def check(self, name: str, got: object) -> None:
-        if not isinstance(got, int | float) or not got >= self.minimum:  # also true for NaN
-            raise ConfigError(f"{name} must be at least {self.minimum}; got {got}.")
+    def problem(self, name: str, got: object) -> str:
+        if isinstance(got, int | float) and got >= self.minimum:  # false for NaN
+            return ""
+        return f"{name} must be at least {self.minimum}; got {got}."
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,10 @@ class Seconds(Allowed):
     def __str__(self) -> str:
         return "above 0"
 
-    def check(self, name: str, got: object) -> None:
-        if not isinstance(got, int | float) or not 0 < got < math.inf:  # also true for NaN
-            raise ConfigError(f"{name} must be a number of seconds above 0; got {got}. Leave it out to switch it off.")
+    def problem(self, name: str, got: object) -> str:
+        if isinstance(got, int | float) and 0 < got < math.inf:  # false for NaN
+            return ""
+        return f"{name} must be a number of seconds above 0; got {got}. Leave it out to switch it off."
 
 
 @dataclass(frozen=True)
@@ -70,10 +72,10 @@ class OneOf(Allowed):
     def __str__(self) -> str:
         return ", ".join(map(str, self.values))
 
-    def check(self, name: str, got: object) -> None:
-        if got not in self.values:
-            shown = repr(got) if isinstance(got, str) else got
-            raise ConfigError(f"{name} must be one of {self}; got {shown}.")
+    def problem(self, name: str, got: object) -> str:
+        if got in self.values:
+            return ""
+        return f"{name} must be one of {self}; got {repr(got) if isinstance(got, str) else got}."
 
 
 @dataclass(frozen=True)
@@ -93,14 +95,14 @@ class Unset:
     meaning: str
 
 
-def check_fields(config: msgspec.Struct) -> None:
-    """Raises ConfigError for the first value that is not allowed."""
+def check_fields(config: msgspec.Struct, refuse: Callable[[str], Exception]) -> None:
+    """Raises what `refuse` makes of the first value that is not allowed."""
     for name, beside in annotations_of(type(config)).items():
         got = getattr(config, name)
         if got is not None:
             for each in beside:
-                if isinstance(each, Allowed):
-                    each.check(name, got)
+                if isinstance(each, Allowed) and (problem := each.problem(name, got)):
+                    raise refuse(problem)
 
 
 @cache
