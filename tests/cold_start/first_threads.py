@@ -31,9 +31,11 @@ from specserve_server.bodies.responses import ResponsesBody
 from specserve_server.chat import serving as serving_chat
 from specserve_server.completions import serving as serving_completion
 from specserve_server.config import ServerConfig
+from specserve_server.generation.templated_engine import templated
 from specserve_server.messages import serving as messages
 from specserve_server.operations import tokenization
 from specserve_server.responses import serving as responses
+from specserve_server.templates.model_template import read_model_template
 from specserve_server.wire.decode_body import decode_body
 
 if TYPE_CHECKING:
@@ -46,8 +48,9 @@ SWITCH_SECONDS = 1e-6
 
 def main(model: Path, seed: int) -> None:
     faulthandler.enable()
-    engine: Any = FakeEngine(HfTokenizer.from_dir(model), output_kinds=frozenset({"json_schema", "structural_tag"}))
-    make_app(engine, ServerConfig())
+    fake: Any = FakeEngine(HfTokenizer.from_dir(model), output_kinds=frozenset({"json_schema", "structural_tag"}))
+    make_app(fake, ServerConfig())
+    engine: Any = templated(fake, read_model_template(model))
     grammars = Grammars(load_tokenizer(model, engine.tokenizer.vocab_size, (7,)), GrammarOptions())
     actions = [*(partial(prepare, engine, path, body) for path, body in BODIES)]
     actions += [partial(follow_grammar, grammars), partial(open_checkpoint, model)]

@@ -9,6 +9,7 @@ import pytest
 from found import by_check, statuses
 
 from specserve.models import locate
+from specserve_server.config import ServerConfig
 from specserve_workbench.doctor import model_directory, model_memory
 from specserve_workbench.doctor.model_directory import directory_rows
 from specserve_workbench.doctor.model_memory import model_memory_rows
@@ -58,6 +59,23 @@ def test_a_model_without_a_chat_template_is_noted(make_case, model):
     del config["chat_template"]
     (model / "tokenizer_config.json").write_text(json.dumps(config))
     assert statuses(rows_of_model(make_case, model, kv_memory="8M").values())["chat template"] == "note"
+
+
+def test_a_chat_template_of_its_own_is_read_in_place_of_the_models(make_case, model, tmp_path):
+    (model / "chat_template.jinja").write_text("{% for")
+    file = tmp_path / "mine.jinja"
+    file.write_text("{{ messages }}")
+    rows = rows_of_model(make_case, model, kv_memory="8M", server=ServerConfig(chat_template=str(file)))
+    assert statuses([rows["tokenizer"], rows["chat template"]]) == {"tokenizer": "ok", "chat template": "ok"}
+
+
+def test_without_a_server_nothing_is_said_of_chat_templates(make_case, model):
+    (model / "chat_template.jinja").write_text("{% for")
+    case = make_case(model=str(model))
+    case.server = None
+    rows = by_check(directory_rows(case))
+    assert rows["tokenizer"].status == "ok"
+    assert "chat template" not in rows
 
 
 DAMAGE = {

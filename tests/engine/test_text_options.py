@@ -1,4 +1,4 @@
-"""Options in place of what the model's directory says: tokenizer, template, sampling defaults; seeds; logprobs."""
+"""Options in place of what the model's directory says: tokenizer, sampling defaults; seeds; logprobs."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from specserve_workbench.testing.requests import toy_request
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-MESSAGES = [{"role": "user", "content": "hi"}]
 
 
 @pytest.fixture
@@ -46,27 +44,6 @@ def test_a_tokenizer_that_is_not_the_models_is_refused(toy_model: Path, demo_mod
         make_engine(toy_model, tokenizer=f"{tmp_path}/none")
     with pytest.raises(ConfigError, match=r"tokenizer: .* has \d+ tokens, and the model 320"):
         make_engine(toy_model, tokenizer=str(demo_model))
-
-
-def test_another_chat_template_is_rendered(toy_model: Path, tmp_path: Path) -> None:
-    file = tmp_path / "mine.jinja"
-    file.write_text("[{{ messages[0].content }}]")
-    tokenizer = make_tokenizer(EngineConfig(chat_template=str(file)), toy_model)
-    assert tokenizer.render_chat(MESSAGES) == "[hi]"
-    assert tokenizer.chat_template == "[{{ messages[0].content }}]"
-
-
-@pytest.mark.parametrize(
-    ("content", "message"), [(None, "is not readable"), (b"{% if %}", "not valid"), (b"\xff", "is not readable")]
-)
-def test_a_template_that_cannot_be_read_stops_start_up(
-    toy_model: Path, tmp_path: Path, content: bytes | None, message: str
-) -> None:
-    file = tmp_path / "mine.jinja"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(ConfigError, match=message):
-        make_tokenizer(EngineConfig(chat_template=str(file)), toy_model)
 
 
 @pytest.mark.parametrize(

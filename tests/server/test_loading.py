@@ -164,6 +164,12 @@ async def test_what_the_loading_thread_raises_ends_the_server() -> None:
         await serve(partial(run_in_loading_thread, load), ServerConfig(port=0))
 
 
+def broken_template(path: Path) -> list[str]:
+    write_checkpoint(path)
+    (path / "chat_template.jinja").write_text("{% for")
+    return ["serve", str(path)]
+
+
 def broken_weights(path: Path) -> list[str]:
     write_checkpoint(path)
     (path / "model.safetensors").unlink()
@@ -178,6 +184,7 @@ WRONG: dict[str, Callable[[Path], list[str]]] = {
     "a plugin's options without the plugin": lambda path: ["serve", "demo", "--set", "nosuch.key=1"],
     "no such tokenizer": lambda path: ["serve", "demo", "--tokenizer", str(path / "none")],
     "no such chat template": lambda path: ["serve", "demo", "--chat-template", str(path / "none")],
+    "a model with a wrong chat template": broken_template,
     "a default out of range": lambda path: ["serve", "demo", "--generation-config", '{"top_p": 7}'],
     "no model for generate": lambda path: ["generate", "nosuchmodel", "a"],
     "a wrong file": lambda path: ["serve", "--config", str(path)],

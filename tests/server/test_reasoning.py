@@ -14,6 +14,7 @@ from tiny_tokenizer import write_model_dir
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import Reasoning
 from specserve_server.generation.reasoning import MARKS, ReasoningStream, reasoning_after
+from specserve_server.templates.model_template import read_model_template
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,8 +71,9 @@ def test_however_the_text_comes_it_is_split_alike(case: tuple[str, bool, str, st
 def test_the_end_of_the_prompt_tells_whether_the_model_reasons(
     reasoning_tokenizer: HfTokenizer, content: str, expected: Reasoning | None
 ) -> None:
-    prompt = reasoning_tokenizer.encode(reasoning_tokenizer.render_chat([{"role": "user", "content": content}]))
-    assert reasoning_after(reasoning_tokenizer, prompt) == expected
+    template = read_model_template(reasoning_tokenizer.path)
+    prompt = reasoning_tokenizer.encode(template.render([{"role": "user", "content": content}]))
+    assert reasoning_after(template, reasoning_tokenizer, prompt) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,11 +82,12 @@ def test_the_end_of_the_prompt_tells_whether_the_model_reasons(
 def test_a_message_that_is_continued_may_have_begun_to_reason(
     reasoning_tokenizer: HfTokenizer, continued: str, expected: Reasoning | None
 ) -> None:
-    assert reasoning_after(reasoning_tokenizer, reasoning_tokenizer.encode(continued), continued) == expected
+    template, prompt = read_model_template(reasoning_tokenizer.path), reasoning_tokenizer.encode(continued)
+    assert reasoning_after(template, reasoning_tokenizer, prompt, continued) == expected
 
 
 def test_a_template_without_marks_is_that_of_a_model_that_does_not_reason(tokenizer: HfTokenizer) -> None:
-    assert reasoning_after(tokenizer, tokenizer.encode("<think>")) is None
+    assert reasoning_after(read_model_template(tokenizer.path), tokenizer, tokenizer.encode("<think>")) is None
 
 
 @pytest.mark.parametrize("width", [1, 3, 999])

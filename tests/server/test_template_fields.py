@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import pytest
 
-from specserve.text.chat_template import ChatTemplate
-from specserve_server.chat import system_messages
-from specserve_server.tools import formats
+from specserve_server.state.server_state import STATE
+from specserve_server.templates.chat_template import ChatTemplate
+from specserve_server.templates.model_template import ModelTemplate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fake_engine import FakeEngine
 
 MESSAGES = [{"role": "user", "content": "a"}]
@@ -26,19 +27,23 @@ DOCUMENTS = "{% for d in documents %}{{ d.title }}={{ d.text }};{% endfor %}"
 ASSISTANT = {"role": "assistant", "content": "x = "}
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_known_of_templates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server asks its one template once: here templates change."""
-    for module in (formats, system_messages):
-        monkeypatch.setattr(module, "KNOWN", WeakKeyDictionary())
+@pytest.fixture
+def use_template(client: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """The server has this one from now on."""
+
+    def use(source: str) -> None:
+        template = ModelTemplate(ChatTemplate(source, {"bos_token": "<s>"}))
+        monkeypatch.setattr(client.app[STATE].engine, "template", template)
+
+    return use
 
 
 @pytest.fixture
-def prompt_of(client: Any, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> Any:
+def prompt_of(client: Any, engine: FakeEngine, use_template: Callable[[str], None]) -> Any:
     """`await prompt_of(template, **fields)`: the prompt, or the error. /tokenize must agree with chat."""
 
     async def prompt_of(template: str, messages: Any = MESSAGES, **fields: Any) -> Any:
-        monkeypatch.setattr(engine.tokenizer, "_chat_template", ChatTemplate(template, {"bos_token": "<s>"}))
+        use_template(template)
         body = {"messages": messages, **fields}
         response = await client.post("/v1/chat/completions", json={**body, "max_tokens": 1})
         tokens = await client.post("/tokenize", json=body)
@@ -200,8 +205,10 @@ async def test_a_template_reads_the_reasoning_of_a_message_by_either_name(prompt
     assert await prompt_of(template, [{**ASSISTANT, name: "hm"}]) == "hm|hm"
 
 
-async def test_tokenize_has_the_tools_that_a_chat_would_have(client: Any, engine: FakeEngine, monkeypatch: Any) -> None:
-    monkeypatch.setattr(engine.tokenizer, "_chat_template", ChatTemplate(TOOLS))
+async def test_tokenize_has_the_tools_that_a_chat_would_have(
+    client: Any, engine: FakeEngine, use_template: Callable[[str], None]
+) -> None:
+    use_template(TOOLS)
     tools = [{"type": "function", "function": {"name": "look_up"}}]
 
     async def tokens(**fields: Any) -> Any:
@@ -213,9 +220,9 @@ async def test_tokenize_has_the_tools_that_a_chat_would_have(client: Any, engine
 
 
 async def test_tokenize_refuses_tools_that_the_template_has_no_place_for(
-    client: Any, engine: FakeEngine, monkeypatch: Any
+    client: Any, use_template: Callable[[str], None]
 ) -> None:
-    monkeypatch.setattr(engine.tokenizer, "_chat_template", ChatTemplate(CHAT))
+    use_template(CHAT)
     tools = [{"type": "function", "function": {"name": "look_up"}}]
     response = await client.post("/tokenize", json={"messages": MESSAGES, "tools": tools})
     assert (response.status, (await response.json())["error"]["param"]) == (400, "tools")

@@ -9,7 +9,6 @@ import pytest
 from fake_engine import FakeEngine
 from tokenizer_kinds import llama2
 
-from specserve.text.chat_template import ChatTemplate
 from specserve.text.tokenizer import HfTokenizer
 from specserve.types import TokenLogprobs
 from specserve_server.completions.logprobs import completion_logprobs
@@ -22,8 +21,10 @@ SNAKE = ("<0xF0>", "<0x9F>", "<0x90>", "<0x8D>")
 
 
 @pytest.fixture(scope="module")
-def llama() -> HfTokenizer:
-    return HfTokenizer(llama2(), chat_template=ChatTemplate(TEMPLATE, {}))
+def llama(tmp_path_factory: pytest.TempPathFactory) -> HfTokenizer:
+    path = tmp_path_factory.mktemp("llama")
+    (path / "chat_template.jinja").write_text(TEMPLATE)
+    return HfTokenizer(llama2(), path=path)
 
 
 class Server:

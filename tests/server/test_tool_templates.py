@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from specserve.text.tokenizer import HfTokenizer
+from specserve_server.templates.model_template import read_model_template
 from specserve_server.tools.formats import FORMATS, form_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from specserve_server.templates.model_template import ModelTemplate
 
 LISTED = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}"
 TURNS = (
@@ -43,10 +46,14 @@ def tokenizer_of(path: Path, template: str) -> HfTokenizer:
     return HfTokenizer.from_dir(path)
 
 
+def template_of(path: Path, template: str) -> ModelTemplate:
+    return read_model_template(tokenizer_of(path, template).path)
+
+
 @pytest.mark.parametrize(("written", "name"), WRITTEN)
 def test_the_form_is_that_of_a_call_that_the_template_writes(tmp_path: Path, written: str, name: str | None) -> None:
     template = LISTED + TURNS.replace("%s", written.replace("%n", NAME).replace("%a", DUMPED))
-    found = form_of(tokenizer_of(tmp_path, template))
+    found = form_of(template_of(tmp_path, template))
     assert found.form is (FORMATS[name] if name else None)
     assert ("called_tool" in found.written or "callid123" in found.written) == (name is None)
 
@@ -68,7 +75,7 @@ def test_of_a_template_that_writes_no_calls_its_instructions_tell(
     tmp_path: Path, template: str, name: str | None, lists_tools: bool
 ) -> None:
     form = FORMATS[name] if name else None
-    assert form_of(tokenizer_of(tmp_path, template)) == (form, "", lists_tools)
+    assert form_of(template_of(tmp_path, template)) == (form, "", lists_tools)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ COMPONENTS = {
     "api": "attention batch declare engine hookspecs kernels kv models protocols sampling speculation text root",
     "command": "engine plugins text root",
     "specserve_draft_models": "batch models protocols sampling root",
-    "specserve_server": "command engine plugins protocols sampling text root",
+    "specserve_server": "command engine models plugins protocols sampling text root",
     "specserve_workbench": "batch declare engine guards hookspecs models plugins protocols sampling speculation "
     "text specserve_server root",
 }
@@ -38,22 +38,23 @@ BELOW_ALL = "specserve_checks"
 """Every component may import it, and it imports none."""
 ROOMS = {
     "specserve_server": {
-        "root": "",  # the configuration, the engine as the server sees it, errors, what plugins say of their routes
+        "templates": "",
+        "root": "templates",  # the configuration, the engine as the server sees it, errors, what plugins say of routes
         "bodies": "root",
-        "generation": "bodies root",
-        "tools": "bodies generation root",
+        "generation": "bodies templates root",
+        "tools": "bodies generation templates",
         "state": "generation root",
         "wire": "bodies state root",
         "serving": "bodies generation state tools wire root",
-        "chat": "bodies generation serving tools wire root",
+        "chat": "bodies generation serving templates tools wire root",
         "completions": "bodies generation serving root",
-        "messages": "bodies chat generation serving state tools wire root",
+        "messages": "bodies chat generation serving state templates tools wire root",
         "responses": "bodies chat generation serving state tools wire root",
         "openapi": "bodies completions messages state wire root",
-        "operations": "bodies chat generation state wire root",
-        "app": "chat completions generation messages openapi operations responses state tools wire root",
+        "operations": "bodies chat generation state templates wire root",
+        "app": "chat completions generation messages openapi operations responses state templates tools wire root",
         "cli": "",
-        "commands": "app cli root",
+        "commands": "app cli templates root",
     },
     "specserve_workbench": {
         "root": "",

@@ -26,10 +26,6 @@ def rewritten(name: str, **fields: Any) -> Callable[[Path], object]:
     return lambda path: (path / name).write_text(json.dumps({**json.loads((path / name).read_text()), **fields}))
 
 
-def template(text: str) -> Callable[[Path], object]:
-    return lambda path: (path / "chat_template.jinja").write_text(text)
-
-
 WRONG = {
     "cut": (cut("tokenizer.json"), r"tokenizer\.json is not readable JSON: .*line 3.* Download the file again"),
     "no object": (lambda path: (path / "tokenizer.json").write_text("[]"), r"tokenizer\.json must hold a JSON object"),
@@ -38,18 +34,6 @@ WRONG = {
         r"tokenizer\.json is not a valid tokenizer: the library tokenizers [\d.]+ reads no such file .*update",
     ),
     "settings": (cut("tokenizer_config.json"), r"tokenizer_config\.json is not readable JSON"),
-    "special token": (rewritten("tokenizer_config.json", bos_token=5), "bos_token must be a text, an object .*; got 5"),
-    "named twice": (
-        rewritten("tokenizer_config.json", chat_template=[{"name": "a", "template": "x"}] * 2),
-        "chat_template must be a text, a list of {name, template} with names of their own",
-    ),
-    "no template": (rewritten("tokenizer_config.json", chat_template=5), "chat_template must be .*; got 5"),
-    "syntax": (template("a\n{% for x in %}"), "chat template is not valid: line 2: .*Correct it"),
-    "another file": (
-        template("\n\n{% include 'a.jinja' %}"),
-        "line 3 reads another template, and a chat",
-    ),
-    "macros elsewhere": (template("{% from 'a' import b %}"), "line 1 reads another template"),
     "temperature": (rewritten("generation_config.json", temperature=-3), "generation_config.json: temperature.*got -3"),
 }
 

@@ -49,8 +49,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     free memory."""
     tokenizer: Annotated[str | None, Unset("the model's")] = None
     """A directory with a tokenizer.json; None: the model's."""
-    chat_template: Annotated[str | None, Unset("the tokenizer's")] = None
-    """A file; None: the template of the tokenizer's directory."""
     generation_config: Annotated[str | dict[str, float], Form("auto, none or an object")] = "auto"
     """Defaults of sampling parameters. auto: the model's generation_config.json; none: no defaults of the model; a
     table: these over the model's."""

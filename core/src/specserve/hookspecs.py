@@ -154,4 +154,4 @@ def make_observer(config: EngineConfig, options: PluginOptions) -> Observer | Ou
 
 @hookspec
 def add_routes(app: web.Application, engine: Any, options: PluginOptions) -> None:
-    """Add REST routes to the application. `engine` is a `specserve_server.engine_client.EngineClient`."""
+    """Add REST routes to the application. `engine` is a `specserve_server.engine_client.ServedEngine`."""

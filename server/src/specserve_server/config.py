@@ -42,6 +42,8 @@ class ServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """More keys, one per line; read again at SIGHUP."""
     served_model_name: Annotated[str | tuple[str, ...] | None, Unset("as MODEL")] = None
     """Names of the model in the API; the first is that of the metrics. None: the model's own."""
+    chat_template: Annotated[str | None, Unset("the tokenizer's")] = None
+    """A file; None: the template of the tokenizer's directory."""
     tool_form: Annotated[str | None, OneOf(TOOL_FORMS), Unset("the template's own")] = None
     """The form of tool calls that a model borrows whose chat template has none."""
     max_body_bytes: Annotated[int, AtLeast(1)] = 16 * 2**20

@@ -1,6 +1,7 @@
 """What the server needs of an engine, as protocols. The server and its tests use nothing else of it.
 
-`specserve.engine.async_engine.AsyncEngine` implements `EngineClient`. No implementation here.
+`specserve.engine.async_engine.AsyncEngine` implements `EngineClient`, `specserve_server.generation.templated_engine`
+makes a `ServedEngine` of it. No implementation here.
 """
 
 from __future__ import annotations
@@ -9,18 +10,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
     from typing import TypeVar
 
     from specserve.metrics import AdapterUse, CacheInfo, EngineMetrics
     from specserve.protocols import Metric, TextStream
     from specserve.types import GenerateRequest, RequestOutput
     from specserve_checks.json_types import JsonObject, JsonValue
+    from specserve_server.templates.model_template import ModelTemplate
 
     T = TypeVar("T")
 
 
 class ServerTokenizer(Protocol):
     """`specserve.text.tokenizer.HfTokenizer` is one. `sampling_defaults` are generation_config.json's."""
+
+    @property
+    def path(self) -> Path | None:
+        """The directory that it was read from, where its chat template is, too."""
+        ...
 
     @property
     def sampling_defaults(self) -> Mapping[str, float]: ...
@@ -44,29 +52,9 @@ class ServerTokenizer(Protocol):
     def token_bytes(self, token_id: int, *, first: bool = False, skip_special_tokens: bool = True) -> bytes: ...
 
     @property
-    def chat_template(self) -> str: ...
-
-    @property
-    def template_variables(self) -> frozenset[str]:
-        """What the chat template reads."""
-        ...
-
-    @property
     def tokenizer_class(self) -> str | None: ...
 
-    @property
-    def special_tokens(self) -> Mapping[str, str]: ...
-
     def is_special(self, text: str) -> bool: ...
-
-    def render_chat(
-        self,
-        messages: Sequence[Mapping[str, object]],
-        *,
-        tools: Sequence[Mapping[str, object]] = (),
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, object] | None = None,
-    ) -> str: ...
 
 
 class ServerPlugins(Protocol):
@@ -153,3 +141,10 @@ class EngineClient(Protocol):
     async def failed(self) -> BaseException:
         """Wait until the step loop has failed; returns its exception."""
         ...
+
+
+class ServedEngine(EngineClient, Protocol):
+    """The engine as the routes see it: with its model's chat template."""
+
+    @property
+    def template(self) -> ModelTemplate: ...

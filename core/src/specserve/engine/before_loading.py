@@ -6,7 +6,6 @@ else is found while loading, by what reads it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specserve.engine.make_tokenizer import check_sampling_defaults
@@ -17,7 +16,6 @@ from specserve.models.weight_files import weight_files
 from specserve.plugins.best_graphs import with_best_graphs
 from specserve.plugins.discovery import discover
 from specserve.plugins.enabling import decide
-from specserve.text.template_files import find_chat_template
 
 if TYPE_CHECKING:
     from specserve.config import EngineConfig
@@ -35,7 +33,5 @@ def check_before_loading(config: EngineConfig) -> None:
             weight_files(model, [Safetensors()])
     if config.tokenizer is not None:
         locate_tokenizer(config)
-    if config.chat_template is not None:
-        find_chat_template(Path(), {}, Path(config.chat_template).expanduser())
     if not isinstance(config.generation_config, str):
         check_sampling_defaults(config.generation_config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specserve.engine.admission import NO_LIMITS, check_sampling
@@ -17,6 +16,7 @@ from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from specserve.config import EngineConfig
 
@@ -27,12 +27,7 @@ def make_tokenizer(config: EngineConfig, model: Path) -> HfTokenizer:
     """Raises ConfigError and its kind."""
     if not isinstance(config.generation_config, str):
         check_sampling_defaults(config.generation_config)
-    tokenizer = HfTokenizer.from_dir(
-        locate_tokenizer(config),
-        model=model,
-        chat_template=None if config.chat_template is None else Path(config.chat_template).expanduser(),
-        defaults=config.generation_config,
-    )
+    tokenizer = HfTokenizer.from_dir(locate_tokenizer(config), model=model, defaults=config.generation_config)
     if config.generation_config != "none":
         file = model / "generation_config.json"
         check_sampling_defaults(tokenizer.sampling_defaults, str(file))

@@ -1,1 +1,1 @@
-"""Text on both sides of the token ids: tokenizing, chat templates, stop strings, incremental decoding."""
+"""Text on both sides of the token ids: tokenizing, stop strings, incremental decoding."""

@@ -1,6 +1,7 @@
 """The tokenizer of a model directory in Hugging Face format.
 
-Owns ids <-> text, the special and EOS tokens, and the directory's sampling defaults. Knows nothing about requests.
+Owns ids <-> text, the special and EOS tokens, and the directory's sampling defaults. Knows nothing about requests and
+chats.
 """
 
 from __future__ import annotations
@@ -14,15 +15,12 @@ from specserve.errors import ModelError, RequestError
 from specserve.model_files import read_optional_json
 from specserve.text.eos import configured_eos_ids, drop_beyond_vocab, tokenizer_eos_ids
 from specserve.text.sampling_defaults import sampling_defaults
-from specserve.text.template_files import find_chat_template, special_tokens
 from specserve.text.text_stream import HfTextStream
 from specserve.text.token_pieces import TokenPieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-
-    from specserve.text.chat_template import ChatTemplate
 
 NOT_UNICODE = "the text is not valid Unicode: it holds half of a surrogate pair."
 LONG_TEXT = 4096
@@ -48,19 +46,17 @@ class HfTokenizer:
         self,
         rust: RustTokenizer,
         *,
+        path: Path | None = None,
         eos_token_ids: tuple[int, ...] = (),
-        chat_template: ChatTemplate | None = None,
         sampling_defaults: Mapping[str, float] | None = None,
         tokenizer_class: str | None = None,
-        special_tokens: Mapping[str, str] | None = None,
     ) -> None:
         rust.no_truncation()
         rust.no_padding()
         self._rust = rust
-        self._chat_template = chat_template
+        self.path = path
+        """The directory that it was read from; None: it was made of its parts."""
         self.tokenizer_class = tokenizer_class
-        self.special_tokens: Mapping[str, str] = dict(special_tokens or {})
-        """By name, such as eos_token: as tokenizer_config.json has them."""
         self._pieces = TokenPieces(rust)
         self._texts: dict[tuple[int, bool], str] = {}
         """The text of single tokens, at the beginning of a text or not: a cache."""
@@ -76,12 +72,10 @@ class HfTokenizer:
         path: Path,
         *,
         model: Path | None = None,
-        chat_template: Path | None = None,
         defaults: str | Mapping[str, float] = "auto",
     ) -> HfTokenizer:
-        """Read tokenizer.json, tokenizer_config.json and the chat template, unless that has a file of its own, and
-        from `model`, by default the same directory, generation_config.json and config.json. `defaults`: as
-        EngineConfig.generation_config."""
+        """Read tokenizer.json and tokenizer_config.json, and from `model`, by default the same directory,
+        generation_config.json and config.json. `defaults`: as EngineConfig.generation_config."""
         file = path / "tokenizer.json"
         if not file.is_file():
             raise ModelError(
@@ -97,11 +91,10 @@ class HfTokenizer:
         class_name = settings.get("tokenizer_class")
         return cls(
             rust,
+            path=path,
             eos_token_ids=drop_beyond_vocab(model, eos_ids, config.get("vocab_size")),
-            chat_template=find_chat_template(path, settings, chat_template),
             sampling_defaults=sampling_defaults(defaults, generation),
             tokenizer_class=class_name if isinstance(class_name, str) else None,
-            special_tokens=special_tokens(settings),
         )
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
@@ -170,34 +163,6 @@ class HfTokenizer:
             return b""
         return self._pieces.named_piece(token_id, first=first)
 
-    @property
-    def chat_template(self) -> str:
-        """Its source; "" where the model has none."""
-        return "" if self._chat_template is None else self._chat_template.source
-
-    @property
-    def template_variables(self) -> frozenset[str]:
-        """What the chat template reads."""
-        return frozenset() if self._chat_template is None else self._chat_template.variables
-
     def is_special(self, text: str) -> bool:
         """Whether the text is one special token."""
         return self._rust.token_to_id(text) in self._special
-
-    def render_chat(
-        self,
-        messages: Sequence[Mapping[str, object]],
-        *,
-        tools: Sequence[Mapping[str, object]] = (),
-        add_generation_prompt: bool = True,
-        variables: Mapping[str, object] | None = None,
-    ) -> str:
-        """The prompt of a conversation. RequestError when the template refuses it or the model has none."""
-        if self._chat_template is None:
-            raise RequestError(
-                "this model has no chat template; use /v1/completions, or add chat_template.jinja to its directory.",
-                param="messages",
-            )
-        return self._chat_template.render(
-            messages, tools=tools, add_generation_prompt=add_generation_prompt, variables=variables
-        )

@@ -25,6 +25,7 @@ from specserve_server.app.middlewares.records import records_middleware
 from specserve_server.app.root_path import with_prefix
 from specserve_server.chat.serving import chat_completions
 from specserve_server.completions.serving import completions
+from specserve_server.generation.templated_engine import templated
 from specserve_server.generation.time_limit import time_limited
 from specserve_server.messages.serving import count_tokens, create_message
 from specserve_server.openapi.plugin_operations import plugin_operations
@@ -40,6 +41,7 @@ from specserve_server.state.fingerprint import system_fingerprint
 from specserve_server.state.rate_limits import RateLimits
 from specserve_server.state.request_record import add_headers
 from specserve_server.state.server_state import STATE, ServerState
+from specserve_server.templates.model_template import read_model_template
 from specserve_server.tools.borrowing import borrow_form
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
     from specserve_server.config import ServerConfig
     from specserve_server.engine_client import EngineClient
+    from specserve_server.templates.model_template import ModelTemplate
 
     EngineStarter = Callable[[], Awaitable[EngineClient]]
 
@@ -128,10 +131,11 @@ async def load_engine(state: ServerState, start: EngineStarter, plugin_runners: 
 
 async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners: list[web.AppRunner]) -> None:
     """The routes of plugins first, so that a server that reports ready has them."""
-    engine = time_limited(engine, state.config.request_timeout)
+    template = await read_template(engine, state.config)
+    served = time_limited(templated(engine, template), state.config.request_timeout)
     app = web.Application(middlewares=[note_plugin_route])
     app.on_response_prepare.append(add_headers)  # of streams that a plugin's handler begins
-    for _ in engine.plugins.collect("add_routes", app=app, engine=engine):
+    for _ in served.plugins.collect("add_routes", app=app, engine=served):
         pass
     build_struct_tables()  # of the bodies of plugins' routes
     runner = web.AppRunner(app)
@@ -140,9 +144,18 @@ async def attach_engine(state: ServerState, engine: EngineClient, plugin_runners
     assert runner.server is not None
     state.plugin_operations = plugin_operations(app)
     state.plugin_routes = runner.server.request_handler
-    state.fingerprint = system_fingerprint(engine)
-    borrow_form(engine.tokenizer, state.config.tool_form)
-    state.engine = engine
+    state.fingerprint = system_fingerprint(served)
+    borrow_form(template, state.config.tool_form)
+    state.engine = served
+
+
+async def read_template(engine: EngineClient, config: ServerConfig) -> ModelTemplate:
+    """In a thread. An engine whose template is wrong serves nothing: it is stopped."""
+    try:
+        return await asyncio.to_thread(read_model_template, engine.tokenizer.path, config.chat_template)
+    except BaseException:
+        await engine.stop()
+        raise
 
 
 async def stop_engine(state: ServerState, plugin_runners: list[web.AppRunner]) -> None:

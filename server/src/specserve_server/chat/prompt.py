@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from specserve_server.bodies.requests import Message
     from specserve_server.bodies.tools import Tool
-    from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.engine_client import ServedEngine
 
 
 class MessagesBody(TemplateBody, Protocol):
@@ -33,12 +33,13 @@ class MessagesBody(TemplateBody, Protocol):
     def add_special_tokens(self) -> bool | None: ...
 
 
-def encode_chat(tokenizer: ServerTokenizer, body: MessagesBody, tools: Sequence[Tool]) -> list[int]:
+def encode_chat(engine: ServedEngine, body: MessagesBody, tools: Sequence[Tool]) -> list[int]:
     """The prompt of a conversation. `tools`: those that the model may call. The template writes the special tokens
     itself."""
     if not body.messages:
         raise RequestError("messages is required: a list of {role, content}.", param="messages")
-    check_roles(body.messages, tokenizer.chat_template)
+    template = engine.template
+    check_roles(body.messages, template.source)
     mark = ""
     if body.continue_final_message:
         check_continued(body.messages, body.add_generation_prompt)
@@ -46,16 +47,16 @@ def encode_chat(tokenizer: ServerTokenizer, body: MessagesBody, tools: Sequence[
     messages = template_messages(body.messages)
     messages[-1]["content"] = f"{messages[-1]['content']}{mark}"
     described = [template_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools)]
-    if (form := BORROWED.get(tokenizer)) is not None:
-        messages, described = without_tools(tokenizer, form, messages, described), []
-    rendered = tokenizer.render_chat(
+    if (form := BORROWED.get(template)) is not None:
+        messages, described = without_tools(template, form, messages, described), []
+    rendered = template.render(
         messages,
         tools=described,
         add_generation_prompt=body.add_generation_prompt is not False and not mark,
-        variables=template_variables(tokenizer, body),
+        variables=template_variables(template, body),
     )
     prompt = cut_at_mark(rendered, mark) if mark else rendered
-    return tokenizer.encode(prompt, add_special_tokens=bool(body.add_special_tokens))
+    return engine.tokenizer.encode(prompt, add_special_tokens=bool(body.add_special_tokens))
 
 
 def template_tool(tool: Tool, where: str) -> dict[str, object]:

@@ -15,21 +15,21 @@ from specserve_server.chat.messages import text_content
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.templates.model_template import ModelTemplate
 
 MARK = "a later instruction"
-KNOWN: WeakKeyDictionary[ServerTokenizer, bool] = WeakKeyDictionary()
+KNOWN: WeakKeyDictionary[ModelTemplate, bool] = WeakKeyDictionary()
 """A template is asked once."""
 
 
-def placed_system_messages(tokenizer: ServerTokenizer, messages: Sequence[Message]) -> list[Message]:
+def placed_system_messages(template: ModelTemplate, messages: Sequence[Message]) -> list[Message]:
     """Those at the beginning are one message. Later ones stay where they are if the template shows them there, and are
     else text of the user's turn."""
     leading = list(takewhile(lambda message: message.role == "system", messages))
     rest = messages[len(leading) :]
     text = "\n\n".join(map(text_content, leading))
     placed = [Message(role="system", content=text)] if leading else []
-    if all(message.role != "system" for message in rest) or shows_later_ones(tokenizer):
+    if all(message.role != "system" for message in rest) or shows_later_ones(template):
         return [*placed, *rest]
     for message in rest:
         role = "user" if message.role == "system" else message.role
@@ -41,13 +41,13 @@ def placed_system_messages(tokenizer: ServerTokenizer, messages: Sequence[Messag
     return placed
 
 
-def shows_later_ones(tokenizer: ServerTokenizer) -> bool:
-    found = KNOWN.get(tokenizer)
+def shows_later_ones(template: ModelTemplate) -> bool:
+    found = KNOWN.get(template)
     if found is None:
         turns = [("user", "a"), ("assistant", "b"), ("system", MARK), ("user", "c")]
         try:
-            rendered = tokenizer.render_chat([{"role": role, "content": text} for role, text in turns])
+            rendered = template.render([{"role": role, "content": text} for role, text in turns])
         except RequestError:
             rendered = ""
-        found = KNOWN[tokenizer] = MARK in rendered
+        found = KNOWN[template] = MARK in rendered
     return found

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import msgspec
 
 from specserve.errors import RequestError
-from specserve.text.chat_template import OWN_VARIABLES
 from specserve_checks.type_words import shown
 from specserve_server.limits import MAX_TEMPLATE_KWARGS_BYTES, MAX_TEMPLATE_KWARGS_DEPTH
+from specserve_server.templates.chat_template import OWN_VARIABLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.templates.model_template import ModelTemplate
 
 KWARGS = "chat_template_kwargs"
 BODY_FIELDS = ("documents", "reasoning_effort", "verbosity")
@@ -42,23 +42,23 @@ class TemplateBody(Protocol):
     def verbosity(self) -> str | None: ...
 
 
-def template_variables(tokenizer: ServerTokenizer, body: TemplateBody) -> dict[str, object]:
-    """By name, for `render_chat`. Raises RequestError for what the template does not read."""
+def template_variables(template: ModelTemplate, body: TemplateBody) -> dict[str, object]:
+    """By name, for `ModelTemplate.render`. Raises RequestError for what the template does not read."""
     kwargs = decode_kwargs(bytes(body.chat_template_kwargs))
     for name, value in kwargs.items():
-        if name not in tokenizer.template_variables and not turns_off_what_is_off(tokenizer, name, value):
-            refuse_kwarg(name, tokenizer.template_variables)
-    given = {**documents(tokenizer, body), **reasoning(tokenizer, body), **verbosity(tokenizer, body)}
+        if name not in template.variables and not turns_off_what_is_off(template, name, value):
+            refuse_kwarg(name, template.variables)
+    given = {**documents(template, body), **reasoning(template, body), **verbosity(template, body)}
     return {**given, **kwargs}
 
 
-def turns_off_what_is_off(tokenizer: ServerTokenizer, name: str, value: object) -> bool:
+def turns_off_what_is_off(template: ModelTemplate, name: str, value: object) -> bool:
     """Clients send it to every model, and one whose template knows no reasoning does what they want."""
-    return name in THINKING_SWITCHES and value is False and not knows_reasoning(tokenizer)
+    return name in THINKING_SWITCHES and value is False and not knows_reasoning(template)
 
 
-def knows_reasoning(tokenizer: ServerTokenizer) -> bool:
-    return "think" in tokenizer.chat_template or "reasoning_effort" in tokenizer.template_variables
+def knows_reasoning(template: ModelTemplate) -> bool:
+    return "think" in template.source or "reasoning_effort" in template.variables
 
 
 def decode_kwargs(text: bytes) -> dict[str, object]:
@@ -95,30 +95,30 @@ def children(value: object) -> Iterable[object]:
     return value if isinstance(value, list) else ()
 
 
-def documents(tokenizer: ServerTokenizer, body: TemplateBody) -> dict[str, object]:
+def documents(template: ModelTemplate, body: TemplateBody) -> dict[str, object]:
     if not body.documents:
         return {}
-    if "documents" not in tokenizer.template_variables:
+    if "documents" not in template.variables:
         refuse("documents", "the chat template of this model has no place for them; put their text into a message")
     return {"documents": body.documents}
 
 
-def reasoning(tokenizer: ServerTokenizer, body: TemplateBody) -> dict[str, object]:
+def reasoning(template: ModelTemplate, body: TemplateBody) -> dict[str, object]:
     """The effort itself where the template reads it, else its switch: off for `none`, on for all others. `none` is also
     the effort of a model whose template knows no reasoning."""
-    effort, read = body.reasoning_effort, tokenizer.template_variables
+    effort, read = body.reasoning_effort, template.variables
     if effort is None:
         return {}
     if "reasoning_effort" in read:
         return {"reasoning_effort": effort}
     switches = {name: effort != "none" for name in THINKING_SWITCHES if name in read}
-    if not switches and (effort != "none" or knows_reasoning(tokenizer)):
+    if not switches and (effort != "none" or knows_reasoning(template)):
         refuse("reasoning_effort", "the chat template of this model cannot set it; leave it out")
     return dict(switches)
 
 
-def verbosity(tokenizer: ServerTokenizer, body: TemplateBody) -> dict[str, object]:
-    if "verbosity" in tokenizer.template_variables:
+def verbosity(template: ModelTemplate, body: TemplateBody) -> dict[str, object]:
+    if "verbosity" in template.variables:
         return {} if body.verbosity is None else {"verbosity": body.verbosity}
     if body.verbosity not in (None, DEFAULT_VERBOSITY):
         refuse("verbosity", "the chat template of this model cannot set it; ask for it in a message")

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from specserve_server.bodies.requests import ChatBody
     from specserve_server.bodies.tools import Tool
     from specserve_server.chat.response import ChatFormatter
-    from specserve_server.engine_client import EngineClient, ServerTokenizer
+    from specserve_server.engine_client import ServedEngine
     from specserve_server.generation.prepared_request import ResponseFormatter
+    from specserve_server.templates.model_template import ModelTemplate
     from specserve_server.tools.form import ToolForm
     from specserve_server.tools.formats import TemplateForm
 
@@ -44,7 +45,7 @@ class ToolCalling:
         return chat if self.reading is None else ToolFormatter(chat, self.reading, self.is_named)
 
 
-def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
+def tool_calling(engine: ServedEngine, body: ChatBody) -> ToolCalling:
     """Raises RequestError for tools that cannot be served."""
     tools, structure = offered_tools(body), structured_output(body)
     if not tools:
@@ -54,7 +55,7 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
             f"{structure.param}: no structural_tag beside tools, which are one; leave one of them out.",
             param=structure.param,
         )
-    form = usable_form(engine.tokenizer)
+    form = usable_form(engine.template)
     if structure is not None or must_call(body) or "structural_tag" in engine.output_kinds:
         structure = call_structure(body, tools, form, structure)
     reading = CallReading(
@@ -72,11 +73,11 @@ def tool_calling(engine: EngineClient, body: ChatBody) -> ToolCalling:
     )
 
 
-def usable_form(tokenizer: ServerTokenizer) -> ToolForm:
+def usable_form(template: ModelTemplate) -> ToolForm:
     """Raises RequestError where the template has no place for tools, or writes calls in an unknown way."""
-    if tokenizer in BORROWED:
-        return BORROWED[tokenizer]
-    found = template_form(tokenizer)
+    if template in BORROWED:
+        return BORROWED[template]
+    found = template_form(template)
     if found.form is not None:
         return found.form
     raise RequestError(f"tools: the chat template of this model {without_form(found)}.", param="tools")

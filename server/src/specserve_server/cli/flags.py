@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PLUGIN_FIELDS = ("plugins", "no_plugins", "plugin_options", "default_plugins", "allow_undeclared")
 """Fields of EngineConfig that have flags of other names."""
-MODEL_FIELDS = ("max_model_len", "tokenizer", "chat_template", "generation_config")
+MODEL_FIELDS = ("max_model_len", "tokenizer", "generation_config")
 """What --help shows as the model's."""
 LIMIT_FIELDS = ("max_waiting", "max_logprobs")
 ENGINE_FIELDS = tuple(name for name in EngineConfig.__struct_fields__ if name not in PLUGIN_FIELDS)
@@ -53,7 +53,6 @@ HELP = {
     "draft_fault_limit": "consecutive faulty steps after which a drafter is switched off",
     "fault_limit": "consecutive faulty calls after which another part of a plugin is switched off",
     "tokenizer": "directory of another tokenizer than the model's",
-    "chat_template": "file of another chat template than the tokenizer's",
     "generation_config": "defaults of temperature, top_k, top_p, min_p and repetition_penalty: auto (the model's), "
     'none, or a JSON object such as {"temperature": 0.6}, over the model\'s',
     "seed": "makes requests without a seed of their own reproducible, in order of arrival",
@@ -146,6 +145,5 @@ METAVARS = {
     **dict.fromkeys(COUNTS, "N"),
     "graph_buckets": "N,N,...",
     "tokenizer": "DIR",
-    "chat_template": "FILE",
     "generation_config": "DEFAULTS",
 }

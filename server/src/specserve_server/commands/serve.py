@@ -57,6 +57,9 @@ def run(args: Namespace) -> int:
     from specserve.engine.before_loading import check_before_loading  # not for --help, as the next ones
 
     check_before_loading(configuration.engine)
+    from specserve_server.templates.before_loading import check_template
+
+    check_template(configuration.engine, configuration.server.chat_template)
     from specserve_server.app.log_lines import log_to_stderr
     from specserve_server.app.run import serve
 

@@ -84,6 +84,7 @@ FLAGS = {
             "NAME",
             is_repeatable=True,
         ),
+        Flag("chat_template", "file of another chat template than the tokenizer's", "FILE"),
         Flag(
             "tool_form",
             "for a model whose chat template has no place for tools: describe them in the system message and read "

@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.templates.model_template import ModelTemplate
 
 MARKS = (Reasoning("<think>", "</think>"), Reasoning("[THINK]", "[/THINK]"))
 TAIL = 16
 """Tokens at the prompt's end, which may be such a mark and blanks."""
 
 
-def reasoning_after(tokenizer: ServerTokenizer, prompt: Sequence[int], continued: str = "") -> Reasoning | None:
+def reasoning_after(
+    template: ModelTemplate, tokenizer: ServerTokenizer, prompt: Sequence[int], continued: str = ""
+) -> Reasoning | None:
     """None where the answer begins at once. `begin` is "" where the prompt has begun to reason. `continued`: the text
     of the assistant that the prompt ends with, if it is one."""
-    marks = next((marks for marks in MARKS if marks.end in tokenizer.chat_template), None)
+    marks = next((marks for marks in MARKS if marks.end in template.source), None)
     if marks is None:
         return None
     if continued:

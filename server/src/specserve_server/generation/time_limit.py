@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from specserve.types import GenerateRequest, RequestOutput
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import ServedEngine
 
 
-def time_limited(engine: EngineClient, seconds: float | None) -> EngineClient:
+def time_limited(engine: ServedEngine, seconds: float | None) -> ServedEngine:
     """None: the engine as it is."""
-    return engine if seconds is None else cast("EngineClient", TimeLimitedEngine(engine, seconds))
+    return engine if seconds is None else cast("ServedEngine", TimeLimitedEngine(engine, seconds))
 
 
 class TimeLimitedEngine:
     """All but `submit` is the engine's own."""
 
-    def __init__(self, engine: EngineClient, seconds: float) -> None:
+    def __init__(self, engine: ServedEngine, seconds: float) -> None:
         self._engine, self._seconds = engine, seconds
         self._closing: set[asyncio.Task[None]] = set()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import ServedEngine
 
 
 async def create_message(request: web.Request) -> web.StreamResponse:
@@ -40,14 +40,14 @@ async def create_message(request: web.Request) -> web.StreamResponse:
         return await send_answer(request, engine, answer)
 
 
-def prepare_answer(engine: EngineClient, body: MessagesBody, model: str, adapter: str) -> Answer:
+def prepare_answer(engine: ServedEngine, body: MessagesBody, model: str, adapter: str) -> Answer:
     """Slow: renders the template, tokenizes and checks."""
     refuse_unsupported(body)
     if body.max_tokens is None:
         raise RequestError("max_tokens is required: how many tokens the answer may have.", param="max_tokens")
     id = f"msg_{uuid4().hex}"
-    messages = placed_system_messages(engine.tokenizer, messages_of(body))
-    chat_body = to_chat_body(body, messages, effort_of(engine.tokenizer, body))
+    messages = placed_system_messages(engine.template, messages_of(body))
+    chat_body = to_chat_body(body, messages, effort_of(engine.template, body))
     with renamed_fields(names_in(body)):
         choices, calling = prepare_choices(engine, chat_body, id, adapter)
     writer = MessageWriter(id, model, choices[0])
@@ -60,13 +60,13 @@ async def count_tokens(request: web.Request) -> web.Response:
     return json_response({"input_tokens": await asyncio.to_thread(count_prompt, engine, body)})
 
 
-def count_prompt(engine: EngineClient, body: CountTokensBody) -> int:
+def count_prompt(engine: ServedEngine, body: CountTokensBody) -> int:
     refuse_unsupported(body)
-    tokenizer, tools = engine.tokenizer, tools_of(body) or ()
-    messages = placed_system_messages(tokenizer, messages_of(body))
-    chat_body = ChatBody(messages=messages, reasoning_effort=effort_of(tokenizer, body))
+    tools = tools_of(body) or ()
+    messages = placed_system_messages(engine.template, messages_of(body))
+    chat_body = ChatBody(messages=messages, reasoning_effort=effort_of(engine.template, body))
     with renamed_fields(names_in(body)):
-        return len(encode_chat(tokenizer, chat_body, tools))
+        return len(encode_chat(engine, chat_body, tools))
 
 
 def names_in(body: CountTokensBody) -> Mapping[str, str]:

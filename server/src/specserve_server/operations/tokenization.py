@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from specserve_checks.json_types import JsonObject
     from specserve_server.bodies.tools import Tool
-    from specserve_server.engine_client import EngineClient, ServerTokenizer
+    from specserve_server.engine_client import ServedEngine
+    from specserve_server.templates.model_template import ModelTemplate
 
 MESSAGES_FIELDS = (
     "continue_final_message",
@@ -44,30 +45,30 @@ async def tokenize(request: web.Request) -> web.Response:
         return json_response(await asyncio.to_thread(tokenize_response, engine, body))
 
 
-def tokenize_response(engine: EngineClient, body: TokenizeBody) -> JsonObject:
-    ids = encode(engine.tokenizer, body)
+def tokenize_response(engine: ServedEngine, body: TokenizeBody) -> JsonObject:
+    ids = encode(engine, body)
     strings = token_names(engine.tokenizer, ids) if body.return_token_strs else None
     return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
 
 
-def encode(tokenizer: ServerTokenizer, body: TokenizeBody) -> list[int]:
+def encode(engine: ServedEngine, body: TokenizeBody) -> list[int]:
     if body.prompt is None and body.messages is None:
         raise RequestError("prompt or messages is required: a string, or a list of {role, content}.", param="prompt")
     if body.prompt is None:
-        return encode_chat(tokenizer, body, offered_tools(tokenizer, body))
+        return encode_chat(engine, body, offered_tools(engine.template, body))
     if body.messages is not None:
         raise RequestError("messages: give either prompt or messages; got both.", param="messages")
     for name in MESSAGES_FIELDS:
         if getattr(body, name) not in EMPTY_VALUES:
             raise RequestError(f"{name}: it belongs to messages; a prompt is tokenized as it is.", param=name)
-    return tokenizer.encode(body.prompt, add_special_tokens=body.add_special_tokens is not False)
+    return engine.tokenizer.encode(body.prompt, add_special_tokens=body.add_special_tokens is not False)
 
 
-def offered_tools(tokenizer: ServerTokenizer, body: TokenizeBody) -> Sequence[Tool]:
+def offered_tools(template: ModelTemplate, body: TokenizeBody) -> Sequence[Tool]:
     """As in chat: none where the model may call none."""
     if not body.tools or body.tool_choice == "none":
         return ()
-    usable_form(tokenizer)
+    usable_form(template)
     return body.tools
 
 
@@ -82,11 +83,11 @@ async def detokenize(request: web.Request) -> web.Response:
 
 
 async def tokenizer_info(request: web.Request) -> web.Response:
-    tokenizer = loaded_engine(request).tokenizer
+    engine = loaded_engine(request)
     return json_response(
         {
-            "tokenizer_class": tokenizer.tokenizer_class,
-            "special_tokens": tokenizer.special_tokens,
-            "chat_template": tokenizer.chat_template or None,
+            "tokenizer_class": engine.tokenizer.tokenizer_class,
+            "special_tokens": engine.template.special_tokens,
+            "chat_template": engine.template.source or None,
         }
     )

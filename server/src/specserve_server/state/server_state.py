@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from specserve_server.config import ServerConfig
-    from specserve_server.engine_client import EngineClient
+    from specserve_server.engine_client import ServedEngine
     from specserve_server.operation import Operation
     from specserve_server.state.api_keys import ApiKeys
     from specserve_server.state.rate_limits import RateLimits
@@ -33,7 +33,7 @@ class ServerState:
     config: ServerConfig
     keys: ApiKeys
     limits: RateLimits
-    engine: EngineClient | None = None
+    engine: ServedEngine | None = None
     loading: asyncio.Task[None] | None = None
     plugin_routes: PluginRoutes | None = None
     """Serves the routes that plugins add; None until the engine is loaded."""
@@ -71,7 +71,7 @@ def state_of(request: web.Request) -> ServerState:
     return request.app[STATE]
 
 
-def ready_engine(request: web.Request) -> EngineClient:
+def ready_engine(request: web.Request) -> ServedEngine:
     """The engine, if it accepts requests now."""
     state = state_of(request)
     engine = loaded_engine(request)
@@ -82,7 +82,7 @@ def ready_engine(request: web.Request) -> EngineClient:
     return engine
 
 
-def loaded_engine(request: web.Request) -> EngineClient:
+def loaded_engine(request: web.Request) -> ServedEngine:
     """The engine, if it is loaded; it may be draining or dead."""
     state = state_of(request)
     if state.engine is None:

@@ -16,23 +16,23 @@ from specserve_server.tools.formats import FORMATS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.templates.model_template import ModelTemplate
     from specserve_server.tools.form import ToolForm
 
     TemplateMessage = dict[str, object]
 
-BORROWED: WeakKeyDictionary[ServerTokenizer, ToolForm] = WeakKeyDictionary()
+BORROWED: WeakKeyDictionary[ModelTemplate, ToolForm] = WeakKeyDictionary()
 MARK = "a system message"
 
 
-def borrow_form(tokenizer: ServerTokenizer, name: str | None) -> None:
-    """For all requests of the server that has the tokenizer."""
+def borrow_form(template: ModelTemplate, name: str | None) -> None:
+    """For all requests of the server that has the template."""
     if name is not None:
-        BORROWED[tokenizer] = FORMATS[name]
+        BORROWED[template] = FORMATS[name]
 
 
 def without_tools(
-    tokenizer: ServerTokenizer, form: ToolForm, messages: Sequence[TemplateMessage], tools: Sequence[TemplateMessage]
+    template: ModelTemplate, form: ToolForm, messages: Sequence[TemplateMessage], tools: Sequence[TemplateMessage]
 ) -> list[TemplateMessage]:
     """The conversation as a template takes it that knows no tools."""
     found: list[TemplateMessage] = []
@@ -42,7 +42,7 @@ def without_tools(
             found[-1] = {**found[-1], "content": f"{found[-1]['content']}\n{plain['content']}"}
         else:
             found.append(plain)
-    return with_description(tokenizer, found, description(form, tools)) if tools else found
+    return with_description(template, found, description(form, tools)) if tools else found
 
 
 def plain_message(form: ToolForm, message: TemplateMessage) -> TemplateMessage:
@@ -69,19 +69,19 @@ def description(form: ToolForm, tools: Sequence[TemplateMessage]) -> str:
     )
 
 
-def with_description(tokenizer: ServerTokenizer, messages: list[TemplateMessage], text: str) -> list[TemplateMessage]:
+def with_description(template: ModelTemplate, messages: list[TemplateMessage], text: str) -> list[TemplateMessage]:
     """In the system message; in the first of the user where the template shows no system message."""
     first = messages[0]
-    if first["role"] == "system" or (first["role"] == "user" and not shows_system(tokenizer)):
+    if first["role"] == "system" or (first["role"] == "user" and not shows_system(template)):
         parts = [str(first["content"]), text] if first["role"] == "system" else [text, str(first["content"])]
         return [{**first, "content": "\n\n".join(filter(None, parts))}, *messages[1:]]
     return [{"role": "system", "content": text}, *messages]
 
 
-def shows_system(tokenizer: ServerTokenizer) -> bool:
+def shows_system(template: ModelTemplate) -> bool:
     try:
         turns = [{"role": "system", "content": MARK}, {"role": "user", "content": "a"}]
-        return MARK in tokenizer.render_chat(turns)
+        return MARK in template.render(turns)
     except RequestError:
         return False
 

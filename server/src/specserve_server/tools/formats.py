@@ -16,7 +16,7 @@ from specserve_server.tools.mistral import MISTRAL, MISTRAL_V11
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.templates.model_template import ModelTemplate
     from specserve_server.tools.form import ToolForm
 
 FORMATS: dict[str, ToolForm] = {each.name: each for each in (HERMES, MISTRAL, MISTRAL_V11, LLAMA3)}
@@ -39,47 +39,47 @@ class TemplateForm(NamedTuple):
     lists_tools: bool = True
 
 
-KNOWN: WeakKeyDictionary[ServerTokenizer, TemplateForm] = WeakKeyDictionary()
+KNOWN: WeakKeyDictionary[ModelTemplate, TemplateForm] = WeakKeyDictionary()
 """A template is asked once."""
 
 
-def template_form(tokenizer: ServerTokenizer) -> TemplateForm:
-    found = KNOWN.get(tokenizer)
+def template_form(template: ModelTemplate) -> TemplateForm:
+    found = KNOWN.get(template)
     if found is None:
-        found = KNOWN[tokenizer] = form_of(tokenizer)
+        found = KNOWN[template] = form_of(template)
     return found
 
 
-def form_of(tokenizer: ServerTokenizer) -> TemplateForm:
-    if "tools" not in tokenizer.chat_template:
+def form_of(template: ModelTemplate) -> TemplateForm:
+    if "tools" not in template.source:
         return TemplateForm(None, lists_tools=False)
-    listed = rendered(tokenizer, [QUESTION])
+    listed = rendered(template, [QUESTION])
     if listed is not None and OFFERED not in listed:
         return TemplateForm(None, lists_tools=False)
-    written = written_call(tokenizer)
+    written = written_call(template)
     if not written:
-        return TemplateForm(described_form(listed or "") or described_form(tokenizer.chat_template))
+        return TemplateForm(described_form(listed or "") or described_form(template.source))
     form = next((form for form in FORMATS.values() if form.is_in(written, CALLED)), None)
     return TemplateForm(form, "" if form else written)
 
 
-def written_call(tokenizer: ServerTokenizer) -> str:
+def written_call(template: ModelTemplate) -> str:
     """What the template writes for a call; "" where it writes none, or takes no message with one."""
     answer: dict[str, object] = {"role": "assistant", "content": ANSWER}
-    plain = rendered(tokenizer, [QUESTION, answer])
+    plain = rendered(template, [QUESTION, answer])
     for arguments in ({"a": 1}, '{"a": 1}'):
         function = {"name": CALLED, "arguments": arguments}
         call = {"id": CALL_ID, "type": "function", "function": function}
-        text = rendered(tokenizer, [QUESTION, {"role": "assistant", "content": "", "tool_calls": [call]}])
+        text = rendered(template, [QUESTION, {"role": "assistant", "content": "", "tool_calls": [call]}])
         if text is not None and (CALLED in text or CALL_ID in text):  # an id may hold the name, as Kimi's do
             return text.removeprefix((plain or "").partition(ANSWER)[0])
     return ""
 
 
-def rendered(tokenizer: ServerTokenizer, messages: Sequence[Mapping[str, object]]) -> str | None:
+def rendered(template: ModelTemplate, messages: Sequence[Mapping[str, object]]) -> str | None:
     """None where the template refuses the messages."""
     try:
-        return tokenizer.render_chat(messages, tools=[TOOL], add_generation_prompt=False)
+        return template.render(messages, tools=[TOOL], add_generation_prompt=False)
     except RequestError:
         return None
 

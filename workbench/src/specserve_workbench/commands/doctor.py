@@ -40,6 +40,7 @@ def register(subparsers: _SubParsersAction[ArgumentParser]) -> None:
     parser.add_argument("--no-self-test", action="store_true", help="do not generate")
     parser.add_argument("--host", help="where `serve` would listen; default: 127.0.0.1")
     parser.add_argument("--port", type=int, help="default: 8000")
+    parser.add_argument("--chat-template", metavar="FILE", help="as of `serve`; default: the tokenizer's")
     from specserve_server.cli.flags import add_engine_flags  # who registers a command has it
 
     add_engine_flags(parser)

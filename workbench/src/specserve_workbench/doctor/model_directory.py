@@ -16,7 +16,9 @@ from specserve_workbench.doctor.rows import Row, bytes_text, one_line, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from specserve_server.config import ServerConfig
     from specserve_workbench.doctor.case import Case
 
 
@@ -54,16 +56,24 @@ def tokenizer(case: Case) -> Iterator[Row]:
     path = case.path()
     with collected_warnings() as said:
         found = HfTokenizer.from_dir(path)
+    template = template_row(path, case.server) if case.server is not None else None
     yield Row("tokenizer", "ok", f"{found.vocab_size} tokens")
     for text in said:
         yield Row("tokenizer", "warning", one_line(text))
     if not found.eos_token_ids:
         advice = "answers end at max_tokens only: add eos_token_id to generation_config.json"
         yield Row("end of text", "warning", "no token ends a text", advice)
-    if found.chat_template:
-        yield Row("chat template", "ok", "present")
-    else:
-        yield Row("chat template", "note", "none", "completions are served; /v1/chat/completions needs a template")
+    if template is not None:
+        yield template
+
+
+def template_row(path: Path, server: ServerConfig) -> Row:
+    """The server alone has chats. Raises ModelError."""
+    from specserve_server.templates.model_template import read_model_template
+
+    if read_model_template(path, server.chat_template).source:
+        return Row("chat template", "ok", "present")
+    return Row("chat template", "note", "none", "completions are served; /v1/chat/completions needs a template")
 
 
 def weights(case: Case) -> Iterator[Row]:

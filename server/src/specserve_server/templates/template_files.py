@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specserve.errors import ModelError
-from specserve.text.chat_template import SPECIAL_TOKENS, ChatTemplate
 from specserve_checks.type_words import shown
+from specserve_server.templates.chat_template import SPECIAL_TOKENS, ChatTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ CORRECT = "Correct the file or download it again."
 def find_chat_template(path: Path, settings: Mapping[str, object], given: Path | None = None) -> ChatTemplate | None:
     """The given file, else those of the directory, else `chat_template` of tokenizer_config.json: a string or a list of
     named ones. Of named ones `tool_use` is for messages with tools, `default` for all others."""
-    named = {"default": read(given)} if given is not None else templates_of(path) or templates_in(settings)
+    named = {"default": read_source(given)} if given is not None else templates_of(path) or templates_in(settings)
     if "default" not in named:
         return None
     source = combined(named["default"], named["tool_use"]) if "tool_use" in named else named["default"]
@@ -31,7 +31,7 @@ def templates_of(path: Path) -> dict[str, str]:
     files = {file.stem: file for file in sorted((path / "additional_chat_templates").glob("*.jinja"))}
     if (path / "chat_template.jinja").is_file():
         files["default"] = path / "chat_template.jinja"
-    return {name: read(file) for name, file in files.items()}
+    return {name: read_source(file) for name, file in files.items()}
 
 
 def templates_in(settings: Mapping[str, object]) -> dict[str, str]:
@@ -48,7 +48,7 @@ def templates_in(settings: Mapping[str, object]) -> dict[str, str]:
     return named
 
 
-def read(file: Path) -> str:
+def read_source(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

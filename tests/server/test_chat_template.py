@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import transformers
+from tiny_tokenizer import write_model_dir
 
 from specserve.errors import ModelError, RequestError
-from specserve.text.chat_template import ChatTemplate
-from specserve.text.template_files import find_chat_template
-from specserve.text.tokenizer import HfTokenizer
+from specserve_server.templates.chat_template import ChatTemplate
+from specserve_server.templates.model_template import read_model_template
+from specserve_server.templates.template_files import find_chat_template
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
 MESSAGES = [{"role": "user", "content": "<hi> & ä"}]
 
 
-def test_the_template_of_a_model_directory_is_rendered(tokenizer: HfTokenizer) -> None:
-    assert tokenizer.render_chat(MESSAGES) == "user: <hi> & ä\n"
+@pytest.fixture(scope="module")
+def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    write_model_dir(path)
+    return path
+
+
+def test_the_template_of_a_model_directory_is_rendered(model_dir: Path) -> None:
+    assert read_model_template(model_dir).render(MESSAGES) == "user: <hi> & ä\n"
 
 
 def test_blocks_are_trimmed_and_loop_controls_work() -> None:
@@ -66,10 +74,10 @@ def test_templates_render_as_in_transformers(model_dir: Path, tmp_path: Path, fo
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     reference = transformers.AutoTokenizer.from_pretrained(tmp_path)
     expected = reference.apply_chat_template(MESSAGES, tools=tools or None, tokenize=False)
-    assert HfTokenizer.from_dir(tmp_path).render_chat(MESSAGES, tools=tools) == expected
+    assert read_model_template(tmp_path).render(MESSAGES, tools=tools) == expected
     reference.save_pretrained(tmp_path / "saved")  # templates in files of their own
     (tmp_path / "saved" / "tokenizer.json").write_bytes((tmp_path / "tokenizer.json").read_bytes())
-    assert HfTokenizer.from_dir(tmp_path / "saved").render_chat(MESSAGES, tools=tools) == expected
+    assert read_model_template(tmp_path / "saved").render(MESSAGES, tools=tools) == expected
 
 
 @pytest.mark.parametrize(
@@ -92,7 +100,7 @@ def test_a_model_without_a_template_refuses_messages(model_dir: Path, tmp_path: 
     assert find_chat_template(tmp_path, {}) is None
     shutil.copy(model_dir / "tokenizer.json", tmp_path)
     with pytest.raises(RequestError, match="no chat template"):
-        HfTokenizer.from_dir(tmp_path).render_chat(MESSAGES)
+        read_model_template(tmp_path).render(MESSAGES)
 
 
 def test_an_invalid_template_stops_start_up(tmp_path: Path) -> None:
