@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from specserve import tracing
-from specserve.engine.draft_trace import DraftStep, trace_drafts
 from specserve.errors import ConfigError
 from specserve.speculation.fixed_width import FixedWidthPlanner
 from specserve_server.cli import main
+from specserve_server.cli.draft_trace import DraftStep, trace_drafts, trace_if_asked
 from specserve_server.cli.drafts_table import MOST, drafts_table
 from specserve_workbench.testing.drafters import NoisyDrafter, OracleDrafter
 from specserve_workbench.testing.engines import make_engine, run, run_requests
@@ -32,6 +32,13 @@ def traced(model, requests, drafter=None, **options):
     engine, steps = make_engine(model, drafter, **options).engine, []
     trace_drafts(engine, steps.append)
     return run_requests(engine, requests), steps
+
+
+def run_as_asked(model, requests):
+    """With the trace of `--trace drafts`, where it is on."""
+    engine = make_engine(model).engine
+    trace_if_asked(engine)
+    run_requests(engine, requests)
 
 
 def test_it_adds_up_and_changes_nothing(toy_model):
@@ -79,14 +86,14 @@ def test_it_says_why_fewer_were_verified(toy_model):
 def test_events_are_lines_of_text_or_json(toy_model, traces):
     request = toy_request("a b", (1, 2, 3), max_tokens=2)
     tracing.start_tracing(["drafts", "hooks"])
-    run(toy_model, [request])
+    run_as_asked(toy_model, [request])
     lines = traces()
     assert any(
         line.startswith("hooks: plugin=builtin hook=make_kernels gave=TorchKernels seconds=0.") for line in lines
     )
     assert lines[-2].startswith('drafts: step=0 request="a b" context=0 rows=3 proposed=0 drafters="" verified=0')
     tracing.DRAFTS.form = "json"
-    run(toy_model, [request])
+    run_as_asked(toy_model, [request])
     last = json.loads(traces()[-1])
     assert (last["trace"], last["request"], last["step"], last["why"]) == ("drafts", "a b", 1, "no drafter")
 
@@ -94,7 +101,7 @@ def test_events_are_lines_of_text_or_json(toy_model, traces):
 def test_nobody_listens_unless_asked(toy_model, traces):
     assert not tracing.HOOKS.is_on
     assert not tracing.DRAFTS.is_on
-    run(toy_model, [toy_request("a", (1, 2, 3), max_tokens=2)])
+    run_as_asked(toy_model, [toy_request("a", (1, 2, 3), max_tokens=2)])
     assert traces() == []
 
 

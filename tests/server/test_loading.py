@@ -17,12 +17,13 @@ import pytest
 from serve_task import interrupt
 
 from specserve.errors import ConfigError, ModelError
-from specserve.load_progress import READING, LoadProgress, Stage
+from specserve.load_progress import READING
 from specserve.loading_thread import is_loading, run_in_loading_thread
 from specserve_server.app.application import ROUTES
 from specserve_server.app.run import serve
 from specserve_server.cli.progress import ProgressLines
 from specserve_server.config import ServerConfig
+from specserve_server.load_progress import LoadProgress, Stage
 from specserve_workbench.testing.toy import write_checkpoint
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ sys.exit(main(["serve", *sys.argv[1:]]))
 
 
 def test_every_line_of_a_server_is_json(toy_model: Path) -> None:
-    flags = ["--log-format", "json", "--access-log", "text", "--port", "0", "--trace", "hooks", "--kv-memory", "8M"]
+    flags = ["--log-format", "json", "--access-log", "text", "--port", "0", "--trace", "hooks,drafts", "--kv-memory", "8M"]
     command = [sys.executable, "-c", NOISY, str(toy_model), *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -63,6 +63,9 @@ def test_every_line_of_a_server_is_json(toy_model: Path) -> None:
         url = ready["message"].removeprefix("ready on ")
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(f"{url}/v1/models", timeout=60)
+        body = json.dumps({"model": str(toy_model), "prompt": "a", "max_tokens": 2}).encode()
+        posted = urllib.request.Request(f"{url}/v1/completions", body, {"Content-Type": "application/json"})
+        assert urllib.request.urlopen(posted, timeout=60).status == 200
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     lines: list[dict[str, Any]] = [json.loads(line) for line in err.splitlines()]
@@ -71,7 +74,7 @@ def test_every_line_of_a_server_is_json(toy_model: Path) -> None:
     said = {line["message"]: line for line in lines if "message" in line}
     assert {"two\nlines", "it was imported while loading", f"model = {toy_model}"} <= said.keys()
     assert any("a library warns" in message for message in said)
-    assert any(line.get("trace") == "hooks" for line in lines)
+    assert {line["trace"] for line in lines if "trace" in line} == {"hooks", "drafts"}
     assert "ZeroDivisionError" in said["ZeroDivisionError: division by zero"]["traceback"]
     assert "in __del__" in said["ValueError: in __del__"]["traceback"]
     failed = said["a request failed"]

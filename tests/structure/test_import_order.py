@@ -21,7 +21,7 @@ COMPONENTS = {
     "text": "protocols root",
     "sampling": "batch protocols root",
     "kernels": "batch models protocols sampling",
-    "attention": "batch kernels kv plugins protocols root",
+    "attention": "batch kernels kv protocols root",
     "speculation": "batch protocols root",
     "guards": "batch models plugins protocols speculation root",
     "builtin": "attention hookspecs kernels models protocols sampling",
@@ -29,7 +29,7 @@ COMPONENTS = {
     "api": "attention batch declare engine hookspecs kernels kv models protocols sampling speculation text root",
     "command": "engine plugins text root",
     "specserve_draft_models": "batch models protocols sampling root",
-    "specserve_server": "command engine models plugins protocols sampling text root",
+    "specserve_server": "batch command engine guards models plugins protocols sampling text root",
     "specserve_workbench": "batch declare engine guards hookspecs models plugins protocols sampling speculation "
     "text specserve_server root",
 }
@@ -53,7 +53,7 @@ ROOMS = {
         "openapi": "bodies completions messages state wire root",
         "operations": "bodies chat generation state templates wire root",
         "app": "chat completions generation messages openapi operations responses state templates tools wire root",
-        "cli": "",
+        "cli": "root",
         "commands": "app cli templates root",
     },
     "specserve_workbench": {

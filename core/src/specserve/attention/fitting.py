@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from specserve.plugins.error_messages import did_you_mean
+from specserve_checks.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from specserve import tracing
 from specserve.batch.builder import BatchBuilder
 from specserve.engine.admission import EngineLimits
 from specserve.engine.components import Components, load_components
 from specserve.engine.connect_drafters import DraftTarget, connect_drafters
 from specserve.engine.description import describe
-from specserve.engine.draft_trace import trace_drafts
 from specserve.engine.engine import Engine, EngineParts
 from specserve.engine.lack_of_memory import lack_of_memory_told
 from specserve.engine.make_drafting import choose_planner, make_drafting
@@ -69,8 +67,6 @@ def assemble(config: EngineConfig, host: PluginHost, on_progress: ProgressCallba
         engine = Engine(make_parts(parts))
     if parts.config.graph_warm_up:
         engine.runner.warm_up(partial(on_progress, RECORDING))
-    if tracing.DRAFTS.is_on:
-        trace_drafts(engine, lambda step: tracing.DRAFTS.event(**step._asdict()))
     build_struct_tables()  # of what plugins imported since
     description = describe(parts.config, host, parts.kernels, parts.attention, parts.drafters, engine)
     return Assembled(engine, parts.config, parts.tokenizer, description)

@@ -12,11 +12,12 @@ import msgspec
 
 from specserve.declare import DEFAULT_ON
 from specserve.errors import ConfigError, PluginError
-from specserve.plugins.error_messages import did_you_mean, how_to_disable, suggest
+from specserve.plugins.error_messages import how_to_disable
 from specserve.plugins.features import REPLAY
 from specserve.plugins.findings import Resolution
 from specserve.plugins.rules import resolve
 from specserve.plugins.verdicts import refusal, verdict
+from specserve_checks.nearest import did_you_mean, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

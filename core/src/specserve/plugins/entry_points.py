@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from specserve.declare import PLUGIN_API
-from specserve.plugins.error_messages import did_you_mean, suggest
+from specserve_checks.nearest import did_you_mean, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,8 +1,7 @@
-"""Parts of error messages: the nearest name, an exception's text, a plugin's version, how to start without a plugin."""
+"""Parts of error messages: an exception's text, a plugin's version, how to start without a plugin."""
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from specserve import __version__
@@ -11,7 +10,6 @@ from specserve.declare import PLUGIN_API
 from specserve.faults import error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from importlib.metadata import EntryPoint
 
     from specserve.declare import PluginDeclaration
@@ -19,17 +17,6 @@ if TYPE_CHECKING:
 
 CHANGES = "docs/plugins/version_2.md"
 """The page that says what this version of the plugin API changed."""
-
-
-def suggest(got: str, allowed: Iterable[str], cutoff: float = 0.7) -> str | None:
-    """The allowed word that `got` most resembles, if any. `cutoff`: how much, at most 1."""
-    return next(iter(difflib.get_close_matches(got, list(allowed), n=1, cutoff=cutoff)), None)
-
-
-def did_you_mean(got: str, allowed: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` or nothing: the middle of an error message."""
-    close = suggest(got, allowed)
-    return f"; did you mean {close!r}?" if close else ""
 
 
 def describe_error(error: BaseException) -> str:

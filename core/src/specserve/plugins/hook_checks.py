@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from specserve import hookspecs
 from specserve.code_places import where_written
 from specserve.errors import PluginError
-from specserve.plugins.error_messages import did_you_mean, how_to_disable
+from specserve.plugins.error_messages import how_to_disable
 from specserve.plugins.features import KERNEL_FEATURES
 from specserve.plugins.interface_checks import is_async
+from specserve_checks.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Collection

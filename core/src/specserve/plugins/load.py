@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from specserve.errors import PluginError
 from specserve.faults import FAULTS
-from specserve.plugins.error_messages import describe_error, did_you_mean, full_name, how_to_disable
+from specserve.plugins.error_messages import describe_error, full_name, how_to_disable
 from specserve.plugins.loaded_plugin import BUILTIN, LoadedPlugin
 from specserve.plugins.registration import register
+from specserve_checks.nearest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

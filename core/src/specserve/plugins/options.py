@@ -12,8 +12,8 @@ import msgspec
 
 from specserve.code_places import where_written
 from specserve.errors import ConfigError
-from specserve.plugins.error_messages import did_you_mean
-from specserve.plugins.option_ranges import number_range
+from specserve_checks.nearest import did_you_mean
+from specserve_checks.option_ranges import number_range
 from specserve_checks.wrong_values import find_wrong_value
 
 if TYPE_CHECKING:

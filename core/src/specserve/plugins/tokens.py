@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from specserve.plugins.error_messages import did_you_mean, suggest
 from specserve.plugins.features import (
     CORE_FEATURES,
     FEATURES,
@@ -19,6 +18,7 @@ from specserve.plugins.features import (
     NAMESPACES,
     PLUGIN_FEATURES,
 )
+from specserve_checks.nearest import did_you_mean, suggest
 
 if TYPE_CHECKING:
     from collections.abc import Collection

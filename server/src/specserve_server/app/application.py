@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from specserve.load_progress import LoadProgress
 from specserve_checks.struct_tables import build_struct_tables
 from specserve_server.app.middlewares.authentication import auth_middleware
 from specserve_server.app.middlewares.cors import cors_middleware
@@ -27,6 +26,7 @@ from specserve_server.chat.serving import chat_completions
 from specserve_server.completions.serving import completions
 from specserve_server.generation.templated_engine import templated
 from specserve_server.generation.time_limit import time_limited
+from specserve_server.load_progress import LoadProgress
 from specserve_server.messages.serving import count_tokens, create_message
 from specserve_server.openapi.plugin_operations import plugin_operations
 from specserve_server.openapi.serving import docs, openapi

@@ -23,10 +23,10 @@ from specserve_server.app.tls import Tls
 from specserve_server.state.server_state import STATE, ServerState
 
 if TYPE_CHECKING:
-    from specserve.load_progress import LoadProgress
     from specserve_server.app.application import EngineStarter
     from specserve_server.config import ServerConfig
     from specserve_server.engine_client import EngineClient
+    from specserve_server.load_progress import LoadProgress
 
 
 async def serve(start: EngineStarter, config: ServerConfig, progress: LoadProgress | None = None) -> int:

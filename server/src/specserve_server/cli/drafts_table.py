@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve.engine.draft_trace import DraftStep
+    from specserve_server.cli.draft_trace import DraftStep
 
 COLUMNS = ("step", "context", "rows", "proposed", "by", "verified", "accepted", "tokens", "")
 MOST = 200

@@ -46,9 +46,10 @@ def run(args: Namespace) -> int:
 
 async def generate(config: EngineConfig, prompt: str, args: Namespace) -> int:
     from specserve.engine.async_engine import AsyncEngine  # torch, by way of the engine
-    from specserve.engine.draft_trace import DraftStep, trace_drafts
+    from specserve_server.cli.draft_trace import DraftStep, trace_drafts, trace_if_asked
 
     engine = await AsyncEngine.start(config, on_progress=shown_progress())
+    trace_if_asked(engine.engine)
     steps: list[DraftStep] = []
     if args.explain:
         trace_drafts(engine.engine, steps.append)

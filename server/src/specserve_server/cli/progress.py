@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from specserve.announcements import announce
-from specserve.load_progress import LoadProgress
+from specserve_server.load_progress import LoadProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from specserve.load_progress import Stage
+    from specserve_server.load_progress import Stage
 
 SECONDS_BETWEEN_LINES = 5.0
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from specserve.config import EngineConfig
     from specserve.engine.async_engine import AsyncEngine
-    from specserve.load_progress import LoadProgress
     from specserve_checks.json_types import JsonValue
+    from specserve_server.load_progress import LoadProgress
 
 
 EXAMPLES = (
@@ -80,12 +80,14 @@ def trace_crashes() -> None:
 async def start_engine(config: EngineConfig, progress: LoadProgress) -> AsyncEngine:
     """Load it, then tell what was chosen."""
     from specserve.engine.async_engine import AsyncEngine  # not for --help
+    from specserve_server.cli.draft_trace import trace_if_asked
 
     repeating = asyncio.create_task(repeat(progress))
     try:
         engine = await AsyncEngine.start(config, on_progress=progress)
     finally:
         repeating.cancel()
+    trace_if_asked(engine.engine)
     if is_in_json():
         convert_handlers_of_libraries()  # of those that were imported meanwhile
     for line in (f"loaded in {progress.seconds:.1f} s", *banner(engine.describe()), *engine.plugins.banner()):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from specserve.errors import EngineDeadError
-from specserve.load_progress import LoadProgress
 from specserve_server.errors import UnavailableError
+from specserve_server.load_progress import LoadProgress
 from specserve_server.state.group_metrics import GroupMetrics
 from specserve_server.state.response_counts import ResponseCounts
 

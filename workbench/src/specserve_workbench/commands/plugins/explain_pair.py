@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from specserve.errors import PluginError
-from specserve.plugins.error_messages import did_you_mean
 from specserve.plugins.features import FEATURES, needs_no_declaration
 from specserve.plugins.loaded_declaration import load_declaration
 from specserve.plugins.rules import judge_core_feature, missing_declarations
 from specserve.plugins.verdicts import advice, statement_line, verdict
+from specserve_checks.nearest import did_you_mean
 from specserve_workbench.commands.plugins.json_output import finding_entry, print_json
 from specserve_workbench.commands.plugins.pairs import engine_config, pair_finding
 

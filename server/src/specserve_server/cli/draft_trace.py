@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from specserve import tracing
 from specserve.engine.drafting import Drafting
 from specserve.guards.observer import GuardedObserver
 from specserve.protocols import DraftPlanner
@@ -131,3 +132,9 @@ def trace_drafts(engine: Engine, show: Callable[[DraftStep], object]) -> None:
         GuardedObserver("core", DraftTrace(show, keeper), engine.metrics.faults),
     ]
     engine.parts = engine.parts._replace(guarded_observers=observers)
+
+
+def trace_if_asked(engine: Engine) -> None:
+    """Of `--trace drafts`."""
+    if tracing.DRAFTS.is_on:
+        trace_drafts(engine, lambda step: tracing.DRAFTS.event(**step._asdict()))
