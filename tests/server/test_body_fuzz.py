@@ -7,6 +7,7 @@ import itertools
 import json
 import time
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -20,7 +21,9 @@ from specserve.errors import RequestError
 from specserve_server.bodies.requests import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from specserve_server.chat import serving as serving_chat
 from specserve_server.completions import serving as serving_completion
+from specserve_server.generation.templated_engine import templated
 from specserve_server.operations import tokenization
+from specserve_server.templates.model_template import read_model_template
 from specserve_server.wire.decode_body import decode_body
 
 if TYPE_CHECKING:
@@ -137,6 +140,12 @@ def test_no_body_harms_the_engine_or_a_concurrent_request(running: Running, case
     running.server.call(send_concurrently(running, case))
 
 
+@cache
+def served(engine: Any) -> Any:
+    """As the routes have it."""
+    return templated(engine, read_model_template(engine.tokenizer.path))
+
+
 def prepare(engine: Any, path: str, data: bytes) -> None:
     """What the server does with a body before it generates."""
     if path == COMPLETIONS:
@@ -155,7 +164,7 @@ def test_a_body_becomes_a_request_or_an_error_of_the_client(running: Running, ca
     """Decoding, defaults and admission alone: nothing but a RequestError comes of any body."""
     refused = ""
     try:
-        prepare(running.server.engine, case.path, case.data)
+        prepare(served(running.server.engine), case.path, case.data)
     except RequestError as error:
         refused = str(error)
     assert not (case.valid and refused)

@@ -55,7 +55,18 @@ sys.exit(main(["serve", *sys.argv[1:]]))
 
 
 def test_every_line_of_a_server_is_json(toy_model: Path) -> None:
-    flags = ["--log-format", "json", "--access-log", "text", "--port", "0", "--trace", "hooks,drafts", "--kv-memory", "8M"]
+    flags = [
+        "--log-format",
+        "json",
+        "--access-log",
+        "text",
+        "--port",
+        "0",
+        "--trace",
+        "hooks,drafts",
+        "--kv-memory",
+        "8M",
+    ]
     command = [sys.executable, "-c", NOISY, str(toy_model), *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

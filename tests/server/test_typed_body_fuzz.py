@@ -15,14 +15,17 @@ from hypothesis import strategies as st
 from specserve.errors import RequestError
 from specserve_server.bodies.messages import CountTokensBody, MessagesBody
 from specserve_server.bodies.responses import ResponsesBody
+from specserve_server.generation.templated_engine import templated
 from specserve_server.messages import serving as messages
 from specserve_server.responses import serving as responses
+from specserve_server.templates.model_template import read_model_template
 from specserve_server.wire.decode_body import decode_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from specserve.text.tokenizer import HfTokenizer
+    from specserve_server.engine_client import ServedEngine
 
 text = st.none() | st.sampled_from(["", "a", "call_1", "count"]) | st.text(max_size=3)
 kind = st.sampled_from(
@@ -84,8 +87,8 @@ def bodies(draw: Any, fields: dict[str, Any], required: tuple[str, ...]) -> byte
 
 
 @pytest.fixture(scope="module")
-def engine(tool_tokenizer: HfTokenizer) -> FakeEngine:
-    return FakeEngine(tool_tokenizer)
+def engine(tool_tokenizer: HfTokenizer) -> ServedEngine:
+    return templated(FakeEngine(tool_tokenizer), read_model_template(tool_tokenizer.path))
 
 
 @pytest.fixture(scope="module")
