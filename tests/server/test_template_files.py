@@ -14,6 +14,8 @@ from specserve.config import EngineConfig
 from specserve.errors import ConfigError, ModelError
 from specserve.text.tokenizer import HfTokenizer
 from specserve_server.app.run import serve
+from specserve_server.cli import generate
+from specserve_server.cli.layers import load_engine_config
 from specserve_server.commands import layers
 from specserve_server.commands.serve import register
 from specserve_server.config import ServerConfig
@@ -162,3 +164,14 @@ def test_a_file_may_name_it_for_the_server_or_as_it_did_for_the_engine(
     configuration = layers.load_configuration(parser.parse_args(["serve", "--config", str(file), *flags]))
     assert configuration.server.chat_template == expected
     assert configuration.engine.block_size in (8, EngineConfig().block_size)
+
+
+@pytest.mark.parametrize("table", ["engine", "server"])
+def test_generate_takes_the_servers_file(tmp_path: Path, table: str) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text(f"[{table}]\nchat_template = 'a'\n")
+    parser = argparse.ArgumentParser()
+    generate.register(parser.add_subparsers())
+    args = parser.parse_args(["generate", "x", "--config", str(file)])
+    args.model = None
+    assert load_engine_config(args) == EngineConfig()

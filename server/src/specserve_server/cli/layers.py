@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     C = TypeVar("C", bound=msgspec.Struct)
 
 TABLES = ("engine", "server", "plugins")
+ONCE_THE_ENGINES = ("chat_template",)
+"""What is the server's may stand in [engine] still."""
 
 
 def load_engine_config(args: Namespace) -> EngineConfig:
@@ -46,7 +48,15 @@ def read_file(args: Namespace) -> dict[str, object]:
     if unknown:
         got = f"unknown table [{unknown[0]}]" if isinstance(file[unknown[0]], dict) else f"{unknown[0]} is in no table"
         raise ConfigError(f"--config: {got} in {args.config}; use [engine], [server], [plugins.NAME].")
-    return file
+    return with_own_tables(file)
+
+
+def with_own_tables(file: Mapping[str, object]) -> dict[str, object]:
+    """The file, with what was once the engine's in [server]. What is written in [server] goes first."""
+    engine, server = table(file, "engine"), table(file, "server")
+    moved = {name: engine[name] for name in ONCE_THE_ENGINES if name in engine}
+    own = {name: value for name, value in engine.items() if name not in moved}
+    return {**file, "engine": own, "server": {**moved, **server}}
 
 
 def read_toml(path: Path) -> dict[str, object]:

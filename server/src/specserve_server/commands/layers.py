@@ -1,7 +1,4 @@
-"""The layers of a server's configuration: defaults, then SPECSERVE_API_KEY, then the file of --config, then flags.
-
-What is the server's and once was the engine's may stand in the table [engine] still.
-"""
+"""The layers of a server's configuration: defaults, then SPECSERVE_API_KEY, then the file of --config, then flags."""
 
 from __future__ import annotations
 
@@ -13,13 +10,11 @@ from specserve_server.config import ServerConfig
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping
 
     from specserve.config import EngineConfig
     from specserve_checks.wrong_values import WrongValue
 
 SECRETS = ("api_key",)
-ONCE_THE_ENGINES = ("chat_template",)
 
 
 class Configuration(NamedTuple):
@@ -29,21 +24,13 @@ class Configuration(NamedTuple):
 
 def load_configuration(args: Namespace) -> Configuration:
     """Raises ConfigError, which names the wrong layer. Tracing begins here, before plugins are loaded."""
-    file = with_own_tables(read_file(args))
+    file = read_file(args)
     values = {**environment_key(), **table(file, "server"), **given_flags(args, ServerConfig.__struct_fields__)}
     configuration = Configuration(
         engine_config(args, file), convert("server", values, ServerConfig, describe=without_secret)
     )
     begin_tracing(args, configuration.server.log_format)
     return configuration
-
-
-def with_own_tables(file: Mapping[str, object]) -> dict[str, object]:
-    """The file, with what was once the engine's in [server]. What is written in [server] goes first."""
-    engine, server = table(file, "engine"), table(file, "server")
-    moved = {name: engine[name] for name in ONCE_THE_ENGINES if name in engine}
-    own = {name: value for name, value in engine.items() if name not in moved}
-    return {**file, "engine": own, "server": {**moved, **server}}
 
 
 def environment_key() -> dict[str, object]:
