@@ -104,13 +104,20 @@ def test_help_and_version_are_printed() -> None:
     assert "--set NAME.KEY=VALUE" in text
 
 
+def heed_interrupts() -> None:
+    """A shell has its background jobs ignore them, and so would what these start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_ends_it_with_exit_code_130(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> int:
         raise KeyboardInterrupt
 
     assert run_command(interrupted) == 130
     request = ("generate", PROMPT, "--max-tokens", "1500", "--set", "engine.threads=1")
-    with subprocess.Popen(core_alone(*request), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        core_alone(*request), stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_interrupts
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.read(1), "it generates"
         process.send_signal(signal.SIGINT)
