@@ -69,15 +69,6 @@ def test_a_chat_template_of_its_own_is_read_in_place_of_the_models(make_case, mo
     assert statuses([rows["tokenizer"], rows["chat template"]]) == {"tokenizer": "ok", "chat template": "ok"}
 
 
-def test_without_a_server_nothing_is_said_of_chat_templates(make_case, model):
-    (model / "chat_template.jinja").write_text("{% for")
-    case = make_case(model=str(model))
-    case.server = None
-    rows = by_check(directory_rows(case))
-    assert rows["tokenizer"].status == "ok"
-    assert "chat template" not in rows
-
-
 DAMAGE = {
     "no config": (lambda path: (path / "config.json").unlink(), "config", "has no config.json"),
     "config that is no JSON": (lambda path: (path / "config.json").write_text("{"), "config", "not readable JSON"),

@@ -56,15 +56,14 @@ def tokenizer(case: Case) -> Iterator[Row]:
     path = case.path()
     with collected_warnings() as said:
         found = HfTokenizer.from_dir(path)
-    template = template_row(path, case.server) if case.server is not None else None
+    template = template_row(path, case.server)
     yield Row("tokenizer", "ok", f"{found.vocab_size} tokens")
     for text in said:
         yield Row("tokenizer", "warning", one_line(text))
     if not found.eos_token_ids:
         advice = "answers end at max_tokens only: add eos_token_id to generation_config.json"
         yield Row("end of text", "warning", "no token ends a text", advice)
-    if template is not None:
-        yield template
+    yield template
 
 
 def template_row(path: Path, server: ServerConfig) -> Row:
