@@ -173,8 +173,9 @@ class AttentionBackend(Protocol):
         raise TypeError(f"attention {self.name} has no writable cache: call forward")
 
     def graph_plan(self, padded: Batch, requests: int) -> GraphPlan | None:
-        """Memory for the plans of full graphs: of decode and verify steps of at most so many requests, padded to the
-        rows of `padded`. The plan's slots are those of `padded`, -1 for padding rows. None: it has no such plans."""
+        """Memory for the plans of full graphs, of decode and verify steps that are padded to the rows of `padded`.
+        `requests`: the most that such a step has. The plan's slots are those of `padded`, -1 for padding rows. None: it
+        has no such plans."""
         return None
 
     def plan(self, batch: Batch) -> Any:

@@ -89,8 +89,8 @@ class ForwardPass(ABC):
     """A forward pass of a batch's rows."""
 
     def reserve(self, rows: int) -> None:  # noqa: B027 (a default)
-        """Called before graphs of up to so many rows are recorded: no later step of these may move what the pass keeps
-        between its calls."""
+        """Called before graphs are recorded, with the rows of the largest: later steps of no more rows must not move
+        what the pass keeps between its calls."""
 
     @abstractmethod
     def embed(self, batch: Batch) -> Tensor:

@@ -32,8 +32,8 @@ class DraftComposer(ABC):
         """How many tokens this drafter may propose for each request, from 0 to the limit there."""
 
     def observe_cost(self, drafter: str, seconds: float, num_requests: int) -> None:  # noqa: B027 (a default)
-        """It proposed for so many requests in so long. Not called for steps with prompts, which draft models read in
-        any case."""
+        """It proposed for `num_requests` requests in `seconds`. Not called for steps with prompts, which draft models
+        read in any case."""
 
     @abstractmethod
     def combine(self, request: Request, proposals: Sequence[Proposal], limit: int) -> Draft | None:
@@ -80,18 +80,18 @@ class DraftPlanner(ABC):
     def observe_drafting(  # noqa: B027 (a default)
         self, seconds: float, num_requests: int, pass_seconds: float
     ) -> None:
-        """Drafting for so many requests took so long: of several drafters the first one's time, since the others
-        propose only where they pay for themselves. `pass_seconds`: see `Drafter.pass_seconds`; 0 where there are
-        several drafters. Not called for steps with prompts, which draft models read in any case."""
+        """Drafting for `num_requests` requests took `seconds`, of several drafters the first one's: the others propose
+        only where they pay for themselves. `pass_seconds`: see `Drafter.pass_seconds`; 0 where there are several
+        drafters. Not called for steps with prompts, which draft models read in any case."""
 
     def idle_steps(self) -> int:
-        """Called after `limits` gave 0 for all: for so many steps neither `limits` nor `learn` need be called, as long
-        as the same requests run."""
+        """The number of steps for which neither `limits` nor `learn` need be called, as long as the same requests run.
+        Called after `limits` gave 0 for all."""
         return 0
 
     def observe_idle(self, batch: ScheduledBatch, seconds: Sequence[float]) -> None:  # noqa: B027 (a default)
-        """Steps like this one, the last of them, ran idle and took so long each, from their begin until their tokens
-        were committed. Called before the next `limits`."""
+        """Steps like this one, the last of them, ran idle. `seconds`: each one's, from its begin until its tokens were
+        committed. Called before the next `limits`."""
 
     def request_stats(self, request_id: str) -> PlannerStats | None:
         """The planner's stats of a running request, for its answer. None: nothing is known of it."""
@@ -128,5 +128,5 @@ class PlanningRuntime(Protocol):
     """What measured costs depend on: machine, model, configuration, versions."""
 
     def measure_costs(self, seconds: float) -> CostTable:
-        """Time forward passes for about so long; before any request."""
+        """Time forward passes for about `seconds`; before any request."""
         ...

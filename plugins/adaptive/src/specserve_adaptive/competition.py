@@ -143,7 +143,7 @@ class Competition(DraftComposer):
         return (record.seconds_per_draft + verifying) * num_requests / self.step_seconds
 
     def seconds_per_draft_token(self, num_requests: int, verified: float) -> float:
-        """Of so many draft tokens for each request, where each has one of another drafter already."""
+        """Of `verified` for each request, where each has one of another drafter already."""
         if self.costs is None:
             return 0.0
         before, more = num_requests, max(1, round(verified * num_requests))

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 COST_RATE = 0.05
 MIN_PROBE_INTERVAL, PROBE_SHARE = 16, 0.005
-"""Steps after which a drafter is called again, whatever other drafts are expected to gain: at least so many, and so
-many that it takes no more than this share of the time."""
+"""Steps after which a drafter is called again, whatever other drafts are expected to gain: at least the
+first, and enough that it takes no more than this share of the time."""
 
 
 class DrafterRecord:
@@ -32,7 +32,7 @@ class DrafterRecord:
         self.seconds_per_draft = before + COST_RATE * (seconds - before) if before else seconds
 
     def is_due(self, num_steps: int, num_requests: int, step_seconds: float) -> bool:
-        """Whether it was not called for so many steps that its measurements are out of date."""
+        """Whether its measurements are out of date, since it was not called for long."""
         steps, spent = num_steps - self.called_at, self.seconds_per_draft * num_requests
         return steps > MIN_PROBE_INTERVAL and steps * step_seconds * PROBE_SHARE >= spent
 

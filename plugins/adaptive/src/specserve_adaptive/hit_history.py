@@ -37,7 +37,7 @@ class HitHistory:
         return (hits + PRIOR_WEIGHT * self.mean) / (drafts + PRIOR_WEIGHT)
 
     def add(self, request_id: str, hits: float, verified: int) -> None:
-        """A draft had so many right draft tokens along one path, and so many were verified."""
+        """A draft had `hits` right draft tokens along one path, and `verified` were verified."""
         self.num_scored += 1
         # a plain mean at first, so that one early miss does not dominate
         rate = max(MEAN_RATE, 1 / self.num_scored)

@@ -30,7 +30,7 @@ class PlainSteps:
         self.times: dict[int, int] = {}
 
     def wanted(self, requests: int, gain: float) -> bool:
-        """Whether the next step of so many requests is to be plain; call before every one. `gain`: logarithm of the
+        """Whether the next step of `requests` requests is to be plain; call before every one. `gain`: logarithm of the
         factor that drafts make a request faster by."""
         size = size_class(requests)
         if not self.left and self.drafted.get(size, 0) >= self.interval(self.times.get(size, 0), gain):

@@ -32,7 +32,7 @@ FIRST_DRAFT_TOKENS, TOKENS_RATE = 3.0, 0.1
 """Draft tokens of a request, for the time that one takes: before any is verified, and the rate of their moving
 average."""
 FIRST_STEPS, COSTS_INTERVAL = 64, 3
-"""From all of so many steps with draft tokens, and then from one in so many, it is learned what they take."""
+"""The first steps with draft tokens, all of which teach what they take, and the interval of later ones that do."""
 PRICES_INTERVAL, GUESSES_PER_STEP = 16, 8
 """Steps after which prices are computed anew: more where there is a price for many numbers of draft tokens, so that a
 step has so many of them to compute."""
@@ -118,7 +118,7 @@ class RankedPlanner(DraftPlanner):
         return verified
 
     def curve(self, rows: int, requests: Sequence[Request], budget: int) -> array[float]:
-        """What steps of so many rows and 0, 1, ... draft tokens take: of all that these requests have, within the
+        """What steps of `rows` rows and 0, 1, ... draft tokens take: of all that these requests have, within the
         budget, or as many as make a step too long."""
         count = len(requests)
         place = rows, count, self.regimes.follows_drafts
@@ -168,7 +168,7 @@ class RankedPlanner(DraftPlanner):
 
 
 def is_short(curve: Sequence[float], max_draft_tokens: int) -> bool:
-    """Whether it ends before so many draft tokens, and before steps are too long."""
+    """Whether it ends before `max_draft_tokens`, and before steps are too long."""
     return len(curve) <= max_draft_tokens and curve[-1] <= MOST_SLOWDOWN * curve[0]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from specserve_adaptive.step_costs import StepCosts
 
 RATE, MOST = 0.1, 2.0
-"""Of the moving averages; a step counts as so many times its expectation at most."""
+"""Of the moving averages; a step counts as this many times its expectation at most."""
 SHARE = 0.15
 """Of the error of such a step for which `StepCosts` is corrected: the machine may have become faster or slower."""
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StaticPlanner(FixedWidthPlanner):
-    """Drafts so many tokens in every step and verifies them."""
+    """Drafts the same number of tokens in every step and verifies them."""
 
     def __init__(self, max_draft_tokens: int) -> None:
         super().__init__(max_draft_tokens)

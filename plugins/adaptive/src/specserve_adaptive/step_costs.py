@@ -109,13 +109,13 @@ class StepCosts:
         return s0 + (s1 - s0) * (rows - r0) / (r1 - r0)
 
     def seconds(self, rows: int, requests: int, draft_tokens: int = 0) -> float:
-        """Of a step with so many rows for so many requests; the last `draft_tokens` of them never make it shorter."""
+        """The time of a step of `rows` rows for `requests` requests; the last `draft_tokens` never make it shorter."""
         of_size = self.size_costs(requests)
         plain = max(self.table_at(rows - draft_tokens) + self.plain_of(of_size), self.min_seconds)
         return plain + (self.of_draft_tokens(rows, draft_tokens, of_size) if draft_tokens else 0.0)
 
     def by_draft_tokens(self, rows: int, requests: int, count: int) -> list[float]:
-        """`seconds` of a step of so many rows and 0, 1, ... `count` draft tokens more, never falling."""
+        """`seconds` of steps with `rows` rows and 0, 1, ... `count` draft tokens more, never falling."""
         of_size = self.size_costs(requests)
         first = self.table_at(rows)
         plain = max(first + self.plain_of(of_size), self.min_seconds)
@@ -139,7 +139,7 @@ class StepCosts:
         return result
 
     def of_draft_tokens(self, rows: int, draft_tokens: int, of_size: SizeCosts | None) -> float:
-        """What so many draft tokens take; at least a share of what the table says."""
+        """The time that the last `draft_tokens` rows take; at least a share of what the table says."""
         in_table = self.table_at(rows) - self.table_at(rows - draft_tokens)
         if of_size is None:
             return in_table + self.prior_per_draft + draft_tokens * self.prior_per_draft_token
@@ -174,7 +174,7 @@ class StepCosts:
         return known
 
     def knows(self, requests: int) -> bool:
-        """Whether steps of about so many requests were observed."""
+        """Whether steps of about as many requests were observed."""
         return size_class(requests) in self.sizes
 
     def plain_of(self, of_size: SizeCosts | None) -> float:

@@ -23,7 +23,7 @@ class TierSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     candidates: Candidates = (1, 3, 7, 15)
     by_batch_size: dict[str, Candidates] = {}
-    """Candidates from so many running requests on; below the smallest, `candidates` hold."""
+    """Candidates by the number of running requests from which they hold; below the smallest, `candidates` hold."""
     ema_alpha: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2
     warm_up: Annotated[int, Meta(ge=0)] = 10
     interval: Annotated[int, Meta(ge=1)] = 5
