@@ -18,6 +18,7 @@ from specserve.errors import ConfigError
 from specserve.plugins.host import PluginHost
 from specserve.protocols import AttentionNeeds
 from specserve_cuda import plugin
+from specserve_graphs.make_runner import own_recorder
 from triton_runs import needs_triton, outcomes
 
 
@@ -49,8 +50,11 @@ def test_cuda_gets_the_triton_kernels_and_the_cpu_the_torch_ones():
     assert (plugin.make_kernels("cpu"), builtin.make_kernels("cuda", "bfloat16")) == (None, None)
 
 
-def test_the_core_records_on_the_cpu_and_the_plugin_on_cuda_alone():
+def test_graphs_records_on_the_cpu_and_the_plugin_on_cuda_alone():
+    assert own_recorder(EngineConfig(graphs="full")).name == "reference"
     assert plugin.make_recorder("cpu") is None
+    with pytest.raises(ConfigError, match="--graphs full: no enabled plugin records graphs on --device cuda"):
+        own_recorder(EngineConfig(device="cuda", graphs="full"))
 
 
 def test_a_start_on_cuda_without_the_plugin_says_what_to_install():

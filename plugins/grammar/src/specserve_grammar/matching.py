@@ -29,7 +29,7 @@ class PoisonedError(Exception):
     """The library panicked for another request with this grammar. Its matchers share a lexer; none works any more."""
 
 
-def whatever_others_do(
+def retry_if_poisoned(
     method: Callable[Concatenate[Matching, Args], Result],
 ) -> Callable[Concatenate[Matching, Args], Result]:
     """The method, which goes on with a grammar of this request's own after the library panicked for another."""
@@ -99,7 +99,7 @@ class Matching:
             ahead = self.ahead[-1] = self.matcher.compute_ff_tokens() if has_text else []
         return ahead
 
-    @whatever_others_do
+    @retry_if_poisoned
     def commit(self, tokens: Sequence[int]) -> None:
         """Raises NotAllowedError."""
         if self.has_ended:
@@ -150,7 +150,7 @@ class Matching:
             self.raise_error()
         return stopped
 
-    @whatever_others_do
+    @retry_if_poisoned
     def forced(self, path: Sequence[int]) -> int | None:
         """The only token that may come behind the path; None where several may, or an end of text."""
         if self.ends_at(path):
@@ -158,7 +158,7 @@ class Matching:
         ahead = self.ahead_now()
         return ahead[0] if ahead else None
 
-    @whatever_others_do
+    @retry_if_poisoned
     def allows(self, path: Sequence[int], token: int) -> bool:
         """May the token come behind the path? If so, the matcher stands behind it afterwards."""
         if self.ends_at(path):
@@ -167,7 +167,7 @@ class Matching:
             return not self.ahead_now() and bool(self.matcher.is_accepting())
         return self.consume(token)
 
-    @whatever_others_do
+    @retry_if_poisoned
     def allowed(self, path: Sequence[int]) -> array[int]:
         """One bit per token: may it come behind the path? array("I"), valid until the next call."""
         if self.ends_at(path):
@@ -179,7 +179,7 @@ class Matching:
         self.matcher.unsafe_compute_mask_ptr(address, 4 * count)
         return self.bits
 
-    @whatever_others_do
+    @retry_if_poisoned
     def num_allowed(self, tokens: Sequence[int]) -> int:
         """How many of these the grammar allows, one behind the other, behind the committed ones."""
         if self.ends_at(()):
@@ -190,7 +190,7 @@ class Matching:
             return common
         return int(self.matcher.validate_tokens(list(tokens)))
 
-    @whatever_others_do
+    @retry_if_poisoned
     def coming(self) -> tuple[list[int], bytes]:
         """What must come behind the committed tokens: the forced tokens, and all of the text."""
         if self.ends_at(()):
