@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
 import pytest
 
 from specserve.errors import ConfigError
@@ -82,3 +86,18 @@ def test_an_engine_keeps_what_it_measured(toy_model, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
     first, second = (engine.planner.planner.costs for engine in engines)
     assert first.table == second.table
+
+
+def test_engines_that_start_at_once_keep_one_table(tmp_path, monkeypatch):
+    """Threads of one process, and processes that have the same number in containers of their own."""
+    all_written, write_bytes = Barrier(4), Path.write_bytes
+
+    def write_together(path, data):
+        write_bytes(path, data)
+        all_written.wait(60)
+
+    monkeypatch.setattr(Path, "write_bytes", write_together)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: kept_costs(str(tmp_path), Runtime(), 2.0), range(4)))
+    assert found == [TABLE] * 4
+    assert len(list(tmp_path.iterdir())) == 1

@@ -7,6 +7,7 @@ import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import msgspec
 
@@ -82,9 +83,9 @@ def read(file: Path, identity: Mapping[str, str]) -> CostTable | None:
 
 
 def write(file: Path, identity: Mapping[str, str], table: CostTable) -> None:
-    """Whole or not at all: another server may read it."""
+    """Whole or not at all: another server may read it, and other engines may write it at the same time."""
     file.parent.mkdir(parents=True, exist_ok=True)
     kept = Kept(dict(identity), list(table.rows), list(table.seconds), table.per_key, list(table.buckets))
-    unfinished = file.with_suffix(f".{os.getpid()}")
+    unfinished = file.with_suffix(f".{uuid4().hex}")
     unfinished.write_bytes(msgspec.json.encode(kept))
     unfinished.replace(file)
