@@ -7,7 +7,7 @@ from test_adaptive_lossless import adaptive_engine, requests_of
 from specserve.engine.description import describe_planner
 from specserve_adaptive.step_costs import StepCosts
 from specserve_server.cli import main
-from specserve_server.generation.usage import speculation_metrics
+from specserve_server.generation.speculation_metrics import speculation_metrics
 from specserve_workbench.testing.engines import run_requests
 
 REASONS = {
@@ -75,10 +75,10 @@ def test_an_answer_over_http_sums_over_its_choices(toy_model):
 
     outcome = run_requests(adaptive_engine(toy_model), requests_of())
     stats = [outcome.outputs[name].steps[-1].stats for name in ("r0", "r1")]
-    told = speculation_metrics([Choice(one) for one in stats])["metrics"]["speculative_decoding"]["planner"]
+    told = speculation_metrics([Choice(one) for one in stats]).speculative_decoding.planner
     expected = sum(one.planner.predicted_accepted_tokens for one in stats)
-    assert told["predicted_accepted_tokens"] == expected
-    assert told["steps"]["verified"] == sum(one.planner.steps["verified"] for one in stats)
+    assert told.predicted_accepted_tokens == expected
+    assert told.steps["verified"] == sum(one.planner.steps["verified"] for one in stats)
 
 
 def test_the_engine_describes_its_planner(toy_model):

@@ -46,7 +46,7 @@ def access_fields(request: web.Request, status: int, seconds: float) -> JsonObje
     if generation is not None:
         counts = usage(generation.choices, generation.num_choices)
         fields |= {"model": generation.model, "answer": generation.id}
-        fields |= {name: counts[name] for name in ("prompt_tokens", "completion_tokens")}
+        fields |= {"prompt_tokens": counts.prompt_tokens, "completion_tokens": counts.completion_tokens}
     return fields
 
 

@@ -1,4 +1,4 @@
-"""The choices of a chat completion, in OpenAI's format.
+"""From the choices of a chat completion to its body or chunks.
 
 No role-only chunk precedes the first token: clients would measure its time as the time to the first token.
 """
@@ -6,68 +6,101 @@ No role-only chunk precedes the first token: clients would measure its time as t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from specserve_server.generation.answer_checks import check_fields
+from msgspec import UNSET
+
+from specserve_server.chat.answer import (
+    AnswerMessage,
+    ChatChoice,
+    ChatChoiceFields,
+    ChatChunkChoice,
+    ChatCompletion,
+    ChatCompletionChunk,
+    Delta,
+)
 from specserve_server.generation.logprobs import chat_logprobs, prompt_logprobs
+from specserve_server.generation.speculation_metrics import speculation_metrics
+from specserve_server.generation.usage import usage
 
 if TYPE_CHECKING:
-    from specserve_checks.json_types import JsonObject
+    from collections.abc import Sequence
+
     from specserve_server.bodies.requests import ChatBody
     from specserve_server.engine_client import ServerTokenizer
+    from specserve_server.generation.answer_fields import AnswerHead
     from specserve_server.generation.choices import Choice, CompletionOutput
+    from specserve_server.generation.logprobs import ChatLogprobs
+
+C = TypeVar("C", bound=ChatChoiceFields)
 
 
 @dataclass(frozen=True, slots=True)
 class ChatFormatter:
+    """Reasoning comes by vLLM's name and by DeepSeek's, of which clients read one."""
+
     tokenizer: ServerTokenizer
     body: ChatBody
     object_type: str = "chat.completion"
     chunk_object_type: str = "chat.completion.chunk"
 
-    def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject:
-        message: JsonObject = {"role": "assistant", "content": output.text, "refusal": None, **reasoning_fields(output)}
-        return {"index": choice.index, "message": message, **self.other_fields(choice, output)}
+    def answer(self, head: AnswerHead, choices: Sequence[Choice]) -> ChatCompletion:
+        return self.answer_of(head, choices, [self.full_choice(choice, choice.full_output()) for choice in choices])
 
-    def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject:
-        delta: JsonObject = {"role": "assistant"} if first else {}
-        if output.text or output.finish_reason or not output.reasoning:
-            delta["content"] = output.text
-        delta |= reasoning_fields(output)
-        return {"index": choice.index, "delta": delta, **self.other_fields(choice, output)}
+    def answer_of(self, head: AnswerHead, choices: Sequence[Choice], shown: list[ChatChoice]) -> ChatCompletion:
+        counts, metrics = usage(choices, self.body.num_choices), speculation_metrics(choices)
+        answer = ChatCompletion(*head, shown, counts, metrics=metrics)
+        self.add_prompt(answer, choices[0])
+        return answer
 
-    def other_fields(self, choice: Choice, output: CompletionOutput) -> JsonObject:
-        skip = choice.request.params.skip_special_tokens
-        logprobs = (
-            chat_logprobs(self.tokenizer, output.logprobs, output.num_first, skip) if self.body.logprobs else None
+    def chunk(self, head: AnswerHead, choice: Choice, output: CompletionOutput, *, first: bool) -> ChatCompletionChunk:
+        reasoning = output.reasoning or UNSET
+        has_content = output.text or output.finish_reason or not output.reasoning
+        delta = Delta(
+            role="assistant" if first else UNSET,
+            content=output.text if has_content else UNSET,
+            reasoning=reasoning,
+            reasoning_content=reasoning,
         )
-        fields: JsonObject = {
-            "logprobs": logprobs,
-            "finish_reason": output.finish_reason,
-            "stop_reason": output.stop_reason,
-            **check_fields(choice),
-        }
-        if self.body.return_token_ids:
-            fields["token_ids"] = output.token_ids
-            fields["accepted"] = output.accepted
-            fields["drafted_by"] = output.drafted_by
-            fields["text_offset"] = output.text_offsets
-        return fields
+        return self.chunk_of(head, choice, self.shown_choice(ChatChunkChoice, delta, choice, output), first=first)
 
-    def extra_fields(self, choice: Choice, /) -> JsonObject:
-        prompt_ids = choice.request.prompt_token_ids
-        fields: JsonObject = {}
+    def chunk_of(self, head: AnswerHead, choice: Choice, shown: ChatChunkChoice, *, first: bool) -> ChatCompletionChunk:
+        chunk = ChatCompletionChunk(*head, [shown])
+        if first and choice.index == 0:
+            self.add_prompt(chunk, choice)
+        return chunk
+
+    def last_chunk(self, head: AnswerHead) -> ChatCompletionChunk:
+        return ChatCompletionChunk(*head, [])
+
+    def full_choice(self, choice: Choice, output: CompletionOutput) -> ChatChoice:
+        reasoning = output.reasoning or UNSET
+        message = AnswerMessage(
+            role="assistant", content=output.text, refusal=None, reasoning=reasoning, reasoning_content=reasoning
+        )
+        return self.shown_choice(ChatChoice, message, choice, output)
+
+    def shown_choice(
+        self, kind: type[C], content: AnswerMessage | Delta, choice: Choice, output: CompletionOutput
+    ) -> C:
+        logprobs = self.logprobs(choice, output) if self.body.logprobs else None
+        shown = kind(choice.index, content, logprobs, output.finish_reason, output.stop_reason, choice.check)
         if self.body.return_token_ids:
-            fields["prompt_token_ids"] = prompt_ids
+            shown.token_ids = output.token_ids
+            shown.accepted = output.accepted
+            shown.drafted_by = output.drafted_by
+            shown.text_offset = output.text_offsets
+        return shown
+
+    def logprobs(self, choice: Choice, output: CompletionOutput) -> ChatLogprobs:
+        skip = choice.request.params.skip_special_tokens
+        return chat_logprobs(self.tokenizer, output.logprobs, output.num_first, skip)
+
+    def add_prompt(self, answer: ChatCompletion | ChatCompletionChunk, choice: Choice) -> None:
+        prompt_ids = choice.request.prompt_token_ids
+        if self.body.return_token_ids:
+            answer.prompt_token_ids = prompt_ids
         if self.body.prompt_logprobs is not None:
             entries, num_logprobs = choice.prompt_logprobs, self.body.prompt_logprobs
             skip = choice.request.params.skip_special_tokens
-            fields["prompt_logprobs"] = prompt_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs, skip)
-        return fields
-
-
-def reasoning_fields(output: CompletionOutput) -> JsonObject:
-    """By vLLM's name and by DeepSeek's, of which clients read one. None where there is none."""
-    if not output.reasoning:
-        return {}
-    return {"reasoning": output.reasoning, "reasoning_content": output.reasoning}
+            answer.prompt_logprobs = prompt_logprobs(self.tokenizer, prompt_ids, entries, num_logprobs, skip)

@@ -17,7 +17,6 @@ from specserve.protocols import AnswerCheck
 from specserve_checks.wrong_values import convert
 
 if TYPE_CHECKING:
-    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import EngineClient
     from specserve_server.generation.choices import Choice
 
@@ -52,8 +51,3 @@ def combined(found: list[bool | None]) -> bool | None:
     if False in found:
         return False
     return None if None in found else True
-
-
-def check_fields(choice: Choice) -> JsonObject:
-    """The field `validation` of an answer; none where all that was asked for was enforced."""
-    return {} if choice.check is None else {"validation": msgspec.to_builtins(choice.check)}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import UNSET
+
 from specserve.text.detokenizer import IncrementalDetokenizer
 from specserve_server.errors import GenerationError
 from specserve_server.generation.reasoning import ReasoningStream
@@ -16,8 +18,10 @@ from specserve_server.generation.text_beginning import TextBeginning
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from msgspec import UnsetType
+
     from specserve.protocols import AnswerCheck
-    from specserve.types import GenerateRequest, Reasoning, RequestOutput, SpeculationStats, TokenLogprobs
+    from specserve.types import FinishReason, GenerateRequest, Reasoning, RequestOutput, SpeculationStats, TokenLogprobs
     from specserve_server.engine_client import ServerTokenizer
 
 
@@ -31,7 +35,7 @@ class CompletionOutput(NamedTuple):
     """None for a token of the target alone."""
     text_offsets: list[int]
     logprobs: tuple[TokenLogprobs, ...]
-    finish_reason: str | None
+    finish_reason: FinishReason | None
     stop_reason: str | int | None
     """The stop string, or the token of stop_token_ids, that ended the text."""
     reasoning: str = ""
@@ -58,12 +62,12 @@ class Choice:
     cached_tokens: int = 0
     prompt_logprobs: tuple[TokenLogprobs, ...] = ()
     stats: SpeculationStats | None = None
-    finish_reason: str | None = None
+    finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     texts: list[str] = field(default_factory=list)
     """The answer's, where a form was asked for."""
-    check: AnswerCheck | None = None
-    """Of the ended answer; None where all that was asked for was enforced."""
+    check: AnswerCheck | UnsetType = UNSET
+    """Of the ended answer; unset where all that was asked for was enforced."""
 
     def update(self, output: RequestOutput) -> CompletionOutput | None:
         """None while there is nothing to show: the prompt is being computed."""

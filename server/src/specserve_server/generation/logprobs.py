@@ -8,16 +8,42 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from specserve_server.generation.text_beginning import TextBeginning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.types import TokenLogprobs
-    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import ServerTokenizer
 
 MIN_LOGPROB = -9999.0
+
+
+class TokenLogprob(msgspec.Struct):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ContentLogprob(TokenLogprob):
+    top_logprobs: list[TokenLogprob]
+
+
+class ChatLogprobs(msgspec.Struct):
+    content: list[ContentLogprob]
+    refusal: None
+
+
+class RankedLogprob(msgspec.Struct):
+    logprob: float
+    rank: int | None
+    decoded_token: str
+
+
+PromptLogprobs = list[dict[str, RankedLogprob] | None]
+"""By position, then by token id; null for the first token."""
 
 
 def clamp_logprob(logprob: float) -> float:
@@ -31,24 +57,19 @@ def top_logprobs(entry: TokenLogprobs, num_logprobs: int) -> zip[tuple[int, floa
 
 def chat_logprobs(
     tokenizer: ServerTokenizer, entries: Sequence[TokenLogprobs], num_first: int, skip_special_tokens: bool
-) -> JsonObject:
+) -> ChatLogprobs:
     """The bytes of all tokens are together the text. `num_first`: as a `CompletionOutput`'s."""
 
-    def token_logprob(token_id: int, logprob: float, first: bool) -> JsonObject:
+    def fields(token_id: int, logprob: float, first: bool) -> tuple[str, float, list[int]]:
         data = tokenizer.token_bytes(token_id, first=first, skip_special_tokens=skip_special_tokens)
-        name = tokenizer.token_text(token_id, first=first)
-        return {"token": name, "logprob": clamp_logprob(logprob), "bytes": list(data)}
+        return tokenizer.token_text(token_id, first=first), clamp_logprob(logprob), list(data)
 
-    content = [
-        {
-            **token_logprob(entry.token_id, entry.logprob, i < num_first),
-            "top_logprobs": [
-                token_logprob(*top, i < num_first) for top in zip(entry.top_ids, entry.top_logprobs, strict=True)
-            ],
-        }
-        for i, entry in enumerate(entries)
-    ]
-    return {"content": content, "refusal": None}
+    content = []
+    for i, entry in enumerate(entries):
+        first, likeliest = i < num_first, zip(entry.top_ids, entry.top_logprobs, strict=True)
+        top = [TokenLogprob(*fields(id, value, first)) for id, value in likeliest]
+        content.append(ContentLogprob(*fields(entry.token_id, entry.logprob, first), top))
+    return ChatLogprobs(content, None)
 
 
 def prompt_logprobs(
@@ -57,18 +78,17 @@ def prompt_logprobs(
     entries: Sequence[TokenLogprobs],
     num_logprobs: int,
     skip_special_tokens: bool,
-) -> list[JsonObject | None]:
-    """Per position {id: {logprob, rank, decoded_token}}, null for the first token."""
+) -> PromptLogprobs:
     num_first = TextBeginning(tokenizer, skip_special_tokens).count(prompt_ids)
 
-    def ranked_logprob(token_id: int, logprob: float, rank: int | None) -> JsonObject:
+    def ranked_logprob(token_id: int, logprob: float, rank: int | None) -> RankedLogprob:
         name = tokenizer.token_text(token_id, first=len(positions) < num_first)
-        return {"logprob": clamp_logprob(logprob), "rank": rank, "decoded_token": name}
+        return RankedLogprob(clamp_logprob(logprob), rank, name)
 
-    positions: list[JsonObject | None] = [None] * (len(prompt_ids) - len(entries))
+    positions: PromptLogprobs = [None] * (len(prompt_ids) - len(entries))
     for entry in entries:
         ranked = enumerate(top_logprobs(entry, num_logprobs), 1)
-        position: JsonObject = {str(id): ranked_logprob(id, value, rank) for rank, (id, value) in ranked}
+        position = {str(id): ranked_logprob(id, value, rank) for rank, (id, value) in ranked}
         position.setdefault(str(entry.token_id), ranked_logprob(entry.token_id, entry.logprob, None))
         positions.append(position)
     return positions

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from specserve_server.generation.answer_fields import AnswerHead
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve_checks.json_types import JsonObject
     from specserve_server.bodies.requests import SamplingBody
+    from specserve_server.generation.answer_fields import AnswerFields, Chunk
     from specserve_server.generation.choices import Choice, CompletionOutput
+SERVICE_TIER = "default"
+"""The only one: whatever a body asks for."""
 
 
 class ResponseFormatter(Protocol):
-    """The parts of a response in which completions and chat differ."""
+    """Writes what was generated as the body, or the chunks, that completions or chat answer with."""
 
     @property
     def object_type(self) -> str: ...
@@ -23,14 +28,14 @@ class ResponseFormatter(Protocol):
     @property
     def chunk_object_type(self) -> str: ...
 
-    def full_choice(self, choice: Choice, output: CompletionOutput) -> JsonObject: ...
+    def answer(self, head: AnswerHead, choices: Sequence[Choice]) -> AnswerFields: ...
 
-    def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> JsonObject | None:
-        """None where there is nothing to show yet."""
+    def chunk(self, head: AnswerHead, choice: Choice, output: CompletionOutput, *, first: bool) -> Chunk | None:
+        """None where there is nothing to show yet. `first`: of this choice."""
         ...
 
-    def extra_fields(self, choice: Choice, /) -> JsonObject:
-        """Fields beside `choices`, from the first choice."""
+    def last_chunk(self, head: AnswerHead) -> Chunk:
+        """Without choices."""
         ...
 
 
@@ -42,8 +47,8 @@ class PreparedRequest:
     formatter: ResponseFormatter
     choices: Sequence[Choice]
 
-    def common_fields(self, object_type: str, created: int) -> JsonObject:
-        return {"id": self.id, "object": object_type, "created": created, "model": self.model}
+    def head(self, object_type: str, fingerprint: str) -> AnswerHead:
+        return AnswerHead(self.id, object_type, int(time.time()), self.model, fingerprint, SERVICE_TIER)
 
 
 def new_id(prefix: str) -> str:

@@ -8,8 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
-from specserve_server.generation.answer_checks import check_fields
-from specserve_server.generation.usage import speculation_metrics
+from specserve_server.generation.speculation_metrics import figures
 from specserve_server.messages.errors import messages_error
 from specserve_server.serving.answers import ReasoningPiece
 from specserve_server.tools.arguments import INVALID
@@ -53,8 +52,7 @@ class MessageWriter:
     def end(self) -> Iterator[JsonObject]:
         yield from self.close()
         ended: JsonObject = {"stop_reason": self.stop_reason(), "stop_sequence": self.stop_sequence()}
-        figures = check_fields(self.choice) | speculation_metrics([self.choice])
-        yield {"type": "message_delta", "delta": ended, "usage": self.usage(), **figures}
+        yield {"type": "message_delta", "delta": ended, "usage": self.usage(), **figures(self.choice)}
         yield {"type": "message_stop"}
 
     def fail(self, error: ErrorResponse, /) -> JsonObject:
@@ -70,8 +68,7 @@ class MessageWriter:
             "stop_reason": self.stop_reason(),
             "stop_sequence": self.stop_sequence(),
             "usage": self.usage(),
-            **check_fields(self.choice),
-            **speculation_metrics([self.choice]),
+            **figures(self.choice),
         }
 
     def open_unless(self, type: str, block: JsonObject) -> Iterator[JsonObject]:

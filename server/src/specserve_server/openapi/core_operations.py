@@ -9,8 +9,9 @@ from msgspec import Raw
 from specserve_server.bodies.messages import CountTokensBody, MessagesBody
 from specserve_server.bodies.requests import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody
 from specserve_server.bodies.responses import ResponsesBody
+from specserve_server.chat.answer import ChatCompletion, ChatCompletionChunk
+from specserve_server.completions.answer import Completion, CompletionChunk
 from specserve_server.openapi.messages_answers import MESSAGE_EVENTS, AnthropicMessage
-from specserve_server.openapi.openai_answers import ChatCompletion, ChatCompletionChunk, Completion, CompletionChunk
 from specserve_server.openapi.plain_answers import (
     CacheReset,
     Health,

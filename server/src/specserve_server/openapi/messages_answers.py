@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from specserve.protocols import AnswerCheck
-from specserve_server.openapi.openai_answers import Metrics
+from specserve_server.generation.speculation_metrics import Metrics
 
 
 class TextBlock(msgspec.Struct, tag="text"):

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from specserve.protocols import AnswerCheck
 from specserve_server.bodies.requests import ReasoningEffort
-from specserve_server.openapi.openai_answers import Metrics
+from specserve_server.generation.speculation_metrics import Metrics
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 

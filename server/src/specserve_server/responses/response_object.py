@@ -79,9 +79,9 @@ def tool_of(tool: FunctionTool) -> JsonObject:
 def response_usage(choice: Choice) -> JsonObject:
     counts = usage([choice], 1)
     return {
-        "input_tokens": counts["prompt_tokens"],
+        "input_tokens": counts.prompt_tokens,
         "input_tokens_details": {"cached_tokens": choice.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": counts["completion_tokens"],
+        "output_tokens": counts.completion_tokens,
         "output_tokens_details": {"reasoning_tokens": choice.reasoning_tokens},
-        "total_tokens": counts["total_tokens"],
+        "total_tokens": counts.total_tokens,
     }

@@ -6,8 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from specserve_server.generation.answer_checks import check_fields
-from specserve_server.generation.usage import speculation_metrics
+from specserve_server.generation.speculation_metrics import figures
 from specserve_server.responses.output_items import MessageItem, ReasoningItem, call_item
 from specserve_server.responses.response_object import response_usage
 from specserve_server.serving.answers import ReasoningPiece
@@ -60,7 +59,7 @@ class ResponseWriter:
             yield from self.open(MessageItem())  # an answer without text is an empty message
         yield from self.close(status)
         self.response |= {"status": status, "usage": response_usage(self.choice)}
-        self.response |= check_fields(self.choice) | speculation_metrics([self.choice])
+        self.response |= figures(self.choice)
         if status == "incomplete":
             self.response["incomplete_details"] = {"reason": "max_output_tokens"}
         else:

@@ -7,14 +7,14 @@ way out aborts the requests of a client that disconnects.
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from specserve_server.bodies.requests import SamplingBody
 from specserve_server.errors import create_error_response
 from specserve_server.generation.output_streams import stream_outputs
-from specserve_server.generation.usage import speculation_metrics, usage
+from specserve_server.generation.speculation_metrics import speculation_metrics
+from specserve_server.generation.usage import usage
 from specserve_server.state.model_lookup import pinned_model
 from specserve_server.state.request_record import RECORD, Generation
 from specserve_server.state.server_state import ready_engine, served_model_names, state_of
@@ -27,12 +27,10 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import EngineClient, ServedEngine
+    from specserve_server.generation.answer_fields import AnswerFields
     from specserve_server.generation.choices import Choice, CompletionOutput
     from specserve_server.generation.prepared_request import PreparedRequest
-SERVICE_TIER = "default"
-"""The only one: whatever a body asks for."""
 
 
 class ModelBody(Protocol):
@@ -77,41 +75,34 @@ async def prepared_request(
 async def send_response(request: web.Request, engine: EngineClient, prepared: PreparedRequest) -> web.StreamResponse:
     groups, n = state_of(request).groups, prepared.body.num_choices
     request[RECORD].generation = Generation(prepared.id, prepared.model, prepared.choices, n)
-    fixed: JsonObject = {"system_fingerprint": state_of(request).fingerprint, "service_tier": SERVICE_TIER}
+    fingerprint = state_of(request).fingerprint
     if not prepared.body.stream:
-        body = await full_response(engine, prepared, fixed)
+        body = await full_response(engine, prepared, fingerprint)
         groups.count(prepared.choices, n)
         return json_response(body)
     events = EventStream(request)
     with suppress(ConnectionResetError):  # the client has disconnected: its requests are aborted by now
         async with events:
-            await stream_response(events, engine, prepared, fixed)
+            await stream_response(events, engine, prepared, fingerprint)
     groups.count(prepared.choices, n)
     return events.response
 
 
-async def full_response(engine: EngineClient, prepared: PreparedRequest, fixed: JsonObject) -> JsonObject:
+async def full_response(engine: EngineClient, prepared: PreparedRequest, fingerprint: str) -> AnswerFields:
     async with aclosing(stream_outputs(engine, prepared.choices)) as outputs:
         async for choice, output in outputs:
             choice.outputs.append(output)
-    formatter, choices = prepared.formatter, prepared.choices
-    return {
-        **prepared.common_fields(formatter.object_type, int(time.time())),
-        **fixed,
-        "choices": [formatter.full_choice(choice, choice.full_output()) for choice in choices],
-        "usage": usage(choices, prepared.body.num_choices),
-        **formatter.extra_fields(choices[0]),
-        **speculation_metrics(choices),
-    }
+    formatter = prepared.formatter
+    return formatter.answer(prepared.head(formatter.object_type, fingerprint), prepared.choices)
 
 
 async def stream_response(
-    events: EventStream, engine: EngineClient, prepared: PreparedRequest, fixed: JsonObject
+    events: EventStream, engine: EngineClient, prepared: PreparedRequest, fingerprint: str
 ) -> None:
     """Chunks, then usage where requested. An error becomes an event; one that precedes the first event, such as a full
     queue, is raised and has a status of its own."""
     try:
-        await send_chunks(events, engine, prepared, fixed)
+        await send_chunks(events, engine, prepared, fingerprint)
     except ConnectionResetError:
         raise
     except Exception as error:  # the status 200 is sent already
@@ -120,31 +111,30 @@ async def stream_response(
         await events.send(create_error_response(error).body)
 
 
-async def send_chunks(events: EventStream, engine: EngineClient, prepared: PreparedRequest, fixed: JsonObject) -> None:
+async def send_chunks(events: EventStream, engine: EngineClient, prepared: PreparedRequest, fingerprint: str) -> None:
     """One event per output that has something to show."""
     formatter, choices, n = prepared.formatter, prepared.choices, prepared.body.num_choices
     options = prepared.body.stream_options
     include_usage = options is not None and bool(options.include_usage)
     continuous_usage = include_usage and options is not None and bool(options.continuous_usage_stats)
-    common = {**prepared.common_fields(formatter.chunk_object_type, int(time.time())), **fixed}
+    head = prepared.head(formatter.chunk_object_type, fingerprint)
     started: set[int] = set()
     async with aclosing(stream_outputs(engine, choices)) as outputs:
         async for choice, output in outputs:
             first = choice.index not in started
             if not is_visible(prepared, choice, output, first):
                 continue
-            shown = formatter.chunk_choice(choice, output, first=first)
-            if shown is None:
+            chunk = formatter.chunk(head, choice, output, first=first)
+            if chunk is None:
                 continue
             started.add(choice.index)
-            chunk: JsonObject = {**common, "choices": [shown]}
-            if first and choice.index == 0:
-                chunk |= formatter.extra_fields(choice)
             if continuous_usage:
-                chunk["usage"] = usage(choices, n)
+                chunk.usage = usage(choices, n)
             await events.send(chunk)
     if include_usage:
-        await events.send({**common, "choices": [], "usage": usage(choices, n), **speculation_metrics(choices)})
+        last = formatter.last_chunk(head)
+        last.usage, last.metrics = usage(choices, n), speculation_metrics(choices)
+        await events.send(last)
 
 
 def is_visible(prepared: PreparedRequest, choice: Choice, output: CompletionOutput, first: bool) -> bool:

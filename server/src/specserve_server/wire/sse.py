@@ -18,7 +18,6 @@ from specserve_server.state.server_state import state_of
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from specserve_checks.json_types import JsonObject
 
 HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -47,7 +46,7 @@ class EventStream:
     def started(self) -> bool:
         return self.response.prepared
 
-    async def send(self, body: JsonObject) -> None:
+    async def send(self, body: object) -> None:
         await self._write(b"data: " + msgspec.json.encode(body) + b"\n\n")
 
     async def finish(self) -> None:
@@ -85,7 +84,8 @@ class EventStream:
 class NamedEventStream(EventStream):
     """Each event has its `type` as its name, and the last one is an event like the others."""
 
-    async def send(self, body: JsonObject) -> None:
+    async def send(self, body: object) -> None:
+        assert isinstance(body, dict)
         await self._write(f"event: {body['type']}\ndata: ".encode() + msgspec.json.encode(body) + b"\n\n")
 
     async def finish(self) -> None:
