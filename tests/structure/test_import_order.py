@@ -50,7 +50,7 @@ ROOMS = {
         "completions": "bodies generation serving root",
         "messages": "bodies chat generation serving state templates tools wire root",
         "responses": "bodies chat generation serving state tools wire root",
-        "openapi": "bodies chat completions generation messages state wire root",
+        "openapi": "bodies chat completions messages responses state wire root",
         "operations": "bodies chat generation state templates wire root",
         "app": "chat completions generation messages openapi operations responses state templates tools wire root",
         "cli": "root",

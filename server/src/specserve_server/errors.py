@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import msgspec
 from aiohttp import web
 
 from specserve.errors import EngineDeadError, QueueFullError, RequestError, ShuttingDownError
-
-if TYPE_CHECKING:
-    from specserve_checks.json_types import JsonObject
 
 MAX_MESSAGE_LENGTH = 1000
 MAX_CODE_LENGTH = 64
@@ -50,9 +48,22 @@ class TimeLimitError(Exception):
     """The request ran for too long and was aborted: 504."""
 
 
+class ErrorDetail(msgspec.Struct):
+    """`param`: the field that is wrong. `code`: a word for programs that handle this error."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(msgspec.Struct):
+    error: ErrorDetail
+
+
 class ErrorResponse(NamedTuple):
     status: int
-    body: JsonObject
+    body: ErrorBody
     headers: dict[str, str]
 
 
@@ -96,7 +107,7 @@ def status_code_word(error: web.HTTPException) -> str:
     return re.sub(r"\W+", "_", error.reason.lower()).strip("_")[:MAX_CODE_LENGTH] or "http_error"
 
 
-def error_body(message: str, error_type: str, *, param: str | None = None, code: str | None = None) -> JsonObject:
+def error_body(message: str, error_type: str, *, param: str | None = None, code: str | None = None) -> ErrorBody:
     if len(message) > MAX_MESSAGE_LENGTH:
         message = message[: MAX_MESSAGE_LENGTH - 1] + "…"
-    return {"error": {"message": message, "type": error_type, "param": param, "code": code}}
+    return ErrorBody(ErrorDetail(message, error_type, param, code))

@@ -16,6 +16,11 @@ ATTRIBUTE = "specserve_operation"
 JSON, TEXT, EVENTS = "application/json", "text/plain", "text/event-stream"
 
 
+class OneOfSubclasses(msgspec.Struct):
+    """A direct subclass stands for one of its own subclasses, which its field `type` tells. For objects whose first
+    field is another: msgspec's tags come first, and of Structs without tags it knows no union."""
+
+
 class Events(msgspec.Struct, frozen=True):
     """A stream of server-sent events, whose data are of these types. `is_named`: each has its type as its name;
     otherwise the last one is [DONE]."""

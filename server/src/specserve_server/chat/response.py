@@ -35,36 +35,28 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=ChatChoiceFields)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChatFormatter:
-    """Reasoning comes by vLLM's name and by DeepSeek's, of which clients read one."""
+    """A `ResponseFormatter`. Reasoning comes by vLLM's name and by DeepSeek's, of which clients read one."""
 
     tokenizer: ServerTokenizer
     body: ChatBody
-    object_type: str = "chat.completion"
-    chunk_object_type: str = "chat.completion.chunk"
+    object_type = "chat.completion"
+    chunk_object_type = "chat.completion.chunk"
 
     def answer(self, head: AnswerHead, choices: Sequence[Choice]) -> ChatCompletion:
-        return self.answer_of(head, choices, [self.full_choice(choice, choice.full_output()) for choice in choices])
-
-    def answer_of(self, head: AnswerHead, choices: Sequence[Choice], shown: list[ChatChoice]) -> ChatCompletion:
+        shown = [self.full_choice(choice, choice.full_output()) for choice in choices]
         counts, metrics = usage(choices, self.body.num_choices), speculation_metrics(choices)
         answer = ChatCompletion(*head, shown, counts, metrics=metrics)
         self.add_prompt(answer, choices[0])
         return answer
 
-    def chunk(self, head: AnswerHead, choice: Choice, output: CompletionOutput, *, first: bool) -> ChatCompletionChunk:
-        reasoning = output.reasoning or UNSET
-        has_content = output.text or output.finish_reason or not output.reasoning
-        delta = Delta(
-            role="assistant" if first else UNSET,
-            content=output.text if has_content else UNSET,
-            reasoning=reasoning,
-            reasoning_content=reasoning,
-        )
-        return self.chunk_of(head, choice, self.shown_choice(ChatChunkChoice, delta, choice, output), first=first)
-
-    def chunk_of(self, head: AnswerHead, choice: Choice, shown: ChatChunkChoice, *, first: bool) -> ChatCompletionChunk:
+    def chunk(
+        self, head: AnswerHead, choice: Choice, output: CompletionOutput, *, first: bool
+    ) -> ChatCompletionChunk | None:
+        shown = self.chunk_choice(choice, output, first=first)
+        if shown is None:
+            return None
         chunk = ChatCompletionChunk(*head, [shown])
         if first and choice.index == 0:
             self.add_prompt(chunk, choice)
@@ -74,15 +66,20 @@ class ChatFormatter:
         return ChatCompletionChunk(*head, [])
 
     def full_choice(self, choice: Choice, output: CompletionOutput) -> ChatChoice:
-        reasoning = output.reasoning or UNSET
-        message = AnswerMessage(
-            role="assistant", content=output.text, refusal=None, reasoning=reasoning, reasoning_content=reasoning
-        )
+        message = AnswerMessage(role="assistant", content=output.text, refusal=None)
         return self.shown_choice(ChatChoice, message, choice, output)
+
+    def chunk_choice(self, choice: Choice, output: CompletionOutput, *, first: bool) -> ChatChunkChoice | None:
+        delta = Delta(role="assistant" if first else UNSET)
+        if output.text or output.finish_reason or not output.reasoning:
+            delta.content = output.text
+        return self.shown_choice(ChatChunkChoice, delta, choice, output)
 
     def shown_choice(
         self, kind: type[C], content: AnswerMessage | Delta, choice: Choice, output: CompletionOutput
     ) -> C:
+        if output.reasoning:
+            content.reasoning = content.reasoning_content = output.reasoning
         logprobs = self.logprobs(choice, output) if self.body.logprobs else None
         shown = kind(choice.index, content, logprobs, output.finish_reason, output.stop_reason, choice.check)
         if self.body.return_token_ids:

@@ -42,7 +42,9 @@ class ToolCalling:
     """The model marks its calls with special tokens."""
 
     def formatter(self, chat: ChatFormatter) -> ResponseFormatter:
-        return chat if self.reading is None else ToolFormatter(chat, self.reading, self.is_named)
+        if self.reading is None:
+            return chat
+        return ToolFormatter(chat.tokenizer, chat.body, self.reading, self.is_named)
 
 
 def tool_calling(engine: ServedEngine, body: ChatBody) -> ToolCalling:

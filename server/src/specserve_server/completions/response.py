@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class CompletionFormatter:
     tokenizer: ServerTokenizer
     body: CompletionBody
-    object_type: str = "text_completion"
-    chunk_object_type: str = "text_completion"
+    object_type = "text_completion"
+    chunk_object_type = "text_completion"
 
     def answer(self, head: AnswerHead, choices: Sequence[Choice]) -> Completion:
         shown = [self.shown_choice(choice, choice.full_output(), first=True) for choice in choices]

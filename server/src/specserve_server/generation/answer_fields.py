@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -24,15 +24,8 @@ class AnswerFields(msgspec.Struct):
     service_tier: str
 
 
-class AnswerHead(NamedTuple):
-    """Their values. For `*head`: named arguments from a mapping take twice as long, in each chunk."""
-
-    id: str
-    object: Any
-    created: int
-    model: str
-    system_fingerprint: str
-    service_tier: str
+AnswerHead: TypeAlias = tuple[str, Any, int, str, str, str]
+"""Their values. Named arguments would take longer, in each chunk."""
 
 
 class Chunk(Protocol):

@@ -7,13 +7,11 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from specserve_server.generation.answer_fields import AnswerHead
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve_server.bodies.requests import SamplingBody
-    from specserve_server.generation.answer_fields import AnswerFields, Chunk
+    from specserve_server.generation.answer_fields import AnswerFields, AnswerHead, Chunk
     from specserve_server.generation.choices import Choice, CompletionOutput
 SERVICE_TIER = "default"
 """The only one: whatever a body asks for."""
@@ -48,7 +46,7 @@ class PreparedRequest:
     choices: Sequence[Choice]
 
     def head(self, object_type: str, fingerprint: str) -> AnswerHead:
-        return AnswerHead(self.id, object_type, int(time.time()), self.model, fingerprint, SERVICE_TIER)
+        return self.id, object_type, int(time.time()), self.model, fingerprint, SERVICE_TIER
 
 
 def new_id(prefix: str) -> str:

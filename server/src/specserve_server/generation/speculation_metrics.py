@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from specserve.types import PlannerStats, SpeculationStats
-    from specserve_checks.json_types import JsonObject
     from specserve_server.generation.choices import Choice
 
 
@@ -81,9 +80,3 @@ def drafter_counts(stats: Sequence[SpeculationStats]) -> dict[str, DrafterCounts
 def planner_counts(planned: Sequence[PlannerStats]) -> PlannerCounts:
     steps: Counter[str] = sum((Counter(one.steps) for one in planned), Counter())
     return PlannerCounts(dict(steps), sum(one.predicted_accepted_tokens for one in planned))
-
-
-def figures(choice: Choice) -> JsonObject:
-    """The fields `validation` and `metrics`, where there are such."""
-    found = {"validation": choice.check, "metrics": speculation_metrics([choice])}
-    return {name: value for name, value in found.items() if value is not UNSET}

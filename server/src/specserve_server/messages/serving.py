@@ -13,6 +13,7 @@ from specserve_server.bodies.requests import ChatBody
 from specserve_server.chat.prompt import encode_chat
 from specserve_server.chat.serving import prepare_choices
 from specserve_server.chat.system_messages import placed_system_messages
+from specserve_server.messages.answer import TokenCount
 from specserve_server.messages.chat_bodies import to_chat_body, tools_of
 from specserve_server.messages.refusals import refuse_unsupported
 from specserve_server.messages.thinking import effort_of
@@ -57,7 +58,7 @@ def prepare_answer(engine: ServedEngine, body: MessagesBody, model: str, adapter
 async def count_tokens(request: web.Request) -> web.Response:
     engine = ready_engine(request)
     body = await read_body(request, CountTokensBody)
-    return json_response({"input_tokens": await asyncio.to_thread(count_prompt, engine, body)})
+    return json_response(TokenCount(await asyncio.to_thread(count_prompt, engine, body)))
 
 
 def count_prompt(engine: ServedEngine, body: CountTokensBody) -> int:

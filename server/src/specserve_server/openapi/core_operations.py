@@ -11,7 +11,7 @@ from specserve_server.bodies.requests import ChatBody, CompletionBody, Detokeniz
 from specserve_server.bodies.responses import ResponsesBody
 from specserve_server.chat.answer import ChatCompletion, ChatCompletionChunk
 from specserve_server.completions.answer import Completion, CompletionChunk
-from specserve_server.openapi.messages_answers import MESSAGE_EVENTS, AnthropicMessage
+from specserve_server.messages.answer import MESSAGE_EVENTS, AnthropicMessage, TokenCount
 from specserve_server.openapi.plain_answers import (
     CacheReset,
     Health,
@@ -19,15 +19,14 @@ from specserve_server.openapi.plain_answers import (
     ModelCard,
     ModelList,
     PluginList,
-    ResponseDeleted,
-    TokenCount,
     TokenizerInfo,
     Tokens,
     TokenText,
     Version,
 )
-from specserve_server.openapi.responses_answers import RESPONSE_EVENTS, Response
 from specserve_server.operation import EVENTS, JSON, TEXT, Answer, Events, Operation
+from specserve_server.responses.answer import Response, ResponseDeleted
+from specserve_server.responses.events import RESPONSE_EVENTS
 
 HELLO = [{"role": "user", "content": "Hello"}]
 OF_GENERATION = (404, 504)

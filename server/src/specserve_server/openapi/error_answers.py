@@ -1,14 +1,15 @@
-"""Errors as the document describes them: which statuses a route may answer, and their bodies."""
+"""Errors as the document describes them: which statuses a route may answer, and in which of two formats."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from specserve_server.messages.errors import is_messages_path
+from specserve_server.errors import ErrorBody
+from specserve_server.messages.errors import MessagesErrorBody, is_messages_path
 
 if TYPE_CHECKING:
+    import msgspec
+
     from specserve_checks.json_types import JsonObject
     from specserve_server.operation import Operation
 
@@ -26,38 +27,6 @@ DESCRIPTIONS = {
 }
 OF_EVERY_ROUTE = (500, 503)
 OF_BODIES = (400, 413)
-
-
-class ErrorDetail(msgspec.Struct):
-    """`param`: the field that is wrong. `code`: a word for programs that handle this error."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorBody(msgspec.Struct):
-    error: ErrorDetail
-
-
-class MessagesErrorDetail(msgspec.Struct):
-    type: Literal[
-        "invalid_request_error",
-        "authentication_error",
-        "permission_error",
-        "not_found_error",
-        "request_too_large",
-        "rate_limit_error",
-        "overloaded_error",
-        "api_error",
-    ]
-    message: str
-
-
-class MessagesErrorBody(msgspec.Struct):
-    type: Literal["error"]
-    error: MessagesErrorDetail
 
 
 def error_type(path: str) -> type[msgspec.Struct]:

@@ -81,13 +81,3 @@ class TokenizerInfo(msgspec.Struct):
 
 class CacheReset(msgspec.Struct):
     success: bool
-
-
-class TokenCount(msgspec.Struct):
-    input_tokens: int
-
-
-class ResponseDeleted(msgspec.Struct):
-    id: str
-    object: Literal["response"]
-    deleted: bool

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from specserve_server.openapi.error_answers import error_type
-from specserve_server.operation import JSON, Events
+from specserve_server.operation import JSON, Events, OneOfSubclasses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from specserve_server.operation import Operation
 
     Operations: TypeAlias = Mapping[str, Mapping[str, Operation]]
     """By path, and by method in small letters."""
     Schema: TypeAlias = dict[str, Any]
+REFERENCE = "#/components/schemas/{name}"
 
 
 class Schemas:
@@ -24,8 +26,11 @@ class Schemas:
     handler says in better words what is missing."""
 
     def __init__(self, operations: Operations) -> None:
-        types = list(dict.fromkeys(types_of(operations)))
-        schemas, self.components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+        kinds = {each.__name__: each.__subclasses__() for each in OneOfSubclasses.__subclasses__()}
+        types = list(dict.fromkeys([*types_of(operations), *chain.from_iterable(kinds.values())]))
+        schemas, self.components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+        for name in kinds.keys() & self.components.keys():
+            self.components[name] = one_of(self.components, [kind.__name__ for kind in kinds[name]])
         self._schemas: dict[object, Schema] = dict(zip(types, schemas, strict=True))
         for methods in operations.values():
             for operation in methods.values():
@@ -52,6 +57,15 @@ def types_of(operations: Operations) -> Iterator[object]:
             for answer in operation.answers:
                 for type in answer.content.values():
                     yield from type.types if isinstance(type, Events) else [type]
+
+
+def one_of(components: Mapping[str, Schema], names: Sequence[str]) -> Schema:
+    """As msgspec describes a union of Structs with tags."""
+    mapping = {components[name]["properties"]["type"]["enum"][0]: REFERENCE.format(name=name) for name in names}
+    return {
+        "anyOf": [{"$ref": reference} for reference in mapping.values()],
+        "discriminator": {"propertyName": "type", "mapping": mapping},
+    }
 
 
 def event_schema(events: Events, types: list[Schema]) -> Schema:

@@ -2,111 +2,127 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
+from msgspec import UNSET
+
 from specserve_server.chat.tool_response import new_call_id
+from specserve_server.responses import answer, events
 from specserve_server.responses.tools import custom_input
 
 if TYPE_CHECKING:
-    from specserve_checks.json_types import JsonObject
+    from collections.abc import Iterator, Sequence
+
     from specserve_server.responses.tools import ServedTool
 
-OutputItem: TypeAlias = "ReasoningItem | MessageItem | CallItem"
 
-
-class Event(NamedTuple):
-    """Its type, and the fields that belong to it alone."""
-
-    type: str
-    fields: JsonObject
-
-
-class TextItem:
-    """`part_type` is that of its one part, and names its events; the others are fields beside its text and those of the
-    item, of the part and of the events."""
+class GrowingItem(ABC):
+    """`numbers`: of the response's events."""
 
     prefix: ClassVar[str]
-    type: ClassVar[str]
-    part_type: ClassVar[str]
-    fields: ClassVar[JsonObject] = {}
-    part_fields: ClassVar[JsonObject] = {}
-    event_fields: ClassVar[JsonObject] = {}
 
-    def __init__(self) -> None:
+    def __init__(self, output_index: int, numbers: Iterator[int]) -> None:
         self.id = f"{self.prefix}_{uuid4().hex}"
-        self.texts: list[str] = []
-
-    def as_json(self, status: str) -> JsonObject:
-        content = [] if status == "in_progress" else [self.part()]
-        return {"id": self.id, "type": self.type, "status": status, **self.fields, "content": content}
-
-    def part(self) -> JsonObject:
-        return {"type": self.part_type, "text": "".join(self.texts), **self.part_fields}
-
-    def opening(self) -> list[Event]:
-        return [Event("response.content_part.added", {"content_index": 0, "part": self.part()})]
-
-    def add(self, text: str) -> list[Event]:
-        self.texts.append(text)
-        delta: JsonObject = {"content_index": 0, "delta": text, **self.event_fields}
-        return [Event(f"response.{self.part_type}.delta", delta)]
-
-    def closing(self) -> list[Event]:
-        part = self.part()
-        done: JsonObject = {"content_index": 0, "text": part["text"], **self.event_fields}
-        return [
-            Event(f"response.{self.part_type}.done", done),
-            Event("response.content_part.done", {"content_index": 0, "part": part}),
-        ]
-
-
-class ReasoningItem(TextItem):
-    """The text itself: it is not summarized."""
-
-    prefix, type, part_type = "rs", "reasoning", "reasoning_text"
-    fields: ClassVar[JsonObject] = {"summary": []}
-
-
-class MessageItem(TextItem):
-    prefix, type, part_type = "msg", "message", "output_text"
-    fields: ClassVar[JsonObject] = {"role": "assistant"}
-    part_fields: ClassVar[JsonObject] = {"annotations": [], "logprobs": []}
-    event_fields: ClassVar[JsonObject] = {"logprobs": []}
-
-
-class CallItem:
-    prefix: ClassVar[str] = "fc"
-
-    def __init__(self, name: str, namespace: str | None) -> None:
-        self.id = f"{self.prefix}_{uuid4().hex}"
-        self.call_id = new_call_id()
-        self.name = name
-        self.namespace = namespace
+        self.output_index, self.numbers = output_index, numbers
         self.pieces: list[str] = []
 
     @property
-    def arguments(self) -> str:
+    def text(self) -> str:
         return "".join(self.pieces)
 
-    def called(self) -> JsonObject:
-        fields: JsonObject = {"call_id": self.call_id, "name": self.name}
-        return fields if self.namespace is None else {**fields, "namespace": self.namespace}
+    def place(self) -> tuple[int, str, int]:
+        """Of the next event."""
+        return next(self.numbers), self.id, self.output_index
 
-    def as_json(self, status: str) -> JsonObject:
-        shown: JsonObject = {**self.called(), "arguments": self.arguments}
-        return {"id": self.id, "type": "function_call", "status": status, **shown}
+    @abstractmethod
+    def shown(self, status: answer.ItemStatus) -> answer.OutputItem: ...
 
-    def opening(self) -> list[Event]:
+    def opening(self) -> Sequence[events.EventInItem]:
         return []
 
-    def add(self, text: str) -> list[Event]:
-        self.pieces.append(text)
-        return [Event("response.function_call_arguments.delta", {"delta": text})]
+    @abstractmethod
+    def add(self, text: str) -> Sequence[events.EventInItem]: ...
 
-    def closing(self) -> list[Event]:
-        done: JsonObject = {"name": self.name, "arguments": self.arguments}
-        return [Event("response.function_call_arguments.done", done)]
+    @abstractmethod
+    def closing(self) -> Sequence[events.EventInItem]: ...
+
+
+class ReasoningItem(GrowingItem):
+    """The text itself: it is not summarized."""
+
+    prefix = "rs"
+
+    def shown(self, status: answer.ItemStatus) -> answer.OutputReasoning:
+        content = [] if status == "in_progress" else [answer.ReasoningText(self.text)]
+        return answer.OutputReasoning(id=self.id, type="reasoning", status=status, summary=[], content=content)
+
+    def opening(self) -> Sequence[events.EventInItem]:
+        return [events.PartEvent("response.content_part.added", *self.place(), 0, answer.ReasoningText(""))]
+
+    def add(self, text: str) -> Sequence[events.EventInItem]:
+        self.pieces.append(text)
+        return [events.ReasoningDeltaEvent("response.reasoning_text.delta", *self.place(), 0, text)]
+
+    def closing(self) -> Sequence[events.EventInItem]:
+        return [
+            events.ReasoningDoneEvent("response.reasoning_text.done", *self.place(), 0, self.text),
+            events.PartEvent("response.content_part.done", *self.place(), 0, answer.ReasoningText(self.text)),
+        ]
+
+
+class MessageItem(GrowingItem):
+    prefix = "msg"
+
+    def shown(self, status: answer.ItemStatus) -> answer.OutputMessage:
+        content = [] if status == "in_progress" else [self.part()]
+        return answer.OutputMessage(id=self.id, type="message", status=status, role="assistant", content=content)
+
+    def part(self) -> answer.OutputText:
+        return answer.OutputText(self.text, [], [])
+
+    def opening(self) -> Sequence[events.EventInItem]:
+        return [events.PartEvent("response.content_part.added", *self.place(), 0, self.part())]
+
+    def add(self, text: str) -> Sequence[events.EventInItem]:
+        self.pieces.append(text)
+        return [events.TextDeltaEvent("response.output_text.delta", *self.place(), 0, text, [])]
+
+    def closing(self) -> Sequence[events.EventInItem]:
+        return [
+            events.TextDoneEvent("response.output_text.done", *self.place(), 0, self.text, []),
+            events.PartEvent("response.content_part.done", *self.place(), 0, self.part()),
+        ]
+
+
+class CallItem(GrowingItem):
+    prefix = "fc"
+
+    def __init__(self, output_index: int, numbers: Iterator[int], tool: ServedTool) -> None:
+        super().__init__(output_index, numbers)
+        self.call_id = new_call_id()
+        self.name = tool.name
+        self.namespace = UNSET if tool.namespace is None else tool.namespace
+
+    def shown(self, status: answer.ItemStatus) -> answer.OutputItem:
+        return answer.OutputCall(
+            id=self.id,
+            type="function_call",
+            status=status,
+            call_id=self.call_id,
+            name=self.name,
+            namespace=self.namespace,
+            arguments=self.text,
+        )
+
+    def add(self, text: str) -> Sequence[events.EventInItem]:
+        self.pieces.append(text)
+        return [events.ArgumentsDeltaEvent("response.function_call_arguments.delta", *self.place(), text)]
+
+    def closing(self) -> Sequence[events.EventInItem]:
+        place = self.place()
+        return [events.ArgumentsDoneEvent("response.function_call_arguments.done", *place, self.name, self.text)]
 
 
 class CustomCallItem(CallItem):
@@ -114,19 +130,24 @@ class CustomCallItem(CallItem):
 
     prefix = "ctc"
 
-    def as_json(self, status: str) -> JsonObject:
-        shown: JsonObject = {**self.called(), "input": custom_input(self.arguments)}
-        return {"id": self.id, "type": "custom_tool_call", "status": status, **shown}
+    def shown(self, status: answer.ItemStatus) -> answer.OutputCustomCall:
+        return answer.OutputCustomCall(
+            id=self.id,
+            type="custom_tool_call",
+            status=status,
+            call_id=self.call_id,
+            name=self.name,
+            namespace=self.namespace,
+            input=custom_input(self.text),
+        )
 
-    def add(self, text: str) -> list[Event]:
+    def add(self, text: str) -> Sequence[events.EventInItem]:
         self.pieces.append(text)
         return []
 
-    def closing(self) -> list[Event]:
-        text, kind = custom_input(self.arguments), "response.custom_tool_call_input"
-        return [Event(f"{kind}.delta", {"delta": text}), Event(f"{kind}.done", {"input": text})]
-
-
-def call_item(served: ServedTool) -> CallItem:
-    kind = CustomCallItem if served.kind == "custom" else CallItem
-    return kind(served.name, served.namespace)
+    def closing(self) -> Sequence[events.EventInItem]:
+        text = custom_input(self.text)
+        return [
+            events.CustomInputDeltaEvent("response.custom_tool_call_input.delta", *self.place(), text),
+            events.CustomInputDoneEvent("response.custom_tool_call_input.done", *self.place(), text),
+        ]

@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from specserve_server.bodies.responses import TOOL_TYPES
 from specserve_server.chat.template_variables import DEFAULT_VERBOSITY
+from specserve_server.generation.prepared_request import SERVICE_TIER
 from specserve_server.generation.structured_output import is_null
 from specserve_server.generation.usage import usage
+from specserve_server.responses import answer
 from specserve_server.responses.tools import warnings_of
 
 if TYPE_CHECKING:
@@ -17,39 +21,37 @@ if TYPE_CHECKING:
     from specserve_server.generation.choices import Choice
 
 
-def new_response(id: str, body: ResponsesBody, model: str, choice: Choice) -> JsonObject:
+def new_response(id: str, body: ResponsesBody, model: str, choice: Choice) -> answer.Response:
     params = choice.request.params
-    asked: JsonObject = {
-        "instructions": body.instructions,
-        "max_output_tokens": body.max_output_tokens,
-        "metadata": body.metadata or {},
-        "parallel_tool_calls": body.parallel_tool_calls is not False,
-        "previous_response_id": body.previous_response_id,
-        "reasoning": {"effort": body.reasoning.effort if body.reasoning else None, "summary": None},
-        "store": body.store is not False,
-        "temperature": params.temperature,
-        "text": {"format": format_of(body), "verbosity": verbosity_of(body)},
-        "tool_choice": body.tool_choice or "auto",
-        "tools": [tool_of(tool) for tool in body.tools or () if tool.type in TOOL_TYPES],
-        "top_p": params.top_p,
-        "truncation": body.truncation or "disabled",
-        "user": body.user,
-    }
-    return {
-        "id": id,
-        "object": "response",
-        "created_at": int(time.time()),
-        "completed_at": None,
-        "status": "in_progress",
-        "background": False,
-        "error": None,
-        "incomplete_details": None,
-        "model": model,
-        "service_tier": "default",
-        **asked,
-        "usage": None,
-        **({"warnings": [*warnings]} if (warnings := warnings_of(body)) else {}),
-    }
+    return answer.Response(
+        id=id,
+        object="response",
+        created_at=int(time.time()),
+        completed_at=None,
+        status="in_progress",
+        background=False,
+        error=None,
+        incomplete_details=None,
+        model=model,
+        service_tier=SERVICE_TIER,
+        instructions=body.instructions,
+        max_output_tokens=body.max_output_tokens,
+        metadata=body.metadata or {},
+        parallel_tool_calls=body.parallel_tool_calls is not False,
+        previous_response_id=body.previous_response_id,
+        reasoning=answer.AnswerReasoning(body.reasoning.effort if body.reasoning else None, None),
+        store=body.store is not False,
+        temperature=params.temperature,
+        text=answer.AnswerText(format_of(body), verbosity_of(body)),
+        tool_choice=body.tool_choice or "auto",
+        tools=[tool_of(tool) for tool in body.tools or () if tool.type in TOOL_TYPES],
+        top_p=params.top_p,
+        truncation=body.truncation or "disabled",
+        user=body.user,
+        usage=None,
+        warnings=warnings_of(body) or UNSET,
+        output=[],
+    )
 
 
 def format_of(body: ResponsesBody) -> JsonObject:
@@ -76,12 +78,12 @@ def tool_of(tool: FunctionTool) -> JsonObject:
     return {"type": "function", "name": tool.name, **described}
 
 
-def response_usage(choice: Choice) -> JsonObject:
+def response_usage(choice: Choice) -> answer.ResponseUsage:
     counts = usage([choice], 1)
-    return {
-        "input_tokens": counts.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": choice.cached_tokens, "cache_write_tokens": 0},
-        "output_tokens": counts.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": choice.reasoning_tokens},
-        "total_tokens": counts.total_tokens,
-    }
+    return answer.ResponseUsage(
+        counts.prompt_tokens,
+        answer.InputTokensDetails(choice.cached_tokens, cache_write_tokens=0),
+        counts.completion_tokens,
+        answer.OutputTokensDetails(choice.reasoning_tokens),
+        counts.total_tokens,
+    )

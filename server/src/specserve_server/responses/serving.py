@@ -13,6 +13,7 @@ from specserve.errors import RequestError
 from specserve_checks.type_words import shown
 from specserve_server.bodies.responses import InputItem, ResponsesBody
 from specserve_server.bodies.responses_names import FIELD_NAMES
+from specserve_server.responses.answer import Response, ResponseDeleted
 from specserve_server.responses.fitting import prepare_fitting
 from specserve_server.responses.input_items import add_input, add_output, with_references
 from specserve_server.responses.refusals import refuse_unsupported
@@ -31,11 +32,10 @@ from specserve_server.wire.renamed_fields import renamed_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from specserve_checks.json_types import JsonObject
     from specserve_server.bodies.requests import Message
     from specserve_server.engine_client import ServedEngine
 
-    Keep = Callable[[JsonObject, Sequence[Message]], None]
+    Keep = Callable[[Response, Sequence[Message]], None]
 
 
 async def create_response(request: web.Request) -> web.StreamResponse:
@@ -46,11 +46,11 @@ async def create_response(request: web.Request) -> web.StreamResponse:
     if body.previous_response_id is not None:
         history = store.get(body.previous_response_id, owner, param="previous_response_id").messages
 
-    def keep(response: JsonObject, messages: Sequence[Message]) -> None:
+    def keep(response: Response, messages: Sequence[Message]) -> None:
         if body.store is not False:
-            output = msgspec.convert(response["output"], list[InputItem])
+            output = msgspec.convert(msgspec.to_builtins(response.output), list[InputItem])
             data = msgspec.json.encode(response)
-            store.put(str(response["id"]), owner, data, output, add_output(messages, output))
+            store.put(response.id, owner, data, output, add_output(messages, output))
 
     body = msgspec.structs.replace(body, input=with_references(body.input, partial(store.output_item, owner=owner)))
     prepare = partial(prepare_answer, history=history, keep=keep)
@@ -85,7 +85,7 @@ async def get_response(request: web.Request) -> web.Response:
 async def delete_response(request: web.Request) -> web.Response:
     id = request.match_info["id"]
     request.app[RESPONSES].delete(id, owner_of(request))
-    return json_response({"id": id, "object": "response", "deleted": True})
+    return json_response(ResponseDeleted(id, "response", deleted=True))
 
 
 def owner_of(request: web.Request) -> str:

@@ -17,9 +17,9 @@ from specserve_server.wire.sse import NamedEventStream
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
+    import msgspec
     from aiohttp import web
 
-    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import EngineClient
     from specserve_server.errors import ErrorResponse
     from specserve_server.generation.choices import Choice, CompletionOutput
@@ -35,20 +35,27 @@ class ReasoningPiece(NamedTuple):
     text: str
 
 
+class NamedEvent(Protocol):
+    """A Struct that is sent under the name of its type."""
+
+    @property
+    def type(self) -> str: ...
+
+
 class AnswerWriter(Protocol):
     """Turns an answer into events; `body` is the whole answer, once they are made."""
 
-    def begin(self) -> Iterable[JsonObject]: ...
+    def begin(self) -> Iterable[NamedEvent]: ...
 
-    def add(self, piece: Piece, /) -> Iterable[JsonObject]: ...
+    def add(self, piece: Piece, /) -> Iterable[NamedEvent]: ...
 
-    def end(self) -> Iterable[JsonObject]: ...
+    def end(self) -> Iterable[NamedEvent]: ...
 
-    def fail(self, error: ErrorResponse, /) -> JsonObject:
+    def fail(self, error: ErrorResponse, /) -> NamedEvent:
         """The last event, where the answer cannot be finished."""
         ...
 
-    def body(self) -> JsonObject: ...
+    def body(self) -> msgspec.Struct: ...
 
 
 class AnswerReader:
@@ -112,16 +119,17 @@ async def stream_answer(stream: NamedEventStream, engine: EngineClient, answer: 
     try:
         async with aclosing(answer_events(engine, answer)) as events:
             async for event in events:
-                await stream.send(event)
+                await stream.send(event, event.type)
     except ConnectionResetError:
         raise
     except Exception as error:  # the status 200 is sent already
         if not stream.started:
             raise
-        await stream.send(answer.writer.fail(create_error_response(error)))
+        last = answer.writer.fail(create_error_response(error))
+        await stream.send(last, last.type)
 
 
-async def answer_events(engine: EngineClient, answer: Answer) -> AsyncGenerator[JsonObject, None]:
+async def answer_events(engine: EngineClient, answer: Answer) -> AsyncGenerator[NamedEvent, None]:
     """The first ones come with the first output: no client takes them for the first token."""
     writer, begun = answer.writer, False
     async with aclosing(stream_outputs(engine, [answer.choice])) as outputs:

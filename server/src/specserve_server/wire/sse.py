@@ -46,8 +46,9 @@ class EventStream:
     def started(self) -> bool:
         return self.response.prepared
 
-    async def send(self, body: object) -> None:
-        await self._write(b"data: " + msgspec.json.encode(body) + b"\n\n")
+    async def send(self, body: object, name: str | None = None) -> None:
+        named = b"" if name is None else f"event: {name}\n".encode()
+        await self._write(named + b"data: " + msgspec.json.encode(body) + b"\n\n")
 
     async def finish(self) -> None:
         await self._write(b"data: [DONE]\n\n")
@@ -82,11 +83,7 @@ class EventStream:
 
 
 class NamedEventStream(EventStream):
-    """Each event has its `type` as its name, and the last one is an event like the others."""
-
-    async def send(self, body: object) -> None:
-        assert isinstance(body, dict)
-        await self._write(f"event: {body['type']}\ndata: ".encode() + msgspec.json.encode(body) + b"\n\n")
+    """The last event is one like the others."""
 
     async def finish(self) -> None:
         pass

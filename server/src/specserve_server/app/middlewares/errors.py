@@ -16,8 +16,6 @@ from specserve_server.wire.json_response import json_response
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-    from specserve_server.errors import ErrorResponse
-
 
 @web.middleware
 async def errors_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -29,22 +27,22 @@ async def errors_middleware(request: web.Request, handler: Handler) -> web.Strea
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        status, body, headers = error_response(request, http_refusal(request, error) or error)
-        allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-        return json_response(body, status=status, headers={**headers, **allow})
+        response = error_response(request, http_refusal(request, error) or error)
+        if "Allow" in error.headers:
+            response.headers["Allow"] = error.headers["Allow"]
+        return response
     except web.RequestPayloadError as error:
-        status, body, headers = error_response(request, error)
+        response = error_response(request, error)
         request.content.feed_eof()  # or aiohttp reads on, fails likewise and drops the connection with the response
-        response = json_response(body, status=status, headers=headers)
         response.force_close()
         return response
     except Exception as error:
-        status, body, headers = error_response(request, error)
-        return json_response(body, status=status, headers=headers)
+        return error_response(request, error)
 
 
-def error_response(request: web.Request, error: BaseException) -> ErrorResponse:
+def error_response(request: web.Request, error: BaseException) -> web.Response:
     """In the format of the API that was called."""
-    response = create_error_response(error)
+    found = create_error_response(error)
     path = without_prefix(request.path, state_of(request).config.root_path)
-    return messages_error(response) if is_messages_path(path) else response
+    body = messages_error(found) if is_messages_path(path) else found.body
+    return json_response(body, status=found.status, headers=found.headers)

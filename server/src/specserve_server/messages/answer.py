@@ -1,14 +1,16 @@
-"""The answers of the Messages API, whole and as events."""
+"""The answers of the Messages API, whole and as events. Their schemas in /openapi.json come from here."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
 from specserve.protocols import AnswerCheck
 from specserve_server.generation.speculation_metrics import Metrics
+
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
 
 class TextBlock(msgspec.Struct, tag="text"):
@@ -25,10 +27,13 @@ class ThinkingBlock(msgspec.Struct, tag="thinking"):
 class ToolUseBlock(msgspec.Struct, tag="tool_use"):
     id: str
     name: str
-    input: dict[str, Raw]
+    input: dict[str, Any]
 
 
-class MessageUsage(msgspec.Struct):
+AnswerBlock: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock
+
+
+class MessageUsage(msgspec.Struct, kw_only=True):
     """`input_tokens`: those that the prefix cache did not serve."""
 
     input_tokens: int
@@ -38,29 +43,28 @@ class MessageUsage(msgspec.Struct):
     service_tier: Literal["standard"]
 
 
-class MessageEnd(msgspec.Struct):
-    stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"] | None
-    stop_sequence: str | None
-
-
-class AnthropicMessage(MessageEnd, kw_only=True):
+class AnthropicMessage(msgspec.Struct, kw_only=True):
     id: str
     type: Literal["message"]
     role: Literal["assistant"]
     model: str
-    content: list[TextBlock | ThinkingBlock | ToolUseBlock]
+    content: list[AnswerBlock]
+    stop_reason: StopReason | None
+    stop_sequence: str | None
     usage: MessageUsage
     validation: AnswerCheck | UnsetType = UNSET
     metrics: Metrics | UnsetType = UNSET
 
 
-class MessageStart(msgspec.Struct, tag="message_start"):
+class MessageStart(msgspec.Struct):
+    type: Literal["message_start"]
     message: AnthropicMessage
 
 
-class BlockStart(msgspec.Struct, tag="content_block_start"):
+class BlockStart(msgspec.Struct):
+    type: Literal["content_block_start"]
     index: int
-    content_block: TextBlock | ThinkingBlock | ToolUseBlock
+    content_block: AnswerBlock
 
 
 class TextDelta(msgspec.Struct, tag="text_delta"):
@@ -79,24 +83,40 @@ class InputDelta(msgspec.Struct, tag="input_json_delta"):
     partial_json: str
 
 
-class BlockDelta(msgspec.Struct, tag="content_block_delta"):
+BlockDeltaContent: TypeAlias = TextDelta | ThinkingDelta | SignatureDelta | InputDelta
+
+
+class BlockDelta(msgspec.Struct):
+    type: Literal["content_block_delta"]
     index: int
-    delta: TextDelta | ThinkingDelta | SignatureDelta | InputDelta
+    delta: BlockDeltaContent
 
 
-class BlockStop(msgspec.Struct, tag="content_block_stop"):
+class BlockStop(msgspec.Struct):
+    type: Literal["content_block_stop"]
     index: int
 
 
-class MessageDelta(msgspec.Struct, tag="message_delta", kw_only=True):
+class MessageEnd(msgspec.Struct):
+    stop_reason: StopReason | None
+    stop_sequence: str | None
+
+
+class MessageDelta(msgspec.Struct):
+    type: Literal["message_delta"]
     delta: MessageEnd
     usage: MessageUsage
     validation: AnswerCheck | UnsetType = UNSET
     metrics: Metrics | UnsetType = UNSET
 
 
-class MessageStop(msgspec.Struct, tag="message_stop"):
-    pass
+class MessageStop(msgspec.Struct):
+    type: Literal["message_stop"]
 
 
+MessageEvent: TypeAlias = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop
 MESSAGE_EVENTS = (MessageStart, BlockStart, BlockDelta, BlockStop, MessageDelta, MessageStop)
+
+
+class TokenCount(msgspec.Struct):
+    input_tokens: int
