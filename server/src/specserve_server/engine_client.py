@@ -6,7 +6,7 @@ makes a `ServedEngine` of it. No implementation here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from specserve_server.templates.model_template import ModelTemplate
 
     T = TypeVar("T")
+
+Status = Literal["loading", "ready", "draining", "dead"]
 
 
 class ServerTokenizer(Protocol):
@@ -110,9 +112,7 @@ class EngineClient(Protocol):
         ...
 
     @property
-    def status(self) -> str:
-        """loading, ready, draining or dead."""
-        ...
+    def status(self) -> Status: ...
 
     def check(self, request: GenerateRequest) -> None:
         """Raise a `RequestError` unless the request can be served."""

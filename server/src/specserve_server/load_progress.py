@@ -6,14 +6,15 @@ The loading thread calls it; /health and the lines on standard error read it. Kn
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from specserve.load_progress import BYTE_STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from specserve_checks.json_types import JsonObject
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -37,6 +38,16 @@ class Stage(NamedTuple):
 
     def quantity(self, count: int) -> str:
         return byte_text(count) if self.name in BYTE_STAGES else str(count)
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """`done` and `total`: of the stage, where something of it can be counted. `seconds`: since the start."""
+
+    stage: str
+    done: int | UnsetType = UNSET
+    total: int | UnsetType = UNSET
+    unit: Literal["bytes", "items"] | UnsetType = UNSET
+    seconds: float
 
 
 def not_told(stage: Stage) -> None:
@@ -72,14 +83,14 @@ class LoadProgress:
         """Since the start."""
         return self._clock() - self._began
 
-    def describe(self) -> JsonObject:
+    def describe(self) -> Progress:
         """For /health."""
         stage = self.stage
-        counted: JsonObject = {}
+        told = Progress(stage=stage.name, seconds=round(self.seconds, 1))
         if stage.total:
-            counted = {"done": stage.done, "total": stage.total}
-            counted["unit"] = "bytes" if stage.name in BYTE_STAGES else "items"
-        return {"stage": stage.name, **counted, "seconds": round(self.seconds, 1)}
+            told.done, told.total = stage.done, stage.total
+            told.unit = "bytes" if stage.name in BYTE_STAGES else "items"
+        return told
 
 
 def byte_text(count: float) -> str:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from specserve.engine.description import adapter_use, cache_info, describe_graphs, describe_planner
 from specserve.engine.mailbox import Mailbox
@@ -44,7 +44,7 @@ class AsyncEngine:
         self.tokenizer: HfTokenizer = assembled.tokenizer
         self.description, self.plugins = assembled.description, plugins
         self.created = int(time.time())
-        self.status = "ready"
+        self.status: Literal["ready", "draining", "dead"] = "ready"
         self.loop = asyncio.get_running_loop()
         self.death: asyncio.Future[BaseException] = self.loop.create_future()
         self.mailboxes: dict[str, Mailbox] = {}

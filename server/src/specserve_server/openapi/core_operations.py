@@ -12,7 +12,8 @@ from specserve_server.bodies.responses import ResponsesBody
 from specserve_server.chat.answer import ChatCompletion, ChatCompletionChunk
 from specserve_server.completions.answer import Completion, CompletionChunk
 from specserve_server.messages.answer import MESSAGE_EVENTS, AnthropicMessage, TokenCount
-from specserve_server.openapi.plain_answers import (
+from specserve_server.operation import EVENTS, JSON, TEXT, Answer, Events, Operation
+from specserve_server.operations.answers import (
     CacheReset,
     Health,
     Load,
@@ -24,7 +25,6 @@ from specserve_server.openapi.plain_answers import (
     TokenText,
     Version,
 )
-from specserve_server.operation import EVENTS, JSON, TEXT, Answer, Events, Operation
 from specserve_server.responses.answer import Response, ResponseDeleted
 from specserve_server.responses.events import RESPONSE_EVENTS
 

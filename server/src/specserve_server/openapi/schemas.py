@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     Operations: TypeAlias = Mapping[str, Mapping[str, Operation]]
     """By path, and by method in small letters."""
     Schema: TypeAlias = dict[str, Any]
-REFERENCE = "#/components/schemas/{name}"
 
 
 class Schemas:
@@ -26,12 +24,13 @@ class Schemas:
     handler says in better words what is missing."""
 
     def __init__(self, operations: Operations) -> None:
-        kinds = {each.__name__: each.__subclasses__() for each in OneOfSubclasses.__subclasses__()}
-        types = list(dict.fromkeys([*types_of(operations), *chain.from_iterable(kinds.values())]))
-        schemas, self.components = msgspec.json.schema_components(types, ref_template=REFERENCE)
-        for name in kinds.keys() & self.components.keys():
-            self.components[name] = one_of(self.components, [kind.__name__ for kind in kinds[name]])
+        bases = OneOfSubclasses.__subclasses__()
+        kinds = [kind for base in bases for kind in base.__subclasses__()]
+        types = list(dict.fromkeys([*types_of(operations), *bases, *kinds]))
+        schemas, self.components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
         self._schemas: dict[object, Schema] = dict(zip(types, schemas, strict=True))
+        for base in bases:
+            self.components[self.name_of(base)] = self.one_of(base.__subclasses__())
         for methods in operations.values():
             for operation in methods.values():
                 if operation.body is not None:
@@ -40,6 +39,13 @@ class Schemas:
     def name_of(self, struct: object) -> str:
         name: str = self._schemas[struct]["$ref"].rpartition("/")[2]
         return name
+
+    def one_of(self, kinds: Sequence[type]) -> Schema:
+        """As msgspec describes a union of Structs with tags."""
+        types = {self.components[self.name_of(kind)]["properties"]["type"]["enum"][0]: kind for kind in kinds}
+        mapping = {name: self._schemas[kind]["$ref"] for name, kind in types.items()}
+        alternatives = [self._schemas[kind] for kind in kinds]
+        return {"anyOf": alternatives, "discriminator": {"propertyName": "type", "mapping": mapping}}
 
     def of(self, type: object) -> Schema:
         if isinstance(type, Events):
@@ -57,15 +63,6 @@ def types_of(operations: Operations) -> Iterator[object]:
             for answer in operation.answers:
                 for type in answer.content.values():
                     yield from type.types if isinstance(type, Events) else [type]
-
-
-def one_of(components: Mapping[str, Schema], names: Sequence[str]) -> Schema:
-    """As msgspec describes a union of Structs with tags."""
-    mapping = {components[name]["properties"]["type"]["enum"][0]: REFERENCE.format(name=name) for name in names}
-    return {
-        "anyOf": [{"$ref": reference} for reference in mapping.values()],
-        "discriminator": {"propertyName": "type", "mapping": mapping},
-    }
 
 
 def event_schema(events: Events, types: list[Schema]) -> Schema:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from specserve import __version__
 from specserve.errors import ModelNotFoundError
 from specserve_checks.type_words import shown
+from specserve_server.operations.answers import Health, Load, ModelList, PluginList, Version
 from specserve_server.operations.model_cards import list_models
 from specserve_server.state.server_state import loaded_engine, served_model_names, state_of
 from specserve_server.wire.json_response import json_response
@@ -20,31 +23,31 @@ async def health(request: web.Request) -> web.Response:
     state = state_of(request)
     status = state.health
     if status == "ready":
-        return json_response({"status": status})
-    progress = {"progress": state.progress.describe()} if status == "loading" else {}
-    return json_response({"status": status, **progress}, status=503)
+        return json_response(Health(status))
+    progress = state.progress.describe() if status == "loading" else UNSET
+    return json_response(Health(status, progress), status=503)
 
 
 async def load(request: web.Request) -> web.Response:
-    return json_response({"server_load": loaded_engine(request).num_requests})
+    return json_response(Load(loaded_engine(request).num_requests))
 
 
 async def version(request: web.Request) -> web.Response:
-    return json_response({"version": __version__})
+    return json_response(Version(__version__))
 
 
 async def models(request: web.Request) -> web.Response:
-    return json_response({"object": "list", "data": list_models(loaded_engine(request), served_model_names(request))})
+    return json_response(ModelList("list", list_models(loaded_engine(request), served_model_names(request))))
 
 
 async def get_model(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     for card in list_models(loaded_engine(request), served_model_names(request)):
-        if card["id"] == name:
+        if card.id == name:
             return json_response(card)
     raise ModelNotFoundError(f"no model {shown(name)} is served; /v1/models lists them.", param="model")
 
 
 async def plugins(request: web.Request) -> web.Response:
     engine = loaded_engine(request)
-    return json_response({"object": "list", "data": engine.plugins.describe(), "engine": engine.describe()})
+    return json_response(PluginList("list", engine.plugins.describe(), engine.describe()))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from specserve_server.operations.answers import ModelCard
 from specserve_server.state.resolved_models import check_resolved_models
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from specserve_checks.json_types import JsonObject
     from specserve_server.engine_client import EngineClient
 
 OWNER = "specserve"
 
 
-def list_models(engine: EngineClient, names: Sequence[str]) -> list[JsonObject]:
+def list_models(engine: EngineClient, names: Sequence[str]) -> list[ModelCard]:
     """`names` of the base model; the first is the parent of adapters."""
     cards = [model_card(engine, name, engine.model_name, None) for name in names]
     results, _ = engine.plugins.try_collect("list_models", check_resolved_models)
@@ -24,13 +24,13 @@ def list_models(engine: EngineClient, names: Sequence[str]) -> list[JsonObject]:
     return cards
 
 
-def model_card(engine: EngineClient, name: str, root: str, parent: str | None) -> JsonObject:
-    return {
-        "id": name,
-        "object": "model",
-        "created": engine.created,
-        "owned_by": OWNER,
-        "root": root,
-        "parent": parent,
-        "max_model_len": engine.max_model_len,
-    }
+def model_card(engine: EngineClient, name: str, root: str, parent: str | None) -> ModelCard:
+    return ModelCard(
+        id=name,
+        object="model",
+        created=engine.created,
+        owned_by=OWNER,
+        root=root,
+        parent=parent,
+        max_model_len=engine.max_model_len,
+    )

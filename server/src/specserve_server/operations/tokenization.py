@@ -12,6 +12,7 @@ from specserve_server.bodies.requests import DetokenizeBody, TokenizeBody
 from specserve_server.chat.prompt import encode_chat
 from specserve_server.chat.tool_calling import usable_form
 from specserve_server.generation.text_beginning import token_names
+from specserve_server.operations.answers import TokenizerInfo, Tokens, TokenText
 from specserve_server.state.model_lookup import pinned_model
 from specserve_server.state.server_state import loaded_engine, ready_engine, served_model_names
 from specserve_server.wire.json_response import json_response
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from specserve_checks.json_types import JsonObject
     from specserve_server.bodies.tools import Tool
     from specserve_server.engine_client import ServedEngine
     from specserve_server.templates.model_template import ModelTemplate
@@ -45,10 +45,10 @@ async def tokenize(request: web.Request) -> web.Response:
         return json_response(await asyncio.to_thread(tokenize_response, engine, body))
 
 
-def tokenize_response(engine: ServedEngine, body: TokenizeBody) -> JsonObject:
+def tokenize_response(engine: ServedEngine, body: TokenizeBody) -> Tokens:
     ids = encode(engine, body)
     strings = token_names(engine.tokenizer, ids) if body.return_token_strs else None
-    return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
+    return Tokens(len(ids), engine.max_model_len, ids, strings)
 
 
 def encode(engine: ServedEngine, body: TokenizeBody) -> list[int]:
@@ -79,15 +79,12 @@ async def detokenize(request: web.Request) -> web.Response:
         raise RequestError("tokens is required: a list of token ids, such as [1, 2].", param="tokens")
     async with pinned_model(engine, body.model, served_model_names(request)):
         text = await asyncio.to_thread(engine.tokenizer.decode, body.tokens, skip_special_tokens=False)
-    return json_response({"prompt": text})
+    return json_response(TokenText(text))
 
 
 async def tokenizer_info(request: web.Request) -> web.Response:
     engine = loaded_engine(request)
+    template = engine.template
     return json_response(
-        {
-            "tokenizer_class": engine.tokenizer.tokenizer_class,
-            "special_tokens": engine.template.special_tokens,
-            "chat_template": engine.template.source or None,
-        }
+        TokenizerInfo(engine.tokenizer.tokenizer_class, template.special_tokens, template.source or None)
     )

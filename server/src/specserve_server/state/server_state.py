@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from specserve_server.config import ServerConfig
-    from specserve_server.engine_client import ServedEngine
+    from specserve_server.engine_client import ServedEngine, Status
     from specserve_server.operation import Operation
     from specserve_server.state.api_keys import ApiKeys
     from specserve_server.state.rate_limits import RateLimits
@@ -50,8 +50,7 @@ class ServerState:
     responses: ResponseCounts = field(default_factory=ResponseCounts)
 
     @property
-    def status(self) -> str:
-        """loading, ready, draining or dead."""
+    def status(self) -> Status:
         if self.engine is not None:
             return "draining" if self.draining and self.engine.status == "ready" else self.engine.status
         if self.draining:
@@ -59,7 +58,7 @@ class ServerState:
         return "dead" if self.loading is not None and self.loading.done() else "loading"
 
     @property
-    def health(self) -> str:
+    def health(self) -> Status:
         """As `status`, for those who ask whether to send requests here."""
         return "draining" if self.leaving and self.status == "ready" else self.status
 

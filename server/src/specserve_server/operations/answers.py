@@ -1,27 +1,21 @@
-"""The answers of the routes that generate nothing."""
+"""The answers of the routes of operators and tools. Their schemas in /openapi.json come from here."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, UnsetType
 
-
-class Progress(msgspec.Struct):
-    """`done` and `total`: of the stage, where something of it can be counted. `seconds`: since the start."""
-
-    stage: str
-    seconds: float
-    done: int | UnsetType = UNSET
-    total: int | UnsetType = UNSET
-    unit: Literal["bytes", "items"] | UnsetType = UNSET
+from specserve_server.engine_client import Status
+from specserve_server.load_progress import Progress
 
 
 class Health(msgspec.Struct):
     """`progress`: while the engine loads."""
 
-    status: Literal["loading", "ready", "draining", "dead"]
+    status: Status
     progress: Progress | UnsetType = UNSET
 
 
@@ -56,8 +50,8 @@ class PluginList(msgspec.Struct):
     """`engine`: what was chosen, and the effective configuration."""
 
     object: Literal["list"]
-    data: list[dict[str, Raw]]
-    engine: dict[str, Raw]
+    data: Sequence[dict[str, Any]]
+    engine: Mapping[str, Any]
 
 
 class Tokens(msgspec.Struct):
@@ -75,7 +69,7 @@ class TokenizerInfo(msgspec.Struct):
     """`chat_template`: null where the model has none."""
 
     tokenizer_class: str | None
-    special_tokens: dict[str, str]
+    special_tokens: Mapping[str, str]
     chat_template: str | None
 
 
