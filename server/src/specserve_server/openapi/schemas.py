@@ -10,13 +10,14 @@ from specserve_server.openapi.error_answers import error_type
 from specserve_server.operation import JSON, Events, OneOfSubclasses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from specserve_server.operation import Operation
 
     Operations: TypeAlias = Mapping[str, Mapping[str, Operation]]
     """By path, and by method in small letters."""
     Schema: TypeAlias = dict[str, Any]
+DESCRIBING = ("title", "description")
 
 
 class Schemas:
@@ -30,7 +31,7 @@ class Schemas:
         schemas, self.components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
         self._schemas: dict[object, Schema] = dict(zip(types, schemas, strict=True))
         for base in bases:
-            self.components[self.name_of(base)] = self.one_of(base.__subclasses__())
+            self.components[self.name_of(base)] = self.one_of(base)
         for methods in operations.values():
             for operation in methods.values():
                 if operation.body is not None:
@@ -40,12 +41,14 @@ class Schemas:
         name: str = self._schemas[struct]["$ref"].rpartition("/")[2]
         return name
 
-    def one_of(self, kinds: Sequence[type]) -> Schema:
+    def one_of(self, base: type[OneOfSubclasses]) -> Schema:
         """As msgspec describes a union of Structs with tags."""
+        kinds = base.__subclasses__()
         types = {self.components[self.name_of(kind)]["properties"]["type"]["enum"][0]: kind for kind in kinds}
         mapping = {name: self._schemas[kind]["$ref"] for name, kind in types.items()}
         alternatives = [self._schemas[kind] for kind in kinds]
-        return {"anyOf": alternatives, "discriminator": {"propertyName": "type", "mapping": mapping}}
+        described = {name: text for name, text in self.components[self.name_of(base)].items() if name in DESCRIBING}
+        return {**described, "anyOf": alternatives, "discriminator": {"propertyName": "type", "mapping": mapping}}
 
     def of(self, type: object) -> Schema:
         if isinstance(type, Events):

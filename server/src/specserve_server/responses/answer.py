@@ -30,6 +30,8 @@ OutputPart: TypeAlias = OutputText | ReasoningText
 
 
 class OutputItem(OneOfSubclasses, kw_only=True):
+    """`type` tells which kind."""
+
     id: str
     type: str
     status: ItemStatus
