@@ -67,7 +67,7 @@ class NoPass(ForwardPass):
         return self.x[: batch.num_rows]
 
     def layers(
-        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = {}, side: Tensor | None = None
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = {}, aux: Tensor | None = None
     ) -> Tensor:
         return x
 

@@ -42,12 +42,12 @@ class PiecewisePass(DraftPass):
         self, passes: ForwardPass, batch: Batch, plan: Any, hidden: Tensor | None, *, from_target: bool
     ) -> Tensor:
         """From token ids and hidden states to the last layer's output, [P, H]; `passes`: over the head's layers."""
-        x, side = passes.embed(batch), None
+        x, aux = passes.embed(batch), None
         if self.head.reads_hidden:
             assert hidden is not None, "every row reads a hidden state"
             states = self.in_tiles(self.of_target, hidden) if from_target else hidden
-            x, side = self.enter(x, padded(states, len(x)))
-        return passes.layers(x, batch, plan, side=side)
+            x, aux = self.enter(x, padded(states, len(x)))
+        return passes.layers(x, batch, plan, aux=aux)
 
     def choose(self, x: Tensor, batch: Batch, rows: Sequence[ScoredRow], count: int) -> DraftStep:
         """From the last layer's output, which is not kept, to tokens and own hidden states."""
@@ -64,7 +64,7 @@ class PiecewisePass(DraftPass):
         return hidden if source.weight is None else self.decoder.kernels.rms_norm(hidden, source.weight, source.eps)
 
     def enter(self, embedded: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Both [P, H] -> the layers' input, which may be overwritten, and what the first layer reads beside it."""
+        """Both [P, H] -> the layers' input, which may be overwritten, and the auxiliary input of the first layer."""
         if self.head.fc is not None:
             return self.in_tiles(self.joined, embedded, hidden), None
         if self.head.hnorm is None:

@@ -32,8 +32,8 @@ class Rotation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecoderLayer:
-    """Weights of one layer. Norms that the architecture does not have are None. With `side_norm`, qkv_proj reads
-    [normed side input ; normed x], as the layer of EAGLE-3 does (Li et al., 2025)."""
+    """Weights of one layer. Norms that the architecture does not have are None. With `aux_norm`, qkv_proj reads
+    [normed auxiliary input ; normed x], as the layer of EAGLE-3 does (Li et al., 2025)."""
 
     input_norm: Tensor | None
     qkv_proj: Projection
@@ -43,7 +43,7 @@ class DecoderLayer:
     post_attention_norm: Tensor
     gate_up_proj: Projection
     down_proj: Projection
-    side_norm: Tensor | None = None
+    aux_norm: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,15 @@ class DecoderModel:
         return Rotation(self.rotary.cos.index_select(0, positions), self.rotary.sin.index_select(0, positions))
 
     def attention_input(
-        self, layer: int, x: Tensor, rotation: Rotation, at: BatchRows, side: Tensor | None = None
+        self, layer: int, x: Tensor, rotation: Rotation, at: BatchRows, aux: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """x, side: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors."""
+        """x, aux: [T, H] -> q [T, heads, d], k and v [T, kv_heads, d]; views of larger tensors."""
         weights, kernels, eps = self.layers[layer], self.kernels, self.config.norm_eps
         num_q, num_kv, _ = self._qkv_heads
         normed = self.normed(x, weights.input_norm)
-        if weights.side_norm is not None:
-            assert side is not None, "the layer reads a side input"
-            normed = torch.cat((self.normed(side, weights.side_norm), normed), -1)
+        if weights.aux_norm is not None:
+            assert aux is not None, "the layer reads an auxiliary input"
+            normed = torch.cat((self.normed(aux, weights.aux_norm), normed), -1)
         qkv = weights.qkv_proj(normed, at)
         qkv = qkv.view(-1, num_q + 2 * num_kv, self.head_dim)
         if weights.q_norm is not None and weights.k_norm is not None:

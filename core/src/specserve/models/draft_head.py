@@ -37,7 +37,7 @@ class DraftHead:
     """[R, W] -> [R, H], for hidden states of the target; None: none are read."""
     fc: Projection | None = None
     """[R, 2H] -> [R, H], over embedding and hidden state. Without it the hidden state is the layers' input, and the
-    first layer reads the embedding beside it (`DecoderLayer.side_norm`)."""
+    first layer reads the embedding as its auxiliary input (`DecoderLayer.aux_norm`)."""
     embedding_first: bool = True
     """The order in which `fc` reads them."""
     enorm: Tensor | None = None

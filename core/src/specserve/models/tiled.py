@@ -52,14 +52,14 @@ class TiledPass(ForwardPass):
         return self.model.embed(self.pad(batch.input_ids))
 
     def layers(
-        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, side: Tensor | None = None
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, aux: Tensor | None = None
     ) -> Tensor:
         model, T = self.model, batch.num_rows
         positions = self.pad(batch.positions)
         tiles = self.tiles(len(positions))
         rotations = [model.rotation(positions[tile]) for tile in tiles]
         xs = [x[tile] for tile in tiles]
-        sides = [None if side is None else side[tile] for tile in tiles]
+        aux_tiles = [None if aux is None else aux[tile] for tile in tiles]
         places = [BatchRows(tile, batch.lora) for tile in tiles]
         # rows beyond T are padding: no other row reads them
         padded = x.new_zeros((len(positions), model.num_heads, model.head_dim)) if len(positions) > T else None
@@ -67,8 +67,8 @@ class TiledPass(ForwardPass):
             if layer in taps:
                 copy_tap(taps, layer, joined(xs))
             pieces = [
-                model.attention_input(layer, rows, rotation, at, beside)
-                for rows, rotation, at, beside in zip(xs, rotations, places, sides, strict=True)
+                model.attention_input(layer, rows, rotation, at, aux_tile)
+                for rows, rotation, at, aux_tile in zip(xs, rotations, places, aux_tiles, strict=True)
             ]
             q, k, v = (joined(parts)[:T] for parts in zip(*pieces, strict=True))
             out = self.attention.forward(layer, q, k, v, plan)

@@ -98,11 +98,11 @@ class ForwardPass(ABC):
 
     @abstractmethod
     def layers(
-        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = ..., side: Tensor | None = None
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = ..., aux: Tensor | None = None
     ) -> Tensor:
         """x: what `embed` gave -> the last layer's output, of the same shape; `plan`: the attention backend's of this
         batch. taps: [T, H] tensors to which the inputs of these layers are copied, and for the number of layers the
-        last output. side: of x's shape, for layers with a side norm."""
+        last output. aux: of x's shape, the auxiliary input of layers with an `aux_norm`."""
 
     @abstractmethod
     def logits(self, x: Tensor, batch: Batch) -> Tensor:

@@ -8,17 +8,17 @@ void bind_decoder_stack(nb::module_& m) {
     nb::class_<LayerWeights<S>>(m, "LayerWeights")
         .def(
             "__init__",
-            [](LayerWeights<S>* self, std::optional<Array> input_norm, std::optional<Array> side_norm,
+            [](LayerWeights<S>* self, std::optional<Array> input_norm, std::optional<Array> aux_norm,
                std::shared_ptr<PackedLinear<S>> qkv, std::optional<Array> q_norm, std::optional<Array> k_norm,
                std::shared_ptr<PackedLinear<S>> o, Array post_norm, std::shared_ptr<PackedLinear<S>> gate_up,
                std::shared_ptr<PackedLinear<S>> down, int window) {
-                new (self) LayerWeights<S>{std::move(input_norm), std::move(side_norm),
+                new (self) LayerWeights<S>{std::move(input_norm), std::move(aux_norm),
                                            std::move(q_norm),     std::move(k_norm),
                                            std::move(post_norm),  std::move(qkv),
                                            std::move(o),          std::move(gate_up),
                                            std::move(down),       window};
             },
-            nb::kw_only(), nb::arg("input_norm").none(), nb::arg("side_norm").none(), nb::arg("qkv"),
+            nb::kw_only(), nb::arg("input_norm").none(), nb::arg("aux_norm").none(), nb::arg("qkv"),
             nb::arg("q_norm").none(), nb::arg("k_norm").none(), nb::arg("o"), nb::arg("post_norm"), nb::arg("gate_up"),
             nb::arg("down"), nb::arg("window"));
     nb::class_<PyDecoderStack<S>>(m, "DecoderStack")

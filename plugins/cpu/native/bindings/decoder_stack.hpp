@@ -34,32 +34,32 @@ class PyDecoderStack {
           shape_(make_shape(heads, eps, scale)), stack_(make_stack()) {}
 
     void forward(const Array& x, const Array& positions, const Array& slots, const AttentionPlan& plan,
-                 const Segments& adapters, const std::optional<Array>& side, const Taps& taps) {
+                 const Segments& adapters, const std::optional<Array>& aux, const Taps& taps) {
         S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
         const int64_t* row_slots = checked_slots(slots, rows);
         check_plan_of(plan, rows);
         auto segments = checked_segments(adapters, rows);
-        const S* side_rows = checked_side(side, rows);
+        const S* aux_rows = checked_aux(aux, rows);
         auto outputs = checked_taps(taps, rows);
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
-        if (rows) stack_.forward(hidden, row_positions, row_slots, plan, segments, side_rows, outputs);
+        if (rows) stack_.forward(hidden, row_positions, row_slots, plan, segments, aux_rows, outputs);
     }
 
     void pre_attention(int layer, const Array& x, const Array& positions, const Segments& adapters,
-                       const std::optional<Array>& side, const Array& qkv) {
+                       const std::optional<Array>& aux, const Array& qkv) {
         const S* hidden = checked_data<S>(x, "x", {kAny, hidden_size_});
         int64_t rows = static_cast<int64_t>(x.shape(0));
         const int64_t* row_positions = checked_positions(positions, rows);
         S* out = checked_data<S>(qkv, "qkv", {rows, shape_.qkv_size()});
         check_layer(layer);
         auto segments = checked_segments(adapters, rows);
-        const S* side_rows = checked_side(side, rows);
+        const S* aux_rows = checked_aux(aux, rows);
         nb::gil_scoped_release no_gil;
         std::lock_guard lock(mutex_);
-        if (rows) stack_.pre_attention(layer, hidden, row_positions, static_cast<int>(rows), segments, side_rows, out);
+        if (rows) stack_.pre_attention(layer, hidden, row_positions, static_cast<int>(rows), segments, aux_rows, out);
     }
 
     void post_attention(int layer, const Array& x, const Array& attention_out, const Segments& adapters) {
@@ -90,9 +90,9 @@ class PyDecoderStack {
     int num_logits() const { return lm_head_->linear().out_features; }
     float eps() const { return shape_.eps; }
     const S* final_norm() const { return checked_norm<S>(final_norm_, hidden_size_); }
-    bool reads_side() const {
+    bool reads_aux() const {
         return std::any_of(layers_.begin(), layers_.end(),
-                           [](const LayerWeights<S>& layer) { return layer.side_norm.has_value(); });
+                           [](const LayerWeights<S>& layer) { return layer.aux_norm.has_value(); });
     }
     const int64_t* checked_positions(const Array& positions, int64_t rows) const {
         const int64_t* data = checked_data<int64_t>(positions, "positions", {rows});
@@ -167,12 +167,12 @@ class PyDecoderStack {
                                std::move(layers), final_norm, lm_head_->linear());
     }
 
-    const S* checked_side(const std::optional<Array>& side, int64_t rows) const {
-        bool is_read = reads_side();
-        if (is_read != side.has_value())
-            throw std::invalid_argument(is_read ? "side must be given: a layer has a side norm."
-                                                : "side must be None: no layer has a side norm.");
-        return side ? checked_data<S>(*side, "side", {rows, hidden_size_}) : nullptr;
+    const S* checked_aux(const std::optional<Array>& aux, int64_t rows) const {
+        bool is_read = reads_aux();
+        if (is_read != aux.has_value())
+            throw std::invalid_argument(is_read ? "aux must be given: a layer has an auxiliary norm."
+                                                : "aux must be None: no layer has an auxiliary norm.");
+        return aux ? checked_data<S>(*aux, "aux", {rows, hidden_size_}) : nullptr;
     }
 
     std::vector<LayerTap<S>> checked_taps(const Taps& taps, int64_t rows) const {

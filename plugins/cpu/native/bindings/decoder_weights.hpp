@@ -12,7 +12,7 @@ namespace specserve {
 
 template <typename S>
 struct LayerWeights {
-    std::optional<Array> input_norm, side_norm, q_norm, k_norm;
+    std::optional<Array> input_norm, aux_norm, q_norm, k_norm;
     Array post_norm;
     std::shared_ptr<PackedLinear<S>> qkv, o, gate_up, down;
     int window;
@@ -49,8 +49,8 @@ DecoderLayer<S> to_decoder_layer(const LayerWeights<S>& weights, const DecoderSh
                                     std::to_string(inter) + ".");
     DecoderLayer<S> layer{};
     layer.input_norm = checked_norm<S>(weights.input_norm, hidden);
-    layer.side_norm = checked_norm<S>(weights.side_norm, hidden);
-    layer.qkv = checked_linear(*weights.qkv, "qkv", shape.qkv_size(), layer.side_norm ? 2 * hidden : hidden);
+    layer.aux_norm = checked_norm<S>(weights.aux_norm, hidden);
+    layer.qkv = checked_linear(*weights.qkv, "qkv", shape.qkv_size(), layer.aux_norm ? 2 * hidden : hidden);
     layer.q_norm = checked_norm<S>(weights.q_norm, head_dim);
     layer.k_norm = checked_norm<S>(weights.k_norm, head_dim);
     layer.o = checked_linear(*weights.o, "o", hidden, shape.q_size());

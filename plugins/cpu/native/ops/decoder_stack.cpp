@@ -49,8 +49,8 @@ void DecoderStack<S>::prepare(int num_rows, const Segments& segments) {
 
 template <typename S>
 void DecoderStack<S>::forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
-                              const Segments& segments, const S* side, const std::vector<LayerTap<S>>& taps) {
-    Batch in{x, side, positions, slots, &plan, plan.num_rows(), nullptr, &taps};
+                              const Segments& segments, const S* aux, const std::vector<LayerTap<S>>& taps) {
+    Batch in{x, aux, positions, slots, &plan, plan.num_rows(), nullptr, &taps};
     prepare(in.rows, segments);
     attention_.prepare(plan, pool_->size());
     copy_taps(in, 0, {0, in.rows, 0, shape_.hidden_size});
@@ -84,8 +84,8 @@ void DecoderStack<S>::normalize(const NormedInput& in, int begin, int count, S* 
         for (int r = 0; r < count; ++r)
             std::memcpy(to + r * width, from.data + r * from.stride, static_cast<size_t>(hidden) * sizeof(S));
     };
-    if (in.side_weight) part(in.side, in.side_weight, out);
-    part(in.x, in.weight, in.side_weight ? out + hidden : out);
+    if (in.aux_weight) part(in.aux, in.aux_weight, out);
+    part(in.x, in.weight, in.aux_weight ? out + hidden : out);
 }
 
 // Returns a function that gives the tasks of the next phase their inputs, which `prepare(begin, count)` prepares. Few
@@ -181,7 +181,7 @@ void DecoderStack<S>::project_and_store_kv(Team& team, int index, const Batch& i
     int first = attends ? 0 : static_cast<int>(shape_.q_size() / kLanes);
     int rows = in.rows, panels = layer.qkv.num_panels() - first, o_panels = layer.o.num_panels();
     ptrdiff_t qkv_size = shape_.qkv_size();
-    auto attention_in = lazy_rms_norm(team, attention_input(layer, in.x, in.side), rows, layer.qkv);
+    auto attention_in = lazy_rms_norm(team, attention_input(layer, in.x, in.aux), rows, layer.qkv);
     team.parallel_for_ranges(panels, [&](int begin, int end) {
         PanelRange range = panel_range(team, begin, end, panels, layer.o, o_panels);
         table_.linear(layer.qkv, attention_in(), {range.begin + first, range.end + first, range.next},
@@ -248,9 +248,9 @@ void DecoderStack<S>::run_fused_layer(Team& team, int index, const Batch& in) {
 
 template <typename S>
 void DecoderStack<S>::forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
-                                   int rows, const S* side, const RowSubset& last) {
-    Batch in{x, side, positions, slots, &plan, rows};
-    Batch in_last{x, side, positions, slots, &plan, rows, &last};
+                                   int rows, const S* aux, const RowSubset& last) {
+    Batch in{x, aux, positions, slots, &plan, rows};
+    Batch in_last{x, aux, positions, slots, &plan, rows, &last};
     prepare(rows, {});
     int num_layers = static_cast<int>(layers_.size());
     if (num_layers > 1) {

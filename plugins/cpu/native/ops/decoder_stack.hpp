@@ -20,7 +20,7 @@ namespace specserve {
 template <typename S>
 struct DecoderLayer {
     const S* input_norm;  // null if the layer has none
-    const S* side_norm;   // not null: qkv reads [normed side input ; normed x]
+    const S* aux_norm;    // not null: qkv reads [normed auxiliary input ; normed x]
     Linear<S> qkv;
     const S* q_norm;  // null if the model has no QK norm
     const S* k_norm;
@@ -68,19 +68,19 @@ class DecoderStack {
     DecoderStack(const KernelTable<S>& table, KVLayout<S> layout, std::shared_ptr<ThreadPool> pool, DecoderShape shape,
                  std::vector<DecoderLayer<S>> layers, const S* final_norm, Linear<S> lm_head);
 
-    // All layers. x: [rows][hidden_size], updated in place. side: [rows][hidden_size], read by layers that have a side
-    // norm.
+    // All layers. x: [rows][hidden_size], updated in place. aux: [rows][hidden_size], read by layers that have an
+    // auxiliary norm.
     void forward(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan,
-                 const Segments& segments, const S* side, const std::vector<LayerTap<S>>& taps);
+                 const Segments& segments, const S* aux, const std::vector<LayerTap<S>>& taps);
 
     // The same without adapters and taps, where the last output is wanted of some rows only, and of the others their
     // keys and values: it becomes the first rows of x. `plan` is not read if there is one layer.
     void forward_some(S* x, const int64_t* positions, const int64_t* slots, const AttentionPlan& plan, int rows,
-                      const S* side, const RowSubset& last);
+                      const S* aux, const RowSubset& last);
 
     // The parts of a layer around another attention backend. qkv: [rows][queries, keys, values], with RoPE applied.
     void pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
-                       const S* side, S* qkv);
+                       const S* aux, S* qkv);
     void post_attention(int layer, S* x, const S* attention_out, int rows, const Segments& segments);
 
     // logits[i] is of row rows[i], or of row i if `rows` is null.
@@ -90,7 +90,7 @@ class DecoderStack {
     using Team = ThreadPool::Team;
     struct Batch {
         S* x;
-        const S* side;
+        const S* aux;
         const int64_t* positions;
         const int64_t* slots;
         const AttentionPlan* plan;
@@ -114,12 +114,12 @@ class DecoderStack {
     // The normalized input of a linear map: rows of `width` numbers.
     struct NormedInput {
         const S *x, *weight;
-        const S *side, *side_weight;  // null if there is no side input
+        const S *aux, *aux_weight;  // null if there is no auxiliary input
 
-        int width(int hidden) const { return side_weight ? 2 * hidden : hidden; }
+        int width(int hidden) const { return aux_weight ? 2 * hidden : hidden; }
     };
-    static NormedInput attention_input(const DecoderLayer<S>& layer, const S* x, const S* side) {
-        return {x, layer.input_norm, side, layer.side_norm};
+    static NormedInput attention_input(const DecoderLayer<S>& layer, const S* x, const S* aux) {
+        return {x, layer.input_norm, aux, layer.aux_norm};
     }
     void normalize(const NormedInput& in, int begin, int count, S* out) const;
     template <typename Prepare>

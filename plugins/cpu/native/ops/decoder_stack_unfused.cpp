@@ -35,7 +35,7 @@ void DecoderStack<S>::add_adapter(const AdapterLayer<S>* adapter, LowRank<S> Ada
 template <typename S>
 void DecoderStack<S>::project_qkv(Team& team, int index, bool is_first, const Batch& in, S* qkv) {
     const DecoderLayer<S>& layer = layers_[static_cast<size_t>(index)];
-    NormedInput input = attention_input(layer, in.x, in.side);
+    NormedInput input = attention_input(layer, in.x, in.aux);
     ptrdiff_t hidden = input.width(shape_.hidden_size), width = shape_.qkv_size();
     int rows = in.rows;
     S* normed = normed_.data();
@@ -102,7 +102,7 @@ void DecoderStack<S>::finish_layer(Team& team, int index, const Batch& in, const
         table_.add_inplace(branch + begin * hidden, x + begin * hidden, count * shape_.hidden_size);
         copy_taps(in, index + 1, {begin, count, 0, shape_.hidden_size});
         if (!next) return;
-        NormedInput input = attention_input(*next, x, in.side);
+        NormedInput input = attention_input(*next, x, in.aux);
         ptrdiff_t width = input.width(shape_.hidden_size);
         normalize(input, begin, count, normed + begin * width);
         quantizer_.quantize(table_, next->qkv, {normed, width, rows}, begin, count);
@@ -120,9 +120,9 @@ void DecoderStack<S>::run_unfused_layer(Team& team, int index, const Batch& in) 
 
 template <typename S>
 void DecoderStack<S>::pre_attention(int layer, const S* x, const int64_t* positions, int rows, const Segments& segments,
-                                    const S* side, S* qkv) {
+                                    const S* aux, S* qkv) {
     prepare(rows, segments);
-    Batch in{const_cast<S*>(x), side, positions, nullptr, nullptr, rows};  // it is only read
+    Batch in{const_cast<S*>(x), aux, positions, nullptr, nullptr, rows};  // it is only read
     run_kernels(*pool_, table_, 3, [&](Team& team) { project_qkv(team, layer, true, in, qkv); });
 }
 

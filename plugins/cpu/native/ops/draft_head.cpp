@@ -36,14 +36,14 @@ const S* DraftHead<S>::states(const Rows& rows) {
     return states_.data();
 }
 
-// Into x_ and, if layers read it, side_.
+// Into x_ and, if layers read it, aux_.
 template <typename S>
 void DraftHead<S>::enter(const Rows& rows) {
     const DraftHeadWeights<S>& w = weights_;
     int hidden = w.hidden_size;
     grow(x_, rows.count, hidden);
-    grow(side_, rows.count, hidden);
-    S* embedded = w.reads_hidden ? side_.data() : x_.data();
+    grow(aux_, rows.count, hidden);
+    S* embedded = w.reads_hidden ? aux_.data() : x_.data();
     for (int r = 0; r < rows.count; ++r)
         std::memcpy(embedded + ptrdiff_t{r} * hidden, w.embedding + rows.ids[r] * hidden,
                     static_cast<size_t>(hidden) * sizeof(S));
@@ -60,8 +60,8 @@ void DraftHead<S>::enter(const Rows& rows) {
 template <typename S>
 const float* DraftHead<S>::run(DecoderStack<S>& stack, int num_logits, const Rows& rows, S* own) {
     enter(rows);
-    bool has_side = weights_.reads_hidden && !weights_.fc;
-    stack.forward_some(x_.data(), rows.positions, rows.slots, *rows.plan, rows.count, has_side ? side_.data() : nullptr,
+    bool has_aux = weights_.reads_hidden && !weights_.fc;
+    stack.forward_some(x_.data(), rows.positions, rows.slots, *rows.plan, rows.count, has_aux ? aux_.data() : nullptr,
                        rows.scored);
     int hidden = weights_.hidden_size, num_scored = rows.scored.count;
     if (own) normalize(x_.data(), weights_.own_norm, weights_.eps, hidden, num_scored, own, hidden);

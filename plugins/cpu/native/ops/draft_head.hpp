@@ -25,7 +25,7 @@ struct DraftHeadWeights {
     int target_size;  // numbers of the target's hidden state
     float target_eps;
     std::optional<Linear<S>>
-        fc;  // over embedding and hidden state; without it, layers read the embedding at their side
+        fc;  // over embedding and hidden state; without it, layers read the embedding as the auxiliary input
     bool embedding_first;
     const S *enorm, *hnorm;
     const S* own_norm;  // of the own hidden states that the next pass reads
@@ -67,7 +67,7 @@ class DraftHead {
     KernelTable<S> table_;
     std::shared_ptr<ThreadPool> pool_;
     DraftHeadWeights<S> weights_;
-    std::vector<S> x_, side_, states_, joined_;
+    std::vector<S> x_, aux_, states_, joined_;
     std::vector<float> logits_;
     InputQuantizer<S> quantizer_;
 };

@@ -107,19 +107,19 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     Adapters<S> adapters(*pool, random, model);
     auto segments = between(random, 0, 1) ? adapters.segments(random, rows) : typename DecoderStack<S>::Segments{};
     std::vector<int64_t> last_row{rows - 1};
-    std::vector<S> side = random_numbers<S>(random, x.size());
-    const S* side_rows = model.has_side ? side.data() : nullptr;
+    std::vector<S> aux = random_numbers<S>(random, x.size());
+    const S* aux_rows = model.has_aux ? aux.data() : nullptr;
     std::vector<S> tapped(x.size()), other_tapped(x.size()), last(x.size());
     std::vector<float> logits(model.kVocab), other_logits(static_cast<size_t>(rows) * model.kVocab);
 
     DecoderStack<S> many = model.stack(kernels, layout, pool, cache.layer(), window, min_key);
-    many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, segments, side_rows,
+    many.forward(x.data(), batch.positions.data(), batch.slots.data(), batch.plan, segments, aux_rows,
                  {{1, tapped.data(), model.hidden}, {2, last.data(), model.hidden}});
     many.logits(x.data(), last_row.data(), 1, logits.data());
     DecoderStack<S> one =
         model.stack(kernels, layout, std::make_shared<ThreadPool>(1), other_cache.layer(), window, min_key);
     one.forward(other_x.data(), other.positions.data(), other.slots.data(), other.plan, split_by_row<S>(segments),
-                side_rows, {{1, other_tapped.data(), model.hidden}});
+                aux_rows, {{1, other_tapped.data(), model.hidden}});
     one.logits(other_x.data(), nullptr, rows, other_logits.data());
     std::string isa = kernels.name;
     require(same_bits(x.data(), other_x.data(), x.size()), isa + ": hidden states depend on threads or tiles");
@@ -127,9 +127,9 @@ void check_decoder_stack(const Kernels& kernels, std::shared_ptr<ThreadPool> poo
     require(same_bits(x.data(), last.data(), x.size()), isa + ": the last tap is not the output");
     require(cache == other_cache, isa + ": the caches differ");
     std::vector<S> fused = random_numbers<S>(random, x.size()), unfused = fused;
-    many.forward(fused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {}, side_rows, {});
+    many.forward(fused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {}, aux_rows, {});
     many.forward(unfused.data(), batch.positions.data(), batch.slots.data(), batch.plan, {{0, rows, &adapters.zero}},
-                 side_rows, {});
+                 aux_rows, {});
     require(same_bits(fused.data(), unfused.data(), x.size()), isa + ": unfused layers have other bits");
     require(same_bits(logits.data(), other_logits.data() + (rows - 1) * model.kVocab, logits.size()),
             isa + ": logits depend on the other rows");

@@ -84,7 +84,7 @@ void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool
     weights.vocab_size = Model<S>::kVocab;
     weights.hidden_size = weights.target_size = model.hidden;
     weights.eps = 1e-5f;
-    weights.reads_hidden = model.has_side;
+    weights.reads_hidden = model.has_aux;
     weights.own_norm = between(random, 0, 1) ? model.norm.data() : nullptr;
     size_t count = roots.steps.size(), width = static_cast<size_t>(model.hidden);
     std::vector<S> own(count * width), other_own(count * width);
@@ -96,7 +96,7 @@ void check_draft_chains(const Kernels& kernels, std::shared_ptr<ThreadPool> pool
     DecoderStack<S> stack = model.stack(kernels, layout, pool, cache.layer(), 0, 0);
     DecoderStack<S> other = model.stack(kernels, layout, one_thread, other_cache.layer(), 0, 0);
     DraftHead<S> head(table, pool, weights), alone(table, one_thread, weights);
-    bool reads = model.has_side;
+    bool reads = model.has_aux;
     DraftChains made =
         DraftChainMaker<S>(head, stack, sampler)
             .run(roots.rows(reads), targets, nullptr, kVocab, roots.steps, reads ? own.data() : nullptr, model.hidden);

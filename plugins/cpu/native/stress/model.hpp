@@ -16,9 +16,9 @@ template <typename S>
 struct Model {
     Model(ThreadPool& pool, Random& random, HeadShape shape)
         : heads(shape), hidden(between(random, 1, 30) * 2), inter(16 * between(random, 1, 3)),
-          has_side(between(random, 0, 1)) {
+          has_aux(between(random, 0, 1)) {
         int qkv = (heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, q = heads.num_heads * heads.head_dim;
-        for (auto [out_features, in_features] : {std::pair{qkv, has_side ? 2 * hidden : hidden},
+        for (auto [out_features, in_features] : {std::pair{qkv, has_aux ? 2 * hidden : hidden},
                                                  {hidden, q},
                                                  {2 * inter, hidden},
                                                  {hidden, inter},
@@ -35,8 +35,8 @@ struct Model {
         DecoderLayer<S> layer{};
         layer.input_norm = layer.k_norm = layer.post_norm = norm.data();
         layer.q_norm = window ? norm.data() : nullptr;
-        if (has_side) {
-            layer.side_norm = norm.data();
+        if (has_aux) {
+            layer.aux_norm = norm.data();
             layer.input_norm = nullptr;
         }
         layer.qkv = linears[0].linear();
@@ -54,7 +54,7 @@ struct Model {
     static constexpr int kPositions = 300, kVocab = 37;
     HeadShape heads;
     int hidden, inter;
-    bool has_side;  // every layer reads a side input, and does not normalize the other
+    bool has_aux;  // every layer reads an auxiliary input, and does not normalize the other
     std::vector<PackedWeights<S>> linears;
     std::vector<S> norm;
     std::vector<float> angles;

@@ -138,14 +138,14 @@ class DtypeModule:
         def rows_per_tile(self) -> int: ...
 
     class LayerWeights:
-        """The weights of a layer. q_norm and k_norm are None if the model has no QK norm. With a side norm, qkv has
-        twice the inputs: the normed side input, then the normed input."""
+        """The weights of a layer. q_norm and k_norm are None if the model has no QK norm. With an auxiliary norm, qkv
+        has twice the inputs: the normed auxiliary input, then the normed input."""
 
         def __init__(
             self,
             *,
             input_norm: Tensor | None,
-            side_norm: Tensor | None,
+            aux_norm: Tensor | None,
             qkv: DtypeModule.PackedLinear,
             q_norm: Tensor | None,
             k_norm: Tensor | None,
@@ -182,12 +182,12 @@ class DtypeModule:
             slots: Tensor,
             plan: AttentionPlan,
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
-            side: Tensor | None,
+            aux: Tensor | None,
             taps: Sequence[tuple[int, Tensor, int, int]],
             /,
         ) -> None:
             """x: [T, hidden], the input of the first layer, becomes the output of the last; positions, slots: [T]
-            int64; side: [T, hidden]. taps: layers whose input, and the number of layers for the last output, is copied
+            int64; aux: [T, hidden]. taps: layers whose input, and the number of layers for the last output, is copied
             to [T, hidden] of a tensor [any, any] from this row and column on."""
 
         def pre_attention(
@@ -196,7 +196,7 @@ class DtypeModule:
             x: Tensor,
             positions: Tensor,
             adapters: Sequence[tuple[int, int, DtypeModule.PackedAdapter]],
-            side: Tensor | None,
+            aux: Tensor | None,
             qkv: Tensor,
             /,
         ) -> None:
@@ -217,8 +217,8 @@ class DtypeModule:
 
     class DraftHead:
         """A draft model over the layers of a stack, which is made with attention. Without `fc`, hidden states are the
-        layers' input and the embedding is their side input; target_fc or target_norm is applied to hidden states of the
-        target first. Letters: R rows, n scored rows, H hidden size."""
+        layers' input and the embedding is their auxiliary input; target_fc or target_norm is applied to hidden states
+        of the target first. Letters: R rows, n scored rows, H hidden size."""
 
         def __init__(
             self,

@@ -53,7 +53,7 @@ class FusedPass(NativePass):
     """All layers in one call, with cpu_paged."""
 
     def layers(
-        self, x: Tensor, batch: Batch, plan: PagedPlan, taps: Mapping[int, Tensor] = NO_TAPS, side: Tensor | None = None
+        self, x: Tensor, batch: Batch, plan: PagedPlan, taps: Mapping[int, Tensor] = NO_TAPS, aux: Tensor | None = None
     ) -> Tensor:
         self.stack.forward(
             dlpack(x),
@@ -61,7 +61,7 @@ class FusedPass(NativePass):
             dlpack(batch.slots),
             plan.native,
             native_segments(batch.lora),
-            None if side is None else dlpack(side),
+            None if aux is None else dlpack(aux),
             native_taps(taps),
         )
         return x
@@ -86,15 +86,15 @@ class SplitPass(NativePass):
         self.head_counts = (model.num_heads, model.num_kv_heads, model.num_kv_heads)
 
     def layers(
-        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, side: Tensor | None = None
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, aux: Tensor | None = None
     ) -> Tensor:
         adapters = native_segments(batch.lora)
         for layer in range(self.model.num_layers):
             copy_tap(taps, layer, x)
-            beside = None if side is None else dlpack(side)
+            aux_rows = None if aux is None else dlpack(aux)
             qkv = x.new_empty((len(x), sum(self.head_counts), self.model.head_dim))
             self.stack.pre_attention(
-                layer, dlpack(x), dlpack(batch.positions), adapters, beside, dlpack(qkv.flatten(1))
+                layer, dlpack(x), dlpack(batch.positions), adapters, aux_rows, dlpack(qkv.flatten(1))
             )
             q, k, v = qkv.split_with_sizes(self.head_counts, 1)
             attention_out = self.attention.forward(layer, q, k, v, plan).flatten(1)
@@ -145,7 +145,7 @@ def layer_weights(
 ) -> _native.DtypeModule.LayerWeights:
     return module.LayerWeights(
         input_norm=layer.input_norm,
-        side_norm=layer.side_norm,
+        aux_norm=layer.aux_norm,
         qkv=native_linear(layer.qkv_proj),
         q_norm=layer.q_norm,
         k_norm=layer.k_norm,

@@ -100,11 +100,11 @@ class HeadBuilder:
         def name(part: str) -> str:
             return f"layers.{index}.{part}"
 
-        reads_side = self.checkpoint.has(name("hidden_norm"))  # EAGLE-3: input_norm is the embedding's
-        input_norm = self.optional(name("hidden_norm" if reads_side else "input_norm"))
+        reads_aux = self.checkpoint.has(name("hidden_norm"))  # EAGLE-3: input_norm is the embedding's
+        input_norm = self.optional(name("hidden_norm" if reads_aux else "input_norm"))
         return DecoderLayer(
-            input_norm=None if reads_side and self.config.norm_before_residual else input_norm,
-            side_norm=self.tensor(name("input_norm")) if reads_side else None,
+            input_norm=None if reads_aux and self.config.norm_before_residual else input_norm,
+            aux_norm=self.tensor(name("input_norm")) if reads_aux else None,
             qkv_proj=self.projection(name("qkv_proj"), name("q_proj"), name("k_proj"), name("v_proj")),
             q_norm=self.optional(name("q_norm")),
             k_norm=self.optional(name("k_norm")),

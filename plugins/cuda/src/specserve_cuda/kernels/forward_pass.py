@@ -32,7 +32,7 @@ class Buffers(NamedTuple):
     """What a pass writes between its launches, each [rows, numbers]; kept until a larger step comes."""
 
     joined: Tensor
-    """[normed side ; normed x], the input of layers with a side norm."""
+    """[normed auxiliary input ; normed x], the input of layers with an auxiliary norm."""
     normed: Tensor
     qkv: Tensor
     q: Tensor
@@ -89,7 +89,7 @@ class TritonPass(TiledPass):
         self.intermediate_size, eps = model.config.intermediate_size, model.config.norm_eps
         self.head_shape = (-1, model.num_heads, model.head_dim)
         self.input_norms = [norm_of(layer.input_norm, eps) for layer in model.layers]
-        self.side_norms = [norm_of(layer.side_norm, eps) for layer in model.layers]
+        self.aux_norms = [norm_of(layer.aux_norm, eps) for layer in model.layers]
         self.output_norms = [AddAndNorm(layer.post_attention_norm, eps) for layer in model.layers]
         self.rotations = [
             RotateAndWrite(model, layer, cache, *slots) for layer, slots in zip(model.layers, cache.slots, strict=True)
@@ -104,12 +104,12 @@ class TritonPass(TiledPass):
     def make_buffers(self, rows: int) -> Buffers:
         model, hidden, inner = self.model, self.model.hidden_size, self.intermediate_size
         q_size, kv_size = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
-        joined = 2 * hidden if any(layer.side_norm is not None for layer in model.layers) else 0
+        joined = 2 * hidden if any(layer.aux_norm is not None for layer in model.layers) else 0
         sizes = (joined, hidden, q_size + 2 * kv_size, q_size, hidden, 2 * inner, inner)
         return Buffers(*(torch.empty((rows, size), dtype=model.dtype, device=model.device) for size in sizes))
 
     def layers(
-        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, side: Tensor | None = None
+        self, x: Tensor, batch: Batch, plan: Any, taps: Mapping[int, Tensor] = NO_TAPS, aux: Tensor | None = None
     ) -> Tensor:
         x, rows = dense(x), len(x)
         if rows > len(self.buffers.added):
@@ -117,7 +117,7 @@ class TritonPass(TiledPass):
         at, own = BatchRows(slice(0, rows), batch.lora), self.buffers.of(rows)
         q, added = own.q.view(self.head_shape), None
         for i, layer in enumerate(self.model.layers):
-            qkv = project(layer.qkv_proj, self.layer_input(i, x, added, side, own), own.qkv, at)
+            qkv = project(layer.qkv_proj, self.layer_input(i, x, added, aux, own), own.qkv, at)
             copy_tap(taps, i, x)
             self.rotations[i](qkv, batch.positions, batch.slots, q)
             attended = self.attention.attend(i, q, plan)
@@ -133,14 +133,14 @@ class TritonPass(TiledPass):
         copy_tap(taps, self.model.num_layers, x)
         return x
 
-    def layer_input(self, i: int, x: Tensor, added: Tensor | None, side: Tensor | None, own: Buffers) -> Tensor:
+    def layer_input(self, i: int, x: Tensor, added: Tensor | None, aux: Tensor | None, own: Buffers) -> Tensor:
         """Adds `added` to x; what the layer's qkv_proj reads of it."""
-        norm, side_norm, hidden = self.input_norms[i], self.side_norms[i], x.shape[1]
+        norm, aux_norm, hidden = self.input_norms[i], self.aux_norms[i], x.shape[1]
         read, out = own.normed, own.normed
-        if side_norm is not None:
-            assert side is not None, "the layer reads a side input"
+        if aux_norm is not None:
+            assert aux is not None, "the layer reads an auxiliary input"
             read, out = own.joined, own.joined[:, hidden:]
-            side_norm(dense(side), None, own.joined[:, :hidden])
+            aux_norm(dense(aux), None, own.joined[:, :hidden])
         if norm is not None:
             norm(x, added, out)
         else:
