@@ -60,7 +60,7 @@ class OwnedDict(dict[K, V], Generic[K, V]):
 
 
 class AdmittedRequest(Request):
-    """Made by `seal`."""
+    """Made by `finalize`."""
 
     __slots__ = ()
 
@@ -71,7 +71,7 @@ class AdmittedRequest(Request):
         raise refuse(f"request.{name}")
 
 
-def seal(request: Request) -> Request:
+def finalize(request: Request) -> Request:
     """The same request, which only the engine can change from now on."""
     request.tokens = OwnedList(request.tokens)
     request.blocks = OwnedList(request.blocks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from specserve.batch.admitted import assign, seal
+from specserve.batch.admitted import assign, finalize
 from specserve.batch.request import Request
 from specserve.engine.admission import EngineLimits, check_request, queue_full
 from specserve.engine.commit import Committer
@@ -109,7 +109,7 @@ class Engine:
             order=self.num_added,
             max_len=longest,
         )
-        request = seal(admitted)
+        request = finalize(admitted)
         self.num_added += 1
         for processor in self.parts.processors:
             processor.start(request, limits.vocab_size)
