@@ -38,7 +38,7 @@ STEPS = 12
 MAX_LEN = 16384
 COLD = "step, weights evicted from the caches"
 EVICTING_BYTES = 128 * 2**20
-"""Reading so many bytes evicts everything else from the last-level cache."""
+"""Reading this many bytes evicts everything else from the last-level cache."""
 
 
 class Sweep(NamedTuple):

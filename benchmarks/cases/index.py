@@ -25,7 +25,7 @@ SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 MILLION, BATCH, MAX_DRAFT_NODES, PROMPT_LEN = 1_000_000, 256, 16, 200
 GENERATIONS, STEPS = 4, 40
 CHUNK, NO_DRAFT = 16, array("i", [0])
-"""Output is inserted in chunks of so many tokens per call, without a draft."""
+"""Output is inserted in chunks of `CHUNK` tokens per call, without a draft."""
 STEP_US, TOKEN_US, BYTES, BATCH_MS, GROWTH = 5.0, 2.0, 80.0, 1.0, 3.0
 """The targets."""
 

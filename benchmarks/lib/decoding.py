@@ -72,7 +72,7 @@ def start_all(engine: Engine, requests: Sequence[GenerateRequest]) -> None:
 
 
 def timed_steps(engine: Engine, max_steps: int, least_running: int = 1) -> Decoded:
-    """As long as so many requests run."""
+    """As long as `least_running` requests or more run."""
     num_tokens = num_outputs = num_steps = 0
     began = time.perf_counter()
     while num_steps < max_steps and len(engine.requests) >= least_running:

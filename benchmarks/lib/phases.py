@@ -19,7 +19,7 @@ LOW, HIGH, MIXED = "low", "high", "mixed"
 TRANSITION = (LOW, HIGH, LOW, HIGH)
 FILE_LEN, TEXT_LEN = 400, 400
 LEAST_REQUESTS = 8
-"""A phase serves at least so many, one group after the other."""
+"""A phase serves at least this many, one group after the other."""
 
 
 class Phase(NamedTuple):
@@ -64,8 +64,8 @@ class Phases:
 
 
 def in_turns(engines: Mapping[str, Engine], phase: Phase) -> dict[str, Decoded]:
-    """What each engine does with the phase, as long as all requests of a group run: so many are concurrent then in all
-    that is timed. All engines run it at the same time, a few steps each."""
+    """What each engine does with the phase, as long as all requests of a group run: all of them are concurrent in
+    what is timed. All engines run it at the same time, a few steps each."""
     sums = dict.fromkeys(engines, Decoded())
     for group in phase.groups:
         running = {name: decode_while_all_run(engine, group) for name, engine in engines.items()}

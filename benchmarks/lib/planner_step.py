@@ -20,8 +20,8 @@ REPEATS, BLOCK = 960, 128
 
 
 def planner_seconds(num_requests: int, num_nodes: int) -> float:
-    """The mean step of the median block of steps, with so many requests that each have a chain of so many draft tokens,
-    on warm caches."""
+    """The mean step of the median block of steps, with `num_requests` requests that each have a chain of
+    `num_nodes` draft tokens, on warm caches."""
     rng = random.Random(0)
     requests = [drafted_request(i, num_nodes, rng) for i in range(num_requests)]
     rows = num_requests * (1 + num_nodes)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def transformers_generate(prompt: tuple[int, ...], adapter: Path | None = None) -> Callable[[int], None]:
-    """The returned function generates exactly so many tokens after the prompt. The adapter is not merged."""
+    """The returned function generates exactly that number of tokens after the prompt. The adapter is not merged."""
     transformers = untyped("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -82,7 +82,7 @@ async def until_idle(session: aiohttp.ClientSession) -> None:
 
 
 async def flood(session: aiohttp.ClientSession, counts: Counter[str]) -> None:
-    """So many a second: the first ones fill the queue and wait, all others are to be refused."""
+    """FLOOD_PER_SECOND requests a second: the first ones fill the queue and wait, all others are to be refused."""
     async with asyncio.TaskGroup() as requests:
         while True:
             requests.create_task(one_too_many(session, counts))

@@ -104,7 +104,7 @@ def test_a_drafter_that_missed_at_first_is_asked_again_now_and_then(toy_model, m
 
 
 def steps_of(chosen, request, num_tokens):
-    """Twenty steps that each give the request so many tokens."""
+    """Twenty steps that each give the request `num_tokens` tokens."""
     batch = SimpleNamespace(spans=[SimpleNamespace(request=request)], only_decodes=True)
     for _ in range(20):
         chosen.observe(batch, SimpleNamespace(spans=[SimpleNamespace(tokens=(1,) * num_tokens)]), 1.0)

@@ -15,7 +15,7 @@ from specserve_workbench.testing.requests import toy_request
 
 SIZE, NUM_BLOCKS, W = 4, 128, 3
 WAITING = 480
-"""So many positions wait of a request whose hidden states are so small."""
+"""Positions of a request that wait before they are fed, where hidden states are as small as `W` numbers."""
 LAYERS = DraftLayers(
     num_heads=2, num_kv_heads=1, head_dim=4, scale=0.5, sliding_windows=(None,), reads_hidden=True, has_trees=False,
     max_draft_rows=6, max_len=64,
@@ -54,7 +54,8 @@ def scratch_blocks(layers, size):
 def step(runtime, *requests, limits=None, starts=None, drafts=None, lost=0):
     """A step that computes all committed tokens of the requests, and gives each one token more. `drafts`: of each
     request the draft tokens that are verified (two children of each node, in order), and the path that is accepted, of
-    which so many positions are `lost`. The hidden state of a committed position is its number, of a wrong guess -1."""
+    which the last `lost` positions are lost. The hidden state of a committed position is its number, of a wrong guess
+    -1."""
     starts = starts or [0] * len(requests)
     drafts = drafts or [(0, ())] * len(requests)
     spans = [

@@ -166,7 +166,7 @@ def draft_kv(engine: Engine, sequence: Any) -> DraftKV:
 
 
 def memory_for(num_blocks: int, target: Path, draft: Path, **options: Any) -> str:
-    """The kv_memory of an engine with so many blocks."""
+    """The kv_memory of an engine with `num_blocks` blocks."""
     engine = eagle_engine(target, draft, **(options | {"kv_memory": "64M"}))
     own, states = draft_cache(engine), runtime_of(engine).draft_blocks.states
     per_block = own.data.nbytes // own.num_blocks

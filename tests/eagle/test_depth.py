@@ -29,7 +29,7 @@ class Costs:
 
 
 class World:
-    """A clock, requests, a target that accepts so many draft tokens, and passes that take so long."""
+    """A clock, requests, a target that accepts `accepted` draft tokens, and passes of `pass_seconds` each."""
 
     def __init__(self, monkeypatch, *, accepted, pass_seconds, num_requests=1, verify=VERIFY, in_one_call=False):
         self.now = 1.0

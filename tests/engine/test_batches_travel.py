@@ -66,7 +66,7 @@ def test_a_batch_that_arrived_is_the_one_that_was_sent(toy_model):
 
 
 def sent_by_a_run(model, num_requests):
-    """An engine, and the bytes of every batch that it computed for so many requests."""
+    """An engine, and the bytes of every batch that it computed for `num_requests` requests."""
     engine, sent = make_engine(model).engine, []
     forward = engine.runner.forward
     engine.runner.forward = lambda batch: sent.append(send(batch)) or forward(batch)

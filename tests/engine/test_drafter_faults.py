@@ -155,7 +155,7 @@ class NothingWanted(FixedWidthPlanner):
 
 
 class Listener(FaultyDrafter):
-    """Hears every step, as a generator, and gives so many drafts too many."""
+    """Hears every step, as a generator, and gives `surplus` drafts too many."""
 
     needs = DrafterNeeds(hidden_layers=(1,))
 

@@ -30,7 +30,7 @@ class Listener(Drafter):
 
 
 class Deaf(FixedWidthPlanner):
-    """Wants no draft; with `pause`, nobody need ask it for so many steps."""
+    """Wants no draft; nobody need ask it for `pause` steps."""
 
     def __init__(self, pause):
         super().__init__(0)

@@ -21,7 +21,7 @@ def small_tensors(monkeypatch):
 
 
 def filled(buffers, counts):
-    """Steps of so many rows, each with its number in all rows."""
+    """Steps of `counts` rows, each with its number in all rows."""
     steps = [buffers.of_step(X, count) for count in counts]
     for number, step in enumerate(steps):
         for layer, states in step.items():

@@ -13,7 +13,7 @@ from specserve_workbench.testing.requests import toy_request, varied_requests
 
 
 class Idling(FixedWidthPlanner):
-    """Wants nothing twice, each time for so many steps, then a draft for all. Idle steps begin after plain steps."""
+    """Wants nothing twice, each time for `pause` steps, then a draft for all. Idle steps begin after plain steps."""
 
     def __init__(self, pause):
         super().__init__(4)

@@ -89,7 +89,7 @@ def test_a_planner_that_forgets_a_request_or_its_wish_is_held_to_both(toy_model)
 
 
 class Counting(FixedWidthPlanner):
-    """Names its choice by how many draft tokens it is; `extra`: so many more than there are."""
+    """Names its choice by how many draft tokens it is; `extra`: how many more than there are."""
 
     def __init__(self, most, extra=0):
         super().__init__(32)

@@ -190,7 +190,7 @@ def build(model: ModelPlan, path: Path, setup: PluginSetup, *, num_blocks: int, 
 
 
 def draft_bytes(setup: PluginSetup, num_blocks: int, bytes_per_block: int, fields: Mapping[str, Any]) -> int:
-    """What eagle takes of the KV memory beside so many blocks: as much again, and blocks for draft tokens."""
+    """What eagle takes of the KV memory beside `num_blocks` blocks: as much again, and blocks for draft tokens."""
     if "eagle" not in setup.names:
         return 0
     rows = EagleOptions(**setup.options["eagle"]).max_rows

@@ -94,7 +94,7 @@ class Campaign:
         self.say(f"trials by kind:\n{table(self.kinds, {*expected, *self.kinds})}")
         self.say(f"seed {self.seed}: {self.progress()}")
         if unreached:
-            self.say(f"FAILED: in so many trials these should have been reached: {', '.join(unreached)}")
+            self.say(f"FAILED: in that many trials these should have been reached: {', '.join(unreached)}")
         return not self.found and not unreached
 
 

@@ -96,7 +96,7 @@ def expected_here() -> dict[str, float]:
 
 
 def missed(counts: Mapping[str, int], trials: int, expected: Mapping[str, float]) -> list[str]:
-    """Kinds that a sound generator would have reached in so many trials."""
+    """Kinds that a sound generator would have reached in `trials` trials."""
     required = (kind for kind, share in expected.items() if (1 - share) ** trials < MISSED_BY_CHANCE)
     return [kind for kind in required if not counts.get(kind)]
 

@@ -14,7 +14,7 @@ CPU = {"plugins": ("cpu",)}
 
 
 def raising_for(request_id, function, after=0):
-    """The function, which raises for batches with this request, once that has so many new tokens."""
+    """The function, which raises for batches with this request, once that has `after` new tokens."""
 
     def called(self, batch, *rest):
         if any(s.request.id == request_id and s.request.num_generated >= after for s in batch.spans):

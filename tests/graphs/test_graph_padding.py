@@ -11,7 +11,7 @@ from specserve_workbench.testing.engines import make_engine, run, run_requests
 from specserve_workbench.testing.requests import TOY_VOCAB, varied_requests
 
 BUCKETS = (7, 40, 64)
-"""Hardly any step has so many rows."""
+"""Numbers of rows that hardly any step has."""
 
 
 def poisoned(engine):

@@ -67,7 +67,7 @@ def words(seed, count, vocabulary=500):
 
 
 def edited(text, seed, every=40):
-    """A copy in which every so many tokens something is replaced, inserted or left out."""
+    """A copy in which about every `every` tokens something is replaced, inserted or left out."""
     source, copy, at = random.Random(seed), [], 0
     while at < len(text):
         stretch = source.randrange(every // 2, every * 3 // 2)

@@ -43,7 +43,7 @@ def test_one_token_again_and_again(match_type: Any) -> None:
 
 @pytest.mark.parametrize(("others", "expected"), [(Tuning.MAX_COUNTED, 7), (Tuning.MAX_COUNTED + 1, 8)])
 def test_an_occurrence_counts_at_the_longest_states_only(match_type: Any, others: int, expected: int) -> None:
-    """In a run of 7, each comes once more after a single 7; so many of them count there, and one that was the first."""
+    """In a run of 7, each comes once more after a single 7; MAX_COUNTED of them count there, and the first one."""
     pair = Pair(match_type=match_type, **{**OPTIONS, "max_match": 1})
     pair.stop(pair.start("", [7] * 150), [])
     for i in range(others):

@@ -55,7 +55,7 @@ def chance_of(followers, root, path):
 
 
 def reference_counts(model, prompt, max_tokens, limit):
-    """Greedy decoding with a draft of so many nodes: (tokens, draft tokens, accepted ones)."""
+    """Greedy decoding with drafts of `limit` nodes: (tokens, draft tokens, accepted ones)."""
     logits = lambda tokens: model(torch.tensor([tokens])).logits[0, -1]  # noqa: E731
     best = lambda tokens: logits(tokens).topk(4).indices.tolist()  # noqa: E731
     tokens, followers, drafted, accepted = list(prompt), {}, 0, 0

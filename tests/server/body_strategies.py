@@ -24,7 +24,7 @@ LONG = 600
 
 
 class FuzzCase(NamedTuple):
-    """`valid`: it must be served. `disconnect_after`: the client disconnects after so many reads."""
+    """`valid`: it must be served. `disconnect_after`: the client disconnects after this many reads."""
 
     path: str
     data: bytes

@@ -28,8 +28,9 @@ struct Choice {
 
 constexpr double kMostSlowdown = 4.0;
 
-// So many draft tokens at most, of `most`: no step takes more than kMostSlowdown times a plain one, so that no request
-// waits for the draft tokens of others beyond that, whatever is maximised. seconds[n]: of a step with n, never falling.
+// The largest number of draft tokens, up to `most`, with which a step takes no more than kMostSlowdown times a plain
+// one, so that no request waits longer for the draft tokens of others, whatever is maximised. seconds[n]: of a step
+// with n, never falling.
 std::size_t bearable(const double* seconds, std::size_t most);
 
 // The best prefix of at most `most`. seconds[n]: of a step with the first n.

@@ -13,7 +13,7 @@ constexpr std::array<double, 3> kFirst = {0.35, 0.65, 0.0}, kFirstDeviations = {
 constexpr double kLeast = 1e-9;                                        // seconds: below any clock
 constexpr double kFirstNoise = 0.2, kNoiseRate = 0.05, kDrift = 0.02;  // deviations; per measurement
 
-// Of a part, where an answer takes so many seconds: as before anything was seen.
+// Of a part, where an answer takes `seconds`: as before anything was seen.
 double largest_variance(int part, double seconds, double feature) {
     double deviation = kFirstDeviations[part] * seconds / (part == 1 ? feature : 1.0);
     return deviation * deviation;

@@ -50,7 +50,7 @@ class Spread {
     // Accepted tokens of a draft, and of the request's draft before it.
     void add(double accepted, double before);
 
-    // So many drafts of a request's own weigh as much as what is typical.
+    // The number of a request's own drafts that weigh as much as what is typical.
     double prior_weight() const;
 
    private:
@@ -137,7 +137,7 @@ class DraftingPolicy {
 
    private:
     void find_paying(const std::vector<DraftRecord*>& records);
-    // At least so many steps, doubled until a drafted that loses `lost` seconds takes a small share of the time.
+    // At least `interval` steps, doubled until a draft that loses `lost` seconds takes a small share of the time.
     int64_t affordable(int64_t interval, double lost) const;
 
     Selection selection_;

@@ -14,8 +14,9 @@ constexpr double kFirstReach = 8.0, kLeastReach = 4.0, kMostReach = 4096.0, kRea
 constexpr double kReachFactor = 1.5, kReachMore = 2.0;
 constexpr double kLeastLevel = 0.01;  // of a plain step: below, depth costs nothing to speak of
 constexpr int32_t kDeepest = 64;
-// One draft token is verified in one of so many steps in which none pays, and one more than pays in one of so many
-// others, so that the estimates keep up; and drafts are one level deeper than pays.
+// Of the steps in which no draft token pays, every kExploreInterval-th verifies one, and of the others every
+// kExploreInterval-th verifies one more than pays, so that the estimates keep up; as often, drafts are one level deeper
+// than pays.
 constexpr int64_t kExploreInterval = 32;
 constexpr double kGainRate = 0.1;
 

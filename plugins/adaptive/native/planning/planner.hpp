@@ -73,7 +73,7 @@ class Planner {
 
     // Steps after this one for which `limits` need not be called, as long as the same requests run.
     int64_t idle_steps() const { return idle_steps_; }
-    // So many steps ran without it.
+    // `steps` steps ran without a call of `limits`.
     void skip(int64_t steps);
 
     // What a request's draft tokens gain in a step with drafts, in logarithms of its speed, without what drafting

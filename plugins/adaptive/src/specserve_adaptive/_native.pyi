@@ -7,7 +7,7 @@ from specserve.api import Draft, SpanVerdict
 from specserve.api.batch import Request, Span
 
 MOST_SLOWDOWN: float
-"""A step with draft tokens takes at most so many times a plain one."""
+"""A step with draft tokens takes at most this many times as long as a plain one."""
 
 class RequestNumbers(TypedDict):
     """Of one request. `steps`: by reason."""

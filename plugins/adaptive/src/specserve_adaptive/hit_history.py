@@ -14,7 +14,7 @@ PRIOR_WEIGHT = 2.0
 """Drafts that the mean over all requests stands for."""
 MEAN_RATE = 0.02
 FIRST_DRAFTS = 4
-"""So many drafts are wanted before a drafter is judged at all."""
+"""A drafter is not judged before this many of its drafts were scored."""
 
 
 class HitHistory:

@@ -63,7 +63,7 @@ def cost_metrics(costs: StepCosts) -> Iterator[Metric]:
         help = "Usual relative error of what a step is expected to take"
         yield Metric("specserve_adaptive_step_cost_error", help, GAUGE, error, labels)
         for draft_tokens in DRAFT_TOKENS:
-            help = "What a step of so many requests and draft tokens is expected to take"
+            help = "What a step of this many requests and draft tokens is expected to take"
             seconds = costs.seconds(requests + draft_tokens, requests, draft_tokens)
             more = (*labels, ("draft_tokens", str(draft_tokens)))
             yield Metric("specserve_adaptive_step_cost_seconds", help, GAUGE, seconds, more)

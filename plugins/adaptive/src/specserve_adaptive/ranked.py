@@ -34,10 +34,10 @@ average."""
 FIRST_STEPS, COSTS_INTERVAL = 64, 3
 """The first steps with draft tokens, all of which teach what they take, and the interval of later ones that do."""
 PRICES_INTERVAL, GUESSES_PER_STEP = 16, 8
-"""Steps after which prices are computed anew: more where there is a price for many numbers of draft tokens, so that a
-step has so many of them to compute."""
+"""Steps after which prices are computed anew: more where there is a price for many numbers of draft tokens, so that
+on average a step has GUESSES_PER_STEP of them to compute."""
 FIRST_PRICES = 256
-"""Numbers of draft tokens that are priced at first; more only where steps with so many are not too long yet."""
+"""Numbers of draft tokens that are priced at first; more only where a step with that many is not too long yet."""
 
 
 class RankedPlanner(DraftPlanner):
@@ -66,7 +66,7 @@ class RankedPlanner(DraftPlanner):
         self.prices = (0.0, 0.0, 0.0)
         """Seconds that an accepted draft token saves, that a verified one takes, and that a plain step takes."""
         self.priced_for, self.priced_at = 0, 0
-        """So many requests, in that step."""
+        """The number of requests that `prices` are for, and the step that computed them."""
         self.curves: dict[tuple[int, int, bool], tuple[int, array[float]]] = {}
         """By rows without draft tokens, requests and regime: the step of the computation, and seconds by draft
         tokens."""
@@ -178,7 +178,7 @@ def interval(num_prices: int) -> int:
 
 
 def cut(draft: Draft | None, nodes: int | list[int] | None) -> Draft | int | None:
-    """The first so many nodes, or these."""
+    """The first `nodes` nodes of the draft, or those in the list."""
     if isinstance(nodes, list):
         return None if draft is None else keep(draft, nodes)
     return nodes

@@ -32,8 +32,8 @@ seem too dear, plain steps follow and tell."""
 PRIOR_PER_DRAFT, PRIOR_PER_DRAFT_TOKEN = 0.1, 0.03
 """Prior overhead of speculation, in steps of one row: of any draft at all, and of each draft token."""
 USUAL_ERRORS, WINDOW, LIKE_THIS = 4.0, 5, 0.3
-"""A step that is off by more than so many usual errors is an outlier, unless most of the last steps were off in the
-same direction by at least this share of it; it then counts as being off by just so much."""
+"""A step that is off by more than this many usual errors is an outlier, and counts as being off by no more, unless
+most of the steps in the window were off in the same direction by at least this share of it."""
 LEAST_OF_TABLE = 0.3
 """Draft tokens' rows take at least this share of what the table says: rows of many requests may cost less than the
 rows of one request that the table was measured with."""

@@ -7,7 +7,7 @@
 
 constexpr int kPageSlots = kLanes;
 constexpr int kSegmentPages = kSegmentKeys / kPageSlots;
-constexpr int kPrefetchSlack = 8;  // the last GEMM block may prefetch so many pages more than a segment has
+constexpr int kPrefetchSlack = 8;  // the last GEMM block may prefetch this many pages more than a segment has
 template <typename S>
 constexpr int kPageGroups = kPageSlots / kVnni<S>;  // K groups of a page of values
 

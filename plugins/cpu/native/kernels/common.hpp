@@ -43,7 +43,7 @@ constexpr int kLanes = 16;  // lanes of a vector, and outputs of a packed panel,
 constexpr int kUnlimited = 1 << 30;
 constexpr int kSegmentKeys = 128;  // keys that attention processes at a time; partial results merge in this granularity
 
-// VNNI factor: consecutive inputs that one dot instruction takes. A K group of a packed panel has so many per output.
+// VNNI factor: consecutive inputs that one dot instruction takes. A K group of a packed panel has this many per output.
 template <typename S>
 constexpr int kVnni = sizeof(S) == 2 ? 2 : 1;
 template <>

@@ -150,7 +150,7 @@ INLINE int panel_block(int rows, int panels) { return ceil_div(panels, ceil_div(
 constexpr int kBlockRows = 48;  // rows and panels whose sums a task holds on its stack
 constexpr int kBlockPanels = 8;
 
-// Up to so many rows are multiplied by 8-bit weights that are widened in registers, again for each block of rows. For
+// Up to this many rows are multiplied by 8-bit weights that are widened in registers, again for each block of rows. For
 // more rows the weights are widened in memory first.
 template <typename S>
 constexpr int kDirectRows = sizeof(S) == 2 ? kDirectRowsOfBf16 : kUnlimited;

@@ -64,7 +64,7 @@ struct PanelRange {
 struct RopeAngles {
     const float* cos;
     const float* sin;  // first half negated, for the rotate-half form
-    int rotary_dim;    // only the first so many elements of a head are rotated
+    int rotary_dim;    // only the first `rotary_dim` elements of a head are rotated
 };
 
 // The keys and values of one layer in the cache; a slot holds one token.
@@ -90,7 +90,7 @@ template <typename S>
 struct AttentionArgs {
     const S* queries;    // [num_queries][head_dim]; num_queries = rows * query heads per KV head
     const int* kv_lens;  // [num_queries]: how many keys of its sequence a query sees
-    int window;          // sliding window: it sees only the last so many of them; 0 for all
+    int window;          // sliding window: it sees only the last `window` of them; 0 for all
     int min_key;         // keys before this position of the sequence are hidden
     int num_queries;
     const char* keys;  // of the KV head in the layer's cache: of the first slot, or of the first page

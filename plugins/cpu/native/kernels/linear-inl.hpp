@@ -19,7 +19,7 @@ INLINE void for_each_block(PanelRange range, int most, Callback block) {
 }
 
 // Calls `epilogue(row, panel, sums)` for each output vector of a block of `width` panels, after every kBlockRows rows.
-// multiply(first row, rows, out, stride of out): all sums of so many rows.
+// multiply(first row, rows, out, stride of out): all sums of `rows` rows from the first on.
 template <typename Multiply, typename Epilogue>
 INLINE void for_each_row_block(int count, int width, float* sums, Multiply multiply, Epilogue epilogue) {
     ptrdiff_t stride = ptrdiff_t{width} * kLanes;

@@ -25,7 +25,7 @@ class WideScratch {
 static thread_local WideScratch wide_scratch[2];
 
 constexpr int kWideBytes = 1 << 18;  // widened weights of a block of panels: they should stay in the L2 cache
-constexpr int kWidePanels = 2;       // at least so many, however large they are: a row block multiplies two at a time
+constexpr int kWidePanels = 2;       // at least this many, however large they are: a row block multiplies two at a time
 
 // out = sums * scales, added to `out` unless it is the first group. `sums` may be `out`.
 INLINE void scale_sums(const float* sums, ptrdiff_t sums_stride, int rows, int panels, const float* scales,

@@ -237,7 +237,7 @@ INLINE double reduce_sum(DoubleVec sums) {
     return _mm_cvtsd_f64(_mm_add_sd(c, _mm_unpackhi_pd(c, c)));
 }
 
-// The register block of GEMM: at most so many rows, and so many panels beside them.
+// The register block of GEMM: at most kMaxRowBlock rows, and max_panel_block(rows) panels beside them.
 constexpr bool kFewRegisters = false;
 constexpr int kMaxRowBlock = 8;
 #ifdef __AVX512BF16__  // to widen takes as long as three dot instructions

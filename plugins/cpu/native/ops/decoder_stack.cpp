@@ -8,7 +8,7 @@
 namespace specserve {
 
 namespace {
-constexpr int kRedundantRows = 8;  // up to so many rows each thread normalizes all: cheaper than one more barrier
+constexpr int kRedundantRows = 8;  // up to this many rows, each thread normalizes all: cheaper than one more barrier
 constexpr int kMaxPhases = 12;     // of a layer
 constexpr int kRowsPerNormTask = 2, kRowsPerRopeTask = 16;
 }  // namespace

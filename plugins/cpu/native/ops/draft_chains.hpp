@@ -23,8 +23,8 @@ class DraftChainMaker {
 
     // first: its scored rows are the last ones of as many requests. targets: one of each, without edits. ids: the
     // target's id of each of the `num_logits` columns, null for the same. steps: how long each chain may become, at
-    // least 1; each request has room for so many positions more. own: [scored][hidden_size] becomes each row's last own
-    // hidden state, null if none are read.
+    // least 1; each request has room for that many positions more. own: [scored][hidden_size] becomes each row's last
+    // own hidden state, null if none are read.
     DraftChains run(const typename DraftHead<S>::Rows& first, TargetRows targets, const int64_t* ids, int num_logits,
                     const std::vector<int>& steps, S* own, int hidden_size);
 

@@ -12,7 +12,7 @@ namespace specserve {
 template <typename S>
 class InputQuantizer {
    public:
-    // Room for the inputs of any of the maps that `add` names, for so many rows. Not while a job runs.
+    // Room for the inputs of any of the maps that `add` names, for `rows` rows. Not while a job runs.
     void add(const Linear<S>& w) {
         if (!w.corrections) return;
         widest_ = std::max(widest_, stride(w));

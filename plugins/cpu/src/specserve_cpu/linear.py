@@ -58,8 +58,8 @@ def has_quantisable_inputs(weight: QuantisedWeight) -> bool:
 
 
 def quantise(machine: _native.Machine, weight: Tensor, group_size: int) -> QuantisedWeight:
-    """weight: [out, in] -> 8 bits, symmetric, with a scale for each output and so many inputs; ValueError where it is
-    not finite."""
+    """weight: [out, in] -> 8 bits, symmetric, with a scale for each output and `group_size` inputs; ValueError where it
+    is not finite."""
     outs, ins = weight.shape
     size = min(group_size, ins + ins % 2)
     integers = torch.empty((outs, ins), dtype=torch.int8)

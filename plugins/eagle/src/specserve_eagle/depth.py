@@ -94,9 +94,9 @@ class AutoDepth:
         self.num_steps = 0
         self.explores = False
         self.num_ahead = 1
-        """Levels that paid in the last steps: so many are made before it is looked at again."""
+        """Levels that paid in the last steps: that many are made before it is looked at again."""
         self.num_made = 1
-        """So many were, in this step."""
+        """Levels that were made in this step before it was looked at."""
         self.pass_began: tuple[float, int] | None = None
         """When the pass that runs began, and its size class."""
 
@@ -160,7 +160,7 @@ class AutoDepth:
         return path
 
     def step_seconds(self, num_more: int) -> tuple[float, float]:
-        """The step with what is drafted so far, and what the verification of one more token takes, of so many."""
+        """Of the step with what is drafted so far, and of the verification of each of `num_more` tokens more."""
         requests, drafted = self.num_requests, sum(draft.depth for draft in self.drafts)
         target = self.costs.seconds(requests + drafted, requests, drafted)
         more = self.costs.seconds(requests + drafted + num_more, requests, drafted + num_more) - target

@@ -43,7 +43,7 @@ class Alignment {
     }
 
     bool is_aligned() const { return at_ != kNone; }
-    // Its predictions come before contexts of at most so many tokens.
+    // Its predictions come before contexts of at most this many tokens.
     uint32_t length() const { return diverged_ ? 2 : followed_ + 1; }
     // Tokens since the alignment began, or since it diverged.
     uint32_t run_length() const { return diverged_ ? diverged_ : followed_; }

@@ -52,7 +52,7 @@ struct Position {
 
 // Bounds of the search.
 constexpr double kMinMass = 1e-4;           // no more candidates once the earlier ones left less probability
-constexpr double kPromisingFactor = 10;     // a node is promising from so many times min_survival on
+constexpr double kPromisingFactor = 10;     // a node is promising from this many times min_survival on
 constexpr uint32_t kMaxMisses = 4;          // candidates below min_survival in a row that end the search there; else 1
 constexpr uint32_t kLearnedPerContext = 4;  // kLearned: continuations of one context that are considered
 constexpr double kEscapeProbability = 0.5;  // kProb: of each step to a shorter context

@@ -30,7 +30,7 @@ struct Stats {
 
 class Index {
    public:
-    static constexpr size_t kParallelDrafts = 64;  // from so many drafts on a second thread builds some of them
+    static constexpr size_t kParallelDrafts = 64;  // from this many drafts on, a second thread builds some of them
 
     // `threads`: 1 or 2; how many build the drafts of a large batch. Drafts do not depend on it.
     Index(const Settings& settings, uint64_t capacity, uint32_t generations, uint32_t threads);

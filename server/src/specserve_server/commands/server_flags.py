@@ -38,7 +38,7 @@ FLAGS = {
             is_repeatable=True,
         ),
         Flag(
-            "sse_keep_alive", "send a comment in a stream after so many seconds without an event", "SECONDS", type=float
+            "sse_keep_alive", "send a comment in a stream after this many seconds without events", "SECONDS", type=float
         ),
     ),
     "security": (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_BUCKETS = 4096
-"""So many clients are remembered before those whose buckets are full again are forgotten."""
+"""This many clients are remembered before those whose buckets are full again are forgotten."""
 
 
 class Bucket(NamedTuple):

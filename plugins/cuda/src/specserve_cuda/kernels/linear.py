@@ -32,7 +32,7 @@ class TileSizes(NamedTuple):
 
 
 class RowTiles(NamedTuple):
-    """Which tiles serve calls of at most so many rows; None: of any number."""
+    """Which tiles serve calls of at most `max_rows` rows; None: of any number."""
 
     max_rows: int | None
     sizes: TileSizes

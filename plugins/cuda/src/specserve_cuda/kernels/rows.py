@@ -201,7 +201,7 @@ def silu_and_multiply_kernel(gate_up: tl.tensor, out: tl.tensor, size: tl.tensor
 
 
 def norm_launch(size: int, has_added: bool) -> Launch:
-    """Of rows of so many numbers; the launch options follow from the row's width alone."""
+    """Of rows of `size` numbers; the launch options follow from the row's width alone."""
     block = power_of_2(size)
     num_warps = min(16, max(1, block // 512))
     return Launch(add_and_norm_kernel, {"HAS_ADDED": has_added, "BLOCK": block}, num_warps=num_warps)

@@ -24,7 +24,7 @@ OP_FIELDS_, ROW_FIELDS_ = tl.constexpr(OP_FIELDS), tl.constexpr(ROW_FIELDS)
 STEP, FIRST, SECOND = (tl.constexpr(signed(number)) for number in (GAMMA, *MULTIPLIERS))
 MOST_W = tl.constexpr(W_MAX)
 PROBES = tl.constexpr(8)
-"""A search looks at so many places at once."""
+"""A search looks at this many places at once."""
 
 
 @triton.jit
