@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from specserve.text.tokenizer import HfTokenizer
 from specserve_workbench.testing import engines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
 
@@ -26,6 +27,19 @@ collect_ignore = ["clients"]
 """They import clients that `make test-clients` installs elsewhere."""
 
 LONG_FILES = ("test_conformance.py", "test_soak_short.py", "test_dry_run.py", "test_cpu_sanitizers.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """What is collected stays to the end: a million objects that the garbage collector need not visit again and again.
+    It would take a third of the collection, and then 0.5 s each time that a test calls it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 import twins
 
+from specserve_adaptive import plugin as adaptive
 from specserve_workbench.testing import engines
 from specserve_workbench.testing.stub_triton import stub_triton
 
@@ -24,6 +25,7 @@ class DryRun:
         torch.set_num_threads(1)
         cpu_as_cuda.install()
         hide_distribution("specserve-core")
+        adaptive.MEASURE_SECONDS = 0.0  # the times of twins are no device's: two points of the table are enough
         engines.DEFAULTS |= {"default_plugins": True, "no_plugins": ("cpu",)}
         self.context = stub_triton(twins.TWINS)
         self.driver = self.context.__enter__()

@@ -26,6 +26,7 @@ from specserve_cuda.kernels.sampling import KEEP_BITS, KEEP_ONLY, OP_FIELDS, PEN
 
 TORCH = TorchKernels()
 ROWS = 32
+ITEMS = 16
 
 
 def linear_kernel(a):
@@ -168,32 +169,36 @@ def sample_kernel(a):
 
 
 def attend_kernel(a):
-    """Every work item at once would need all keys at once: item by item, all heads."""
-    tiles, paths = a["tiles"].tolist(), a["paths"].flatten()
+    """Every work item at once would need all keys at once: a few items at a time, all heads."""
+    numbers = torch.arange(int(a["counts"][0]))
+    for some in numbers.split(ITEMS):
+        attend_items(a, some)
+
+
+def attend_items(a, some):
     group, size, split, block_m = a["GROUP_SIZE"], a["BLOCK_SIZE"], a["SPLIT_SIZE"], a["BLOCK_M"]
     heads, dim = a["KV_HEADS"], a["HEAD_DIM"]
-    queries = torch.arange(block_m)
-    for item, (index, number) in enumerate(a["items"][: int(a["counts"][0])].tolist()):
-        first_row, rows, length, prefix, first_block, path, *_ = tiles[index]
-        key = torch.arange(number * split, (number + 1) * split)
-        valid, in_tree = key < length + rows - 1, key >= prefix
-        block = a["block_ids"][torch.where(valid & ~in_tree, first_block + key // size, 0)]
-        slots = torch.where(
-            in_tree, paths[torch.where(valid & in_tree, path + key - prefix, 0)], block * size + key % size
-        )
-        slots = torch.where(valid, slots, 0)
-        k, v = (a[name][slots].double().transpose(0, 1) for name in ("key_cache", "value_cache"))
-        q = torch.zeros(heads, block_m, dim, dtype=torch.float64)
-        own = a["q"][first_row : first_row + rows].view(rows, heads, group, dim)
-        q[:, : rows * group] = own.transpose(0, 1).flatten(1, 2).double()
-        ends = (length + queries // group)[:, None]
-        seen = valid & (key < ends) & (key >= ends - a["window"]) & (key >= a["FIRST_KEY"])
-        scores = (q @ k.mT * a["scale"]).masked_fill(~seen, float("-inf"))
-        most = scores.amax(-1)
-        weights = torch.exp2(scores - most.masked_fill(most == float("-inf"), 0.0)[..., None])
-        weights = weights.to(v.dtype)
-        a["partial_max"][item], a["partial_sum"][item] = most, weights.sum(-1)
-        a["partial_out"][item, ..., :dim] = weights @ v
+    index, number = a["items"][some, :2].long().unbind(1)
+    first_row, rows, length, prefix, first_block, path = a["tiles"][index, :6].long().T[..., None]
+    key = number[:, None] * split + torch.arange(split)
+    valid, in_tree = key < length + rows - 1, key >= prefix
+    block = a["block_ids"][torch.where(valid & ~in_tree, first_block + key // size, 0)]
+    paged = block * size + key % size
+    slots = torch.where(in_tree, a["paths"].flatten()[torch.where(valid & in_tree, path + key - prefix, 0)], paged)
+    slots = torch.where(valid, slots, 0)
+    k, v = (a[name][slots].double().transpose(1, 2) for name in ("key_cache", "value_cache"))
+    query = torch.arange(block_m)
+    own = query // group < rows
+    row = torch.where(own, first_row + query // group, 0)
+    q = a["q"].view(-1, heads, group, dim)[row, :, query % group].double() * own[..., None, None]
+    ends = (length + query // group)[..., None]
+    at = key[:, None]
+    seen = valid[:, None] & (at < ends) & (at >= ends - a["window"]) & (at >= a["FIRST_KEY"])
+    scores = (q.transpose(1, 2) @ k.mT * a["scale"]).masked_fill(~seen[:, None], float("-inf"))
+    most = scores.amax(-1)
+    weights = torch.exp2(scores - most.masked_fill(most == float("-inf"), 0.0)[..., None])
+    a["partial_max"][some], a["partial_sum"][some] = most.float(), weights.sum(-1).float()
+    a["partial_out"][some, ..., :dim] = (weights @ v).float()
 
 
 def merge_kernel(a):

@@ -50,10 +50,11 @@ def read_distributions(distributions: Iterable[metadata.Distribution]) -> list[P
         if not any(map(is_plugin_group, groups_of(distribution))):
             continue
         points = [point for point in distribution.entry_points if is_ours(point.group)]
-        dist = distribution.metadata["Name"] or "unnamed"
+        described = distribution.metadata  # parsed each time that it is read
+        dist = described["Name"] or "unnamed"
         if canonical(dist) not in seen:
             seen.add(canonical(dist))
-            declarations += read_distribution(dist, distribution.version, points)
+            declarations += read_distribution(dist, described["Version"], points)
     return declarations
 
 

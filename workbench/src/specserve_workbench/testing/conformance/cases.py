@@ -5,6 +5,7 @@ Owns which plugins of a case draft, and the engine with them and without. Knows 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from specserve.config import EngineConfig
@@ -120,6 +121,7 @@ class Compared(NamedTuple):
     drafts: str
 
 
+@cache
 def features_of(name: str) -> tuple[str, ...]:
     return load_declaration(discovery.discover()[name], EngineConfig(plugins=(name,))).features
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from specserve.declare import InProcessPlugin
     from specserve.engine.engine import Engine
     from specserve.types import RequestOutput
-    from specserve_workbench.testing.conformance.cases import Options, References
+    from specserve_workbench.testing.conformance.cases import Options, References, Settings
     from specserve_workbench.testing.engines import Run
 
     Start = Callable[..., Engine]
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 SEED = 20
 STATELESS = "It changes its state: some rows are edited twice or for nothing; change it in commit."
 FAILING = tuple(f"{stress.FAULTY} {i}" for i in range(4))
-MANY, WARM = 10_000, 2_000
+MANY, WARM, TOGETHER = 10_000, 2_000, 32
 BYTES = 2_000
 """Of memory for each request at most, while caches of what was seen are still filling."""
 
@@ -63,7 +63,9 @@ def drafts(plugin: str) -> bool:
 def start(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -> Start:
     """`start(outputs)`: an engine with the plugin; drafts that are often wrong where it drafts none itself."""
 
-    def begin(outputs: Mapping[str, Sequence[int]], **extra: InProcessPlugin) -> Engine:
+    def begin(
+        outputs: Mapping[str, Sequence[int]], settings: Settings | None = None, **extra: InProcessPlugin
+    ) -> Engine:
         if not drafts and "rubbish" not in extra:
             noise = NoisyDrafter(
                 {**dict.fromkeys(FAILING, ()), **outputs}, p=0.7, max_width=8, vocab_size=TOY_VOCAB, seed=SEED
@@ -71,7 +73,8 @@ def start(plugin: str, toy_model: Path, plugin_options: Options, drafts: bool) -
             extra["noise"] = drafter_named("noise", noise)
         try:
             planner = verifying_everything((plugin,))
-            return build(toy_model, (plugin,), plugin_options, planner | extra, {"allow_undeclared": True})
+            settings = {"allow_undeclared": True, **(settings or {})}
+            return build(toy_model, (plugin,), plugin_options, planner | extra, settings)
         except ConfigError as error:
             pytest.skip(str(error))
 
@@ -185,7 +188,7 @@ def test_edits_are_what_apply_does(start: Start, note: Note) -> None:
 def test_ten_thousand_requests(start: Start, drafts: bool, note: Note) -> None:
     """Nothing of them stays behind: fewer than one Python object in ten requests, and of memory in all no more than
     what a drafter keeps of their tokens."""
-    engine = start({str(i): (1, 2, 3, 4) for i in range(MANY + WARM)})
+    engine = start({str(i): (1, 2, 3, 4) for i in range(MANY + WARM)}, {"max_num_seqs": TOGETHER})
     for guard in engine.drafting.guards:
         guard.fault_limit = 1 << 30
 
@@ -193,8 +196,8 @@ def test_ten_thousand_requests(start: Start, drafts: bool, note: Note) -> None:
         pass
 
     def serve(numbers: range) -> tuple[int, int]:
-        for begin in numbers[::64]:
-            some = range(begin, min(begin + 64, numbers.stop))
+        for begin in numbers[:: 2 * TOGETHER]:
+            some = range(begin, min(begin + 2 * TOGETHER, numbers.stop))
             wires = [toy_request(str(i), (i % 310, i % 7, 5), max_tokens=4, ignore_eos=True) for i in some]
             engine.run(wires, discard)
         gc.collect()
